@@ -1,0 +1,124 @@
+"""Train the networks that ship with quantkit: small ResNets on scikit-learn's handwritten digits.
+
+    python models/train_digits.py --out models/
+
+The data lie inside scikit-learn (the UCI optical digits, 1,797 images of 8x8), so nothing is
+downloaded: every fifth image is kept for testing, the rest is trained on, enlarged to 32x32 RGB.
+Each network takes some three minutes on one core. The seed fixes the initial weights, the order and the
+augmentation; the last digits of the result depend on the engine and on the number of its threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from quantkit.engine.compat import load_gluoncv, load_mxnet
+
+NETWORKS = ("cifar_resnet20_v1", "cifar_resnet20_v2")
+MEAN, STD = 0.5, 0.5
+
+
+def digits(split: str) -> tuple[np.ndarray, np.ndarray]:
+    """The images (uint8, N x 32 x 32 x 3) and labels (int64, N) of the ``train`` or the ``test`` split."""
+    data = load_digits()
+    grey = np.round(data.images * 255 / 16).astype(np.uint8)
+    chosen = (np.arange(len(grey)) % 5 == 4) == (split == "test")
+    large = [np.asarray(Image.fromarray(image).resize((32, 32), Image.Resampling.BILINEAR)) for image in grey[chosen]]
+    return np.repeat(np.stack(large)[..., None], 3, axis=3), data.target[chosen].astype(np.int64)
+
+
+def augmented(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """The image turned by up to 12 degrees, scaled by up to 10 %, shifted by up to 3 pixels, and with some noise."""
+    angle, size = math.radians(random.uniform(-12, 12)), random.uniform(0.9, 1.1)
+    right, down = random.uniform(-3, 3, size=2)
+    cos, sin, centre = math.cos(angle) / size, math.sin(angle) / size, 15.5
+    # PIL asks for the map from the new image's coordinates to the old one's.
+    affine = (
+        cos, sin, centre - cos * (centre + right) - sin * (centre + down),
+        -sin, cos, centre + sin * (centre + right) - cos * (centre + down),
+    )  # fmt: skip
+    turned = Image.fromarray(image).transform((32, 32), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR)
+    noisy = np.asarray(turned, np.float32) * random.uniform(0.8, 1.0) + random.normal(0, random.uniform(0, 12), (32, 32, 3))
+    return np.clip(noisy, 0, 255).astype(np.float32)
+
+
+def preprocessed(images: np.ndarray) -> np.ndarray:
+    """The network's input (float32, N x 3 x 32 x 32) of a stack of RGB images (N x 32 x 32 x 3, 0..255)."""
+    return np.ascontiguousarray(((images / 255 - MEAN) / STD).transpose(0, 3, 1, 2), np.float32)
+
+
+def accuracy(mxnet: Any, network: Any, images: np.ndarray, labels: np.ndarray) -> float:
+    """The share of images whose highest output is the label's."""
+    inputs = preprocessed(images)
+    predicted = [network(mxnet.nd.array(part)).asnumpy().argmax(1) for part in np.array_split(inputs, 8)]
+    return float((np.concatenate(predicted) == labels).mean())
+
+
+def train(mxnet: Any, network: Any, epochs: int, random: np.random.Generator, batch_size: int = 64) -> None:
+    """Train with Nesterov momentum, the learning rate rising for one epoch and then falling along a cosine."""
+    images, labels = digits("train")
+    steps = len(images) // batch_size
+    loss_of = mxnet.gluon.loss.SoftmaxCrossEntropyLoss()
+    trainer = mxnet.gluon.Trainer(
+        network.collect_params(), "nag", {"momentum": 0.9, "wd": 5e-4, "learning_rate": 0.0}, kvstore=None
+    )
+    for epoch in range(epochs):
+        total, order = 0.0, random.permutation(len(images))
+        for step in range(steps):
+            done = epoch + step / steps
+            trainer.set_learning_rate(0.1 * min(done, 1.0) * 0.5 * (1 + math.cos(math.pi * done / epochs)))
+            chosen = order[step * batch_size : (step + 1) * batch_size]
+            batch = np.stack([augmented(images[index], random) for index in chosen])
+            with mxnet.autograd.record():
+                output = network(mxnet.nd.array(preprocessed(batch)))
+                loss = loss_of(output, mxnet.nd.array(labels[chosen]))
+            loss.backward()
+            trainer.step(batch_size)
+            total += float(loss.mean().asscalar())
+        print(f"  epoch {epoch + 1:3d}/{epochs}  loss {total / steps:.4f}", flush=True)
+
+
+def save(network: Any, out: Path, name: str) -> None:
+    """Write ``name-symbol.json`` and ``name-0000.params`` into ``out``, each whole or not at all."""
+    with tempfile.TemporaryDirectory(dir=out) as folder:
+        network.export(str(Path(folder) / name), epoch=0)
+        for file in (f"{name}-0000.params", f"{name}-symbol.json"):
+            os.replace(Path(folder) / file, out / file)
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Train, test and save the networks asked for."""
+    parser = argparse.ArgumentParser(description="Train small ResNets on scikit-learn's handwritten digits.")
+    parser.add_argument("--out", type=Path, default=Path("models"), help="folder for the checkpoints (default: models)")
+    parser.add_argument("--epochs", type=int, default=40, help="passes over the 1,438 training images (default: 40)")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--network", choices=NETWORKS, action="append", help="default: all")
+    options = parser.parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    mxnet, gluoncv = load_mxnet(), load_gluoncv()
+    images, labels = digits("test")
+    for architecture in options.network or NETWORKS:
+        name = architecture.replace("cifar", "digits")
+        print(name, flush=True)
+        mxnet.random.seed(options.seed)
+        # A prefix of our own keeps the parameters' names the same in every process.
+        network = gluoncv.model_zoo.get_model(architecture, classes=10, prefix="digits_")
+        network.initialize(mxnet.init.MSRAPrelu(slope=0.0))
+        network.hybridize(static_alloc=True, static_shape=True)
+        train(mxnet, network, options.epochs, np.random.default_rng(options.seed))
+        print(f"  accuracy on {len(labels)} test images: {100 * accuracy(mxnet, network, images, labels):.2f} %")
+        save(network, options.out, name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Calibration: which range of real values each tensor takes on sample data."""

@@ -1,0 +1,78 @@
+"""ClippingObserver: what the observers that choose a threshold on a histogram have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from quantkit.calibration.histogram import Histogram
+from quantkit.calibration.observer import nothing_observed
+from quantkit.calibration.ranges import Range
+from quantkit.errors import UserError
+
+
+class ClippingObserver(ABC):
+    """Observes a histogram and cuts the tensor's range at a threshold.
+
+    With threshold t, the range of a tensor that was never negative is [0, t], to be quantized in 255
+    steps of uint8; that of any other is [-t, t], 127 steps of int8 on each side of zero, narrowed to
+    the values that occur (the longer side still reaches t). A tensor that was all zero has the range
+    [0, 0].
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing observed."""
+        self.histogram = Histogram()
+
+    @abstractmethod
+    def threshold(self) -> float:
+        """The magnitude to cut at, positive, for a histogram that holds a value other than zero."""
+
+    @property
+    def levels(self) -> int:
+        """The steps between zero and the threshold: 255 for a tensor that was never negative, else 127."""
+        return 255 if self.histogram.minimum >= 0 else 127
+
+    def observe(self, batch: np.ndarray[Any, Any]) -> None:
+        """Take in ``batch``, of any shape, as float32.
+
+        Raises:
+            DataError: a value is NaN or infinite.
+        """
+        self.histogram.add(batch)
+
+    def merge(self, other: ClippingObserver) -> None:
+        """Take in what ``other`` has observed.
+
+        Raises:
+            UserError: ``other`` is of another kind or has other settings.
+        """
+        if type(other) is not type(self) or other.settings() != self.settings():
+            raise UserError(f"cannot merge {other!r} into {self!r}; merge observers of one kind and setting")
+        self.histogram.merge(other.histogram)
+
+    def settings(self) -> tuple[float, ...]:
+        """What the observer was made with."""
+        return ()
+
+    def __repr__(self) -> str:
+        """The kind and its settings."""
+        return f"{type(self).__name__}({', '.join(map(str, self.settings()))})"
+
+    def range(self) -> Range:
+        """The range that the threshold leaves.
+
+        Raises:
+            DataError: no value was observed.
+        """
+        histogram = self.histogram
+        if not histogram.total:
+            raise nothing_observed()
+        if not histogram.largest:
+            return Range(0.0, 0.0)
+        cut = min(self.threshold(), histogram.largest)
+        if histogram.minimum >= 0:
+            return Range(0.0, cut)
+        return Range(max(-cut, histogram.minimum), min(cut, max(histogram.maximum, 0.0)))

@@ -1,0 +1,148 @@
+"""A histogram of a stream of values that does not depend on how the stream is cut into batches."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from quantkit.calibration.observer import extrema
+
+BINS = 8192
+"""Bins on each side of zero: 32 for each of the 255 steps of uint8 at full range, 16 at worst."""
+
+_EXPONENT_OF_SPAN = BINS.bit_length() - 1
+_SMALLEST_EXPONENT = -149
+"""Of the smallest positive float32."""
+_CHUNK = 1 << 15
+"""Values binned at a time, so that the intermediate arrays stay in the core's own cache."""
+
+Counts = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Histogram:
+    """Counts of float32 values by sign and magnitude, in bins whose width is a power of two.
+
+    Bin i of a side holds the values whose magnitude lies in [i * width, (i + 1) * width); zeros are
+    counted apart. The width is the smallest power of two for which the largest magnitude so far fits
+    into the last bin. When a larger one comes, neighbouring bins are added up pairwise, which is
+    exactly what binning with the doubled width would have given: the counts depend on the values
+    only, neither on their order nor on the batches. So histograms also merge exactly.
+
+    Attributes:
+        positive, negative: int64 counts of shape (BINS,).
+        zeros: the number of values equal to zero.
+        total: the number of all values.
+        minimum, maximum: the exact extremes; 0 where nothing was added.
+    """
+
+    def __init__(self) -> None:
+        """Start with no values."""
+        self.positive: Counts = np.zeros(BINS, np.int64)
+        self.negative: Counts = np.zeros(BINS, np.int64)
+        self.zeros = 0
+        self.total = 0
+        self.minimum = 0.0
+        self.maximum = 0.0
+        self._exponent = _SMALLEST_EXPONENT
+
+    @property
+    def width(self) -> float:
+        """The width of a bin, in the units of the values."""
+        return math.ldexp(1.0, self._exponent)
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude added, exactly."""
+        return max(abs(self.minimum), abs(self.maximum))
+
+    @property
+    def used(self) -> int:
+        """The number of bins up to and including that of the largest magnitude; 0 where all is zero."""
+        return math.floor(math.ldexp(self.largest, -self._exponent)) + 1 if self.largest else 0
+
+    def magnitudes(self) -> Counts:
+        """The counts of both sides together, shape (``used``,)."""
+        return self.positive[: self.used] + self.negative[: self.used]
+
+    def add(self, batch: np.ndarray[Any, Any]) -> None:
+        """Count the values of ``batch``, of any shape, as float32.
+
+        Raises:
+            DataError: a value is NaN or infinite; nothing is counted then.
+        """
+        values = np.ascontiguousarray(batch, np.float32).ravel()
+        if not values.size:
+            return
+        low, high = extrema(values)
+        self._widen(low, high, values.size)
+        if low == high == 0:
+            self.zeros += values.size
+            return
+        positive_only = low >= 0
+        # float32 cannot hold the factor for the very smallest spans.
+        dtype = np.float32 if self._exponent >= -126 else np.float64
+        factor = dtype(math.ldexp(1.0, -self._exponent))
+        scaled = np.empty(min(_CHUNK, values.size), dtype)
+        offset = np.empty(scaled.size, np.float32)
+        index = np.empty(scaled.size, np.intp)
+        counts = np.zeros(2 * BINS, np.int64)
+        zeros = 0
+        for start in range(0, values.size, _CHUNK):
+            chunk = values[start : start + _CHUNK]
+            size = chunk.size
+            zeros += size - np.count_nonzero(chunk != 0)
+            if positive_only:
+                np.multiply(chunk, factor, out=scaled[:size])
+            else:
+                np.abs(chunk, out=scaled[:size])
+                np.multiply(scaled[:size], factor, out=scaled[:size])
+                # Cut before the offset is added: the sum of two integers below 2^24 is exact, another may be rounded.
+                np.trunc(scaled[:size], out=scaled[:size])
+                np.multiply(chunk < 0, np.float32(BINS), out=offset[:size])
+                np.add(scaled[:size], offset[:size], out=scaled[:size])
+            np.copyto(index[:size], scaled[:size], casting="unsafe")
+            counts += np.bincount(index[:size], minlength=2 * BINS)
+        counts[0] -= zeros
+        self.zeros += zeros
+        self.positive += counts[:BINS]
+        self.negative += counts[BINS:]
+
+    def merge(self, other: Histogram) -> None:
+        """Count all that ``other`` has counted."""
+        if not other.total:
+            return
+        self._widen(other.minimum, other.maximum, other.total)
+        halvings = self._exponent - other._exponent
+        self.positive += _coarser(other.positive, halvings)
+        self.negative += _coarser(other.negative, halvings)
+        self.zeros += other.zeros
+
+    def _widen(self, low: float, high: float, count: int) -> None:
+        """Make room for ``count`` values between ``low`` and ``high`` and take note of them."""
+        self.minimum = min(low, self.minimum) if self.total else low
+        self.maximum = max(high, self.maximum) if self.total else high
+        self.total += count
+        exponent = _exponent_for(self.largest)
+        if exponent is not None and exponent > self._exponent:
+            self.positive = _coarser(self.positive, exponent - self._exponent)
+            self.negative = _coarser(self.negative, exponent - self._exponent)
+            self._exponent = exponent
+
+
+def _exponent_for(largest: float) -> int | None:
+    """The exponent of the narrowest bins whose span holds ``largest``; None for zero, which needs no bin."""
+    if not largest:
+        return None
+    return max(math.frexp(largest)[1] - _EXPONENT_OF_SPAN, _SMALLEST_EXPONENT)
+
+
+def _coarser(counts: Counts, halvings: int) -> Counts:
+    """``counts`` in bins that are 2 ** ``halvings`` times as wide."""
+    if not halvings:
+        return counts
+    coarse = np.zeros_like(counts)
+    group = 1 << min(halvings, _EXPONENT_OF_SPAN)
+    coarse[: BINS // group] = counts.reshape(-1, group).sum(axis=1)
+    return coarse

@@ -1,0 +1,116 @@
+"""CalibrationTable: the ranges that calibration found, and the file that keeps them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from quantkit.calibration.ranges import Range
+from quantkit.errors import UserError
+from quantkit.files import writing
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class CalibrationTable:
+    """The range of each tensor by its name in the network, and what it was measured with.
+
+    ``method`` is the calibration method as given, ``samples`` the number of samples, ``data_name`` what
+    they were drawn from. ``graph_sha256`` is that of the network calibrated (structure and weights) and
+    ``data_sha256`` that of the samples as fed to it, in hexadecimal.
+    """
+
+    method: str
+    samples: int
+    data_name: str
+    ranges: Mapping[str, Range]
+    graph_sha256: str
+    data_sha256: str
+
+
+_Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _File(BaseModel):
+    """The table as it stands in a file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: Literal["quantkit-calibration-table"] = "quantkit-calibration-table"
+    version: Literal[1] = _VERSION
+    method: Annotated[str, Field(min_length=1)]
+    samples: Annotated[int, Field(ge=1)]
+    data_name: str
+    data_sha256: _Sha256
+    graph_sha256: _Sha256
+    ranges: dict[str, Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]]
+
+
+def write_table(table: CalibrationTable, path: Path) -> None:
+    """Write ``table`` as JSON, the same bytes for the same table; every range is kept to the last bit.
+
+    Raises:
+        UserError: the table holds something that ``read_table`` would refuse.
+        QuantkitError: the file cannot be written.
+    """
+    fields = {name: getattr(table, name) for name in CalibrationTable.__dataclass_fields__}
+    fields["ranges"] = {name: [float(bounds.low), float(bounds.high)] for name, bounds in table.ranges.items()}
+    file = _checked(fields, path)
+    text = json.dumps(file.model_dump(), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    with writing(path) as stream:
+        stream.write(text.encode() + b"\n")
+
+
+def read_table(path: Path) -> CalibrationTable:
+    """The table that ``write_table`` wrote to ``path``.
+
+    Raises:
+        UserError: the file cannot be read, is of another version, or holds anything but such a table.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+    except OSError as error:
+        raise UserError(f"cannot read calibration table {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise _refused(path, f"is not valid JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise _refused(path, "is not a JSON object")
+    if content.get("version") != _VERSION and "version" in content:
+        raise _refused(path, f"is of version {content['version']!r}, and this quantkit reads version {_VERSION}")
+    for key in ("format", "version"):
+        if key not in content:
+            raise _refused(path, f"has no {key!r}")
+    file = _checked(content, path)
+    try:
+        ranges = {name: Range(low, high) for name, (low, high) in file.ranges.items()}
+    except UserError as error:
+        raise _refused(path, f"holds an impossible range: {error}") from error
+    return CalibrationTable(file.method, file.samples, file.data_name, ranges, file.graph_sha256, file.data_sha256)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose names occur once each."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{max(names, key=names.count)!r} occurs twice")
+    return dict(pairs)
+
+
+def _checked(content: Mapping[str, Any], path: Path) -> _File:
+    """``content`` as a valid file."""
+    try:
+        return _File.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise _refused(path, f"is not valid at {where!r}: {first['msg']}") from error
+
+
+def _refused(path: Path, reason: str) -> UserError:
+    return UserError(f"calibration table {path} {reason}; calibrate again or give another table")

@@ -1,0 +1,27 @@
+"""A fused network as an FP32 symbol that stock MXNet runs with its fused kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from quantkit.emit.layers import fused_layer
+from quantkit.fusion.unit import unit_of
+from quantkit.graph.graph import Graph, Node
+
+
+def float_graph(graph: Graph) -> Graph:
+    """The fused graph with each layer as the engine's FP32 fused operator; names and outputs stay."""
+    return replace(graph, nodes=tuple(float_node(node) for node in graph.nodes))
+
+
+def float_node(node: Node) -> Node:
+    """One node of a fused graph in its FP32 form."""
+    unit = unit_of(node)
+    if unit is None or not _has_kernel(node, unit.is_convolution):
+        return node
+    return fused_layer(unit, node.name, node.inputs, {})
+
+
+def _has_kernel(node: Node, is_convolution: bool) -> bool:
+    # Unfused 1-D convolutions stay what they are: the fused operator takes 2-D and 3-D kernels only.
+    return not is_convolution or node.body is not None or node.attrs.get("kernel", "").count(",") >= 1

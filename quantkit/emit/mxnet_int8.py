@@ -1,0 +1,213 @@
+"""A fused network and its plan as an INT8 symbol that stock MXNet 1.5 to 1.9 runs.
+
+Every INT8 tensor is a triple (integers, low, high), three outputs of one node. The FP32 form of a
+tensor keeps the tensor's own name, so the network's outputs are called what they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Callable, Optional
+
+import numpy as np
+
+from quantkit.emit.layers import fused_layer, with_relu_only
+from quantkit.emit.mxnet_float import float_node
+from quantkit.fusion.unit import Unit, unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.operators import ADDITIONS, number
+from quantkit.quantization.arithmetic import DType, activation_params, magnitude
+from quantkit.quantization.plan import Activation, Plan
+from quantkit.quantization.weights import per_channel_int8, without_dead_channels
+
+_PREFIX = "quantized_"
+
+# With weights of this range one integer step of the engine's INT8 dense layer is exactly 1.
+_UNIT_STEP_RANGE = 127.5
+
+
+def int8_graph(graph: Graph, plan: Plan) -> Graph:
+    """Emit the network that the plan describes.
+
+    Args:
+        graph: the fused graph that the plan was made for.
+        plan: decisions and integer forms.
+    """
+    emission = _Emission(graph, plan)
+    for node in graph.nodes:
+        if plan.decisions[node.name].precision == "fp32":
+            emission.add(float_node(replace(node, inputs=tuple(map(emission.as_float, node.inputs)))))
+        else:
+            _emitter(node)(emission, node)
+    outputs = tuple(map(emission.as_float, graph.outputs))
+    return Graph(tuple(emission.nodes), graph.inputs, outputs, {**graph.params, **emission.params}).pruned()
+
+
+@dataclass
+class _Emission:
+    """The nodes emitted so far, and which forms of which tensors exist among them."""
+
+    graph: Graph
+    plan: Plan
+    nodes: list[Node] = field(default_factory=list)
+    params: dict[str, np.ndarray] = field(default_factory=dict)
+    integers: dict[tuple[Tensor, DType], str] = field(default_factory=dict)
+    dequantized: set[Tensor] = field(default_factory=set)
+
+    def add(self, node: Node) -> Tensor:
+        self.nodes.append(node)
+        return node.output
+
+    def add_int8(self, node: Node, stands_for: Tensor) -> None:
+        self.integers[stands_for, self.plan.activations[stands_for].dtype] = self.add(node).node
+
+    def as_float(self, tensor: Tensor) -> Tensor:
+        """The tensor in FP32, dequantized where only integers exist."""
+        form = self.plan.activations.get(tensor)
+        native = self.integers.get((tensor, form.dtype)) if form else None
+        if native is not None and native == _PREFIX + tensor.node and tensor not in self.dequantized:
+            self.dequantized.add(tensor)
+            origin = self.graph.by_name[tensor.node].origin
+            self.add(Node(tensor.node, "_contrib_dequantize", _triple(native), {}, origin))
+        return tensor
+
+    def as_int8(self, tensor: Tensor, dtype: Optional[DType] = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The tensor as integers of ``dtype`` (None: as planned), quantized where it exists in FP32 only."""
+        form = self.plan.activations[tensor]
+        wanted: DType = dtype or form.dtype
+        if (tensor, wanted) not in self.integers:
+            self.integers[tensor, wanted] = self._quantize(tensor, replace(form, dtype=wanted))
+        return _triple(self.integers[tensor, wanted])
+
+    def _quantize(self, tensor: Tensor, form: Activation) -> str:
+        name = f"{tensor.node}_{tensor.index}_{form.dtype}" if tensor.index else f"{tensor.node}_{form.dtype}"
+        attrs = {"out_type": form.dtype, **_calibrated(form)}
+        producer = self.graph.producer(tensor)
+        self.add(Node(name, "_contrib_quantize_v2", (self.as_float(tensor),), attrs, producer.origin if producer else ()))
+        return name
+
+
+def _triple(name: str) -> tuple[Tensor, Tensor, Tensor]:
+    return Tensor(name, 0), Tensor(name, 1), Tensor(name, 2)
+
+
+def _calibrated(form: Activation, factor: float = 1.0) -> dict[str, str]:
+    """The range attributes, in full precision: with MXNet's own six decimals small ranges become 0."""
+    peak = float(np.float32(magnitude(form.range) * factor))
+    low = 0.0 if form.dtype == "uint8" else -peak
+    return {"min_calib_range": repr(low), "max_calib_range": repr(peak)}
+
+
+def _emit_convolution(emission: _Emission, node: Node) -> None:
+    unit = with_relu_only(_unit(node))
+    form = emission.plan.activations[node.output]
+    factor = 1.0
+    data, *data_range = emission.as_int8(unit.data)
+    inputs = [data, _safe_weight(emission, unit), *((unit.bias,) if unit.bias else ())]
+    sum_range: list[Tensor] = []
+    if unit.addend is not None:
+        # The kernel adds in place, in the addend's type: a signed result needs a signed addend.
+        signed: Optional[DType] = "int8" if form.dtype == "int8" else None
+        addend, *sum_range = emission.as_int8(unit.addend, signed)
+        inputs.append(addend)
+        if form.dtype == "uint8" and emission.plan.activations[unit.addend].dtype == "int8":
+            # In place of a signed addend the unsigned result saturates at 127: give it the full range in 7 bits.
+            factor = 2.0
+    inputs += [*data_range, *sum_range]
+    extra = {"quantized": "true", **_calibrated(form, factor)}
+    emission.add_int8(fused_layer(unit, _PREFIX + node.name, tuple(inputs), extra), node.output)
+
+
+def _safe_weight(emission: _Emission, unit: Unit) -> Tensor:
+    weight = emission.graph.params[unit.weight.node]
+    bias = emission.graph.params[unit.bias.node] if unit.bias else None
+    activations = emission.plan.activations
+    steps = (activation_params(activations[tensor].range, activations[tensor].dtype).scale for tensor in (unit.data, unit.node.output))
+    safe = without_dead_channels(weight, bias, *steps)
+    if safe is weight:
+        return unit.weight
+    name = f"{unit.node.name}_safe_weight"
+    emission.params[name] = safe
+    return Tensor(name)
+
+
+def _emit_dense(emission: _Emission, node: Node) -> None:
+    """An INT8 product with a float result, then scale and bias per channel in FP32.
+
+    The engine's dense kernel knows one weight scale and an 8-bit bias; its float result lets each
+    channel have its own scale, and the bias and the logits keep full precision, on every release.
+    """
+    unit = _unit(node)
+    weight = emission.graph.params[unit.weight.node]
+    integers, scale = per_channel_int8(weight.reshape(len(weight), -1))
+    names = {
+        f"{node.name}_weight_int8": integers,
+        f"{node.name}_weight_low": np.array([-_UNIT_STEP_RANGE], np.float32),
+        f"{node.name}_weight_high": np.array([_UNIT_STEP_RANGE], np.float32),
+        f"{node.name}_weight_scale": scale.reshape(1, -1),
+    }
+    emission.params.update(names)
+    stored, low, high, scales = map(Tensor, names)
+    data, *data_range = emission.as_int8(unit.data)
+    core = replace(unit.core, attrs={**unit.core.attrs, "no_bias": "True"}, inputs=unit.core.inputs[:2])
+    bare = Unit(replace(core, inputs=(data, stored), origin=node.origin), core)
+    product = fused_layer(
+        bare,
+        _PREFIX + node.name,
+        (data, stored, *data_range, low, high),
+        {"quantized": "true", "enable_float_output": "true"},
+    )
+    steps: list[Node] = [Node("scaled", "broadcast_mul", (emission.add(product), scales), {}, node.origin)]
+    if unit.bias is not None:
+        emission.params[f"{node.name}_bias_row"] = emission.graph.params[unit.bias.node].reshape(1, -1)
+        steps.append(Node("biased", "broadcast_add", (Tensor("scaled"), Tensor(f"{node.name}_bias_row")), {}, node.origin))
+    if unit.activation is not None:
+        steps.append(replace(unit.activation, name="activated"))
+    result: Optional[Tensor] = None
+    for step in steps:
+        name = node.name if step is steps[-1] else f"{node.name}_{step.name}"
+        result = emission.add(replace(step, name=name, inputs=(result, *step.inputs[1:]) if result else step.inputs, origin=node.origin))
+
+
+def _emit_following(emission: _Emission, node: Node) -> None:
+    operator = {"Pooling": "_contrib_quantized_pooling"}.get(node.op, "_contrib_quantized_flatten")
+    quantized = Node(_PREFIX + node.name, operator, emission.as_int8(node.inputs[0]), node.attrs, node.origin)
+    emission.add_int8(quantized, node.output)
+
+
+def _emit_concat(emission: _Emission, node: Node) -> None:
+    triples = [emission.as_int8(tensor) for tensor in node.inputs]
+    inputs = [triple[0] for triple in triples] + [bound for triple in triples for bound in triple[1:]]
+    emission.add_int8(
+        Node(_PREFIX + node.name, "_contrib_quantized_concat", tuple(inputs), node.attrs, node.origin), node.output
+    )
+
+
+def _emit_addition(emission: _Emission, node: Node) -> None:
+    (first, *first_range), (second, *second_range) = (emission.as_int8(tensor) for tensor in node.inputs)
+    emission.add_int8(
+        Node(
+            _PREFIX + node.name,
+            "_contrib_quantized_elemwise_add",
+            (first, second, *first_range, *second_range),
+            _calibrated(emission.plan.activations[node.output]),
+            node.origin,
+        ),
+        node.output,
+    )
+
+
+def _unit(node: Node) -> Unit:
+    unit = unit_of(node)
+    if unit is None:
+        raise TypeError(f"{node.name} is not a layer")
+    return unit
+
+
+def _emitter(node: Node) -> Callable[[_Emission, Node], None]:
+    unit = unit_of(node)
+    if unit is not None:
+        return _emit_convolution if unit.is_convolution else _emit_dense
+    if node.op in ADDITIONS:
+        return _emit_addition
+    return _emit_concat if node.op.lower() == "concat" else _emit_following

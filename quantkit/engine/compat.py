@@ -1,0 +1,94 @@
+"""The only door to mxnet: a shim that lets it run on today's Python and NumPy, then the import itself.
+
+The wheels of mxnet 1.6 to 1.9 use NumPy names that were removed after they were built
+(``np.bool`` and its like, NumPy 1.24) and Python's ``distutils`` (removed in 3.12). The names are put
+back before the import; nothing that still exists is replaced.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import types
+import warnings
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from quantkit.errors import EngineMissing
+
+REMEDY = (
+    "install one of them, each in its own virtual environment: pip install 'quantkit[onednn]' (mxnet 1.9.1) "
+    "or pip install 'quantkit[mkl]' (mxnet-mkl 1.6.0); both need the system library libgomp1"
+)
+
+_REMOVED_NUMPY_NAMES = {"bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str}
+
+
+@lru_cache(maxsize=None)
+def load_mxnet() -> Any:
+    """Import mxnet with the shim in place and return the module.
+
+    Raises:
+        EngineMissing: mxnet is not installed, cannot be loaded, or is a build without MKL-DNN/oneDNN.
+    """
+    _restore_removed_names()
+    # oneDNN reads this once; with "0" every INT8 operator would fail later with an obscure message.
+    os.environ.pop("MXNET_MKLDNN_ENABLED", None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import mxnet
+    except (ImportError, OSError) as error:
+        raise EngineMissing(f"no usable mxnet in this environment ({error}); {REMEDY}") from error
+    if "_sg_mkldnn_conv" not in operator_names(mxnet):
+        raise EngineMissing(
+            f"mxnet {mxnet.__version__} is installed but was built without MKL-DNN/oneDNN, which INT8 needs; {REMEDY}"
+        )
+    return mxnet
+
+
+def load_gluoncv() -> Any:
+    """Import gluoncv's model zoo (after mxnet) and return the ``gluoncv`` module.
+
+    Raises:
+        EngineMissing: gluoncv, or something that it needs, is not installed.
+    """
+    load_mxnet()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import gluoncv
+            import gluoncv.model_zoo
+    except ImportError as error:
+        raise EngineMissing(f"gluoncv cannot be imported ({error}); {REMEDY}") from error
+    return gluoncv
+
+
+def operator_names(mxnet: Any) -> frozenset[str]:
+    """The names of the operators registered in this build, which tell what it can do better than its version."""
+    import ctypes
+
+    count, names = ctypes.c_uint(), ctypes.POINTER(ctypes.c_char_p)()
+    mxnet.base.check_call(mxnet.base._LIB.MXListAllOpNames(ctypes.byref(count), ctypes.byref(names)))
+    return frozenset(names[i].decode() for i in range(count.value))
+
+
+def _restore_removed_names() -> None:
+    for name, value in _REMOVED_NUMPY_NAMES.items():
+        if name not in np.__dict__:
+            setattr(np, name, value)
+    if importlib.util.find_spec("distutils") is None and "distutils" not in sys.modules:
+        sys.modules["distutils"], sys.modules["distutils.version"] = _distutils_stub()
+
+
+def _distutils_stub() -> tuple[types.ModuleType, types.ModuleType]:
+    """``distutils.version.LooseVersion``, which is all that mxnet and gluoncv take from distutils."""
+    from packaging.version import Version
+
+    package, version = types.ModuleType("distutils"), types.ModuleType("distutils.version")
+    version.LooseVersion = version.StrictVersion = Version  # type: ignore[attr-defined]
+    package.version = version  # type: ignore[attr-defined]
+    return package, version

@@ -1,0 +1,116 @@
+"""Running a Graph on the installed engine, exactly as it stands: no fusion of the engine's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from quantkit.engine.compat import load_mxnet
+from quantkit.errors import EngineError
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.graph.operators import AUXILIARY_INPUTS
+
+Shape = tuple[int, ...]
+
+
+@contextmanager
+def stock_fusion_off() -> Iterator[None]:
+    """Keep MXNet from fusing operators when it binds a network, whatever the user's environment says.
+
+    Its fusion is on by default and changes the result of pre-activation ResNets.
+    """
+    wanted = {"MXNET_SUBGRAPH_BACKEND": "default", "MXNET_SUBGRAPH_VERBOSE": "0"}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _engine_errors(what: str) -> Iterator[None]:
+    mxnet = load_mxnet()
+    try:
+        yield
+    except mxnet.base.MXNetError as error:
+        lines = [line.strip() for line in str(error).splitlines()]
+        # Newer releases put the C++ stack first and the reason last, older ones the other way round.
+        reason = next((line for line in lines if "Error" in line or "Check failed" in line), lines[0])
+        raise EngineError(f"MXNet {mxnet.__version__} cannot {what}: {reason}") from error
+
+
+class Executor:
+    """A network bound to fixed input shapes, ready to run. Not thread-safe: one thread at a time.
+
+    Raises:
+        EngineError: the engine does not accept the network or the shapes.
+    """
+
+    def __init__(self, graph: Graph, shapes: Mapping[str, Shape]) -> None:
+        mxnet = load_mxnet()
+        with _engine_errors("bind the network"), stock_fusion_off():
+            symbol = symbol_of(graph)
+            auxiliary = auxiliary_params(graph)
+            given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
+            self._inputs = {name: mxnet.nd.zeros(shapes[name]) for name in graph.inputs}
+            args = {name: value for name, value in given.items() if name not in auxiliary}
+            self._bound = symbol.bind(
+                mxnet.cpu(),
+                args={**args, **self._inputs},
+                aux_states={name: given[name] for name in auxiliary},
+                grad_req="null",
+            )
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Compute the network's outputs for one batch of exactly the bound shapes (float32)."""
+        with _engine_errors("run the network"):
+            for name, value in inputs.items():
+                if value.shape != self._inputs[name].shape:
+                    raise EngineError(f"input {name!r} has shape {value.shape}, bound to {self._inputs[name].shape}")
+                self._inputs[name][:] = value
+            return [output.asnumpy() for output in self._bound.forward(is_train=False)]
+
+
+def symbol_of(graph: Graph) -> Any:
+    """The graph as an ``mx.sym.Symbol``."""
+    mxnet = load_mxnet()
+    # Under the engine's own version it neither upgrades the symbol nor reports that it does.
+    major, minor, patch = (int(part) for part in mxnet.__version__.split(".")[:3])
+    return mxnet.sym.load_json(nnvm.serialize(graph, major * 10000 + minor * 100 + patch))
+
+
+def auxiliary_params(graph: Graph) -> frozenset[str]:
+    """The names of the parameters that MXNet treats as auxiliary states."""
+    return frozenset(
+        node.inputs[position].node for node in graph.nodes for position in AUXILIARY_INPUTS.get(node.op, ())
+    )
+
+
+def run(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Bind the network to the shapes of ``inputs`` and run it once."""
+    return Executor(graph, {name: value.shape for name, value in inputs.items()}).run(inputs)
+
+
+def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shape]:
+    """The shape of every node's first output, given the shapes of the inputs.
+
+    Raises:
+        EngineError: the shapes do not fit the network.
+    """
+    tensors: Sequence[Tensor] = [node.output for node in graph.nodes]
+    with _engine_errors(f"fit input {dict(shapes)} to the network"):
+        known = {**{name: value.shape for name, value in graph.params.items()}, **shapes}
+        symbol = symbol_of(graph.with_outputs(tensors))
+        wanted = set(symbol.list_arguments())
+        _, outputs, _ = symbol.infer_shape(**{name: shape for name, shape in known.items() if name in wanted})
+    return {**dict(zip(tensors, outputs)), **{Tensor(name): shape for name, shape in known.items()}}

@@ -1,0 +1,32 @@
+"""Running a network over a stream of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from quantkit.engine.execute import Executor
+from quantkit.errors import EngineError
+from quantkit.graph.graph import Graph
+
+
+def outputs_of(graph: Graph, batches: Iterable[np.ndarray], batch_size: int) -> Iterator[list[np.ndarray]]:
+    """The network's outputs for each batch, one batch at a time; the network is bound once.
+
+    Args:
+        graph: a network with one input, whose outputs keep the batch as their first axis.
+        batches: float32 arrays of at most ``batch_size`` samples; a smaller one is filled up with copies
+            of its last sample, whose results are cut off again.
+        batch_size: what the network is bound to.
+    """
+    (name,) = graph.inputs
+    executor = None
+    for batch in batches:
+        if executor is None:
+            executor = Executor(graph, {name: (batch_size, *batch.shape[1:])})
+        missing = batch_size - len(batch)
+        if missing < 0:
+            raise EngineError(f"a batch of {len(batch)} samples came where at most {batch_size} were agreed")
+        filled = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)]) if missing else batch
+        yield [output[: len(batch)] for output in executor.run({name: filled})]

@@ -1,0 +1,48 @@
+"""The one family of errors that quantkit raises on purpose.
+
+Each message names what is wrong, where (by the user's own name for it), and the remedy. The command
+line prints the message alone and ends with ``exit_code``: 2 where the user can mend the request, 1
+where the work itself failed.
+"""
+
+from __future__ import annotations
+
+
+class QuantkitError(Exception):
+    """The work failed for a reason that quantkit understands."""
+
+    exit_code = 1
+
+
+class UserError(QuantkitError):
+    """The request cannot be served as given: a wrong name, option, file or shape."""
+
+    exit_code = 2
+
+
+class EngineMissing(UserError):
+    """No engine that can do the work is installed in this environment."""
+
+
+class ModelError(UserError):
+    """A network, its parameters or its card cannot be used as they are."""
+
+
+class DataError(UserError):
+    """Sample data cannot be read, is too small, or holds values that cannot be used."""
+
+
+class WeightsUnavailable(QuantkitError):
+    """Trained weights were asked for and no source of them could be reached."""
+
+
+class FusionError(QuantkitError):
+    """A fused network does not compute what the unfused one does."""
+
+
+class EngineError(QuantkitError):
+    """The engine refused or failed to run a network that looked valid."""
+
+
+class BundleError(QuantkitError):
+    """A bundle on disk is incomplete, altered, or does not reproduce its stored output."""

@@ -1,0 +1,72 @@
+"""Files written whole or not at all, hashes, and the data files that ship with quantkit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from quantkit.errors import QuantkitError
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """Open ``path`` for binary writing so that it appears complete or stays as it was.
+
+    The bytes go to a temporary name in the same folder, which replaces ``path`` at the end; on any
+    error, Ctrl-C included, the temporary file is removed.
+
+    Raises:
+        QuantkitError: the folder cannot be written or the disk is full.
+    """
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = file.name
+            yield file
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        raise QuantkitError(
+            f"cannot write {path}: {error.strerror or error}; free space or choose a folder you may write to"
+        ) from error
+    finally:
+        if temporary is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+def _umask() -> int:
+    """The process's umask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def shipped(room: str) -> Path:
+    """The folder of data files named ``room`` (``models``, ``calibration``, ``benchmarks``) that ships with quantkit.
+
+    In an installed wheel it lies inside the package, in a checkout beside it.
+    """
+    package = Path(__file__).resolve().parent
+    installed = package / "shipped" / room
+    return installed if installed.is_dir() else package.parent / room
+
+
+def home() -> Path:
+    """The folder for downloads and other things worth keeping: ``$QUANTKIT_HOME``, or ``~/.cache/quantkit``."""
+    return Path(os.environ.get("QUANTKIT_HOME") or Path.home() / ".cache" / "quantkit")

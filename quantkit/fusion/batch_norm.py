@@ -1,0 +1,85 @@
+"""Batch normalization at inference is a scale and a shift per channel: folded where possible, else a convolution.
+
+With the moving averages mean and var, ``y = gamma * (x - mean) / sqrt(var + eps) + beta``
+(Ioffe & Szegedy, "Batch Normalization", 2015, algorithm 2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional
+
+import numpy as np
+
+from quantkit.fusion.rewrite import Answer, Refusal, Replacement, Rule, Shapes, why_not_fusible
+from quantkit.fusion.unit import unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.operators import flag, integer, number
+
+FOLD_NAME = "fold batch normalization into the layer before"
+CONVOLUTION_NAME = "batch normalization as a depthwise convolution"
+
+
+def scale_and_shift(graph: Graph, node: Node) -> Optional[tuple[np.ndarray, np.ndarray]]:
+    """Per-channel (scale, shift), float64, shape (channels,); None where a parameter is not a constant."""
+    values = [graph.params.get(tensor.node) for tensor in node.inputs[1:5]]
+    if any(value is None for value in values):
+        return None
+    gamma, beta, mean, variance = (np.asarray(value, np.float64) for value in values)
+    if flag(node, "fix_gamma", default=True):
+        gamma = np.ones_like(gamma)
+    scale = gamma / np.sqrt(variance + number(node, "eps", 1e-3))
+    return scale, beta - mean * scale
+
+
+def _fold(graph: Graph, node: Node, shapes: Shapes) -> Answer:
+    unit = unit_of(graph.producer(node.inputs[0])) if node.op == "BatchNorm" else None
+    if unit is None or unit.node.body is not None:
+        return None
+    if integer(node, "axis", 1) != 1:
+        return Refusal(FOLD_NAME, node.name, f"it normalises axis {node.attrs['axis']}, not the channels")
+    if reason := why_not_fusible(graph, node.inputs[0]):
+        return Refusal(FOLD_NAME, node.name, reason)
+    affine = scale_and_shift(graph, node)
+    weight = graph.params.get(unit.weight.node)
+    if affine is None or weight is None:
+        return Refusal(FOLD_NAME, node.name, "its parameters or the weights before it are not constants")
+    if not unit.is_convolution and len(shapes[node.inputs[0]]) != 2:
+        return Refusal(FOLD_NAME, node.name, "the dense layer before it keeps further axes")
+    scale, shift = affine
+    bias = np.float64(0) if unit.bias is None else np.asarray(graph.params[unit.bias.node], np.float64)
+    folded = {
+        f"{node.name}_weight": (weight * scale.reshape(-1, *[1] * (weight.ndim - 1))).astype(np.float32),
+        f"{node.name}_bias": (bias * scale + shift).astype(np.float32),
+    }
+    core = replace(
+        unit.core,
+        name=node.name,
+        inputs=(unit.data, *(Tensor(name) for name in folded)),
+        attrs={**unit.core.attrs, "no_bias": "False"},
+        origin=unit.node.origin + node.origin,
+    )
+    return Replacement((core,), folded)
+
+
+def _as_convolution(graph: Graph, node: Node, shapes: Shapes) -> Answer:
+    if node.op != "BatchNorm" or len(shapes[node.inputs[0]]) != 4 or integer(node, "axis", 1) != 1:
+        return None
+    if node.inputs[0].node in graph.inputs:
+        return Refusal(CONVOLUTION_NAME, node.name, "it normalises the network's input, which is not quantized yet")
+    affine = scale_and_shift(graph, node)
+    if affine is None:
+        return Refusal(CONVOLUTION_NAME, node.name, "its parameters are not constants")
+    scale, shift = affine
+    channels = len(scale)
+    params = {
+        f"{node.name}_weight": scale.reshape(channels, 1, 1, 1).astype(np.float32),
+        f"{node.name}_bias": shift.astype(np.float32),
+    }
+    attrs = {"kernel": "(1, 1)", "num_filter": str(channels), "num_group": str(channels), "no_bias": "False"}
+    inputs = (node.inputs[0], *(Tensor(name) for name in params))
+    return Replacement((replace(node, op="Convolution", inputs=inputs, attrs=attrs),), params)
+
+
+FOLD_BATCH_NORM = Rule(FOLD_NAME, _fold)
+BATCH_NORM_AS_CONVOLUTION = Rule(CONVOLUTION_NAME, _as_convolution)

@@ -1,0 +1,17 @@
+"""Operators that do nothing at inference are left out."""
+
+from __future__ import annotations
+
+from quantkit.fusion.rewrite import Answer, Bypass, Rule, Shapes
+from quantkit.graph.graph import Graph, Node
+
+_IDENTITIES = frozenset({"_copy", "identity", "BlockGrad", "stop_gradient"})
+
+
+def _drop(graph: Graph, node: Node, shapes: Shapes) -> Answer:
+    if node.op in _IDENTITIES or (node.op == "Dropout" and node.attrs.get("mode", "training") != "always"):
+        return Bypass(node.inputs[0])
+    return None
+
+
+DROP_IDENTITY = Rule("leave out what does nothing at inference", _drop)

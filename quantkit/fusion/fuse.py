@@ -1,0 +1,59 @@
+"""Fusing a network: every rewrite in order, then the numeric gate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from quantkit.engine.execute import infer_shapes
+from quantkit.fusion.activation import ACTIVATION
+from quantkit.fusion.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
+from quantkit.fusion.drop_identity import DROP_IDENTITY
+from quantkit.fusion.pointwise_dense import POINTWISE_DENSE
+from quantkit.fusion.residual_sum import RESIDUAL_SUM
+from quantkit.fusion.rewrite import Applied, Refusal, Rule, apply_rule
+from quantkit.graph.graph import Graph, Tensor
+
+# In this order: a layer takes in its batch normalization, then a sum, then an activation.
+RULES: tuple[Rule, ...] = (
+    DROP_IDENTITY,
+    FOLD_BATCH_NORM,
+    BATCH_NORM_AS_CONVOLUTION,
+    POINTWISE_DENSE,
+    RESIDUAL_SUM,
+    ACTIVATION,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """A fused network, the original it stands for, and what each rule did or refused to do.
+
+    Node names of ``graph`` are names of the original's tensors, so calibration ranges and reports
+    speak of what the user knows. ``shapes`` are those of the original's tensors for a batch of 1.
+    """
+
+    original: Graph
+    graph: Graph
+    shapes: Mapping[Tensor, tuple[int, ...]]
+    applied: tuple[Applied, ...]
+    refused: tuple[Refusal, ...]
+
+
+def fuse(graph: Graph, input_shape: Sequence[int], rules: Sequence[Rule] = RULES) -> Fused:
+    """Rewrite a network with one image input of shape ``input_shape`` (channels, height, width).
+
+    The result is not checked numerically here: ``gate.check`` does that, on real input.
+
+    Raises:
+        EngineError: the network does not accept the shape.
+    """
+    original = graph
+    shapes = infer_shapes(graph, {name: (1, *input_shape) for name in graph.inputs})
+    applied: list[Applied] = []
+    refused: list[Refusal] = []
+    for rule in rules:
+        graph, done, not_done = apply_rule(graph, rule, shapes)
+        applied.extend(done)
+        refused.extend(not_done)
+    return Fused(original, graph, shapes, tuple(applied), tuple(refused))

@@ -1,0 +1,45 @@
+"""A convolution whose result is added to another tensor does the addition itself (oneDNN's post-operation sum)."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from quantkit.fusion.rewrite import Answer, Refusal, Rule, Replacement, Shapes, why_not_fusible
+from quantkit.fusion.unit import Unit, extended, unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.operators import ADDITIONS
+
+NAME = "sum into the convolution"
+
+
+def _fuse(graph: Graph, node: Node, shapes: Shapes) -> Answer:
+    if node.op not in ADDITIONS or len(set(node.inputs)) < 2:
+        return None
+    refusals: list[Refusal] = []
+    candidates: list[tuple[Unit, Tensor]] = []
+    for own, other in (node.inputs, node.inputs[::-1]):
+        unit = unit_of(graph.producer(own))
+        if unit is None or not unit.is_convolution:
+            continue
+        if reason := _why_not(graph, unit, own, other, shapes):
+            refusals.append(Refusal(NAME, node.name, reason))
+        else:
+            candidates.append((unit, other))
+    if not candidates:
+        return refusals[0] if refusals else None
+    # Of two convolutions the later one adds: the other's result exists by then.
+    unit, other = max(candidates, key=lambda pair: graph.nodes.index(pair[0].node))
+    return Replacement((extended(unit, node, other),))
+
+
+def _why_not(graph: Graph, unit: Unit, own: Tensor, other: Tensor, shapes: Shapes) -> Optional[str]:
+    if unit.activation is not None or unit.addition is not None:
+        return f"{unit.node.name} already ends in an activation or a sum"
+    if other.node in graph.params:
+        return f"{other} is a parameter, not a tensor of the network"
+    if shapes[own] != shapes[other]:
+        return f"the shapes {shapes[own]} and {shapes[other]} differ"
+    return why_not_fusible(graph, own)
+
+
+RESIDUAL_SUM = Rule(NAME, _fuse)

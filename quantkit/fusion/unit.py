@@ -1,0 +1,94 @@
+"""Unit: a convolution or dense layer together with the sum and the activation that are fused into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Optional
+
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.operators import ADDITIONS, activation_kind, flag
+
+FUSED = {"Convolution": "fused_convolution", "FullyConnected": "fused_dense"}
+CORES = frozenset(FUSED) | frozenset(FUSED.values())
+
+
+@dataclass(frozen=True)
+class Unit:
+    """``core`` (Convolution or FullyConnected), then ``addition``, then ``activation``, as one operator.
+
+    ``data``, ``weight``, ``bias`` and ``addend`` are tensors of the surrounding graph. ``node`` is the
+    node that stands for the whole in the graph: the core itself as long as nothing is fused into it.
+    """
+
+    node: Node
+    core: Node
+    addition: Optional[Node] = None
+    activation: Optional[Node] = None
+
+    @property
+    def is_convolution(self) -> bool:
+        return self.core.op == "Convolution"
+
+    @property
+    def data(self) -> Tensor:
+        return self.node.inputs[0]
+
+    @property
+    def weight(self) -> Tensor:
+        return self.node.inputs[1]
+
+    @property
+    def bias(self) -> Optional[Tensor]:
+        return None if flag(self.core, "no_bias") else self.node.inputs[2]
+
+    @property
+    def addend(self) -> Optional[Tensor]:
+        return self.node.inputs[-1] if self.addition is not None else None
+
+    @property
+    def activation_kind(self) -> Optional[str]:
+        return activation_kind(self.activation) if self.activation is not None else None
+
+    @property
+    def is_non_negative(self) -> bool:
+        """Whether the activation guarantees a result of at least 0."""
+        return self.activation_kind in {"relu", "relu6"}
+
+
+def unit_of(node: Optional[Node]) -> Optional[Unit]:
+    """Read a node as a unit; None if it is neither convolution nor dense, fused or not."""
+    if node is None or node.op not in CORES:
+        return None
+    if node.body is None:
+        return Unit(node, node)
+    core, *rest = node.body.nodes
+    addition = next((inner for inner in rest if inner.op in ADDITIONS), None)
+    activation = next((inner for inner in rest if activation_kind(inner)), None)
+    return Unit(node, core, addition, activation)
+
+
+def extended(unit: Unit, last: Node, addend: Optional[Tensor] = None) -> Node:
+    """The unit with one more operator at its end: an activation, or an addition of ``addend``.
+
+    The new node takes the name and the place of ``last``, the operator that is fused in.
+    """
+    body_inputs = list(unit.node.body.inputs if unit.node.body else _input_names(unit.core))
+    nodes = list(unit.node.body.nodes) if unit.node.body else [_renamed_inputs(unit.core, body_inputs)]
+    result = nodes[-1].output
+    inputs = unit.node.inputs
+    if addend is None:
+        nodes.append(replace(last, inputs=(result,)))
+    else:
+        body_inputs.append("addend")
+        nodes.append(replace(last, op="elemwise_add", attrs={}, inputs=(result, Tensor("addend"))))
+        inputs = (*inputs, addend)
+    body = Graph(tuple(nodes), tuple(body_inputs), (nodes[-1].output,))
+    return Node(last.name, FUSED[unit.core.op], inputs, {}, unit.node.origin + last.origin, body)
+
+
+def _input_names(core: Node) -> tuple[str, ...]:
+    return ("data", "weight", "bias")[: len(core.inputs)]
+
+
+def _renamed_inputs(core: Node, names: list[str]) -> Node:
+    return replace(core, inputs=tuple(Tensor(name) for name in names))

@@ -1,0 +1,119 @@
+"""Graph and Node: an immutable network, the value that every stage of quantkit takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Optional
+
+import numpy as np
+
+from quantkit.errors import ModelError
+
+
+@dataclass(frozen=True, order=True)
+class Tensor:
+    """One output of a node; for a network input or a parameter, ``node`` is its name and ``index`` is 0."""
+
+    node: str
+    index: int = 0
+
+    def __str__(self) -> str:
+        return self.node if self.index == 0 else f"{self.node}[{self.index}]"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator. ``attrs`` are strings, as nnvm stores them.
+
+    ``origin`` keeps the user's names of all the operators that this one stands for, whatever
+    rewrites have made of them. ``body`` is the sub-network that a fused operator computes.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[Tensor, ...]
+    attrs: Mapping[str, str] = field(default_factory=dict)
+    origin: tuple[str, ...] = ()
+    body: Optional[Graph] = None
+
+    @property
+    def output(self) -> Tensor:
+        """The first (for most operators the only) output."""
+        return Tensor(self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A network: operators in topological order, network inputs, outputs, and parameters by name.
+
+    Raises:
+        ModelError: a name stands twice, or a node reads what nothing before it produces.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[Tensor, ...]
+    params: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = set(self.inputs) | set(self.params)
+        if len(known) != len(self.inputs) + len(self.params):
+            twice = sorted(set(self.inputs) & set(self.params)) or list(self.inputs)
+            raise ModelError(f"network input {twice[0]!r} stands twice or is also a parameter; rename it")
+        for node in self.nodes:
+            for tensor in node.inputs:
+                if tensor.node not in known:
+                    raise ModelError(
+                        f"node {node.name!r} ({node.op}) reads {tensor.node!r}, which no input, "
+                        "parameter or earlier node provides; the symbol and its parameters do not fit"
+                    )
+            if node.name in known:
+                raise ModelError(f"the name {node.name!r} stands twice in the network; rename one of them")
+            known.add(node.name)
+        for tensor in self.outputs:
+            if tensor.node not in known:
+                raise ModelError(f"the network's output {tensor.node!r} is produced by no node")
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Node]:
+        """Nodes by name."""
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def consumers(self) -> Mapping[Tensor, tuple[Node, ...]]:
+        """The nodes that read each tensor, once for each time they read it; graph outputs not counted."""
+        readers: dict[Tensor, list[Node]] = {}
+        for node in self.nodes:
+            for tensor in node.inputs:
+                readers.setdefault(tensor, []).append(node)
+        return {tensor: tuple(nodes) for tensor, nodes in readers.items()}
+
+    def producer(self, tensor: Tensor) -> Optional[Node]:
+        """The node that computes ``tensor``; None for network inputs and parameters."""
+        return self.by_name.get(tensor.node)
+
+    def sole_consumer(self, tensor: Tensor) -> Optional[Node]:
+        """The one node that reads ``tensor``; None if several do, or if it leaves the network."""
+        readers = self.consumers.get(tensor, ())
+        return readers[0] if len(readers) == 1 and tensor not in self.outputs else None
+
+    def with_params(self, params: Mapping[str, np.ndarray]) -> Graph:
+        """The same network with other parameters."""
+        return replace(self, params=params)
+
+    def pruned(self) -> Graph:
+        """The same network without the nodes and parameters that no output needs (inputs stay)."""
+        needed = {tensor.node for tensor in self.outputs}
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if node.name in needed:
+                kept.append(node)
+                needed.update(tensor.node for tensor in node.inputs)
+        params = {name: value for name, value in self.params.items() if name in needed}
+        return Graph(tuple(reversed(kept)), self.inputs, self.outputs, params)
+
+    def with_outputs(self, outputs: Iterable[Tensor]) -> Graph:
+        """The same network with other tensors as its outputs."""
+        return replace(self, outputs=tuple(outputs))

@@ -1,0 +1,214 @@
+"""From facts about a machine to what is right and wrong with it for INT8, and the remedy: a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from quantkit.host.cpu import Cpu
+from quantkit.host.facts import EngineBuild, Facts
+from quantkit.host.threads import default_threads, recommended_threads
+
+Level = Literal["ok", "warn", "fail"]
+
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 9), (3, 12)
+
+# What multiplies INT8 without 16-bit intermediate sums, the fastest first, and what came after MKL-DNN 1.
+_VNNI = ("AMX-INT8", "AVX512-VNNI", "AVX-VNNI")
+_UNKNOWN_TO_MKLDNN_1 = ("AMX-INT8", "AVX-VNNI")
+
+# These pin threads or shape their waiting in Intel's OpenMP; other KMP_ names are set by libraries.
+_INTEL_OPENMP = ("KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_HW_SUBSET")
+
+# Half a core's worth of others' work is more than an idle system's daemons take.
+_BUSY_CORES = 0.5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: ``warn`` makes results slower or less exact, ``fail`` keeps quantkit from working.
+
+    ``topic`` is a short name that stays the same between versions; ``remedy`` is empty where all is well.
+    """
+
+    topic: str
+    level: Level
+    what: str
+    remedy: str = ""
+
+
+def diagnose(facts: Facts) -> tuple[Finding, ...]:
+    """Look at everything, in the order in which a user would mend it."""
+    return tuple(finding for check in _CHECKS for finding in check(facts))
+
+
+def exits_on_int8(engine: EngineBuild, cpu: Cpu) -> bool:
+    """Whether this engine ends the whole process at its first INT8 convolution on this processor.
+
+    MKL-DNN 1.0.4 (mxnet-mkl 1.6.0) asks Xbyak for the number of cores when it chooses among its AVX512 INT8
+    convolutions; Xbyak of that time knows it for Intel's processors only and calls ``exit`` on all others.
+    """
+    return _is_mkldnn_1(engine) and "AVX512" in cpu.isa and cpu.vendor != "GenuineIntel"
+
+
+def _is_mkldnn_1(engine: EngineBuild) -> bool:
+    """Whether MKL-DNN 1.0 is inside; later versions of mxnet have oneDNN."""
+    return engine.version.startswith("1.6.")
+
+
+def _python(facts: Facts) -> Iterator[Finding]:
+    version, minor = ".".join(map(str, facts.python)), facts.python[:2]
+    if minor < OLDEST_PYTHON:
+        yield Finding("python", "fail", f"Python {version} is too old", "use Python 3.9 to 3.12")
+    elif minor > NEWEST_PYTHON:
+        yield Finding("python", "warn", f"Python {version} is newer than mxnet was tried with", "use Python 3.9 to 3.12")
+    else:
+        yield Finding("python", "ok", f"Python {version}")
+
+
+def _numpy(facts: Facts) -> Iterator[Finding]:
+    if int(facts.numpy.split(".")[0]) >= 2:
+        yield Finding("numpy", "fail", f"NumPy {facts.numpy}: mxnet needs NumPy 1", "pip install 'numpy<2'")
+    else:
+        yield Finding("numpy", "ok", f"NumPy {facts.numpy}")
+
+
+def _libgomp(facts: Facts) -> Iterator[Finding]:
+    if not facts.threads.libgomp:
+        yield Finding(
+            "libgomp", "fail", "the GNU OpenMP library libgomp.so.1 cannot be loaded; mxnet needs it",
+            "install it with the system's package manager (Debian, Ubuntu: apt-get install libgomp1)",
+        )  # fmt: skip
+
+
+def _engine(facts: Facts) -> Iterator[Finding]:
+    engine = facts.engine
+    if engine.problem:
+        yield Finding("engine", "fail", engine.problem, engine.remedy)
+        return
+    name = f"{engine.distribution or 'mxnet'} {engine.version}"
+    if exits_on_int8(engine, facts.cpu):
+        yield Finding(
+            "engine", "fail",
+            f"{name} ends the process at the first INT8 convolution on AVX512 processors that are not Intel's "
+            f"({facts.cpu.model})",
+            "use the other engine, in a new virtual environment: pip install 'quantkit[onednn]'",
+        )  # fmt: skip
+    else:
+        yield Finding("engine", "ok", f"{name} with {len(engine.int8_operators)} INT8 operators")
+
+
+def _gluoncv(facts: Facts) -> Iterator[Finding]:
+    if facts.gluoncv is None:
+        yield Finding(
+            "gluoncv", "warn", "gluoncv is not installed: networks cannot be asked for by name, only by file",
+            "pip install gluoncv",
+        )  # fmt: skip
+    else:
+        yield Finding("gluoncv", "ok", f"gluoncv {facts.gluoncv}".rstrip())
+
+
+def _home(facts: Facts) -> Iterator[Finding]:
+    if not facts.home.writable:
+        yield Finding(
+            "home", "fail", f"downloads cannot be kept: {facts.home.path} cannot be written",
+            "set QUANTKIT_HOME to a folder that you may write to",
+        )  # fmt: skip
+    else:
+        yield Finding("home", "ok", f"downloads are kept in {facts.home.path}")
+
+
+def _isa(facts: Facts) -> Iterator[Finding]:
+    isa, old = facts.cpu.isa, _is_mkldnn_1(facts.engine)
+    used = [name for name in _VNNI if name in isa and not (old and name in _UNKNOWN_TO_MKLDNN_1)]
+    unused = [name for name in _VNNI if name in isa and name not in used]
+    also = f" ({', '.join(unused)} is not used by MKL-DNN 1)" if unused else ""
+    if used:
+        yield Finding("isa", "ok", f"{facts.cpu.model}: {', '.join(used)}{also}")
+        return
+    yield Finding(
+        "isa", "warn",
+        f"{facts.cpu.model or 'this processor'} has no AVX512-VNNI{also}: INT8 is little faster than FP32, and the sum "
+        "of two products of unsigned activations and full-range weights can saturate at 16 bits",
+        "quantize weights to 7 bits (reduced range) for this machine, or run on one with AVX512-VNNI",
+    )  # fmt: skip
+
+
+def _threads(facts: Facts) -> Iterator[Finding]:
+    threads, wanted, cpu = facts.threads, recommended_threads(facts.cpu, facts.limits), facts.cpu
+    remedy = f"set OMP_NUM_THREADS={wanted}"
+    given = threads.environment.get("OMP_NUM_THREADS")
+    if given is not None and threads.asked is None:
+        yield Finding("threads", "warn", f"OMP_NUM_THREADS={given!r} is not a number of threads", remedy)
+    elif threads.asked is None:
+        taken = default_threads(cpu)
+        text = f"OMP_NUM_THREADS is unset: MXNet takes {taken} (half of the {len(cpu.usable)} usable hardware threads)"
+        if taken == wanted:
+            yield Finding("threads", "ok", text)
+        else:
+            yield Finding("threads", "warn", f"{text} where {wanted} would run best", remedy)
+    elif threads.asked > len(cpu.usable):
+        what = f"OMP_NUM_THREADS={threads.asked}, but this process may run on {len(cpu.usable)} hardware threads"
+        yield Finding("threads", "warn", f"{what}; waiting threads will spin in each other's way", remedy)
+    elif threads.asked > wanted:
+        what = f"OMP_NUM_THREADS={threads.asked}, more than the {wanted} that cores and quota can keep running"
+        yield Finding("threads", "warn", what, remedy)
+    else:
+        yield Finding("threads", "ok", f"OMP_NUM_THREADS={threads.asked} on {cpu.usable_cores} usable cores")
+
+
+def _pinning(facts: Facts) -> Iterator[Finding]:
+    ignored = [name for name in _INTEL_OPENMP if name in facts.threads.environment]
+    if ignored and not facts.threads.intel_openmp:
+        yield Finding(
+            "pinning", "warn",
+            f"{', '.join(ignored)} set, but mxnet uses GNU's OpenMP, which does not read it",
+            "pin with OMP_PROC_BIND=close OMP_PLACES=cores, or preload Intel's libiomp5 (LD_PRELOAD)",
+        )  # fmt: skip
+
+
+def _quota(facts: Facts) -> Iterator[Finding]:
+    quota, usable = facts.limits.cpu_quota, len(facts.cpu.usable)
+    if quota is not None and quota < usable:
+        yield Finding(
+            "quota", "warn",
+            f"the control group allows {quota:g} cores' time on {usable} usable hardware threads: "
+            "spinning threads use it up and all are stopped until the next period",
+            f"raise the quota, or set OMP_NUM_THREADS={recommended_threads(facts.cpu, facts.limits)}",
+        )  # fmt: skip
+
+
+def _load(facts: Facts) -> Iterator[Finding]:
+    load = facts.load
+    if load.busy < _BUSY_CORES:
+        yield Finding("load", "ok", f"{load.busy:.1f} of {len(facts.cpu.usable)} usable hardware threads busy")
+        return
+    stolen = f", {load.stolen:.1f} of them taken by the hypervisor" if load.stolen >= 0.05 else ""
+    yield Finding(
+        "load", "warn",
+        f"others keep {load.busy:.1f} of {len(facts.cpu.usable)} usable hardware threads busy{stolen}: libgomp's threads "
+        "spin while they wait for each other, so INT8 can fall to a small part of its speed, and no timing holds",
+        "stop the other work or give this process cores of its own (taskset, numactl)",
+    )  # fmt: skip
+
+
+def _variables(facts: Facts) -> Iterator[Finding]:
+    for name, value in facts.threads.environment.items():
+        setting = f"{name}={value}"
+        if name == "MXNET_MKLDNN_ENABLED" and value == "0":
+            what = f"{setting}: quantkit ignores it; plain MXNet cannot run INT8 networks with it"
+        elif name == "MXNET_SUBGRAPH_BACKEND" or name.startswith("MXNET_DISABLE_MKLDNN_"):
+            what = f"{setting}: quantkit ignores it; plain MXNet changes how it fuses FP32 networks"
+        elif name == "DNNL_MAX_CPU_ISA" and not _is_mkldnn_1(facts.engine):
+            what = f"{setting}: quantkit obeys it; the engine may use slower kernels than the processor allows"
+        elif name in ("MKLDNN_VERBOSE", "DNNL_VERBOSE") and value != "0":
+            what = f"{setting}: the engine writes to standard output, which spoils timings and --json"
+        else:
+            continue
+        yield Finding("environment", "warn", what, f"unset {name}")
+
+
+_CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    _python, _numpy, _libgomp, _engine, _gluoncv, _home, _isa, _threads, _pinning, _quota, _load, _variables,
+)  # fmt: skip

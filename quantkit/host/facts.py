@@ -1,0 +1,96 @@
+"""All that is known about a machine and its installation, as one value."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+
+from quantkit import files
+from quantkit.host.cpu import Cpu, read_cpu
+from quantkit.host.limits import Limits, read_limits
+from quantkit.host.load import Load, read_load
+from quantkit.host.threads import Threads, read_threads
+
+
+@dataclass(frozen=True)
+class EngineBuild:
+    """The mxnet that is installed, or why none can be used.
+
+    ``distribution`` is the wheel's name (``mxnet``, ``mxnet-mkl``; empty where none is installed), ``features``
+    the build's switches that are on, ``int8_operators`` the registered operators that compute in INT8.
+    ``problem`` and ``remedy`` are empty where the engine can be used.
+    """
+
+    distribution: str
+    version: str
+    features: tuple[str, ...]
+    int8_operators: tuple[str, ...]
+    problem: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Home:
+    """quantkit's folder for downloads, and whether it can be written (or made)."""
+
+    path: str
+    writable: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A machine and its installation. ``gluoncv`` is its version, None where it is not installed."""
+
+    python: tuple[int, int, int]
+    numpy: str
+    engine: EngineBuild
+    gluoncv: Optional[str]
+    home: Home
+    cpu: Cpu
+    limits: Limits
+    load: Load
+    threads: Threads
+
+
+def gather(engine: Callable[[], EngineBuild]) -> Facts:
+    """Read everything; ``engine`` is ``quantkit.engine.build.installed``, which knows how to ask mxnet.
+
+    It is called last, because importing mxnet changes the environment and keeps a core busy.
+    """
+    cpu, threads = read_cpu(), read_threads()
+    load = read_load(cpu.usable)
+    return Facts(
+        python=(sys.version_info.major, sys.version_info.minor, sys.version_info.micro),
+        numpy=np.__version__,
+        engine=engine(),
+        gluoncv=_version("gluoncv"),
+        home=Home(str(files.home()), _writable(files.home())),
+        cpu=cpu,
+        limits=read_limits(),
+        load=load,
+        threads=threads,
+    )
+
+
+def _version(package: str) -> Optional[str]:
+    """The version of an installed package, without importing it; None where it is absent."""
+    if importlib.util.find_spec(package) is None:
+        return None
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be made in the folder, or in the nearest one above it that exists."""
+    existing = next((part for part in (folder, *folder.parents) if part.exists()), folder)
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)

@@ -1,0 +1,77 @@
+"""The limits that a container or a service manager sets, which the scheduler's affinity does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``cpu_quota`` is the processor time allowed, in cores; ``memory`` in bytes; None where unlimited."""
+
+    cpu_quota: Optional[float] = None
+    memory: Optional[int] = None
+
+
+def read_limits(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Limits:
+    """The tightest limits of this process's control groups and all their ancestors, of version 1 and 2.
+
+    Files: ``cpu.max`` and ``memory.max`` (version 2), ``cpu.cfs_quota_us``, ``cpu.cfs_period_us`` and
+    ``memory.limit_in_bytes`` (version 1), as the Linux kernel's cgroup documentation defines them.
+    """
+    quotas: list[float] = []
+    memories: list[int] = []
+    for group in _groups(proc / "self" / "cgroup", root):
+        quotas.extend(_quota_v2(group / "cpu.max"))
+        quotas.extend(_quota_v1(group))
+        memories.extend(_numbers(group / "memory.max"))
+        # Version 1 writes "unlimited" as the largest multiple of the page size.
+        memories.extend(value for value in _numbers(group / "memory.limit_in_bytes") if value < 1 << 62)
+    return Limits(min(quotas, default=None), min(memories, default=None))
+
+
+def _groups(membership: Path, root: Path) -> Iterator[Path]:
+    """The folders of the process's groups, innermost first, then their ancestors up to the mount point."""
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        # Inside a container the host's path does not exist below the mount; its top then is the group.
+        relative = Path(path.lstrip("/"))
+        for mount in _mounts(controllers, root):
+            yield from (mount / part for part in (relative, *relative.parents))
+
+
+def _mounts(controllers: str, root: Path) -> tuple[Path, ...]:
+    if not controllers:
+        return (root, root / "unified")
+    return (root / controllers, *(root / name for name in controllers.split(",") if name != controllers))
+
+
+def _quota_v2(file: Path) -> Iterator[float]:
+    fields = _fields(file)
+    if len(fields) == 2 and fields[0] != "max":
+        yield int(fields[0]) / int(fields[1])
+
+
+def _quota_v1(group: Path) -> Iterator[float]:
+    for quota in _numbers(group / "cpu.cfs_quota_us"):
+        for period in _numbers(group / "cpu.cfs_period_us"):
+            if quota > 0:
+                yield quota / period
+
+
+def _numbers(file: Path) -> Iterator[int]:
+    yield from (int(field) for field in _fields(file) if field.lstrip("-").isdigit())
+
+
+def _fields(file: Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:
+        return []

@@ -1,0 +1,58 @@
+"""How busy the usable cores are with the work of others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# Columns of a cpu line, after proc(5): user nice system idle iowait irq softirq steal (guest is part of user).
+_IDLE, _IOWAIT, _STEAL, _COLUMNS = 3, 4, 7, 8
+
+Ticks = Mapping[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Load:
+    """Work seen during ``seconds``: ``busy`` is in cores, ``stolen`` the part of it that the hypervisor took."""
+
+    busy: float
+    stolen: float
+    seconds: float
+
+
+def read_load(
+    cpus: Collection[int],
+    seconds: float = 0.25,
+    proc: Path = Path("/proc"),
+    sleep: Callable[[float], None] = time.sleep,
+) -> Load:
+    """Watch the hardware threads ``cpus`` for a while in which this process sleeps; all idle where there is no /proc."""
+    before = _ticks(proc / "stat")
+    sleep(seconds)
+    return load_between(before, _ticks(proc / "stat"), cpus, seconds)
+
+
+def load_between(before: Ticks, after: Ticks, cpus: Collection[int], seconds: float) -> Load:
+    """The load between two readings of the per-thread tick counters."""
+    busy = stolen = 0.0
+    for cpu in cpus:
+        if cpu not in before or cpu not in after:
+            continue
+        # iowait may run backwards by a tick; no time is negative.
+        spent = [max(0, new - old) for old, new in zip(before[cpu], after[cpu])]
+        total = sum(spent)
+        if total:
+            busy += 1 - (spent[_IDLE] + spent[_IOWAIT]) / total
+            stolen += spent[_STEAL] / total
+    return Load(busy, stolen, seconds)
+
+
+def _ticks(stat: Path) -> Ticks:
+    try:
+        lines = stat.read_text().splitlines()
+    except OSError:
+        return {}
+    fields = [line.split() for line in lines if line.startswith("cpu") and line[3:4].isdigit()]
+    return {int(name[3:]): tuple(int(value) for value in values[:_COLUMNS]) for name, *values in fields}

@@ -1,0 +1,65 @@
+"""How many threads the engine would start, and the environment that decides it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from quantkit.host.cpu import Cpu
+from quantkit.host.limits import Limits
+
+# What OpenMP, oneDNN and MXNet read at run time and users are told to set.
+_PREFIXES = ("OMP_", "GOMP_", "KMP_", "MXNET_", "MKLDNN_", "DNNL_", "ONEDNN_")
+_NAMES = ("LD_PRELOAD",)
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The variables that are set (by name, sorted) and whether the GNU OpenMP library can be loaded."""
+
+    environment: Mapping[str, str]
+    libgomp: bool
+
+    @property
+    def intel_openmp(self) -> bool:
+        """Whether Intel's OpenMP library is loaded in place of GNU's; only then do KMP_ variables count."""
+        return "libiomp5" in self.environment.get("LD_PRELOAD", "")
+
+    @property
+    def asked(self) -> Optional[int]:
+        """The number that OMP_NUM_THREADS asks for (of its list the first); None where unset or not a number."""
+        first = self.environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+        return int(first) if first.isdigit() and int(first) > 0 else None
+
+
+def read_threads(
+    environment: Mapping[str, str] = os.environ, load_library: Callable[[str], Any] = ctypes.CDLL
+) -> Threads:
+    """Read the environment and try to load libgomp."""
+    chosen = {name: value for name, value in environment.items() if name.startswith(_PREFIXES) or name in _NAMES}
+    return Threads(dict(sorted(chosen.items())), _loads("libgomp.so.1", load_library))
+
+
+def default_threads(cpu: Cpu) -> int:
+    """The number that MXNet takes where OMP_NUM_THREADS is unset.
+
+    Half of the usable hardware threads, for it takes all x86 processors to run two of them on each core.
+    """
+    return max(1, len(cpu.usable) // 2)
+
+
+def recommended_threads(cpu: Cpu, limits: Limits) -> int:
+    """One thread for each usable physical core, but no more than the control group's quota can keep running."""
+    quota = cpu.usable_cores if limits.cpu_quota is None else int(limits.cpu_quota)
+    return max(1, min(cpu.usable_cores, quota))
+
+
+def _loads(name: str, load_library: Callable[[str], Any]) -> bool:
+    try:
+        load_library(name)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Images: sample data of every kind, and the arrays that networks read."""

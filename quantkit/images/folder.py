@@ -1,0 +1,119 @@
+"""Sample images in a folder."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Optional
+
+from quantkit.errors import DataError
+from quantkit.images.decode import decode
+from quantkit.images.samples import Sample, Samples, label_of
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+"""The endings, in small letters, of the files that count as images."""
+
+Entry = tuple[str, Optional[int]]
+
+
+def images_folder(path: Path, split: str | None = None) -> Samples:
+    """The images in the folder ``path``, in the order of their names.
+
+    Labels come from ``labels.csv``, which lists the images to use (columns ``file``, relative to the folder
+    or to its ``images`` subfolder, ``label``, and optionally ``split``), or from one subfolder a class:
+    the number in its name where all are numbers, else the position of its name in sorted order. A
+    flat folder has none. ``split`` selects the images of that split of ``labels.csv``.
+
+    Raises:
+        DataError: no images, no such split, or contents that can be understood in two ways.
+    """
+    if not path.is_dir():
+        raise DataError(f"{path} is not a folder; give a folder of images")
+    table = path / "labels.csv"
+    if table.is_file():
+        entries = _listed(table, split)
+    elif split is not None:
+        raise DataError(f"{path} has no labels.csv that could name the images of split {split!r}")
+    else:
+        entries = _found(path)
+    if not entries:
+        raise DataError(f"{path} holds no images; give a folder with files ending in {', '.join(sorted(SUFFIXES))}")
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            file, label = entries[position]
+            yield Sample(decode(path / file, file), label, file)
+
+    name = path.resolve().name
+    return Samples(name if split is None else f"{name}, split {split}", read, len(entries))
+
+
+def _listed(table: Path, split: str | None) -> list[Entry]:
+    """The entries of ``labels.csv``."""
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file)
+            columns = rows.fieldnames or []
+            if "file" not in columns:
+                raise DataError(f"{table} has no column 'file'; give the columns file, label and, if need be, split")
+            if split is not None and "split" not in columns:
+                raise DataError(f"{table} has no column 'split', so it has no split {split!r}")
+            lines = [(rows.line_num, row) for row in rows]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read {table}: {error}") from error
+    if split is not None:
+        splits = sorted({row["split"] or "" for _, row in lines})
+        lines = [(number, row) for number, row in lines if row["split"] == split]
+        if not lines:
+            raise DataError(f"{table} has no split {split!r}; it has {', '.join(splits) or 'no images'}")
+    return sorted(_entry(table, number, row) for number, row in lines)
+
+
+def _entry(table: Path, number: int, row: dict[str, str]) -> Entry:
+    """One line of ``labels.csv``."""
+    where = f"line {number} of {table}"
+    file, label = row["file"] or "", row.get("label") or ""
+    candidates = [name for name in (file, f"images/{file}") if (table.parent / name).is_file()]
+    if not candidates:
+        raise DataError(f"image {file!r} of {where} does not exist; mend the line or add the file")
+    return candidates[0], label_of(_number(label), where) if label else None
+
+
+def _number(text: str) -> int | str:
+    """``text`` as a whole number where it is one."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _found(path: Path) -> list[Entry]:
+    """The entries of a folder without ``labels.csv``."""
+    flat = _images(path)
+    folders = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    classes = {name: _images(path / name) for name in folders}
+    if flat and any(classes.values()):
+        raise DataError(f"{path} holds images and folders of images; give one of them, or a labels.csv")
+    if flat:
+        return [(name, None) for name in flat]
+    if not any(classes.values()):
+        return []
+    empty = [name for name, names in classes.items() if not names]
+    if empty:
+        raise DataError(f"class folder {empty[0]!r} of {path} holds no images; add some or remove it")
+    numbers = [_number(name) for name in folders]
+    numeric = all(isinstance(number, int) for number in numbers)
+    if numeric and len(set(numbers)) < len(numbers):
+        raise DataError(f"two class folders of {path} have the same number: {', '.join(folders)}")
+    labels = [label_of(number, name) for number, name in zip(numbers, folders)] if numeric else range(len(folders))
+    return [(f"{name}/{file}", label) for name, label in zip(folders, labels) for file in classes[name]]
+
+
+def _images(path: Path) -> list[str]:
+    """The names of the image files in a folder, sorted."""
+    return sorted(
+        entry.name
+        for entry in path.iterdir()
+        if entry.suffix.lower() in SUFFIXES and entry.is_file() and not entry.name.startswith(".")
+    )

@@ -1,0 +1,83 @@
+"""Sample images from Python iterables of batches: Gluon data loaders and MXNet data iterators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from quantkit.errors import DataError
+from quantkit.images.arrays import check_layout, labels_of
+from quantkit.images.samples import Sample, Samples, picked
+
+
+def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
+    """The samples in ``batches``: each is an array of samples, or a pair of one and their labels.
+
+    The arrays are NumPy's, or have ``asnumpy()`` (MXNet's), and are laid out as for ``arrays``. Reading
+    starts anew with each iteration, where ``batches`` can do that. Taking N takes the first N.
+
+    Raises:
+        DataError: on iterating, a batch that is neither, or labels that do not fit.
+    """
+
+    def stream() -> Iterator[Sample]:
+        start = 0
+        for batch in batches:
+            pair = batch if isinstance(batch, (list, tuple)) else (batch,)
+            if not 1 <= len(pair) <= 2:
+                raise DataError(f"a batch of {name} has {len(pair)} parts; give data, or data and labels")
+            x = _numpy(pair[0])
+            yield from _split(x, _numpy(pair[1]) if len(pair) == 2 else None, start, name)
+            start += len(x)
+
+    return _streamed(name, stream)
+
+
+def data_iter(batches: Any, name: str = "data iterator") -> Samples:
+    """The samples that an MXNet ``DataIter`` with one input gives, from ``reset()`` to its end, without padding.
+
+    Raises:
+        DataError: several inputs; on iterating, as for ``data_loader``.
+    """
+    inputs = [getattr(entry, "name", entry[0]) for entry in batches.provide_data]
+    if len(inputs) != 1:
+        raise DataError(
+            f"{name} provides {len(inputs)} inputs ({', '.join(inputs)}); give one that provides images only"
+        )
+
+    def stream() -> Iterator[Sample]:
+        batches.reset()
+        start = 0
+        while True:
+            try:
+                batch = batches.next()
+            except StopIteration:
+                return
+            x = _numpy(batch.data[0])
+            kept = len(x) - (batch.pad or 0)
+            y = _numpy(batch.label[0])[:kept] if batch.label else None
+            yield from _split(x[:kept], y, start, name)
+            start += kept
+
+    return _streamed(name, stream)
+
+
+def _streamed(name: str, stream: Any) -> Samples:
+    """Samples that can only be read through from the start."""
+    return Samples(name, lambda positions: picked(stream(), positions), None, any_order=True)
+
+
+def _split(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None, start: int, name: str) -> Iterator[Sample]:
+    """The samples of one batch, which begins at sample ``start``."""
+    check_layout(x.dtype, x.shape, f"a batch of {name}")
+    labels = None if y is None else labels_of(y, len(x), name)
+    for index, image in enumerate(x):
+        # A copy, so that the sample does not keep the whole batch alive.
+        yield Sample(image.copy(), None if labels is None else labels[index], f"sample {start + index} of {name}")
+
+
+def _numpy(array: Any) -> np.ndarray[Any, Any]:
+    """``array`` as NumPy's."""
+    return np.asarray(array.asnumpy() if hasattr(array, "asnumpy") else array)

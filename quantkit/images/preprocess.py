@@ -1,0 +1,102 @@
+"""Preprocess: from an RGB photograph to the array that a network reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Optional
+
+import numpy as np
+
+from quantkit.errors import DataError
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """How an RGB uint8 image becomes one float32 CHW input.
+
+    In this order: scale the short side to ``resize`` pixels (bilinear; None: leave), cut the centre
+    ``crop`` x ``crop`` (None: leave), turn by 180 degrees where ``rotate180``, divide by ``scale``, subtract
+    ``mean``, divide by ``std`` (each per RGB channel, in units of the divided values).
+    """
+
+    resize: Optional[int]
+    crop: Optional[int]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    scale: float = 255.0
+    rotate180: bool = False
+
+
+def apply(preprocess: Preprocess, image: np.ndarray[Any, Any], where: str = "the image") -> np.ndarray[Any, Any]:
+    """The network's input for ``image``, uint8 of shape (height, width, 3), RGB: float32 of shape (3, height, width).
+
+    Every step is taken whatever the size of the image. Scaling keeps the proportions (the long side
+    is rounded down) and, where it shrinks, averages over all the pixels that it covers. ``where``
+    names the image in errors.
+
+    Raises:
+        DataError: not such an image, or smaller than the crop.
+    """
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
+        raise DataError(
+            f"{where} is {image.dtype} of shape {image.shape}; "
+            "give uint8 of shape (height, width, 3), RGB, or float32 that is preprocessed already"
+        )
+    if preprocess.resize is not None:
+        image = _with_short_side(image, preprocess.resize)
+    if preprocess.crop is not None:
+        image = _centre(image, preprocess.crop, where)
+    if preprocess.rotate180:
+        image = image[::-1, ::-1]
+    pixels = image.transpose(2, 0, 1).astype(np.float32, order="C")
+    pixels /= np.float32(preprocess.scale)
+    pixels -= np.array(preprocess.mean, np.float32)[:, None, None]
+    pixels /= np.array(preprocess.std, np.float32)[:, None, None]
+    return pixels
+
+
+def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: str) -> None:
+    """Make sure that a network whose input has ``input_shape`` can read ``array``; ``where`` names it in errors.
+
+    Raises:
+        DataError: the array is not float32, has another shape, or holds NaN or infinite values.
+    """
+    if array.dtype == np.uint8:
+        raise DataError(
+            f"{where} holds uint8 pixels where preprocessed float32 is needed; "
+            "name the network's preprocessing or apply it first"
+        )
+    if array.dtype != np.float32:
+        raise DataError(f"{where} is {array.dtype}, not float32; convert it with .astype('float32')")
+    if array.shape != tuple(input_shape):
+        raise DataError(
+            f"{where} has shape {array.shape}, but the network reads {tuple(input_shape)}; "
+            "resize or crop to the network's input (layout NCHW)"
+        )
+    if not np.isfinite(array).all():
+        raise DataError(f"{where} holds NaN or infinite values; mend or leave out this sample")
+
+
+def _with_short_side(image: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+    """``image`` scaled so that its short side has ``size`` pixels."""
+    from PIL import Image
+
+    height, width = image.shape[:2]
+    short = min(height, width)
+    if short == size:
+        return image
+    target = (width * size // short, height * size // short)
+    return np.asarray(Image.fromarray(image).resize(target, Image.Resampling.BILINEAR))
+
+
+def _centre(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:
+    """The central ``size`` x ``size`` pixels of ``image``."""
+    height, width = image.shape[:2]
+    if min(height, width) < size:
+        raise DataError(
+            f"{where} is {width}x{height} where the preprocessing cuts {size}x{size}; "
+            "give larger images or a preprocessing that resizes"
+        )
+    top, left = (height - size) // 2, (width - size) // 2
+    return image[top : top + size, left : left + size]

@@ -1,0 +1,112 @@
+"""Sample images in a RecordIO file (``.rec``), as MXNet's im2rec writes them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import IO
+
+from quantkit.errors import DataError
+from quantkit.images.decode import decode
+from quantkit.images.samples import Sample, Samples, label_of
+
+_MAGIC = 0xCED7230A
+_LENGTH_BITS = 29
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
+_IMAGE_HEADER = struct.Struct("<IfQQ")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a record: ``length`` bytes from ``start``."""
+
+    start: int
+    length: int
+
+
+def record_file(path: Path) -> Samples:
+    """The images in a RecordIO file, with their labels; no index file is needed.
+
+    The format, of dmlc-core (recordio.h) and MXNet (image_recordio.h): a record is the number
+    0xced7230a, a word with a flag in the upper 3 bits and the length in the lower 29, and that many
+    bytes, padded to a multiple of 4. A record that holds the number itself is cut there into parts
+    flagged 1 (first), 2, 3 (last). An image record is a header of count of labels, label and two
+    ids, the labels where the count is not zero, and an image file. With several labels, as for
+    detection, there is no class index.
+
+    Raises:
+        DataError: the file cannot be read or is no such file (iterating finds images that cannot be decoded).
+    """
+    with _opened(path) as file:
+        records = _scan(file, path)
+    if not records:
+        raise DataError(f"{path} holds no records; write it again")
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        with _opened(path) as file:
+            for position in positions:
+                yield _sample(_content(file, records[position]), f"record {position} of {path.name}")
+
+    return Samples(path.name, read, len(records))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file at ``path``; what goes wrong in reading it is an error of the data."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _scan(file: IO[bytes], path: Path) -> list[tuple[Part, ...]]:
+    """Where the records lie, every header checked."""
+    end = file.seek(0, 2)
+    records: list[tuple[Part, ...]] = []
+    parts: list[Part] = []
+    position = 0
+    while position < end:
+        file.seek(position)
+        header = file.read(8)
+        magic, word = struct.unpack("<II", header) if len(header) == 8 else (0, 0)
+        flag, length = word >> _LENGTH_BITS, word & ((1 << _LENGTH_BITS) - 1)
+        expected = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)
+        if magic != _MAGIC or flag not in expected or position + 8 + length > end:
+            raise DataError(f"{path} is no RecordIO file or is damaged at byte {position}; write it again")
+        parts.append(Part(position + 8, length))
+        if flag in (_WHOLE, _LAST):
+            records.append(tuple(parts))
+            parts = []
+        position += 8 + (length + 3) // 4 * 4
+    if parts:
+        raise DataError(f"{path} ends inside a record; write it again")
+    return records
+
+
+def _content(file: IO[bytes], parts: Iterable[Part]) -> bytes:
+    """The bytes of a record."""
+    contents = []
+    for part in parts:
+        file.seek(part.start)
+        contents.append(file.read(part.length))
+    return struct.pack("<I", _MAGIC).join(contents)
+
+
+def _sample(content: bytes, name: str) -> Sample:
+    """The sample in an image record."""
+    size = _IMAGE_HEADER.size
+    if len(content) < size:
+        raise DataError(f"{name} is too short for an image record; write the file again")
+    count, value, _, _ = _IMAGE_HEADER.unpack_from(content)
+    start = size + 4 * count
+    if len(content) < start:
+        raise DataError(f"{name} ends inside its {count} labels; write the file again")
+    if count == 1:
+        (value,) = struct.unpack_from("<f", content, size)
+    label = label_of(value, name) if count <= 1 else None
+    return Sample(decode(BytesIO(content[start:]), name), label, name)

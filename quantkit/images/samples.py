@@ -1,0 +1,130 @@
+"""Samples: a set of sample images that is read one image at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from quantkit.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One sample.
+
+    ``image`` is uint8 of shape (height, width, 3), RGB, or float32 as the network reads it, already
+    preprocessed. ``label`` is the index of its class where known; ``name`` is what messages call it.
+    """
+
+    image: np.ndarray[Any, Any]
+    label: int | None
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A set of samples; iterating reads them anew, one at a time.
+
+    ``name`` says in the output where they come from. ``read`` yields the samples at given ascending
+    positions, and stops early where there are no more. ``size`` is how many there are, None where
+    only reading to the end would tell. Where ``any_order``, the first N are as good a choice as any
+    other (or the only one possible); elsewhere neighbours may be alike, as in a set sorted by class.
+    ``positions`` are those to read; None: all.
+    """
+
+    name: str
+    read: Callable[[Iterable[int]], Iterator[Sample]]
+    size: int | None
+    any_order: bool = False
+    positions: range | tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        """How many samples iterating gives.
+
+        Raises:
+            TypeError: only reading to the end would tell.
+        """
+        if self.positions is not None:
+            return len(self.positions)
+        if self.size is None:
+            raise TypeError(f"how many samples {self.name} holds shows only at its end")
+        return self.size
+
+    def __iter__(self) -> Iterator[Sample]:
+        """The samples in ascending order of position.
+
+        Raises:
+            DataError: there are none, fewer than were taken, or one cannot be read.
+        """
+        every = count() if self.size is None else range(self.size)
+        found = 0
+        for sample in self.read(every if self.positions is None else self.positions):
+            found += 1
+            yield sample
+        if found == 0:
+            raise DataError(f"{self.name} gave no samples: it is empty, or was read to its end before")
+        if self.positions is not None and found < len(self.positions):
+            raise _too_few(self, len(self.positions), found)
+
+
+def take(samples: Samples, number: int, seed: int = 0) -> Samples:
+    """``number`` of ``samples``.
+
+    Where any order will do, the first ones. Elsewhere a random choice that is the same for the same
+    ``seed`` everywhere, and of which a smaller one is always part of a larger one; they are read in
+    their original order.
+
+    Raises:
+        DataError: there are not so many (where only reading to the end tells, iterating raises it).
+    """
+    if number < 1:
+        raise DataError(f"{number} samples were asked for; ask for at least 1")
+    if samples.positions is not None:
+        raise DataError(f"{samples.name} is a choice of samples already; take from the whole set")
+    if samples.size is not None and number > samples.size:
+        raise _too_few(samples, number, samples.size)
+    if samples.any_order or samples.size is None:
+        return replace(samples, positions=range(number))
+    random = Random(seed)
+    ranks = [random.random() for _ in range(samples.size)]
+    chosen = sorted(range(samples.size), key=ranks.__getitem__)[:number]
+    return replace(samples, positions=tuple(sorted(chosen)))
+
+
+def picked(stream: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sample]:
+    """The samples of ``stream`` at the ascending ``positions``, for sources that can only be read through."""
+    wanted = iter(positions)
+    position = next(wanted, None)
+    if position is None:
+        return
+    for index, sample in enumerate(stream):
+        if index == position:
+            yield sample
+            position = next(wanted, None)
+            if position is None:
+                return
+
+
+def label_of(value: Any, where: str) -> int:
+    """A class index given as a number of any type.
+
+    Raises:
+        DataError: not a whole number from 0 up.
+    """
+    try:
+        label = int(value)
+        whole = label == float(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole or label < 0:
+        raise DataError(f"label {value!r} of {where} is not a class index; give whole numbers from 0 up")
+    return label
+
+
+def _too_few(samples: Samples, wanted: int, found: int) -> DataError:
+    return DataError(f"{wanted} samples were asked for, but {samples.name} holds {found}; ask for at most {found}")

@@ -1,0 +1,77 @@
+"""Opening sample data of any kind by one name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quantkit.errors import DataError
+from quantkit.images import builtin
+from quantkit.images.arrays import arrays
+from quantkit.images.folder import images_folder
+from quantkit.images.loaders import data_iter, data_loader
+from quantkit.images.npz import npz_file
+from quantkit.images.record import record_file
+from quantkit.images.samples import Samples
+
+_KINDS = (
+    "a folder of images (FOLDER:SPLIT for one split of its labels.csv), an .npz or .rec file, "
+    "'builtin', 'digits:train' or 'digits:test'"
+)
+
+
+def open_samples(spec: Any) -> Samples:
+    """The samples that ``spec`` names or holds.
+
+    By name (``str`` or path): ``builtin`` (photographs), ``digits:train``, ``digits:test``, a folder of images,
+    a folder and a split of its ``labels.csv`` as in ``photos:test``, an ``.npz`` file, a ``.rec`` file. In
+    Python also an array, a pair of arrays (samples, labels), a Gluon ``DataLoader`` or another
+    iterable of batches, an MXNet ``DataIter``, or ``Samples``, which come back as they are.
+
+    Raises:
+        DataError: it does not exist, is of no known kind, or cannot be read.
+    """
+    if isinstance(spec, Samples):
+        return spec
+    if isinstance(spec, (str, os.PathLike)):
+        return _named(os.fspath(spec))
+    if _is_array(spec):
+        return arrays(_as_numpy(spec))
+    if isinstance(spec, tuple) and len(spec) == 2 and all(map(_is_array, spec)):
+        return arrays(_as_numpy(spec[0]), _as_numpy(spec[1]))
+    if hasattr(spec, "provide_data") and hasattr(spec, "reset"):
+        return data_iter(spec)
+    if hasattr(spec, "__iter__"):
+        return data_loader(spec)
+    raise DataError(f"{type(spec).__name__} is no sample data; give {_KINDS}, arrays, a DataLoader or a DataIter")
+
+
+def _named(spec: str) -> Samples:
+    """The samples of a name."""
+    if spec == "builtin":
+        return builtin.photographs()
+    head, colon, split = spec.rpartition(":")
+    if head == "digits":
+        return builtin.digits(split)
+    path = Path(spec)
+    if path.is_dir():
+        return images_folder(path)
+    if colon and not path.exists() and Path(head).is_dir():
+        return images_folder(Path(head), split)
+    if not path.is_file():
+        raise DataError(f"there is no sample data {spec!r}; give {_KINDS}")
+    kinds = {".npz": npz_file, ".rec": record_file}
+    if path.suffix.lower() not in kinds:
+        raise DataError(f"{spec!r} is no sample data of a known kind; give {_KINDS}")
+    return kinds[path.suffix.lower()](path)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or hasattr(value, "asnumpy")
+
+
+def _as_numpy(value: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)

@@ -1,0 +1,146 @@
+"""Model cards: what quantkit knows of a network, one TOML file each.
+
+A card names a network of GluonCV's (``network``) or files of one's own (``symbol``, ``params``, relative
+to the card), says how images become its input, and lists the sources of trained weights in the order in
+which they are tried. The cards that ship with quantkit are in its ``models`` folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, Optional, Union
+
+from quantkit.errors import ModelError
+from quantkit.files import shipped
+from quantkit.images.preprocess import Preprocess
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SourceKind = Literal["gluoncv", "huggingface", "url", "file"]
+Layout = Literal["mxnet", "torch"]
+
+
+@dataclass(frozen=True)
+class WeightSource:
+    """One place where trained weights may be found.
+
+    ``location`` is, by ``kind``: the file's name in GluonCV's store (``gluoncv``), a repository and a file
+    in it (``huggingface``: ``owner/repository/file``), an address (``url``), or a path relative to the card
+    (``file``). ``sha1`` and ``sha256`` are those of the weights themselves, after unpacking. ``preprocess``
+    is given where these weights want other preprocessing than the card's.
+    """
+
+    kind: SourceKind
+    location: str
+    sha256: Optional[str] = None
+    sha1: Optional[str] = None
+    layout: Layout = "mxnet"
+    preprocess: Optional[Preprocess] = None
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Published ImageNet or CIFAR accuracy of the trained weights in percent, and who says so."""
+
+    top1: float
+    origin: str
+    top5: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Card:
+    """A network's description. ``input_shape`` is (channels, height, width); layout NCHW.
+
+    ``labels`` is ``imagenet1k``, ``cifar10``, a text file with one name a line, or the names
+    themselves. ``exclude`` lists node names or globs that should stay FP32.
+    """
+
+    name: str
+    folder: Path
+    input_shape: tuple[int, int, int]
+    classes: int
+    network: Optional[str] = None
+    symbol: Optional[str] = None
+    params: Optional[str] = None
+    aliases: tuple[str, ...] = ()
+    description: str = ""
+    preprocess: Optional[Preprocess] = None
+    labels: Union[str, tuple[str, ...], None] = None
+    sources: tuple[WeightSource, ...] = ()
+    exclude: tuple[str, ...] = ()
+    accuracy: Optional[Accuracy] = None
+
+
+def read_card(path: Path) -> Card:
+    """Read one card.
+
+    Raises:
+        ModelError: the file cannot be read, is not TOML, or has a key or value that cards do not know;
+            the message names the file and the key.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"cannot read model card {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ModelError(f"model card {path} is not valid TOML: {error}") from error
+    return _card(_validated(document, path), path.parent)
+
+
+@lru_cache(maxsize=None)
+def cards() -> tuple[Card, ...]:
+    """The cards that ship with quantkit, by file name."""
+    return tuple(read_card(path) for path in sorted(shipped("models").glob("*.toml")))
+
+
+def find_card(name: str) -> Optional[Card]:
+    """The shipped card of that name or alias, in any case; None if there is none."""
+    wanted = name.lower()
+    exact = {card.name.lower(): card for card in cards()}
+    aliases = {alias.lower(): card for card in cards() for alias in card.aliases}
+    return exact.get(wanted) or aliases.get(wanted)
+
+
+def _validated(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    # pydantic takes a tenth of a second to import: only those who read cards pay for it.
+    from pydantic import ValidationError
+
+    from quantkit.models.card_schema import CardTable
+
+    try:
+        return CardTable.model_validate(document).model_dump()
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'the card'}: {problem['msg']}"
+            for problem in error.errors()[:3]
+        )
+        raise ModelError(f"model card {path}: {problems}; the cards in {shipped('models')} are examples") from error
+
+
+def _card(table: dict[str, Any], folder: Path) -> Card:
+    return Card(
+        **{
+            **table,
+            "folder": folder,
+            "input_shape": tuple(table["input_shape"]),
+            "aliases": tuple(table["aliases"]),
+            "exclude": tuple(table["exclude"]),
+            "labels": tuple(table["labels"]) if isinstance(table["labels"], list) else table["labels"],
+            "preprocess": _preprocess(table["preprocess"]),
+            "accuracy": Accuracy(**table["accuracy"]) if table["accuracy"] else None,
+            "sources": tuple(
+                WeightSource(**{**source, "preprocess": _preprocess(source["preprocess"])})
+                for source in table["sources"]
+            ),
+        }
+    )
+
+
+def _preprocess(table: Optional[dict[str, Any]]) -> Optional[Preprocess]:
+    return None if table is None else Preprocess(**{**table, "mean": tuple(table["mean"]), "std": tuple(table["std"])})

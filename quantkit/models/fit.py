@@ -1,0 +1,81 @@
+"""Bringing arrays from a weights file to the names and shapes of a network's parameters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from quantkit.errors import ModelError
+from quantkit.graph.params import check_finite, plain_names
+from quantkit.models.torch_layout import from_torch, is_torch_layout
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a network wants: shapes by symbol name; places in the gluon block by symbol name, where known."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    structured: Mapping[str, str] = field(default_factory=dict)
+
+
+def fit(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
+    """Give every parameter of a network its array, in float32.
+
+    The arrays may go by the symbol's names (with or without ``arg:`` and ``aux:``, under any block
+    prefix), by gluon's structured names, or by torch's.
+
+    Raises:
+        ModelError: an array is missing, left over, of another shape, not floating-point, or not finite.
+    """
+    named = _by_symbol_name(wanted, plain_names(arrays, where), where)
+    missing = [name for name in wanted.shapes if name not in named]
+    if missing:
+        raise ModelError(f"{where} lacks {_shortlist(missing)} of the network; give the weights that belong to it")
+    extra = [name for name in named if name not in wanted.shapes]
+    if extra:
+        raise ModelError(f"{where} holds {_shortlist(extra)}, which the network lacks; give the weights that belong to it")
+    fitted = {name: _float32(name, named[name], where) for name in wanted.shapes}
+    for name, shape in wanted.shapes.items():
+        if fitted[name].shape != tuple(shape):
+            raise ModelError(
+                f"{where}: {name!r} has shape {fitted[name].shape}, the network wants {tuple(shape)}; "
+                "the weights are of another network, or made for another input shape or number of classes"
+            )
+    check_finite(fitted, where)
+    return fitted
+
+
+def _by_symbol_name(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
+    if wanted.structured and is_torch_layout(arrays):
+        arrays = from_torch(wanted.structured, wanted.shapes, arrays, where)
+    namings = [
+        {name: name for name in wanted.shapes},
+        {place: name for name, place in wanted.structured.items()},
+    ]
+    own, theirs = _prefix(wanted.shapes), _prefix(arrays)
+    namings.append({theirs + name[len(own) :]: name for name in wanted.shapes})
+    # The naming under which most arrays are known; what is still unknown then is reported under its own name.
+    best = max(namings, key=lambda naming: sum(name in naming for name in arrays))
+    return {best.get(name, name): array for name, array in arrays.items()}
+
+
+def _prefix(names: Mapping[str, object]) -> str:
+    """The block prefix (``resnetv10_``) that all names share; empty if there is none."""
+    shared = os.path.commonprefix(list(names))
+    return shared[: shared.rfind("_") + 1]
+
+
+def _float32(name: str, array: np.ndarray, where: str) -> np.ndarray:
+    if array.dtype.kind != "f":
+        raise ModelError(
+            f"{where}: {name!r} is {array.dtype}, not floating-point; give the FP32 network that an INT8 one was made from"
+        )
+    return array.astype(np.float32, copy=False)
+
+
+def _shortlist(names: list[str], most: int = 3) -> str:
+    rest = len(names) - most
+    return ", ".join(repr(name) for name in names[:most]) + (f" and {rest} more parameters" if rest > 0 else "")

@@ -1,0 +1,37 @@
+"""Names of classes."""
+
+from __future__ import annotations
+
+from quantkit.engine.gluon import imagenet_names
+from quantkit.errors import ModelError
+from quantkit.models.card import Card
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def label_names(card: Card) -> tuple[str, ...]:
+    """The names of a card's classes in the order of the network's outputs; empty where the card has none.
+
+    Raises:
+        ModelError: the file of names cannot be read, or has not one name for each class.
+    """
+    if card.labels is None:
+        return ()
+    names = card.labels if isinstance(card.labels, tuple) else _named_set(card, card.labels)
+    if len(names) != card.classes:
+        raise ModelError(f"model card {card.name!r} has {card.classes} classes but {len(names)} labels; correct one of them")
+    return names
+
+
+def _named_set(card: Card, labels: str) -> tuple[str, ...]:
+    if labels == "imagenet1k":
+        return imagenet_names()
+    if labels == "cifar10":
+        return CIFAR10
+    path = card.folder / labels
+    try:
+        return tuple(path.read_text(encoding="utf-8").splitlines())
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(
+            f"model card {card.name!r}: cannot read labels {path}: {error}; give imagenet1k, cifar10, or a text file with one name a line"
+        ) from error

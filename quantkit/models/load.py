@@ -1,0 +1,227 @@
+"""``load_model``: a network from a name, a card, files, or Python objects."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Optional, Union
+
+import numpy as np
+
+from quantkit.engine.gluon import arrays, block_network, parameter_shapes, zoo_network
+from quantkit.errors import ModelError
+from quantkit.graph.graph import Graph
+from quantkit.images.preprocess import Preprocess
+from quantkit.models.card import Card, find_card, read_card
+from quantkit.models.fit import Parameters, fit
+from quantkit.models.labels import label_names
+from quantkit.models.model import Model, Source
+from quantkit.models.names import nearest, zoo_card
+from quantkit.models.random_weights import random_weights
+from quantkit.models.symbol import hinted_shape, image_input, inference_graph, newest_params, read_symbol, symbol_file
+from quantkit.models.weights import Weights, from_file, resolve
+
+Shape = tuple[int, ...]
+Arrays = Optional[Mapping[str, np.ndarray]]
+
+
+def load_model(
+    spec: Any,
+    *,
+    weights: Union[str, Path] = "auto",
+    params: Optional[Mapping[str, Any]] = None,
+    input_shape: Optional[Sequence[int]] = None,
+    preprocess: Optional[Preprocess] = None,
+    quiet: bool = False,
+) -> Model:
+    """Load a network with its weights.
+
+    Args:
+        spec: a name or alias (``resnet50``; names win over files: write ``./resnet50`` for those), a card's TOML
+            file, a checkpoint's prefix (``PREFIX-symbol.json`` with the newest ``PREFIX-0000.params``), a
+            symbol file, or in Python a gluon ``HybridBlock``, an MXNet ``Symbol`` (with ``params``) or a
+            tuple of Symbol, argument and auxiliary parameters.
+        weights: ``auto``, ``pretrained``, ``random`` or a weights file; see ``resolve``.
+        params: arrays by name (NDArray or NumPy), instead of ``weights``.
+        input_shape: (channels, height, width), where it is unknown or other than the card's.
+        preprocess: instead of the card's; a checkpoint without a card has none.
+        quiet: without progress bars.
+
+    Raises:
+        ModelError: the name is unknown (the nearest are offered), a file is missing or damaged, the network is an INT8
+            one, weights and network do not fit, or the input shape is unknown or does not fit.
+        WeightsUnavailable: ``weights`` is ``pretrained`` and no source has them.
+        EngineMissing: mxnet is not installed, or gluoncv for one of its networks.
+    """
+    shape = _checked_shape(input_shape)
+    given = None if params is None else arrays(params)
+    if isinstance(spec, (str, Path)):
+        return _from_text(str(spec), str(weights), given, shape, preprocess, quiet)
+    return _from_object(spec, str(weights), given, shape, preprocess)
+
+
+@dataclass(frozen=True)
+class _Skeleton:
+    """A network before it has weights: its graph, with all variables among the inputs, and what is known of them."""
+
+    graph: Graph
+    image: str
+    wanted: Parameters
+
+    def random(self) -> dict[str, np.ndarray]:
+        return random_weights(self.graph, self.wanted.shapes)
+
+    def model(self, name: str, weights: Weights, shape: Shape, preprocess: Optional[Preprocess], labels: tuple[str, ...] = ()) -> Model:
+        graph = Graph(self.graph.nodes, (self.image,), self.graph.outputs, weights.params)
+        return Model(name, graph, shape, preprocess, weights.source, labels)
+
+
+def _skeleton(
+    text: str, shape: Optional[Shape], where: str, structured: Optional[Mapping[str, str]] = None
+) -> tuple[_Skeleton, Shape]:
+    """Find the one image input among a symbol's variables, and the shapes of the others."""
+    graph = inference_graph(text, where)
+    image = image_input(graph, where)
+    shape = shape or hinted_shape(text, image)
+    if shape is None:
+        raise ModelError(
+            f"{where} does not tell the shape of its input {image!r}; give it, such as --input-shape 3,224,224"
+        )
+    return _Skeleton(graph, image, Parameters(parameter_shapes(graph, image, shape), structured or {})), shape
+
+
+def _from_text(
+    spec: str,
+    weights: str,
+    given: Arrays,
+    shape: Optional[Shape],
+    preprocess: Optional[Preprocess],
+    quiet: bool,
+) -> Model:
+    path = Path(spec)
+    if path.suffix == ".toml":
+        card = read_card(path)
+    else:
+        shipped = None if os.sep in spec else find_card(spec)
+        symbol = symbol_file(path)
+        if shipped is None and symbol is not None:
+            return _from_checkpoint(symbol, weights, given, shape, preprocess)
+        card = shipped or _checked_name(spec)
+    return _from_card(card, weights, given, shape, preprocess, quiet)
+
+
+def _from_card(
+    card: Card,
+    weights: str,
+    given: Arrays,
+    shape: Optional[Shape],
+    preprocess: Optional[Preprocess],
+    quiet: bool,
+) -> Model:
+    shape = shape or card.input_shape
+    structured: Mapping[str, str] = {}
+    if card.symbol is not None:
+        path = card.folder / card.symbol
+        text, where = read_symbol(path), str(path)
+    else:
+        network = zoo_network(str(card.network), shape)
+        text, where, structured = network.symbol, card.name, network.structured
+    skeleton, _ = _skeleton(text, shape, where, structured)
+    if given is not None:
+        found = _given(card.name, skeleton, given)
+    else:
+        found = resolve(card, weights, skeleton.wanted, skeleton.random, quiet)
+    preprocess = preprocess or _at(found.preprocess or card.preprocess, card.input_shape, shape)
+    return skeleton.model(card.name, found, shape, preprocess, label_names(card))
+
+
+def _from_checkpoint(
+    symbol: Path, weights: str, given: Arrays, shape: Optional[Shape], preprocess: Optional[Preprocess]
+) -> Model:
+    name = symbol.name[: -len("-symbol.json")] if symbol.name.endswith("-symbol.json") else symbol.stem
+    skeleton, shape = _skeleton(read_symbol(symbol), shape, str(symbol))
+    if given is not None:
+        found = _given(name, skeleton, given)
+    elif weights == "random":
+        found = Weights(skeleton.random(), Source(name, "random"))
+    else:
+        path = newest_params(symbol) if weights in ("auto", "pretrained") else Path(weights)
+        found = from_file(name, path, skeleton.wanted)
+    return skeleton.model(name, found, shape, preprocess)
+
+
+def _from_object(
+    spec: Any, weights: str, given: Arrays, shape: Optional[Shape], preprocess: Optional[Preprocess]
+) -> Model:
+    if isinstance(spec, tuple) and len(spec) == 3:
+        spec, arguments, auxiliary = spec
+        given = given or arrays({**arguments, **auxiliary})
+    if hasattr(spec, "collect_params") and hasattr(spec, "hybrid_forward"):
+        if shape is None:
+            raise ModelError(f"block {spec.name!r}: give input_shape=(channels, height, width)")
+        text, own = block_network(spec, shape)
+        given = own if given is None else given
+    elif hasattr(spec, "tojson") and hasattr(spec, "list_arguments"):
+        text = spec.tojson()
+    else:
+        raise ModelError(
+            f"cannot load a network from {type(spec).__name__}; give a name, a path, a HybridBlock, a Symbol with params, "
+            "or a tuple (Symbol, argument parameters, auxiliary parameters)"
+        )
+    name = spec.name or "network"
+    skeleton, shape = _skeleton(text, shape, f"symbol {name!r}")
+    if weights == "random":
+        found = Weights(skeleton.random(), Source(name, "random"))
+    elif given is not None:
+        found = _given(name, skeleton, given)
+    elif weights in ("auto", "pretrained"):
+        raise ModelError(f"symbol {name!r} comes without parameters; give params= or weights=FILE")
+    else:
+        found = from_file(name, Path(weights), skeleton.wanted)
+    return skeleton.model(name, found, shape, preprocess)
+
+
+def _given(name: str, skeleton: _Skeleton, given: Mapping[str, np.ndarray]) -> Weights:
+    return Weights(fit(skeleton.wanted, given, "params"), Source(name, "given"))
+
+
+def _at(preprocess: Optional[Preprocess], usual: Shape, shape: Shape) -> Optional[Preprocess]:
+    """The card's preprocessing for an input of another size: crop to it, resize in proportion."""
+    if preprocess is None or shape == usual:
+        return preprocess
+    _, height, width = shape
+    if height != width:
+        raise ModelError(f"the card's preprocessing cuts squares, which {shape} is not; give preprocess= as well")
+    if preprocess.crop is None:
+        return preprocess
+    resize = None if preprocess.resize is None else round(preprocess.resize * height / preprocess.crop)
+    return replace(preprocess, crop=height, resize=resize)
+
+
+def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:
+    if shape is None:
+        return None
+    if len(shape) != 3 or not all(isinstance(extent, (int, np.integer)) and extent > 0 for extent in shape):
+        raise ModelError(f"input shape {tuple(shape)} is not (channels, height, width), such as (3, 224, 224)")
+    return tuple(int(extent) for extent in shape)
+
+
+def _checked_name(spec: str) -> Card:
+    """The card of a GluonCV name without a shipped one.
+
+    Raises:
+        ModelError: there is no such name; the nearest names are offered.
+    """
+    path = Path(spec)
+    if path.is_dir():
+        raise ModelError(f"{spec} is a folder; give a checkpoint's prefix in it, or load a bundle with quantkit.load()")
+    if path.suffix in (".params", ".onnx", ".npz", ".safetensors"):
+        raise ModelError(f"{spec} is not a network that can be read; give a -symbol.json file, or a name with --weights FILE")
+    card = None if os.sep in spec else zoo_card(spec)
+    if card is None:
+        offers = nearest(path.name)
+        hint = f"did you mean {', '.join(offers)}?" if offers else "`quantkit models` lists the names"
+        raise ModelError(f"unknown network {spec!r}: no such name, model card, or checkpoint {spec}-symbol.json; {hint}")
+    return card

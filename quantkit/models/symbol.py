@@ -1,0 +1,118 @@
+"""MXNet symbol files as they come from users: found, read, and brought to the form that inference needs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Optional
+
+from quantkit.errors import ModelError
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph, Node
+from quantkit.graph.operators import flag
+
+_LOSS = frozenset({"SoftmaxOutput", "Softmax"})
+_INT8 = ("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize", "_contrib_quantized")
+
+
+def symbol_file(path: Path) -> Optional[Path]:
+    """The symbol file that ``path`` names, itself or as the prefix of a checkpoint; None if there is none."""
+    if path.suffix == ".json":
+        return path
+    candidate = path.with_name(path.name + "-symbol.json")
+    return candidate if candidate.is_file() else None
+
+
+def newest_params(symbol: Path) -> Path:
+    """The parameters of the highest epoch beside a ``PREFIX-symbol.json``: ``PREFIX-0000.params``.
+
+    Raises:
+        ModelError: there are none.
+    """
+    prefix = symbol.name[: -len("-symbol.json")] if symbol.name.endswith("-symbol.json") else symbol.stem
+    pattern = re.compile(re.escape(prefix) + r"-(\d+)\.params")
+    epochs = {
+        int(match[1]): beside for beside in sorted(symbol.parent.iterdir()) if (match := pattern.fullmatch(beside.name))
+    }
+    if not epochs:
+        raise ModelError(f"no parameters beside {symbol}: expected {prefix}-0000.params; give them with --weights FILE")
+    return epochs[max(epochs)]
+
+
+def read_symbol(path: Path) -> str:
+    """The text of a symbol file.
+
+    Raises:
+        ModelError: the file cannot be read, is empty, or is not text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}; check the path and its permissions") from error
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path} is not an MXNet symbol file: it is not text; export the network again") from error
+    if not text.strip():
+        raise ModelError(f"{path} is empty; export the network again")
+    return text
+
+
+def inference_graph(text: str, where: str) -> Graph:
+    """A symbol's graph with all its variables as inputs; a softmax loss becomes a softmax, without its label.
+
+    Raises:
+        ModelError: the text is not a symbol, or the network is an INT8 one or was fused by an engine.
+    """
+    try:
+        graph = nnvm.parse(text, {})
+    except ModelError as error:
+        raise ModelError(f"{where}: {error}") from error
+    for node in graph.nodes:
+        if node.op.startswith(_INT8) or (node.op.startswith("_sg_mkldnn") and flag(node, "quantized")):
+            raise ModelError(f"{where} is an INT8 network already ({node.name!r} is {node.op}); give the FP32 one it was made from")
+        if node.op.startswith("_sg_"):
+            raise ModelError(f"{where} was fused by an engine ({node.name!r} is {node.op}); give the network from before that")
+    nodes = tuple(_without_label(node) for node in graph.nodes)
+    read = {tensor.node for node in nodes for tensor in node.inputs}
+    return replace(graph, nodes=nodes, inputs=tuple(name for name in graph.inputs if name in read))
+
+
+def image_input(graph: Graph, where: str) -> str:
+    """The name of the one variable that takes images: ``data``, or the one that operators read in first place.
+
+    Raises:
+        ModelError: there is no such variable, or more than one.
+    """
+    if "data" in graph.inputs:
+        return "data"
+    first = {node.inputs[0].node for node in graph.nodes if node.inputs}
+    candidates = [name for name in graph.inputs if name in first]
+    if len(candidates) != 1:
+        raise ModelError(
+            f"{where} has {len(candidates)} inputs ({', '.join(map(repr, candidates[:4])) or 'none'}); "
+            "only networks with one image input are supported: name it 'data'"
+        )
+    return candidates[0]
+
+
+def hinted_shape(text: str, name: str) -> Optional[tuple[int, ...]]:
+    """The shape (channels, height, width) that a symbol itself notes for an input; None if it notes none."""
+    for entry in json.loads(text)["nodes"]:
+        if entry["name"] == name:
+            hint = {**entry.get("attr", {}), **entry.get("attrs", {})}.get("__shape__", "()")
+            try:
+                shape = ast.literal_eval(hint)
+            except (ValueError, SyntaxError):
+                return None
+            known = isinstance(shape, tuple) and len(shape) == 4 and all(isinstance(n, int) and n > 0 for n in shape[1:])
+            return shape[1:] if known else None
+    return None
+
+
+def _without_label(node: Node) -> Node:
+    if node.op not in _LOSS:
+        return node
+    axis = "1" if flag(node, "multi_output") else "-1"
+    return replace(node, op="softmax", inputs=node.inputs[:1], attrs={"axis": axis})

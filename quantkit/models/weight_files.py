@@ -1,0 +1,34 @@
+"""Reading weights from a local file: ``.params``, ``.npz`` or ``.safetensors``."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from quantkit.errors import ModelError
+from quantkit.graph.params import read_params
+from quantkit.models.safetensors import read_safetensors
+
+
+def read_weights(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a weights file by the names that stand in it.
+
+    Raises:
+        ModelError: the file is missing, damaged, or of a kind that is not read (pickles run code when
+            loaded and are refused).
+    """
+    readers = {".params": read_params, ".npz": _read_npz, ".safetensors": read_safetensors}
+    reader = readers.get(path.suffix)
+    if reader is None:
+        raise ModelError(f"cannot read weights from {path}: give a file that ends in {', '.join(readers)}")
+    return reader(path)
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, AttributeError, TypeError) as error:
+        raise ModelError(f"cannot read weights from {path}: {error}; save them again with numpy.savez") from error

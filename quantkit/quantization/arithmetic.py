@@ -1,0 +1,50 @@
+"""From a range to a scale, and the quantization it means: the arithmetic of MXNet 1.6 and newer.
+
+The zero point is always 0. A range of magnitude m maps to ``q = round(x * levels / m)`` with
+levels 255.5 for uint8 and 127.5 for int8, saturated to what the type holds: so the engine's sources
+have it (``kUint8Range`` and ``kInt8Range`` in src/operator/quantization/quantization_utils.h).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from quantkit.calibration.ranges import Range
+
+DType = Literal["int8", "uint8"]
+
+_LEVELS: dict[str, float] = {"int8": 127.5, "uint8": 255.5}
+_LIMITS: dict[str, tuple[int, int]] = {"int8": (-128, 127), "uint8": (0, 255)}
+
+
+@dataclass(frozen=True)
+class QuantParams:
+    """How real numbers become integers: ``real = scale * (integer - zero_point)``."""
+
+    scale: float
+    dtype: DType
+    zero_point: int = 0
+
+
+def activation_params(values: Range, dtype: DType) -> QuantParams:
+    """The parameters of a tensor whose values lie in ``values``."""
+    return QuantParams(magnitude(values) / _LEVELS[dtype], dtype)
+
+
+def magnitude(values: Range) -> float:
+    """The largest absolute value of a range."""
+    return max(abs(values.low), abs(values.high))
+
+
+def quantize(array: np.ndarray, params: QuantParams) -> np.ndarray:
+    """Real numbers to integers, rounded half to even and saturated."""
+    low, high = _LIMITS[params.dtype]
+    return np.clip(np.rint(array / params.scale) + params.zero_point, low, high).astype(params.dtype)
+
+
+def dequantize(array: np.ndarray, params: QuantParams) -> np.ndarray:
+    """Integers back to real numbers, float32."""
+    return ((array.astype(np.float32) - params.zero_point) * np.float32(params.scale)).astype(np.float32)

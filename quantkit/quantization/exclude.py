@@ -1,0 +1,38 @@
+"""What the user wants left in FP32, said in the names that the user knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from quantkit.errors import UserError
+from quantkit.fusion.fuse import Fused
+
+
+def excluded_nodes(fused: Fused, patterns: Sequence[str]) -> Mapping[str, str]:
+    """The fused nodes that a pattern names, each with the first pattern that does.
+
+    A pattern is an original node name, a glob over these names, or an operator type such as
+    ``Pooling``. A fused layer is named by each of the operators that it stands for; by type, by the
+    first of them.
+
+    Raises:
+        UserError: a pattern matches nothing; the nearest names are offered.
+    """
+    original_types = {node.name: node.op for node in fused.original.nodes}
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        matched = [
+            node.name
+            for node in fused.graph.nodes
+            if pattern == original_types.get(node.origin[0])
+            or any(fnmatchcase(name, pattern) for name in (node.name, *node.origin))
+        ]
+        if not matched:
+            known = sorted({*original_types, *original_types.values()})
+            nearest = ", ".join(get_close_matches(pattern, known, 4, 0.4)) or "see quantkit explain for the names"
+            raise UserError(f"the exclusion {pattern!r} matches no node or operator type; nearest: {nearest}")
+        for name in matched:
+            found.setdefault(name, pattern)
+    return found

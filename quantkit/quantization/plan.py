@@ -1,0 +1,241 @@
+"""The plan: for every operator INT8 or FP32 and why, for every INT8 tensor its type and range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Callable, Literal, Optional
+
+from quantkit.calibration.ranges import Range
+from quantkit.calibration.table import CalibrationTable
+from quantkit.errors import ModelError, UserError
+from quantkit.fusion.fuse import Fused
+from quantkit.fusion.unit import Unit, unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.operators import ADDITIONS, flag, integer, integers
+from quantkit.quantization.arithmetic import DType, magnitude
+from quantkit.quantization.exclude import excluded_nodes
+
+Precision = Literal["int8", "fp32"]
+ActivationType = Literal["auto", "int8", "uint8"]
+
+
+@dataclass(frozen=True)
+class Activation:
+    """The integer form of a tensor: values in ``range`` as ``dtype``."""
+
+    range: Range
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of one operator of the fused network. ``reason`` says why it stays FP32; empty for INT8."""
+
+    node: str
+    operator: str
+    origin: tuple[str, ...]
+    precision: Precision
+    reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Decisions by node name in topological order, and the integer form of every tensor that has one."""
+
+    decisions: Mapping[str, Decision]
+    activations: Mapping[Tensor, Activation]
+
+
+def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
+    """The tensors of a fused graph whose ranges a plan may ask for, in topological order."""
+    wanted: dict[Tensor, None] = {}
+    for node in graph.nodes:
+        if _DECIDERS.get(_kind(node)) in (_decide_layer, _decide_concat, _decide_addition):
+            operands = (node.inputs[0], node.inputs[-1]) if unit_of(node) else node.inputs
+            wanted.update(dict.fromkeys(tensor for tensor in operands if tensor.node not in graph.params))
+            wanted[node.output] = None
+    return tuple(wanted)
+
+
+def make_plan(
+    fused: Fused,
+    table: CalibrationTable,
+    exclude: Sequence[str] = (),
+    activations: ActivationType = "auto",
+) -> Plan:
+    """Decide for each operator whether it runs in INT8.
+
+    Args:
+        fused: the fused network.
+        table: calibrated ranges of (at least) ``calibration_targets``.
+        exclude: what stays FP32: original node names, globs over them, or operator types.
+        activations: the type of tensors that are quantized from FP32: ``auto`` takes uint8 where the
+            range has no negative values. Results of a fused ReLU are uint8 in the engine's kernels always.
+
+    Raises:
+        UserError: an exclusion matches nothing, or uint8 is asked for a tensor with negative values.
+        ModelError: the table lacks a range: it is of another network.
+    """
+    state = _Planning(fused, table, activations)
+    excluded = excluded_nodes(fused, exclude)
+    decisions: dict[str, Decision] = {}
+    for node in fused.graph.nodes:
+        if node.name in excluded:
+            reason: Optional[str] = f"excluded by {excluded[node.name]!r}"
+        else:
+            reason = _DECIDERS.get(_kind(node), _no_kernel)(state, node)
+        precision: Precision = "int8" if reason is None else "fp32"
+        decisions[node.name] = Decision(node.name, _operator_name(node), node.origin, precision, reason or "")
+    return Plan(decisions, state.activations)
+
+
+class _Planning:
+    """What is known while the nodes are walked: the integer forms chosen so far."""
+
+    def __init__(self, fused: Fused, table: CalibrationTable, activations: ActivationType) -> None:
+        self.fused = fused
+        self.graph = fused.graph
+        self.activations: dict[Tensor, Activation] = {}
+        self.native: set[Tensor] = set()
+        self._table = table
+        self._wanted = activations
+
+    def range_of(self, tensor: Tensor) -> Range:
+        try:
+            return self._table.ranges[str(tensor)]
+        except KeyError:
+            raise ModelError(
+                f"the calibration table has no range for {str(tensor)!r}: it was made for another network; calibrate again"
+            ) from None
+
+    def produce(self, node: Node, values: Range, dtype: DType) -> None:
+        """The node puts out integers."""
+        self.activations[node.output] = Activation(values, dtype)
+        self.native.add(node.output)
+
+    def consume(self, tensor: Tensor) -> None:
+        """Some node needs the tensor as integers: if nothing produces them, it is quantized."""
+        if tensor in self.activations:
+            return
+        values = self.range_of(tensor)
+        if self._wanted == "uint8" and values.low < 0:
+            raise UserError(
+                f"uint8 activations were asked for, but {str(tensor)!r} has values down to {values.low:g}; "
+                "use auto or int8"
+            )
+        unsigned = values.low >= 0 and self._wanted != "int8"
+        self.activations[tensor] = Activation(values, "uint8" if unsigned else "int8")
+
+
+def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
+    unit = unit_of(node)
+    if unit is None or unit.weight.node not in state.graph.params:
+        return "its weights are computed, not constant"
+    if unit.bias is not None and unit.bias.node not in state.graph.params:
+        return "its bias is computed, not constant"
+    if unit.is_convolution and len(integers(unit.core, "kernel")) not in (2, 3):
+        return "the engine's INT8 convolution takes 2-D and 3-D kernels only"
+    if unit.is_convolution and unit.core.attrs.get("layout", "NCHW") not in ("NCHW", "NCDHW", "None"):
+        return f"the engine's INT8 convolution does not take the layout {unit.core.attrs['layout']}"
+    if not unit.is_convolution and not flag(unit.core, "flatten", default=True):
+        return "a dense layer over the last axis only has no INT8 form here"
+    if not unit.is_convolution and unit.activation_kind not in (None, "relu", "relu6"):
+        return "its activation has no INT8 kernel"
+    if magnitude(state.range_of(unit.data)) == 0:
+        return "its input is 0 in every sample"
+    if unit.is_convolution:
+        values = state.range_of(node.output)
+        if magnitude(values) == 0:
+            return "its result is 0 in every sample"
+        if unit.addend is not None and magnitude(state.range_of(unit.addend)) == 0:
+            return "what it adds is 0 in every sample"
+        state.produce(node, values, "uint8" if unit.is_non_negative else "int8")
+    state.consume(unit.data)
+    if unit.addend is not None:
+        state.consume(unit.addend)
+    return None
+
+
+def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
+    if node.attrs.get("pool_type", "max") not in ("max", "avg"):
+        return "this kind of pooling has no INT8 kernel"
+    averages = node.attrs.get("pool_type", "max") == "avg"
+    if averages and all(size == 1 for size in state.fused.shapes[node.output][2:]):
+        return "a mean over a whole feature map falls between 8-bit levels"
+    return _follow(state, node)
+
+
+def _decide_flatten(state: _Planning, node: Node) -> Optional[str]:
+    if not any(unit_of(reader) for reader in state.graph.consumers.get(node.output, ())):
+        return "no INT8 layer reads its result"
+    return _follow(state, node)
+
+
+def _follow(state: _Planning, node: Node) -> Optional[str]:
+    """INT8 where the input is INT8 already; the values, so the range and the type, stay what they are."""
+    source = node.inputs[0]
+    if source not in state.native:
+        return "its input is FP32"
+    state.produce(node, state.activations[source].range, state.activations[source].dtype)
+    return None
+
+
+def _decide_concat(state: _Planning, node: Node) -> Optional[str]:
+    if not any(tensor in state.native for tensor in node.inputs):
+        return "all its inputs are FP32"
+    if any(tensor.node in state.graph.params for tensor in node.inputs):
+        return "one of its inputs is a parameter"
+    if integer(node, "dim", 1) != 1:
+        return "the engine's INT8 concatenation is tested along the channels only"
+    if magnitude(state.range_of(node.output)) == 0:
+        return "its result is 0 in every sample"
+    for tensor in node.inputs:
+        state.consume(tensor)
+    forms = [state.activations[tensor] for tensor in node.inputs]
+    values = Range(min(form.range.low for form in forms), max(form.range.high for form in forms))
+    state.produce(node, values, "int8" if any(form.dtype == "int8" for form in forms) else "uint8")
+    return None
+
+
+def _decide_addition(state: _Planning, node: Node) -> Optional[str]:
+    if any(tensor not in state.native for tensor in node.inputs):
+        return "one of its inputs is FP32"
+    if len({state.fused.shapes.get(tensor) for tensor in node.inputs}) != 1:
+        return "the engine's INT8 addition does not broadcast"
+    values = state.range_of(node.output)
+    if magnitude(values) == 0:
+        return "its result is 0 in every sample"
+    first, second = (state.activations[tensor].dtype for tensor in node.inputs)
+    state.produce(node, values, first if first == second else "int8")
+    return None
+
+
+def _no_kernel(state: _Planning, node: Node) -> Optional[str]:
+    return f"{node.op} has no INT8 kernel"
+
+
+_Decider = Callable[[_Planning, Node], Optional[str]]
+_DECIDERS: dict[str, _Decider] = {
+    "layer": _decide_layer,
+    "Pooling": _decide_pooling,
+    "Flatten": _decide_flatten,
+    "flatten": _decide_flatten,
+    "Concat": _decide_concat,
+    "concat": _decide_concat,
+    "addition": _decide_addition,
+}
+
+
+def _kind(node: Node) -> str:
+    if unit_of(node) is not None:
+        return "layer"
+    return "addition" if node.op in ADDITIONS else node.op
+
+
+def _operator_name(node: Node) -> str:
+    unit: Optional[Unit] = unit_of(node)
+    if unit is None:
+        return node.op
+    parts = [unit.core.op, "sum" if unit.addition is not None else None, unit.activation_kind]
+    return "+".join(part for part in parts if part)

@@ -1,0 +1,96 @@
+"""Calibration tables on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quantkit.calibration.ranges import Range
+from quantkit.calibration.table import CalibrationTable, read_table, write_table
+from quantkit.errors import UserError
+
+TABLE = CalibrationTable(
+    method="percentile:99.9",
+    samples=10,
+    data_name="photos/ (é)",
+    ranges={"b_output": Range(-0.1, 1 / 3), "a_output": Range(0.0, 1e-30), "zero": Range(0.0, 0.0)},
+    graph_sha256="0" * 64,
+    data_sha256="f" * 64,
+)
+
+
+def altered(path: Path, **changes: Any) -> Path:
+    """The file of TABLE with some of its fields replaced; None leaves the field out."""
+    write_table(TABLE, path)
+    content = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+    return path
+
+
+def test_comes_back_as_it_was(tmp_path: Path) -> None:
+    write_table(TABLE, tmp_path / "t.json")
+    assert read_table(tmp_path / "t.json") == TABLE
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
+def test_ranges_keep_every_bit(tmp_path_factory: pytest.TempPathFactory, one: float, other: float) -> None:
+    path = tmp_path_factory.getbasetemp() / "bits.json"
+    bounds = Range(min(one, other), max(one, other))
+    write_table(CalibrationTable("mse", 1, "x", {"t": bounds}, "0" * 64, "0" * 64), path)
+    assert read_table(path).ranges["t"] == bounds
+
+
+def test_the_same_table_gives_the_same_bytes(tmp_path: Path) -> None:
+    shuffled = dict(reversed(list(TABLE.ranges.items())))
+    write_table(TABLE, tmp_path / "one")
+    write_table(CalibrationTable(**{**vars(TABLE), "ranges": shuffled}), tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": 2}, "version 2.*reads version 1"),
+        ({"version": None}, "no 'version'"),
+        ({"format": None}, "no 'format'"),
+        ({"format": "other"}, "format"),
+        ({"method": None}, "method"),
+        ({"samples": 0}, "samples"),
+        ({"samples": "10"}, "samples"),
+        ({"graph_sha256": "xyz"}, "graph_sha256"),
+        ({"ranges": None}, "ranges"),
+        ({"ranges": {"a": [0.0]}}, r"ranges\.a"),
+        ({"ranges": {"a": [0.0, "1"]}}, r"ranges\.a"),
+        ({"ranges": {"a": [0.0, float("nan")]}}, r"ranges\.a"),
+        ({"ranges": {"a": [0.0, float("inf")]}}, r"ranges\.a"),
+        ({"ranges": {"a": [1.0, 0.0]}}, "impossible range"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_refuses(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_table(altered(tmp_path / "t.json", **changes))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "\x00\xff", '{"version": 1, "version": 1}'])
+def test_refuses_other_files(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError, match=r"t\.json"):
+        read_table(path)
+
+
+def test_refuses_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot read"):
+        read_table(tmp_path / "absent.json")
+
+
+def test_writes_nothing_that_it_would_not_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="data_sha256"):
+        write_table(CalibrationTable("mse", 1, "x", {}, "0" * 64, ""), tmp_path / "t.json")
+    assert not list(tmp_path.iterdir())
