@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from quantkit.engine.compat import load_mxnet
+from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph, Tensor
@@ -58,6 +59,8 @@ class Executor:
 
     def __init__(self, graph: Graph, shapes: Mapping[str, Shape]) -> None:
         mxnet = load_mxnet()
+        if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
+            raise EngineError(obstacle)
         with _engine_errors("bind the network"), stock_fusion_off():
             symbol = symbol_of(graph)
             auxiliary = auxiliary_params(graph)

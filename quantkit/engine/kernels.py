@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from quantkit.engine.subprocesses import environment
 from quantkit.engine.verbose_run import SECOND_RUN
 from quantkit.errors import EngineError
 
@@ -18,6 +18,8 @@ from quantkit.errors import EngineError
 _PREFIXES = ("mkldnn_verbose", "dnnl_verbose", "onednn_verbose")
 _TENSOR = re.compile(r"(src|data|wei)_(\w+?):")
 _ISA = re.compile(r"(?:sse|avx|amx)\w*")
+
+_COMPLAINT = re.compile(r"Error: (?!Traceback)|Xbyak::Error|Check failed")
 
 _COMPUTE = ("convolution", "deconvolution", "inner_product", "matmul", "rnn")
 
@@ -58,9 +60,10 @@ def kernels_of(
     """
     shape = ",".join(map(str, (batch, *input_shape)))
     command = [sys.executable, "-m", "quantkit.engine.verbose_run", str(symbol), str(params), shape]
+    env = environment(MKLDNN_VERBOSE="1", DNNL_VERBOSE="1")
     try:
         done = subprocess.run(
-            command, env=_environment(os.environ), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
         )
     except subprocess.TimeoutExpired as error:
         raise EngineError(f"{symbol} did not finish one run within {timeout:g} s; is the machine busy?") from error
@@ -118,14 +121,8 @@ def _kernel(fields: list[str], line: str) -> Kernel:
     )
 
 
-def _environment(own: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment, verbose, in which the same quantkit can be imported."""
-    path = [str(Path(__file__).resolve().parents[2]), *filter(None, [own.get("PYTHONPATH")])]
-    return {**own, "MKLDNN_VERBOSE": "1", "DNNL_VERBOSE": "1", "PYTHONPATH": os.pathsep.join(path)}
-
-
 def _reason(stderr: str) -> str:
-    """The line of a dead process's complaints that says most."""
+    """The last of a dead process's complaints that is more than code or a stack trace."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower() and not line.startswith("[bt]")]
-    return (telling or lines or ["it said nothing"])[0]
+    telling = [line for line in lines if _COMPLAINT.search(line)]
+    return (telling or lines or ["it said nothing"])[-1]

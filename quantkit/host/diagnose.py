@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from quantkit.host.cpu import Cpu
 from quantkit.host.facts import EngineBuild, Facts
 from quantkit.host.threads import default_threads, recommended_threads
 
@@ -41,15 +40,6 @@ class Finding:
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
     """Look at everything, in the order in which a user would mend it."""
     return tuple(finding for check in _CHECKS for finding in check(facts))
-
-
-def exits_on_int8(engine: EngineBuild, cpu: Cpu) -> bool:
-    """Whether this engine ends the whole process at its first INT8 convolution on this processor.
-
-    MKL-DNN 1.0.4 (mxnet-mkl 1.6.0) asks Xbyak for the number of cores when it chooses among its AVX512 INT8
-    convolutions; Xbyak of that time knows it for Intel's processors only and calls ``exit`` on all others.
-    """
-    return _is_mkldnn_1(engine) and "AVX512" in cpu.isa and cpu.vendor != "GenuineIntel"
 
 
 def _is_mkldnn_1(engine: EngineBuild) -> bool:
@@ -88,7 +78,7 @@ def _engine(facts: Facts) -> Iterator[Finding]:
         yield Finding("engine", "fail", engine.problem, engine.remedy)
         return
     name = f"{engine.distribution or 'mxnet'} {engine.version}"
-    if exits_on_int8(engine, facts.cpu):
+    if engine.exits_on_int8:
         yield Finding(
             "engine", "fail",
             f"{name} ends the process at the first INT8 convolution on AVX512 processors that are not Intel's "

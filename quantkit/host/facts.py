@@ -25,14 +25,16 @@ class EngineBuild:
     """The mxnet that is installed, or why none can be used.
 
     ``distribution`` is the wheel's name (``mxnet``, ``mxnet-mkl``; empty where none is installed), ``features``
-    the build's switches that are on, ``int8_operators`` the registered operators that compute in INT8.
+    the build's switches that are on, ``int8_operators`` the registered operators that compute in INT8;
+    ``exits_on_int8`` tells that the first INT8 convolution would end the whole process on this processor.
     ``problem`` and ``remedy`` are empty where the engine can be used.
     """
 
     distribution: str
     version: str
-    features: tuple[str, ...]
-    int8_operators: tuple[str, ...]
+    features: tuple[str, ...] = ()
+    int8_operators: tuple[str, ...] = ()
+    exits_on_int8: bool = False
     problem: str = ""
     remedy: str = ""
 

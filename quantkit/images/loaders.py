@@ -41,7 +41,7 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
     Raises:
         DataError: several inputs; on iterating, as for ``data_loader``.
     """
-    inputs = [getattr(entry, "name", entry[0]) for entry in batches.provide_data]
+    inputs = [str(entry[0]) for entry in batches.provide_data]
     if len(inputs) != 1:
         raise DataError(
             f"{name} provides {len(inputs)} inputs ({', '.join(inputs)}); give one that provides images only"

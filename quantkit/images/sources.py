@@ -57,7 +57,7 @@ def _named(spec: str) -> Samples:
     if head == "digits":
         return builtin.digits(split)
     path = Path(spec)
-    if path.is_dir():
+    if spec and path.is_dir():
         return images_folder(path)
     if colon and not path.exists() and Path(head).is_dir():
         return images_folder(Path(head), split)

@@ -49,8 +49,9 @@ def fit(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dic
 
 
 def _by_symbol_name(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
-    if wanted.structured and is_torch_layout(arrays):
-        arrays = from_torch(wanted.structured, wanted.shapes, arrays, where)
+    places = {place: wanted.shapes[name] for name, place in wanted.structured.items()}
+    if places and is_torch_layout(arrays) and set(arrays) != set(places):
+        arrays = from_torch(places, arrays, where)
     namings = [
         {name: name for name in wanted.shapes},
         {place: name for name, place in wanted.structured.items()},

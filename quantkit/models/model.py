@@ -32,6 +32,7 @@ class Model:
 
     ``input_shape`` is (channels, height, width) without the batch axis, layout NCHW.
     ``preprocess`` is None where nothing is known of it: sample data must then be preprocessed arrays.
+    ``exclude`` names what the model's card wants left in FP32.
     """
 
     name: str
@@ -40,3 +41,4 @@ class Model:
     preprocess: Optional[Preprocess]
     source: Source
     labels: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()

@@ -1,9 +1,11 @@
 """Random weights that behave like trained ones: activations neither vanish nor explode, whatever the depth.
 
-Convolutions and dense layers get He's normal initialisation (He et al. 2015, "Delving Deep into
-Rectifiers"). Batch normalisation gets gamma 1, beta 0, and for each channel the mean and the variance that
-its input is expected to have: they are computed by carrying both through the network, with every
-activation taken as normally distributed and independent of the others.
+The expected mean and variance of every channel are carried through the network, with activations taken as
+normally distributed and independent. Convolutions and dense layers get normal weights, scaled so that their
+output has variance 1 (as He et al. 2015, "Delving Deep into Rectifiers", with the variance at hand
+instead of a formula), and made orthogonal to the expected mean of their input: a rectified input's mean is what
+errors of the expectation would otherwise grow with, layer upon layer. Batch normalisation gets gamma 1,
+beta 0 and the expected mean and variance.
 """
 
 from __future__ import annotations
@@ -16,15 +18,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import ADDITIONS, activation_kind, flag, integer
+from quantkit.graph.operators import ADDITIONS, activation_kind, integer
 
 Shapes = Mapping[str, tuple[int, ...]]
+
+# Weights are worked on in float64 by as many at a time.
+_BLOCK = 1 << 22
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.ndarray]:
-    """Float32 values for every parameter; the same bytes for the same names, shapes and seed.
+    """Float32 values for every parameter; the same bytes for the same network and seed.
 
     Args:
         graph: the network, with its parameters still among the inputs.
@@ -37,11 +42,14 @@ def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.
         read = [moments[tensor] for tensor in node.inputs if tensor in moments]
         if not read:
             continue
+        if node.op in ("Convolution", "FullyConnected"):
+            moments[node.output] = _weighted(node, read[0], params[node.inputs[1].node])
+            continue
         if node.op == "BatchNorm":
             mean, variance = (node.inputs[position].node for position in (3, 4))
             params[mean] = _rounded(np.broadcast_to(read[0].mean, shapes[mean]))
             params[variance] = _rounded(np.broadcast_to(read[0].variance, shapes[variance]))
-        moments[node.output] = _through(node, read, params)
+        moments[node.output] = _through(node, read)
     return params
 
 
@@ -67,14 +75,35 @@ def _initial(name: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
         return np.zeros(shape, np.float32)
     digest = hashlib.sha256(f"{seed}:{name}:{shape}".encode()).digest()
     generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
-    deviation = np.float32(math.sqrt(2.0 / math.prod(shape[1:])))
-    return generator.standard_normal(shape, np.float32) * deviation
+    return generator.standard_normal(shape, np.float32)
 
 
-def _through(node: Node, read: list[_Moments], params: Mapping[str, np.ndarray]) -> _Moments:
+def _weighted(node: Node, read: _Moments, weight: np.ndarray) -> _Moments:
+    """Change standard normal weights to the ones to use; the moments of what these put out."""
+    outputs, per_group = weight.shape[:2]
+    groups = integer(node, "num_group", 1)
+    inputs = read.channels(groups * per_group)
+    group = np.arange(outputs) // (outputs // groups)
+    means, variances = (values.reshape(groups, per_group) for values in (inputs.mean, inputs.variance))
+    taps = weight.reshape(outputs, per_group, -1)
+    mean, variance = np.empty(outputs), np.empty(outputs)
+    step = max(1, _BLOCK // taps[0].size)
+    for block in (slice(start, start + step) for start in range(0, outputs, step)):
+        values, expected = taps[block].astype(np.float64), means[group[block], :, None]
+        if per_group > 1:
+            # Tap by tap, so that it holds at padded borders too.
+            share = (values * expected).sum(axis=1, keepdims=True) / np.maximum((expected**2).sum(axis=1), 1e-30)[:, None]
+            values -= _rounded(share) * expected
+        taps[block] = values
+        mean[block] = (values * expected).sum(axis=(1, 2))
+        variance[block] = ((values**2).sum(axis=2) * variances[group[block]]).sum(axis=1)
+    scale = float(_rounded(np.array(1.0 / math.sqrt(float(variance.mean()) or 1.0))))
+    weight *= np.float32(scale)
+    return _Moments(mean * scale, variance * scale**2)
+
+
+def _through(node: Node, read: list[_Moments]) -> _Moments:
     first = read[0]
-    if node.op in ("Convolution", "FullyConnected"):
-        return _weighted(node, first, params)
     if node.op == "BatchNorm":
         return _Moments(np.zeros(first.mean.size), np.ones(first.mean.size))
     if activation_kind(node) in ("relu", "relu6"):
@@ -87,20 +116,6 @@ def _through(node: Node, read: list[_Moments], params: Mapping[str, np.ndarray])
             np.concatenate([part.mean for part in read]), np.concatenate([part.variance for part in read])
         )
     return first
-
-
-def _weighted(node: Node, read: _Moments, params: Mapping[str, np.ndarray]) -> _Moments:
-    """The moments of sums of inputs weighted by known weights."""
-    weight = params[node.inputs[1].node].astype(np.float64)
-    groups = integer(node, "num_group", 1)
-    filters = weight.reshape(weight.shape[0], weight.shape[1], -1)
-    inputs = read.channels(groups * weight.shape[1])
-    group = np.arange(weight.shape[0]) // (weight.shape[0] // groups)
-    mean = (filters.sum(axis=2) * inputs.mean.reshape(groups, -1)[group]).sum(axis=1)
-    variance = ((filters**2).sum(axis=2) * inputs.variance.reshape(groups, -1)[group]).sum(axis=1)
-    if not flag(node, "no_bias") and len(node.inputs) > 2:
-        mean = mean + params[node.inputs[2].node]
-    return _Moments(mean, variance)
 
 
 def _rectified(read: _Moments) -> _Moments:

@@ -42,7 +42,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 def _tensor(path: Path, name: str, entry: Any, values: memoryview) -> np.ndarray:
     try:
         kind, shape, (start, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        sound = all(isinstance(number, int) and number >= 0 for number in (*shape, start, end)) and len(shape) <= 32
+        sound = all(isinstance(number, int) and number >= 0 for number in (*shape, start, end)) and len(shape) <= 32 and isinstance(kind, str)
     except (TypeError, KeyError, ValueError) as error:
         raise _damaged(path, f"the header's entry for {name!r} is incomplete") from error
     if kind not in _DTYPES and kind != "BF16":

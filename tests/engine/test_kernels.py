@@ -12,8 +12,6 @@ from quantkit.engine.build import installed
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.kernels import Kernel, int8_isa, int8_share, kernels_of, parse
 from quantkit.errors import EngineError
-from quantkit.host.cpu import read_cpu
-from quantkit.host.diagnose import exits_on_int8
 
 CAPTURED = sorted((Path(__file__).parent / "verbose").glob("*.txt"))
 
@@ -74,11 +72,10 @@ def _tiny_int8(folder: Path) -> tuple[Path, Path]:
     ranges = [mxnet.sym.var(name) for name in ("weight_min", "weight_max", "bias_min", "bias_max")]
     first = mxnet.sym.Convolution(mxnet.sym.var("data"), num_filter=16, kernel=(1, 1), name="first")
     data = mxnet.sym.contrib.quantize_v2(first, min_calib_range=0.0, max_calib_range=8.0, out_type="uint8")
-    second = mxnet.sym.contrib.quantized_conv(
+    network = mxnet.sym.contrib.quantized_conv(
         data[0], mxnet.sym.var("weight"), mxnet.sym.var("bias"), data[1], data[2], *ranges,
         kernel=(3, 3), num_filter=32, name="second",
     )  # fmt: skip
-    network = mxnet.sym.contrib.dequantize(second[0], second[1], second[2])
     symbol, params = folder / "tiny-symbol.json", folder / "tiny-0000.params"
     network.save(str(symbol))
     mxnet.nd.save(
@@ -90,7 +87,7 @@ def _tiny_int8(folder: Path) -> tuple[Path, Path]:
 
 def test_live_kernels_of_an_int8_network(tmp_path: Path) -> None:
     symbol, params = _tiny_int8(tmp_path)
-    if exits_on_int8(installed(), read_cpu()):
+    if installed().exits_on_int8:
         with pytest.raises(EngineError, match="doctor"):
             kernels_of(symbol, params, (16, 12, 12))
         return
@@ -104,7 +101,7 @@ def test_live_kernels_of_an_int8_network(tmp_path: Path) -> None:
 
 def test_a_network_that_cannot_run_is_an_engine_error(tmp_path: Path) -> None:
     symbol, params = _tiny_int8(tmp_path)
-    with pytest.raises(EngineError, match="exit status"):
+    with pytest.raises(EngineError, match=r"exit status .*Error.*shape"):
         kernels_of(symbol, params, (3, 12, 12))
     with pytest.raises(EngineError, match="did not finish"):
         kernels_of(symbol, params, (16, 12, 12), timeout=0.01)

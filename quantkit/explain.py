@@ -1,0 +1,44 @@
+"""What became of each of the user's operators, by its original name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quantkit.fusion.fuse import Fused
+from quantkit.quantization.plan import Plan
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One original operator.
+
+    ``into`` is the operator of the new network that computes it, empty where nothing does any more;
+    ``precision`` is ``int8``, ``fp32`` or ``gone``; ``reason`` says why it stays FP32 or why it is
+    gone; ``refusals`` say which fusions did not take place here, and why.
+    """
+
+    node: str
+    operator: str
+    into: str
+    precision: str
+    reason: str
+    refusals: tuple[str, ...]
+
+
+def explain(fused: Fused, plan: Plan) -> tuple[Explanation, ...]:
+    """Account for every operator of the original network, in its order."""
+    into = {origin: decision for decision in plan.decisions.values() for origin in decision.origin}
+    dropped = {origin: applied.rule for applied in fused.applied for origin in applied.origin}
+    rows = []
+    for node in fused.original.nodes:
+        refusals = tuple(f"{refusal.rule}: {refusal.reason}" for refusal in fused.refused if refusal.node == node.name)
+        decision = into.get(node.name)
+        if decision is None:
+            rows.append(
+                Explanation(node.name, node.op, "", "gone", dropped.get(node.name, "no output needs it"), refusals)
+            )
+        else:
+            rows.append(
+                Explanation(node.name, node.op, decision.node, decision.precision, decision.reason, refusals)
+            )
+    return tuple(rows)

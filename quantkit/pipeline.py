@@ -1,0 +1,216 @@
+"""The stages from a network to an INT8 network, each from value to value."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import tee
+from pathlib import Path
+from typing import Any, Callable, Optional, Union
+
+import numpy as np
+
+from quantkit.calibration.collect import collect_ranges
+from quantkit.calibration.table import CalibrationTable
+from quantkit.emit.mxnet_float import float_graph
+from quantkit.emit.mxnet_int8 import int8_graph
+from quantkit.engine.stream import outputs_of
+from quantkit.errors import ModelError
+from quantkit.evaluation.agreement import Agreement, agreement
+from quantkit.fusion.fuse import Fused, fuse
+from quantkit.fusion.gate import FusionCheck, check_fusion
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph
+from quantkit.images.batches import Batch, batches, check_not_constant
+from quantkit.images.samples import Samples, take
+from quantkit.images.sources import open_samples
+from quantkit.models.load import load_model
+from quantkit.models.model import Model
+from quantkit.quantization.plan import ActivationType, Plan, calibration_targets, make_plan
+
+DEFAULT_METHOD = "mse"
+DEFAULT_SAMPLES = 32
+
+# Small enough to hold every tensor of a batch at once, and to let Ctrl-C through within a second.
+BATCH_SIZE = 4
+
+_GATE_SAMPLES = 4
+_AGREEMENT_SAMPLES = 100
+
+Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
+"""Wraps an iterable of so many batches under a title, as tqdm does."""
+
+
+def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
+    """No progress display."""
+    return stream
+
+
+@dataclass(frozen=True, eq=False)
+class FusedModel:
+    """A model with its fused network, which passed the numeric gate."""
+
+    model: Model
+    fused: Fused
+    check: FusionCheck
+
+    @property
+    def graph(self) -> Graph:
+        """The fused FP32 network in the form that stock MXNet runs."""
+        return float_graph(self.fused.graph)
+
+    @property
+    def sha256(self) -> str:
+        """What identifies the fused network, structure and weights."""
+        digest = hashlib.sha256(nnvm.serialize(self.graph).encode())
+        for name, value in sorted(self.graph.params.items()):
+            digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedModel:
+    """An INT8 network with all that led to it. ``agreement`` is with FP32 on the calibration samples."""
+
+    source: FusedModel
+    table: CalibrationTable
+    plan: Plan
+    graph: Graph
+    agreement: Agreement
+
+    def save(self, directory: Union[str, Path], force: bool = False) -> Path:
+        """Write the bundle; see ``bundle.write_bundle``."""
+        from quantkit.bundle import write_bundle
+
+        return write_bundle(self, Path(directory), force)
+
+
+def fuse_model(model: Model, samples: Any = "builtin") -> FusedModel:
+    """Fuse a model's operators and compare the result with the original on a few samples.
+
+    Raises:
+        FusionError: the fused network computes something else.
+        DataError: the samples cannot be used.
+    """
+    fused = fuse(model.graph, model.input_shape)
+    few = [batch.data for batch in _batches(model, _chosen(samples, _GATE_SAMPLES, at_most=True))]
+    return FusedModel(model, fused, check_fusion(model.graph, float_graph(fused.graph), few, BATCH_SIZE))
+
+
+def calibrate(
+    source: FusedModel,
+    samples: Any = "builtin",
+    count: Optional[int] = None,
+    method: str = DEFAULT_METHOD,
+    progress: Progress = silent,
+) -> CalibrationTable:
+    """Measure the ranges of the fused network's tensors.
+
+    Args:
+        source: the fused model.
+        samples: anything that ``open_samples`` takes.
+        count: how many samples; None: ``DEFAULT_SAMPLES``, or all where there are fewer.
+        method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon where it takes one.
+        progress: wraps the stream of batches.
+
+    Raises:
+        DataError: too few samples, or some that cannot be used.
+    """
+    chosen = _chosen(samples, count or DEFAULT_SAMPLES, at_most=count is None)
+    digest = hashlib.sha256()
+    seen = 0
+
+    def observed() -> Iterator[np.ndarray]:
+        nonlocal seen
+        stream = check_not_constant(_batches(source.model, chosen), chosen.name)
+        for batch in progress(stream, -(-len(chosen) // BATCH_SIZE), f"calibrating ({method})"):
+            digest.update(batch.data.tobytes())
+            seen += len(batch.data)
+            yield batch.data
+
+    ranges = collect_ranges(
+        source.graph, calibration_targets(source.fused.graph), observed(), BATCH_SIZE, method
+    )
+    return CalibrationTable(method, seen, chosen.name, ranges, source.sha256, digest.hexdigest())
+
+
+def plan(
+    source: FusedModel,
+    table: CalibrationTable,
+    exclude: Sequence[str] = (),
+    activations: ActivationType = "auto",
+) -> Plan:
+    """Decide what runs in INT8; see ``quantization.plan.make_plan``.
+
+    Raises:
+        ModelError: the table belongs to another network.
+        UserError: an exclusion matches nothing.
+    """
+    if table.graph_sha256 != source.sha256:
+        raise ModelError(
+            f"the calibration table was made for another network or other weights than {source.model.name!r}; calibrate again"
+        )
+    return make_plan(source.fused, table, (*source.model.exclude, *exclude), activations)
+
+
+def emit(source: FusedModel, table: CalibrationTable, plan: Plan, samples: Any = "builtin", progress: Progress = silent) -> QuantizedModel:
+    """Emit the INT8 network and compare it with FP32 on (at most 100 of) the samples."""
+    graph = int8_graph(source.fused.graph, plan)
+    chosen = _chosen(samples, min(table.samples, _AGREEMENT_SAMPLES), at_most=True)
+    found = compare(source.model.graph, graph, source.model, chosen, progress)
+    return QuantizedModel(source, table, plan, graph, found)
+
+
+def compare(reference: Graph, other: Graph, model: Model, samples: Any, progress: Progress = silent) -> Agreement:
+    """Run two forms of a model's network over samples, batch by batch, and compare their first outputs."""
+    chosen = open_samples(samples)
+
+    def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        stream = progress(_batches(model, chosen), -(-len(chosen) // BATCH_SIZE), "comparing with FP32")
+        first, second = tee(batch.data for batch in stream)
+        for a, b in zip(outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE)):
+            yield a[0], b[0]
+
+    return agreement(pairs())
+
+
+def quantize(
+    model: Any,
+    calib: Optional[int] = None,
+    samples: Any = "builtin",
+    method: str = DEFAULT_METHOD,
+    exclude: Sequence[str] = (),
+    activations: ActivationType = "auto",
+    table: Optional[CalibrationTable] = None,
+    weights: Union[str, Path] = "auto",
+    progress: Progress = silent,
+) -> QuantizedModel:
+    """From a network to its INT8 form in one call.
+
+    Args:
+        model: a Model, or anything that ``load_model`` takes.
+        calib: the number of calibration samples.
+        samples: what to calibrate and compare with.
+        method: the calibration method.
+        exclude: original node names, globs or operator types that stay FP32.
+        activations: see ``make_plan``.
+        table: an earlier calibration of the same network, instead of a new one.
+        weights: see ``load_model``; ignored for a Model.
+        progress: wraps streams of batches.
+    """
+    loaded = model if isinstance(model, Model) else load_model(model, weights=weights)
+    source = fuse_model(loaded, samples)
+    found = table if table is not None else calibrate(source, samples, calib, method, progress)
+    return emit(source, found, plan(source, found, exclude, activations), samples, progress)
+
+
+def _chosen(samples: Any, count: int, at_most: bool = False) -> Samples:
+    opened = open_samples(samples)
+    if at_most and opened.size is not None:
+        count = min(count, len(opened))
+    return opened if opened.positions is not None else take(opened, count)
+
+
+def _batches(model: Model, samples: Samples) -> Iterator[Batch]:
+    return batches(samples, model.preprocess, model.input_shape, BATCH_SIZE)

@@ -1,0 +1,39 @@
+"""Fixtures that several rooms share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+REAL_DATA = Path(os.environ.get("QUANTKIT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of trained weights and labelled images that is not part of the project."""
+    if not REAL_DATA.is_dir():
+        pytest.skip(f"no real data at {REAL_DATA}; set QUANTKIT_REAL_DATA")
+    return REAL_DATA
+
+
+@pytest.fixture(scope="session")
+def engine() -> None:
+    """An installed engine."""
+    from quantkit.engine.compat import load_mxnet
+    from quantkit.errors import EngineMissing
+
+    try:
+        load_mxnet()
+    except EngineMissing as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def int8_engine(engine: None) -> None:
+    """An installed engine that runs INT8 networks on this processor."""
+    from quantkit.engine.support import int8_obstacle
+
+    if obstacle := int8_obstacle():
+        pytest.skip(obstacle)

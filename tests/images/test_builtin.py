@@ -1,0 +1,82 @@
+"""The built-in photographs and digits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantkit.errors import DataError
+from quantkit.images import builtin
+from quantkit.images.builtin import digits, photographs
+from quantkit.images.samples import take
+
+ndimage = pytest.importorskip("scipy.ndimage")
+sklearn_datasets = pytest.importorskip("sklearn.datasets")
+
+
+def test_the_first_ten_crops_cover_all_photographs() -> None:
+    names = {sample.name.rpartition(" ")[2] for sample in take(photographs(), 10)}
+    assert names == {Path(file).name for _, _, file in builtin._PHOTOGRAPHS}
+    assert "scikit-image" in photographs().name and "scikit-learn" in photographs().name
+
+
+def test_crops_are_square_colour_images_and_the_same_each_time() -> None:
+    for one, other in zip(take(photographs(), 14), take(photographs(), 14)):
+        height, width, channels = one.image.shape
+        assert one.image.dtype == np.uint8 and height == width >= 180 and channels == 3
+        np.testing.assert_array_equal(one.image, other.image)
+        grey = one.image.mean(axis=2, keepdims=True)
+        assert np.abs(one.image - grey).mean() > 2
+
+
+def test_a_thousand_crops_are_distinct() -> None:
+    samples = photographs()
+    assert len(samples) == 1000
+    assert len({sample.image[::9, ::9].tobytes() for sample in samples}) == 1000
+    with pytest.raises(DataError, match="holds 1000"):
+        take(samples, 1001)
+
+
+def test_neighbouring_pixels_are_alike_as_in_nature() -> None:
+    """Noise would have a correlation of 0."""
+    for sample in take(photographs(), 7):
+        grey = sample.image.mean(axis=2)
+        assert np.corrcoef(grey[:, 1:].ravel(), grey[:, :-1].ravel())[0, 1] > 0.8
+
+
+def test_crops_differ_in_size_and_side() -> None:
+    crops = [sample.image for sample in take(photographs(), 70)][::7]
+    assert len({len(crop) for crop in crops}) > 5
+    # The cat's left and right change places when mirrored: compare each crop's brightness there.
+    assert len({bool(crop[:, : len(crop) // 2].mean() > crop[:, len(crop) // 2 :].mean()) for crop in crops}) == 2
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    bunch = sklearn_datasets.load_digits()
+    train, test = digits("train"), digits("test")
+    assert (len(train), len(test)) == (1437, 360)
+    position = np.arange(len(bunch.target))
+    for samples, chosen in ((test, position % 5 == 0), (train, position % 5 != 0)):
+        read = list(samples)
+        assert [sample.label for sample in read] == bunch.target[chosen].tolist()
+        for sample, original in zip(read, bunch.images[chosen]):
+            assert sample.image.shape == (32, 32, 3) and sample.image.dtype == np.uint8
+            assert (sample.image == sample.image[..., :1]).all()
+            enlarged = ndimage.zoom(original * 255 / 16, 4, order=1, mode="nearest", grid_mode=True)
+            np.testing.assert_allclose(sample.image[..., 0], enlarged, atol=1.5)
+
+
+def test_digits_have_two_splits() -> None:
+    with pytest.raises(DataError, match="no split 'all'; choose train or test"):
+        digits("all")
+
+
+def test_a_missing_package_or_photograph_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtin, "_PHOTOGRAPHS", (("scikit-image", "skimage", "data/absent.png"),))
+    with pytest.raises(DataError, match=r"scikit-image here lacks absent\.png"):
+        photographs()
+    monkeypatch.setattr(builtin, "_DIGITS", ("no-such-thing", "no_such_thing", "digits"))
+    with pytest.raises(DataError, match="need no-such-thing; install it"):
+        digits("test")

@@ -1,0 +1,105 @@
+"""Data loaders and data iterators, by stand-ins with MXNet's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.errors import DataError
+from quantkit.images.loaders import data_iter, data_loader
+from quantkit.images.samples import take
+
+Array = np.ndarray[Any, Any]
+
+FLOATS = np.random.default_rng(0).standard_normal((7, 3, 2, 2)).astype(np.float32)
+PIXELS = np.random.default_rng(0).integers(0, 256, (7, 2, 2, 3), np.uint8)
+
+
+class Engine:
+    """An engine's array."""
+
+    def __init__(self, values: Array) -> None:
+        self.values = values
+
+    def asnumpy(self) -> Array:
+        return self.values
+
+
+class Iter:
+    """An engine's iterator with batches of 3, the last one padded from the start."""
+
+    def __init__(self, x: Array, y: Array | None, inputs: int = 1) -> None:
+        self.x, self.y, self.start = x, y, 99
+        self.provide_data = [(f"data{index}", x.shape) for index in range(inputs)]
+
+    def reset(self) -> None:
+        self.start = 0
+
+    def next(self) -> SimpleNamespace:
+        if self.start >= len(self.x):
+            raise StopIteration
+        index = np.arange(self.start, self.start + 3)
+        self.start += 3
+        label = [] if self.y is None else [Engine(self.y[index % len(self.x)])]
+        pad = int((index >= len(self.x)).sum())
+        return SimpleNamespace(data=[Engine(self.x[index % len(self.x)])], label=label, pad=pad)
+
+
+def pairs(x: Array, y: Array) -> list[list[Engine]]:
+    return [[Engine(x[start : start + 3]), Engine(y[start : start + 3])] for start in range(0, len(x), 3)]
+
+
+@pytest.mark.parametrize("x", [FLOATS, PIXELS])
+@pytest.mark.parametrize("kind", ["loader", "iter"])
+def test_every_sample_once_with_its_label_as_often_as_asked(x: Array, kind: str) -> None:
+    y = np.arange(7, dtype=np.float32)
+    samples = data_loader(pairs(x, y)) if kind == "loader" else data_iter(Iter(x, y))
+    for _ in range(2):
+        read = list(samples)
+        np.testing.assert_array_equal(np.stack([sample.image for sample in read]), x)
+        assert [sample.label for sample in read] == list(range(7))
+        assert len({sample.name for sample in read}) == 7
+    assert [sample.label for sample in take(samples, 4)] == [0, 1, 2, 3]
+    with pytest.raises(DataError, match=r"8 samples were asked for, but data .* holds 7"):
+        list(take(samples, 8))
+
+
+def test_without_labels() -> None:
+    for samples in (data_loader([FLOATS[:3], (FLOATS[3:],)]), data_iter(Iter(FLOATS, None))):
+        assert [sample.label for sample in samples] == [None] * 7
+
+
+def test_an_exhausted_or_empty_source_is_an_error() -> None:
+    def once() -> Iterator[Array]:
+        yield FLOATS
+
+    samples = data_loader(once())
+    list(samples)
+    for exhausted in (samples, data_loader([]), data_iter(Iter(FLOATS[:0], None))):
+        with pytest.raises(DataError, match="gave no samples"):
+            list(exhausted)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ((FLOATS, FLOATS, FLOATS), "has 3 parts"),
+        ((), "has 0 parts"),
+        (FLOATS.astype(np.float64), "float64"),
+        ((FLOATS, np.arange(6)), "7 samples"),
+        ((FLOATS, np.arange(7) - 3), "label -3"),
+        ("text", "shape"),
+    ],
+)
+def test_refuses_other_batches(batch: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(data_loader([batch]))
+
+
+def test_refuses_several_inputs() -> None:
+    with pytest.raises(DataError, match=r"2 inputs \(data0, data1\)"):
+        data_iter(Iter(FLOATS, None, inputs=2))

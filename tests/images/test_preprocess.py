@@ -1,0 +1,127 @@
+"""Preprocessing against plain arithmetic on single pixels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.errors import DataError
+from quantkit.images.preprocess import Preprocess, apply, check_input
+
+Array = np.ndarray[Any, Any]
+
+PLAIN = Preprocess(None, None, mean=(0.4, 0.5, 0.6), std=(0.1, 0.2, 0.3))
+
+
+def image(height: int, width: int) -> Array:
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def smooth(height: int, width: int) -> Array:
+    """Colours that run evenly over the picture, so that scaling has a known result."""
+    y, x = np.mgrid[0:height, 0:width]
+    ramps = ((y + 0.5) / height, (x + 0.5) / width, (y + x + 1) / (height + width))
+    return np.asarray(np.rint(255 * np.stack(ramps, axis=2)), np.uint8)
+
+
+def test_each_pixel_is_normalised_by_its_channel() -> None:
+    pixels = image(3, 5)
+    result = apply(PLAIN, pixels)
+    assert result.dtype == np.float32 and result.shape == (3, 3, 5) and result.flags.c_contiguous
+    for channel in range(3):
+        for row in range(3):
+            for column in range(5):
+                expected = (pixels[row, column, channel] / 255 - PLAIN.mean[channel]) / PLAIN.std[channel]
+                assert result[channel, row, column] == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_scale_comes_before_mean_and_std() -> None:
+    preprocess = Preprocess(None, None, mean=(1, 1, 1), std=(1, 1, 1), scale=127.5)
+    pixels = image(4, 4)
+    np.testing.assert_allclose(apply(preprocess, pixels), pixels.transpose(2, 0, 1) / 127.5 - 1, atol=1e-6)
+
+
+def test_rotation_reverses_both_axes_of_the_cropped_image() -> None:
+    cropped = replace(PLAIN, crop=4)
+    pixels = image(7, 6)
+    turned = apply(replace(cropped, rotate180=True), pixels)
+    np.testing.assert_array_equal(turned, apply(cropped, pixels)[:, ::-1, ::-1])
+
+
+@pytest.mark.parametrize(("height", "width"), [(8, 8), (10, 8), (8, 10), (9, 13)])
+def test_crop_is_central(height: int, width: int) -> None:
+    pixels = image(height, width)
+    top, left = (height - 8) // 2, (width - 8) // 2
+    expected = apply(PLAIN, pixels)[:, top : top + 8, left : left + 8]
+    np.testing.assert_array_equal(apply(replace(PLAIN, crop=8), pixels), expected)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "expected"), [(64, 96, (32, 48)), (96, 64, (48, 32)), (16, 21, (32, 42)), (32, 40, (32, 40))]
+)
+def test_resize_sets_the_short_side_and_keeps_the_proportions(
+    height: int, width: int, expected: tuple[int, int]
+) -> None:
+    result = apply(Preprocess(32, None, (0, 0, 0), (1, 1, 1)), smooth(height, width))
+    assert result.shape[1:] == expected
+    wanted = smooth(*expected).transpose(2, 0, 1) / 255
+    inner = (slice(None), slice(2, -2), slice(2, -2))
+    np.testing.assert_allclose(result[inner], wanted[inner], atol=0.012)
+
+
+def test_an_image_of_the_networks_size_is_resized_and_cropped_like_any_other() -> None:
+    preprocess = Preprocess(20, 16, (0, 0, 0), (1, 1, 1))
+    pixels = smooth(16, 16)
+    assert apply(preprocess, pixels).shape == (3, 16, 16)
+    assert not np.array_equal(apply(preprocess, pixels), apply(replace(preprocess, resize=None), pixels))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        image(4, 4).astype(np.float32),
+        image(4, 4)[..., 0],
+        image(4, 4)[..., :1],
+        image(4, 4).transpose(2, 0, 1),
+        image(0, 4),
+    ],
+)
+def test_refuses_what_is_no_image(wrong: Array) -> None:
+    with pytest.raises(DataError, match=r"cat\.png is"):
+        apply(PLAIN, wrong, "cat.png")
+
+
+def test_refuses_an_image_smaller_than_the_crop() -> None:
+    with pytest.raises(DataError, match=r"cat\.png is 10x7 where the preprocessing cuts 8x8"):
+        apply(replace(PLAIN, crop=8), image(7, 10), "cat.png")
+
+
+def test_check_input_accepts_what_fits() -> None:
+    check_input(np.zeros((3, 4, 4), np.float32), (3, 4, 4), "x")
+
+
+def spoilt(value: float) -> Array:
+    array = np.zeros((3, 4, 4), np.float32)
+    array[1, 2, 3] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (np.zeros((3, 4, 4)), "float64.*astype"),
+        (np.zeros((3, 4, 4), np.uint8), "uint8 pixels"),
+        (np.zeros((3, 4, 4), np.int64), "int64"),
+        (np.zeros((4, 4, 3), np.float32), r"shape \(4, 4, 3\).*reads \(3, 4, 4\)"),
+        (np.zeros((3, 4, 5), np.float32), r"shape \(3, 4, 5\)"),
+        (spoilt(np.nan), "NaN"),
+        (spoilt(np.inf), "infinite"),
+        (spoilt(-np.inf), "infinite"),
+    ],
+)
+def test_check_input_refuses(wrong: Array, message: str) -> None:
+    with pytest.raises(DataError, match=f"sample 7.*{message}"):
+        check_input(wrong, (3, 4, 4), "sample 7")

@@ -1,0 +1,76 @@
+"""Opening sample data by name or by value."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from quantkit.errors import DataError
+from quantkit.images.sources import open_samples
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), np.uint8)
+
+
+class Engine:
+    """An engine's array."""
+
+    def asnumpy(self) -> Any:
+        return PIXELS
+
+
+def test_named_sets() -> None:
+    assert open_samples("builtin").name.startswith("built-in photographs")
+    assert len(open_samples("digits:train")) + len(open_samples("digits:test")) == 1797
+
+
+def test_folder_and_split(tmp_path: Path) -> None:
+    for name in "ab":
+        Image.fromarray(PIXELS[0]).save(tmp_path / f"{name}.png")
+    (tmp_path / "labels.csv").write_text("file,label,split\na.png,1,calib\nb.png,2,test\n")
+    assert len(open_samples(tmp_path)) == len(open_samples(str(tmp_path))) == 2
+    assert [sample.label for sample in open_samples(f"{tmp_path}:test")] == [2]
+    with pytest.raises(DataError, match="no split 'train'"):
+        open_samples(f"{tmp_path}:train")
+
+
+def test_a_folder_with_a_colon_in_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "photos:test"
+    folder.mkdir()
+    Image.fromarray(PIXELS[0]).save(folder / "a.png")
+    assert len(open_samples(str(folder))) == 1
+
+
+def test_files(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=PIXELS)
+    assert len(open_samples(tmp_path / "data.npz")) == 3
+    (tmp_path / "data.rec").write_bytes(b"")
+    with pytest.raises(DataError, match="no records"):
+        open_samples(tmp_path / "data.rec")
+
+
+@pytest.mark.parametrize("spec", [PIXELS, (PIXELS, np.arange(3)), Engine(), [PIXELS[:2], PIXELS[2:]], iter([PIXELS])])
+def test_values(spec: Any) -> None:
+    samples = open_samples(spec)
+    assert open_samples(samples) is samples
+    np.testing.assert_array_equal(np.stack([sample.image for sample in samples]), PIXELS)
+
+
+@pytest.mark.parametrize("spec", ["absent", "absent:test", "", "digits:all", "digits", 7, None, "labels.txt"])
+def test_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.txt").write_text("")
+    with pytest.raises(DataError, match=r"sample data|no split"):
+        open_samples(spec)
+
+
+def test_opening_loads_no_heavy_package() -> None:
+    heavy = "PIL", "skimage", "sklearn", "scipy", "mxnet"
+    program = f"import quantkit.images.sources, sys; sys.exit(', '.join({{*{heavy}}} & sys.modules.keys()) or 0)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
