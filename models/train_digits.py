@@ -22,11 +22,12 @@ import numpy as np
 from PIL import Image
 
 from quantkit.engine.compat import load_gluoncv, load_mxnet
+from quantkit.files import sha256_of
 from quantkit.images.builtin import digits
 from quantkit.images.preprocess import Preprocess, apply
 
 NETWORKS = ("cifar_resnet20_v1", "cifar_resnet20_v2")
-PREPROCESS = Preprocess(resize=None, crop=None, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+PREPROCESS = Preprocess(resize=32, crop=32, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
 def stacked(split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -115,8 +116,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         network.initialize(mxnet.init.MSRAPrelu(slope=0.0))
         network.hybridize(static_alloc=True, static_shape=True)
         train(mxnet, network, options.epochs, np.random.default_rng(options.seed))
-        print(f"  accuracy on {len(labels)} test images: {100 * accuracy(mxnet, network, images, labels):.2f} %")
+        top1 = 100 * accuracy(mxnet, network, images, labels)
         save(network, options.out, name)
+        print(f"  accuracy on {len(labels)} test images: {top1:.2f} %")
+        print(f"  sha256 for the model card: {sha256_of(options.out / f'{name}-0000.params')}", flush=True)
 
 
 if __name__ == "__main__":

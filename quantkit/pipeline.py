@@ -49,11 +49,15 @@ def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
 
 @dataclass(frozen=True, eq=False)
 class FusedModel:
-    """A model with its fused network, which passed the numeric gate."""
+    """A model with its fused network, which passed the numeric gate.
+
+    ``sample`` is one input of the comparison, float32 of shape (1, channels, height, width).
+    """
 
     model: Model
     fused: Fused
     check: FusionCheck
+    sample: np.ndarray
 
     @property
     def graph(self) -> Graph:
@@ -95,7 +99,8 @@ def fuse_model(model: Model, samples: Any = "builtin") -> FusedModel:
     """
     fused = fuse(model.graph, model.input_shape)
     few = [batch.data for batch in _batches(model, _chosen(samples, _GATE_SAMPLES, at_most=True))]
-    return FusedModel(model, fused, check_fusion(model.graph, float_graph(fused.graph), few, BATCH_SIZE))
+    check = check_fusion(model.graph, float_graph(fused.graph), few, BATCH_SIZE)
+    return FusedModel(model, fused, check, few[0][:1])
 
 
 def calibrate(

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib.metadata
-import subprocess
-import sys
-from functools import lru_cache
+from functools import cache
 
 from quantkit.engine.compat import REMEDY, load_mxnet, operator_names
-from quantkit.engine.subprocesses import environment
+from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineMissing
-from quantkit.host.cpu import Cpu, read_cpu
 from quantkit.host.facts import EngineBuild
 
 _NUMPY_REMEDY = "pip install 'numpy<2'"
 
 
-@lru_cache(maxsize=None)
+@cache
 def installed() -> EngineBuild:
     """Describe the installed mxnet; ``problem`` says why it cannot be used and ``remedy`` what to install."""
     distribution, version = _distribution()
@@ -29,20 +26,19 @@ def installed() -> EngineBuild:
     except AttributeError as error:  # mxnet asks NumPy for names that NumPy 2 has removed
         problem = f"{distribution} {version} cannot be imported: {error}"
         return EngineBuild(distribution, version, problem=problem, remedy=_NUMPY_REMEDY)
-    version = str(mxnet.__version__)
     return EngineBuild(
         distribution,
-        version,
+        str(mxnet.__version__),
         features=tuple(sorted(name for name, feature in mxnet.runtime.Features().items() if feature.enabled)),
         int8_operators=tuple(
             sorted(name for name in operator_names(mxnet) if name.startswith(("_contrib_quantized_", "_sg_mkldnn_")))
         ),
-        exits_on_int8=_suspected(version, read_cpu()) and not _survives_int8(),
+        int8_obstacle=int8_obstacle() or "",
     )
 
 
 def check_int8() -> None:
-    """Make sure that INT8 convolutions can be run; call it before the first one.
+    """Make sure that INT8 networks can be run; call it before the first one.
 
     Raises:
         EngineMissing: there is no engine, or its INT8 convolutions would end this process.
@@ -50,27 +46,8 @@ def check_int8() -> None:
     engine = installed()
     if engine.problem:
         raise EngineMissing(f"{engine.problem}; {engine.remedy}")
-    if engine.exits_on_int8:
-        raise EngineMissing(
-            f"{engine.distribution} {engine.version} ends the process at the first INT8 convolution on AVX512 processors "
-            "that are not Intel's, such as this one; use the other engine: pip install 'quantkit[onednn]' in a new "
-            "virtual environment"
-        )
-
-
-def _suspected(version: str, cpu: Cpu) -> bool:
-    """Whether this is MKL-DNN 1.0.4 on an AVX512 processor that is not Intel's.
-
-    It asks Xbyak for the number of cores when it chooses among its AVX512 INT8 convolutions; the Xbyak inside
-    knows that number for Intel's processors only and calls ``exit`` on all others.
-    """
-    return version.startswith("1.6.") and "AVX512" in cpu.isa and cpu.vendor != "GenuineIntel"
-
-
-def _survives_int8() -> bool:
-    command = [sys.executable, "-m", "quantkit.engine.int8_probe"]
-    done = subprocess.run(command, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
-    return done.returncode == 0
+    if engine.int8_obstacle:
+        raise EngineMissing(engine.int8_obstacle)
 
 
 def _distribution() -> tuple[str, str]:

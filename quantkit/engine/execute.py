@@ -23,7 +23,8 @@ Shape = tuple[int, ...]
 def stock_fusion_off() -> Iterator[None]:
     """Keep MXNet from fusing operators when it binds a network, whatever the user's environment says.
 
-    Its fusion is on by default and changes the result of pre-activation ResNets.
+    Its fusion is on by default and changes the result of pre-activation ResNets. The backend
+    ``default`` fuses nothing; ``NONE`` neither, but logs a line for each network.
     """
     wanted = {"MXNET_SUBGRAPH_BACKEND": "default", "MXNET_SUBGRAPH_VERBOSE": "0"}
     before = {name: os.environ.get(name) for name in wanted}
@@ -39,7 +40,8 @@ def stock_fusion_off() -> Iterator[None]:
 
 
 @contextmanager
-def _engine_errors(what: str) -> Iterator[None]:
+def engine_errors(what: str) -> Iterator[None]:
+    """Turn MXNet's errors into an EngineError that says what it could not do, without its C++ stack."""
     mxnet = load_mxnet()
     try:
         yield
@@ -61,7 +63,7 @@ class Executor:
         mxnet = load_mxnet()
         if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
             raise EngineError(obstacle)
-        with _engine_errors("bind the network"), stock_fusion_off():
+        with engine_errors("bind the network"), stock_fusion_off():
             symbol = symbol_of(graph)
             auxiliary = auxiliary_params(graph)
             given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
@@ -76,7 +78,7 @@ class Executor:
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Compute the network's outputs for one batch of exactly the bound shapes (float32)."""
-        with _engine_errors("run the network"):
+        with engine_errors("run the network"):
             for name, value in inputs.items():
                 if value.shape != self._inputs[name].shape:
                     raise EngineError(f"input {name!r} has shape {value.shape}, bound to {self._inputs[name].shape}")
@@ -111,7 +113,7 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shap
         EngineError: the shapes do not fit the network.
     """
     tensors: Sequence[Tensor] = [node.output for node in graph.nodes]
-    with _engine_errors(f"fit input {dict(shapes)} to the network"):
+    with engine_errors(f"fit input {dict(shapes)} to the network"):
         known = {**{name: value.shape for name, value in graph.params.items()}, **shapes}
         symbol = symbol_of(graph.with_outputs(tensors))
         wanted = set(symbol.list_arguments())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, Optional
 
 import numpy as np
@@ -18,8 +18,30 @@ INPUT = "data"
 
 # The rooms of GluonCV's model zoo that hold image classifiers; the others are for detection, video and the like.
 _CLASSIFIERS = frozenset(
-    "alexnet cifarresnet cifarresnext cifarwideresnet densenet dla googlenet hrnet inception mobilenet mobilenetv3 "
-    "pruned_resnet resnest resnet resnetv1b resnext senet shufflenet vgg xception residual_attentionnet".split()
+    {
+        "alexnet",
+        "cifarresnet",
+        "cifarresnext",
+        "cifarwideresnet",
+        "densenet",
+        "dla",
+        "googlenet",
+        "hrnet",
+        "inception",
+        "mobilenet",
+        "mobilenetv3",
+        "pruned_resnet",
+        "residual_attentionnet",
+        "resnest",
+        "resnet",
+        "resnetv1b",
+        "resnext",
+        "senet",
+        "shufflenet",
+        "squeezenet",
+        "vgg",
+        "xception",
+    }
 )
 
 # In those rooms: segmentation networks, and networks that cannot be traced for want of their normalisation's shape.
@@ -40,7 +62,7 @@ class ZooNetwork:
     classes: int
 
 
-@lru_cache(maxsize=None)
+@cache
 def zoo_names() -> tuple[str, ...]:
     """The names of GluonCV's image classifiers.
 
@@ -147,7 +169,8 @@ def _shapes(
         arguments, outputs, auxiliary = symbol.infer_shape(**{input_name: (1, *input_shape)})
     except mxnet.base.MXNetError as error:
         raise ModelError(
-            f"{name} does not accept input of shape {input_shape}: {_first_line(error)}; give the input shape it was made for"
+            f"{name} does not accept input of shape {input_shape}: {_first_line(error)}; "
+            "give the input shape it was made for"
         ) from error
     if arguments is None:
         raise ModelError(f"{name}: the shapes of its parameters cannot be told from input {input_shape}")

@@ -117,7 +117,13 @@ def _kernel(fields: list[str], line: str) -> Kernel:
         types.setdefault("wei" if role == "wei" else "src", "" if dtype == "undef" else dtype)
     isa = _ISA.search(implementation)
     return Kernel(
-        primitive, implementation, types.get("src", ""), types.get("wei", ""), isa.group() if isa else "", 1, milliseconds
+        primitive,
+        implementation,
+        source=types.get("src", ""),
+        weights=types.get("wei", ""),
+        isa=isa.group() if isa else "",
+        count=1,
+        milliseconds=milliseconds,
     )
 
 

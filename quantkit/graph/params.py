@@ -51,7 +51,9 @@ def read_params(path: Path) -> dict[str, np.ndarray]:
         with path.open("rb") as file:
             return _list(_Reader(file, path, os.fstat(file.fileno()).st_size))
     except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}; check the path and its permissions") from error
+        raise ModelError(
+            f"cannot read {path}: {error.strerror or error}; check the path and its permissions"
+        ) from error
 
 
 def write_params(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
@@ -66,7 +68,9 @@ def write_params(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
         if flag is None or flag > _NEWEST_FLAG_OF_ALL_RELEASES:
             raise ModelError(f"array {name!r} is {array.dtype}, which .params files cannot hold; convert it to float32")
         if array.size == 0 or array.ndim == 0:
-            raise ModelError(f"array {name!r} has shape {array.shape}; .params files hold neither scalars nor empty arrays")
+            raise ModelError(
+                f"array {name!r} has shape {array.shape}; .params files hold neither scalars nor empty arrays"
+            )
         file.write(struct.pack("<IiI", _V2, 0, array.ndim))
         file.write(struct.pack(f"<{array.ndim}q", *array.shape))
         file.write(struct.pack("<iii", *_CPU, flag))
@@ -125,7 +129,9 @@ class _Reader:
     offset: int = 0
     position: str = "the file's header"
 
-    def fail(self, problem: str, at: int, remedy: str = "the file is damaged or incomplete: fetch or export it again") -> ModelError:
+    def fail(
+        self, problem: str, at: int, remedy: str = "the file is damaged or incomplete: fetch or export it again"
+    ) -> ModelError:
         return ModelError(f"{self.path}: {self.position}: {problem} at byte {at}; {remedy}")
 
     def take(self, count: int, what: str) -> bytes:
@@ -206,10 +212,9 @@ def _array(reader: _Reader) -> np.ndarray:
         raise reader.fail(f"unknown type flag {flag}", start)
     size = math.prod(shape) * _DTYPES[flag].itemsize
     values = reader.take(size, f"the values of shape {shape}, {_DTYPES[flag]},")
-    if _DTYPES[flag].kind == "b":
-        # Any other byte would be an invalid bool to NumPy, and undefined behaviour to its C code.
-        if set(values) - {0, 1}:
-            raise reader.fail("a bool is neither 0 nor 1", reader.offset - size)
+    # Any other byte would be an invalid bool to NumPy, and undefined behaviour to its C code.
+    if _DTYPES[flag].kind == "b" and set(values) - {0, 1}:
+        raise reader.fail("a bool is neither 0 nor 1", reader.offset - size)
     return np.frombuffer(values, _DTYPES[flag]).reshape(shape)
 
 

@@ -68,11 +68,13 @@ def _threads(cpuinfo: Path) -> dict[int, dict[str, str]]:
         text = cpuinfo.read_text()
     except OSError:
         return {}
-    blocks = [
-        {key.strip(): value.strip() for key, colon, value in (line.partition(":") for line in block.splitlines()) if colon}
-        for block in text.split("\n\n")
-    ]
+    blocks = [dict(_pair(line) for line in block.splitlines()) for block in text.split("\n\n")]
     return {int(block["processor"]): block for block in blocks if block.get("processor", "").isdigit()}
+
+
+def _pair(line: str) -> tuple[str, str]:
+    key, _, value = line.partition(":")
+    return key.strip(), value.strip()
 
 
 def _core(number: int, thread: Mapping[str, str]) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def _python(facts: Facts) -> Iterator[Finding]:
     if minor < OLDEST_PYTHON:
         yield Finding("python", "fail", f"Python {version} is too old", "use Python 3.9 to 3.12")
     elif minor > NEWEST_PYTHON:
-        yield Finding("python", "warn", f"Python {version} is newer than mxnet was tried with", "use Python 3.9 to 3.12")
+        yield Finding("python", "warn", f"Python {version} is newer than any tried", "use Python 3.9 to 3.12")
     else:
         yield Finding("python", "ok", f"Python {version}")
 
@@ -78,13 +78,9 @@ def _engine(facts: Facts) -> Iterator[Finding]:
         yield Finding("engine", "fail", engine.problem, engine.remedy)
         return
     name = f"{engine.distribution or 'mxnet'} {engine.version}"
-    if engine.exits_on_int8:
-        yield Finding(
-            "engine", "fail",
-            f"{name} ends the process at the first INT8 convolution on AVX512 processors that are not Intel's "
-            f"({facts.cpu.model})",
-            "use the other engine, in a new virtual environment: pip install 'quantkit[onednn]'",
-        )  # fmt: skip
+    if engine.int8_obstacle:
+        what, _, remedy = engine.int8_obstacle.partition("; ")
+        yield Finding("engine", "fail", what, remedy)
     else:
         yield Finding("engine", "ok", f"{name} with {len(engine.int8_operators)} INT8 operators")
 
@@ -177,8 +173,8 @@ def _load(facts: Facts) -> Iterator[Finding]:
     stolen = f", {load.stolen:.1f} of them taken by the hypervisor" if load.stolen >= 0.05 else ""
     yield Finding(
         "load", "warn",
-        f"others keep {load.busy:.1f} of {len(facts.cpu.usable)} usable hardware threads busy{stolen}: libgomp's threads "
-        "spin while they wait for each other, so INT8 can fall to a small part of its speed, and no timing holds",
+        f"others keep {load.busy:.1f} of {len(facts.cpu.usable)} usable hardware threads busy{stolen}: libgomp's "
+        "threads spin while they wait for each other, so INT8 can fall to a small part of its speed; no timing holds",
         "stop the other work or give this process cores of its own (taskset, numactl)",
     )  # fmt: skip
 

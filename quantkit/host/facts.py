@@ -26,7 +26,7 @@ class EngineBuild:
 
     ``distribution`` is the wheel's name (``mxnet``, ``mxnet-mkl``; empty where none is installed), ``features``
     the build's switches that are on, ``int8_operators`` the registered operators that compute in INT8;
-    ``exits_on_int8`` tells that the first INT8 convolution would end the whole process on this processor.
+    ``int8_obstacle`` is why, and the remedy, where INT8 networks cannot run on this processor.
     ``problem`` and ``remedy`` are empty where the engine can be used.
     """
 
@@ -34,7 +34,7 @@ class EngineBuild:
     version: str
     features: tuple[str, ...] = ()
     int8_operators: tuple[str, ...] = ()
-    exits_on_int8: bool = False
+    int8_obstacle: str = ""
     problem: str = ""
     remedy: str = ""
 

@@ -28,7 +28,7 @@ def read_load(
     proc: Path = Path("/proc"),
     sleep: Callable[[float], None] = time.sleep,
 ) -> Load:
-    """Watch the hardware threads ``cpus`` for a while in which this process sleeps; all idle where there is no /proc."""
+    """Watch the hardware threads ``cpus`` while this process sleeps; without a /proc they all count as idle."""
     before = _ticks(proc / "stat")
     sleep(seconds)
     return load_between(before, _ticks(proc / "stat"), cpus, seconds)

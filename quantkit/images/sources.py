@@ -59,7 +59,7 @@ def _named(spec: str) -> Samples:
     path = Path(spec)
     if spec and path.is_dir():
         return images_folder(path)
-    if colon and not path.exists() and Path(head).is_dir():
+    if colon and Path(head).is_dir():
         return images_folder(Path(head), split)
     if not path.is_file():
         raise DataError(f"there is no sample data {spec!r}; give {_KINDS}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Optional, Union
 
@@ -23,7 +23,6 @@ else:
     import tomli as tomllib
 
 SourceKind = Literal["gluoncv", "huggingface", "url", "file"]
-Layout = Literal["mxnet", "torch"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class WeightSource:
     location: str
     sha256: Optional[str] = None
     sha1: Optional[str] = None
-    layout: Layout = "mxnet"
     preprocess: Optional[Preprocess] = None
 
 
@@ -93,7 +91,7 @@ def read_card(path: Path) -> Card:
     return _card(_validated(document, path), path.parent)
 
 
-@lru_cache(maxsize=None)
+@cache
 def cards() -> tuple[Card, ...]:
     """The cards that ship with quantkit, by file name."""
     return tuple(read_card(path) for path in sorted(shipped("models").glob("*.toml")))

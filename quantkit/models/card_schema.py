@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, List, Literal, Optional, Union
+from typing import Annotated, Literal, Optional, Union
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-# Python 3.9 evaluates these annotations, so they are spelt as it knows them.
+# pydantic evaluates these annotations, so they are spelt as Python 3.9 knows them.
 _Positive = Annotated[int, Field(gt=0)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -22,8 +22,8 @@ class PreprocessTable(_Table):
 
     resize: Optional[_Positive] = None
     crop: Optional[_Positive] = None
-    mean: Annotated[List[_Finite], Field(min_length=3, max_length=3)]
-    std: Annotated[List[_PositiveFloat], Field(min_length=3, max_length=3)]
+    mean: Annotated[list[_Finite], Field(min_length=3, max_length=3)]
+    std: Annotated[list[_PositiveFloat], Field(min_length=3, max_length=3)]
     scale: _PositiveFloat = 255.0
     rotate180: bool = False
 
@@ -43,8 +43,21 @@ class SourceTable(_Table):
     location: _Name
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
     sha1: Optional[Annotated[str, Field(pattern="^[0-9a-f]{40}$")]] = None
-    layout: Literal["mxnet", "torch"] = "mxnet"
     preprocess: Optional[PreprocessTable] = None
+
+    @model_validator(mode="after")
+    def _sound_location(self) -> SourceTable:
+        parts = self.location.split("/")
+        if self.kind == "url" and not self.location.startswith(("http://", "https://")):
+            raise ValueError("location of a url starts with http:// or https://")
+        # The cache names its folders by these, and must not be led out of its own.
+        if self.kind in ("gluoncv", "huggingface") and {"", ".", ".."} & set(parts):
+            raise ValueError(f"location {self.location!r} is not a name")
+        if self.kind == "gluoncv" and len(parts) != 1:
+            raise ValueError("location of a gluoncv source is a file's name, such as resnet50_v1-cc729d95")
+        if self.kind == "huggingface" and len(parts) < 3:
+            raise ValueError("location of a huggingface source is owner/repository/file")
+        return self
 
 
 class CardTable(_Table):
@@ -54,15 +67,15 @@ class CardTable(_Table):
     network: Optional[_Name] = None
     symbol: Optional[_Name] = None
     params: Optional[_Name] = None
-    aliases: List[_Name] = []
+    aliases: list[_Name] = []
     description: str = ""
-    input_shape: Annotated[List[_Positive], Field(min_length=3, max_length=3)]
+    input_shape: Annotated[list[_Positive], Field(min_length=3, max_length=3)]
     classes: _Positive
-    labels: Union[_Name, List[str], None] = None
-    exclude: List[_Name] = []
+    labels: Union[_Name, list[str], None] = None
+    exclude: list[_Name] = []
     preprocess: Optional[PreprocessTable] = None
     accuracy: Optional[AccuracyTable] = None
-    sources: List[SourceTable] = []
+    sources: list[SourceTable] = []
 
     @model_validator(mode="after")
     def _one_network(self) -> CardTable:

@@ -31,6 +31,7 @@ class Patience:
     """How long one goes on waiting for hosts to answer, all of them together, and which kept silent."""
 
     def __init__(self, seconds: float) -> None:
+        """Wait ``seconds`` altogether."""
         self._left = seconds
         self._silent: dict[str, str] = {}
 
@@ -121,10 +122,17 @@ def _transfer(url: str, part: Path, patience: Patience, quiet: bool) -> None:
             if answer.status_code == 200:
                 file.truncate(0)
                 have = 0
-            version.write_text(answer.headers.get("ETag") or answer.headers.get("Last-Modified") or "", encoding="utf-8")
+            version.write_text(
+                answer.headers.get("ETag") or answer.headers.get("Last-Modified") or "", encoding="utf-8"
+            )
             total = have + int(answer.headers["Content-Length"]) if "Content-Length" in answer.headers else None
             bar = tqdm(
-                total=total, initial=have, unit="B", unit_scale=True, desc=Path(urlsplit(url).path).name, disable=quiet or None
+                total=total,
+                initial=have,
+                unit="B",
+                unit_scale=True,
+                desc=Path(urlsplit(url).path).name,
+                disable=quiet or None,
             )
             with bar:
                 try:

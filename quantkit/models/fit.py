@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -36,7 +35,9 @@ def fit(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dic
         raise ModelError(f"{where} lacks {_shortlist(missing)} of the network; give the weights that belong to it")
     extra = [name for name in named if name not in wanted.shapes]
     if extra:
-        raise ModelError(f"{where} holds {_shortlist(extra)}, which the network lacks; give the weights that belong to it")
+        raise ModelError(
+            f"{where} holds {_shortlist(extra)}, which the network lacks; give the weights that belong to it"
+        )
     fitted = {name: _float32(name, named[name], where) for name in wanted.shapes}
     for name, shape in wanted.shapes.items():
         if fitted[name].shape != tuple(shape):
@@ -65,14 +66,16 @@ def _by_symbol_name(wanted: Parameters, arrays: Mapping[str, np.ndarray], where:
 
 def _prefix(names: Mapping[str, object]) -> str:
     """The block prefix (``resnetv10_``) that all names share; empty if there is none."""
-    shared = os.path.commonprefix(list(names))
-    return shared[: shared.rfind("_") + 1]
+    low, high = min(names, default=""), max(names, default="")
+    shared = next((place for place, (a, b) in enumerate(zip(low, high)) if a != b), len(low))
+    return low[: low.rfind("_", 0, shared) + 1]
 
 
 def _float32(name: str, array: np.ndarray, where: str) -> np.ndarray:
     if array.dtype.kind != "f":
         raise ModelError(
-            f"{where}: {name!r} is {array.dtype}, not floating-point; give the FP32 network that an INT8 one was made from"
+            f"{where}: {name!r} is {array.dtype}, not floating-point; "
+            "give the FP32 network that an INT8 one was made from"
         )
     return array.astype(np.float32, copy=False)
 

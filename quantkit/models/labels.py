@@ -19,7 +19,9 @@ def label_names(card: Card) -> tuple[str, ...]:
         return ()
     names = card.labels if isinstance(card.labels, tuple) else _named_set(card, card.labels)
     if len(names) != card.classes:
-        raise ModelError(f"model card {card.name!r} has {card.classes} classes but {len(names)} labels; correct one of them")
+        raise ModelError(
+            f"model card {card.name!r} has {card.classes} classes but {len(names)} labels; correct one of them"
+        )
     return names
 
 
@@ -33,5 +35,6 @@ def _named_set(card: Card, labels: str) -> tuple[str, ...]:
         return tuple(path.read_text(encoding="utf-8").splitlines())
     except (OSError, UnicodeDecodeError) as error:
         raise ModelError(
-            f"model card {card.name!r}: cannot read labels {path}: {error}; give imagenet1k, cifar10, or a text file with one name a line"
+            f"model card {card.name!r}: cannot read labels {path}: {error}; "
+            "give imagenet1k, cifar10, or a text file with one name a line"
         ) from error

@@ -73,7 +73,9 @@ class _Skeleton:
     def random(self) -> dict[str, np.ndarray]:
         return random_weights(self.graph, self.wanted.shapes)
 
-    def model(self, name: str, weights: Weights, shape: Shape, preprocess: Optional[Preprocess], labels: tuple[str, ...] = ()) -> Model:
+    def model(
+        self, name: str, weights: Weights, shape: Shape, preprocess: Optional[Preprocess], labels: tuple[str, ...] = ()
+    ) -> Model:
         graph = Graph(self.graph.nodes, (self.image,), self.graph.outputs, weights.params)
         return Model(name, graph, shape, preprocess, weights.source, labels)
 
@@ -167,8 +169,8 @@ def _from_object(
         text = spec.tojson()
     else:
         raise ModelError(
-            f"cannot load a network from {type(spec).__name__}; give a name, a path, a HybridBlock, a Symbol with params, "
-            "or a tuple (Symbol, argument parameters, auxiliary parameters)"
+            f"cannot load a network from {type(spec).__name__}; give a name, a path, a HybridBlock, "
+            "a Symbol with params, or a tuple (Symbol, argument parameters, auxiliary parameters)"
         )
     name = spec.name or "network"
     skeleton, shape = _skeleton(text, shape, f"symbol {name!r}")
@@ -218,10 +220,14 @@ def _checked_name(spec: str) -> Card:
     if path.is_dir():
         raise ModelError(f"{spec} is a folder; give a checkpoint's prefix in it, or load a bundle with quantkit.load()")
     if path.suffix in (".params", ".onnx", ".npz", ".safetensors"):
-        raise ModelError(f"{spec} is not a network that can be read; give a -symbol.json file, or a name with --weights FILE")
+        raise ModelError(
+            f"{spec} is not a network that can be read; give a -symbol.json file, or a name with --weights FILE"
+        )
     card = None if os.sep in spec else zoo_card(spec)
     if card is None:
         offers = nearest(path.name)
         hint = f"did you mean {', '.join(offers)}?" if offers else "`quantkit models` lists the names"
-        raise ModelError(f"unknown network {spec!r}: no such name, model card, or checkpoint {spec}-symbol.json; {hint}")
+        raise ModelError(
+            f"unknown network {spec!r}: no such name, model card, or checkpoint {spec}-symbol.json; {hint}"
+        )
     return card

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from contextlib import suppress
 from typing import Optional
 
 from quantkit.engine.gluon import zoo_names, zoo_network, zoo_sha1
@@ -13,7 +14,7 @@ from quantkit.images.preprocess import Preprocess
 from quantkit.models.card import Card, WeightSource, cards
 
 IMAGENET = Preprocess(resize=256, crop=224, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-CIFAR = Preprocess(resize=None, crop=None, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
+CIFAR = Preprocess(resize=32, crop=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
 
 
 class AssumedPreprocessWarning(UserWarning):
@@ -28,11 +29,9 @@ def zoo_card(name: str) -> Optional[Card]:
 def nearest(name: str) -> list[str]:
     """Known names that resemble ``name``, the nearest first."""
     known = {known for card in cards() for known in (card.name, *card.aliases)}
-    try:
+    # Without GluonCV the cards are all there is to offer.
+    with suppress(EngineMissing):
         known.update(zoo_names())
-    except EngineMissing:
-        # Without GluonCV the cards are all there is to offer.
-        pass
     return difflib.get_close_matches(name.lower(), sorted(known), n=4, cutoff=0.5)
 
 

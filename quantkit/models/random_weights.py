@@ -46,7 +46,8 @@ def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.
             moments[node.output] = _weighted(node, read[0], params[node.inputs[1].node])
             continue
         if node.op == "BatchNorm":
-            mean, variance = (node.inputs[position].node for position in (3, 4))
+            gamma, mean, variance = (node.inputs[position].node for position in (1, 3, 4))
+            params[gamma] = np.ones(shapes[gamma], np.float32)
             params[mean] = _rounded(np.broadcast_to(read[0].mean, shapes[mean]))
             params[variance] = _rounded(np.broadcast_to(read[0].variance, shapes[variance]))
         moments[node.output] = _through(node, read)
@@ -69,7 +70,7 @@ class _Moments:
 
 
 def _initial(name: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    if name.endswith(("gamma", "running_var", "moving_var")):
+    if name.endswith("gamma"):
         return np.ones(shape, np.float32)
     if len(shape) < 2:
         return np.zeros(shape, np.float32)
@@ -92,7 +93,9 @@ def _weighted(node: Node, read: _Moments, weight: np.ndarray) -> _Moments:
         values, expected = taps[block].astype(np.float64), means[group[block], :, None]
         if per_group > 1:
             # Tap by tap, so that it holds at padded borders too.
-            share = (values * expected).sum(axis=1, keepdims=True) / np.maximum((expected**2).sum(axis=1), 1e-30)[:, None]
+            share = (values * expected).sum(axis=1, keepdims=True) / np.maximum((expected**2).sum(axis=1), 1e-30)[
+                :, None
+            ]
             values -= _rounded(share) * expected
         taps[block] = values
         mean[block] = (values * expected).sum(axis=(1, 2))
@@ -112,9 +115,7 @@ def _through(node: Node, read: list[_Moments]) -> _Moments:
         # The summands of a residual block are nearly independent.
         return _Moments(first.mean + read[1].mean, first.variance + read[1].variance)
     if node.op == "Concat":
-        return _Moments(
-            np.concatenate([part.mean for part in read]), np.concatenate([part.variance for part in read])
-        )
+        return _Moments(np.concatenate([part.mean for part in read]), np.concatenate([part.variance for part in read]))
     return first
 
 
@@ -132,4 +133,5 @@ def _rectified(read: _Moments) -> _Moments:
 def _rounded(values: np.ndarray) -> np.ndarray:
     """Eight significant bits: sums that differ in the last bit from one CPU to the next give the same values."""
     mantissa, exponent = np.frexp(values)
-    return np.ldexp(np.round(mantissa * 256) / 256, exponent).astype(np.float32)
+    rounded: np.ndarray = np.ldexp(np.round(mantissa * 256) / 256, exponent)
+    return rounded.astype(np.float32)

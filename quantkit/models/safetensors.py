@@ -25,7 +25,9 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         with path.open("rb") as file:
             content = file.read()
     except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}; check the path and its permissions") from error
+        raise ModelError(
+            f"cannot read {path}: {error.strerror or error}; check the path and its permissions"
+        ) from error
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > min(_LONGEST_HEADER, len(content) - 8):
         raise _damaged(path, f"a header of {length} bytes in a file of {len(content)}")
@@ -42,13 +44,19 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 def _tensor(path: Path, name: str, entry: Any, values: memoryview) -> np.ndarray:
     try:
         kind, shape, (start, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        sound = all(isinstance(number, int) and number >= 0 for number in (*shape, start, end)) and len(shape) <= 32 and isinstance(kind, str)
+        sound = (
+            all(isinstance(number, int) and number >= 0 for number in (*shape, start, end))
+            and len(shape) <= 32
+            and isinstance(kind, str)
+        )
     except (TypeError, KeyError, ValueError) as error:
         raise _damaged(path, f"the header's entry for {name!r} is incomplete") from error
+    if not sound:
+        raise _damaged(path, f"the header's entry for {name!r} makes no sense")
     if kind not in _DTYPES and kind != "BF16":
         raise ModelError(f"{path}: tensor {name!r} has type {kind!r}; convert it to F32")
     dtype = np.dtype("<u2" if kind == "BF16" else _DTYPES[kind])
-    if not sound or end > len(values) or end - start != math.prod(shape) * dtype.itemsize:
+    if end > len(values) or end - start != math.prod(shape) * dtype.itemsize:
         raise _damaged(path, f"tensor {name!r} of shape {shape} at bytes {start} to {end} of {len(values)}")
     # A copy, so that the array is aligned.
     array = np.frombuffer(bytes(values[start:end]), dtype).reshape(shape)

@@ -51,7 +51,9 @@ def read_symbol(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror or error}; check the path and its permissions") from error
+        raise ModelError(
+            f"cannot read {path}: {error.strerror or error}; check the path and its permissions"
+        ) from error
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is not an MXNet symbol file: it is not text; export the network again") from error
     if not text.strip():
@@ -71,9 +73,13 @@ def inference_graph(text: str, where: str) -> Graph:
         raise ModelError(f"{where}: {error}") from error
     for node in graph.nodes:
         if node.op.startswith(_INT8) or (node.op.startswith("_sg_mkldnn") and flag(node, "quantized")):
-            raise ModelError(f"{where} is an INT8 network already ({node.name!r} is {node.op}); give the FP32 one it was made from")
+            raise ModelError(
+                f"{where} is an INT8 network already ({node.name!r} is {node.op}); give the FP32 one it was made from"
+            )
         if node.op.startswith("_sg_"):
-            raise ModelError(f"{where} was fused by an engine ({node.name!r} is {node.op}); give the network from before that")
+            raise ModelError(
+                f"{where} was fused by an engine ({node.name!r} is {node.op}); give the network from before that"
+            )
     nodes = tuple(_without_label(node) for node in graph.nodes)
     read = {tensor.node for node in nodes for tensor in node.inputs}
     return replace(graph, nodes=nodes, inputs=tuple(name for name in graph.inputs if name in read))
@@ -106,7 +112,9 @@ def hinted_shape(text: str, name: str) -> Optional[tuple[int, ...]]:
                 shape = ast.literal_eval(hint)
             except (ValueError, SyntaxError):
                 return None
-            known = isinstance(shape, tuple) and len(shape) == 4 and all(isinstance(n, int) and n > 0 for n in shape[1:])
+            known = (
+                isinstance(shape, tuple) and len(shape) == 4 and all(isinstance(n, int) and n > 0 for n in shape[1:])
+            )
             return shape[1:] if known else None
     return None
 

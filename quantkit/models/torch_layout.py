@@ -115,7 +115,9 @@ def from_torch(sizes: Mapping[str, tuple[int, ...]], arrays: Arrays, where: str)
         for role, full in renamed.items():
             array, shape = arrays[full], sizes[f"{place}.{role}"]
             # A dense layer may be stored as a convolution with as many values, and the other way round.
-            if array.shape != shape and (array.size != np.prod(shape) or array.shape[0] != shape[0] or array.ndim == len(shape)):
+            if array.shape != shape and (
+                array.size != np.prod(shape) or array.shape[0] != shape[0] or array.ndim == len(shape)
+            ):
                 raise _mismatch(where, f"{full} has shape {array.shape}, the network's {place}.{role} {shape}")
             result[f"{place}.{role}"] = array.reshape(shape)
     if len(wanted) != len(ordered):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -20,10 +22,11 @@ from quantkit.models.fit import Parameters, fit
 from quantkit.models.model import Source
 from quantkit.models.weight_files import read_weights
 
-# GluonCV's own variable for a mirror of its store.
-_STORE = os.environ.get("MXNET_GLUON_REPO", "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com")
-_HUGGING_FACE = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-CONNECT_SECONDS = 8.0
+# Of mirrors, the hubs' own environment variables tell: MXNET_GLUON_REPO and HF_ENDPOINT.
+_STORE = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com"
+_HUGGING_FACE = "https://huggingface.co"
+# Seconds spent on waiting for hosts, all of a card's together.
+_PATIENCE = 8.0
 
 Random = Callable[[], dict[str, np.ndarray]]
 
@@ -84,7 +87,7 @@ def from_file(network: str, path: Path, wanted: Parameters) -> Weights:
 
 def _trained(card: Card, network: str, wanted: Parameters, quiet: bool) -> Weights:
     reasons = []
-    patience = Patience(CONNECT_SECONDS)
+    patience = Patience(_PATIENCE)
     # What lies on this machine already comes before anything that needs the network.
     for source in sorted(card.sources, key=lambda source: _present(card, source) is None):
         path = _present(card, source)
@@ -104,25 +107,36 @@ def _trained(card: Card, network: str, wanted: Parameters, quiet: bool) -> Weigh
 
 
 def _readable(path: Path, source: WeightSource) -> dict[str, np.ndarray]:
+    if source.kind == "file":
+        if not path.is_file():
+            raise WeightsUnavailable(f"there is no {path}")
+        return read_weights(path)
     try:
         return read_weights(path)
     except ModelError as error:
-        if source.kind != "file":
-            # Something else than weights was delivered; kept, it would stand in the way for ever.
-            path.unlink()
+        # Something else than weights was delivered; kept, it would stand in the way for ever.
+        path.unlink()
         raise WeightsUnavailable(str(error)) from error
 
 
 def _cached(source: WeightSource) -> Path:
     """Where a download is kept: by its own name, in a folder by the kind of its source."""
-    name = f"{source.location}.params" if source.kind == "gluoncv" else source.location.split("://")[-1]
+    name = source.location
+    if source.kind == "gluoncv":
+        name = f"{source.location}.params"
+    elif source.kind == "url":
+        digest = hashlib.sha256(source.location.encode()).hexdigest()
+        name = f"{digest[:16]}/{Path(urlsplit(source.location).path).name}"
     return home() / "weights" / source.kind / name
 
 
 def _present(card: Card, source: WeightSource) -> Optional[Path]:
     """The file of a source on this machine, where there is a sound one."""
     if source.kind == "file":
-        return card.folder / source.location
+        path = card.folder / source.location
+        if path.is_file() and not matches(path, source.sha256, source.sha1):
+            raise ModelError(f"{path} has another hash than the card of {card.name} names; restore it, or correct the card")
+        return path
     places = [_cached(source)]
     if source.kind == "gluoncv":
         gluon = Path(os.environ.get("MXNET_HOME") or Path.home() / ".mxnet")
@@ -141,8 +155,10 @@ def _downloaded(source: WeightSource, patience: Patience, quiet: bool) -> Path:
 
 def _address(source: WeightSource) -> str:
     if source.kind == "gluoncv":
-        return f"{_STORE.rstrip('/')}/gluon/models/{source.location}.zip"
+        store = os.environ.get("MXNET_GLUON_REPO") or _STORE
+        return f"{store.rstrip('/')}/gluon/models/{source.location}.zip"
     if source.kind == "huggingface":
+        hub = os.environ.get("HF_ENDPOINT") or _HUGGING_FACE
         owner, repository, file = source.location.split("/", 2)
-        return f"{_HUGGING_FACE.rstrip('/')}/{owner}/{repository}/resolve/main/{file}"
+        return f"{hub.rstrip('/')}/{owner}/{repository}/resolve/main/{file}"
     return source.location

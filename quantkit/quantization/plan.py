@@ -41,10 +41,15 @@ class Decision:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Decisions by node name in topological order, and the integer form of every tensor that has one."""
+    """Decisions by node name in topological order, and the integer form of every tensor that has one.
+
+    ``exclude`` and ``activation_type`` are what was asked for; see ``make_plan``.
+    """
 
     decisions: Mapping[str, Decision]
     activations: Mapping[Tensor, Activation]
+    exclude: tuple[str, ...] = ()
+    activation_type: ActivationType = "auto"
 
 
 def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
@@ -87,7 +92,19 @@ def make_plan(
             reason = _DECIDERS.get(_kind(node), _no_kernel)(state, node)
         precision: Precision = "int8" if reason is None else "fp32"
         decisions[node.name] = Decision(node.name, _operator_name(node), node.origin, precision, reason or "")
-    return Plan(decisions, state.activations)
+    return Plan(decisions, state.activations, tuple(exclude), activations)
+
+
+def float_plan(fused: Fused) -> Plan:
+    """The plan that leaves everything in FP32."""
+    reason = "the network was fused, not quantized"
+    return Plan(
+        {
+            node.name: Decision(node.name, _operator_name(node), node.origin, "fp32", reason)
+            for node in fused.graph.nodes
+        },
+        {},
+    )
 
 
 class _Planning:

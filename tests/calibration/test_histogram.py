@@ -58,6 +58,7 @@ def check_against_counting(values: Array) -> None:
     np.testing.assert_array_equal(histogram.negative, negative)
     assert histogram.zeros == zeros
     assert histogram.total == values.size
+    assert (histogram.minimum, histogram.maximum) == (values.min(), values.max())
 
 
 @settings(deadline=None, max_examples=60)

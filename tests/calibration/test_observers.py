@@ -71,12 +71,13 @@ def test_all_negative_values(method: str) -> None:
     values = -np.random.default_rng(0).uniform(1, 2, 3000)
     found = range_of(method, values)
     assert -2 <= found.low < -1.5
-    assert found.high in (0.0, np.float32(values.max()))
+    assert found.high == (np.float32(values.max()) if method == "minmax" else 0.0)
 
 
 @every_method
 def test_all_zero_gives_the_zero_range(method: str) -> None:
-    assert range_of(method, np.zeros((2, 3)), np.zeros(0)) == Range(0.0, 0.0)
+    with np.errstate(all="raise"):
+        assert range_of(method, np.zeros((2, 3)), np.zeros(0)) == Range(0.0, 0.0)
 
 
 @every_method

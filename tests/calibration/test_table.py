@@ -77,7 +77,15 @@ def test_refuses(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
         read_table(altered(tmp_path / "t.json", **changes))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "\x00\xff", '{"version": 1, "version": 1}'])
+def test_refuses_a_tensor_that_occurs_twice(tmp_path: Path) -> None:
+    write_table(TABLE, tmp_path / "t.json")
+    text = (tmp_path / "t.json").read_text()
+    (tmp_path / "t.json").write_text(text.replace('"zero"', '"a_output"'))
+    with pytest.raises(UserError, match="'a_output' occurs twice"):
+        read_table(tmp_path / "t.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "\x00\xff"])
 def test_refuses_other_files(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(text.encode("latin-1"))

@@ -10,7 +10,7 @@ import pytest
 
 from quantkit.engine.build import installed
 from quantkit.engine.compat import load_mxnet
-from quantkit.engine.kernels import Kernel, int8_isa, int8_share, kernels_of, parse
+from quantkit.engine.kernels import Kernel, _reason, int8_isa, int8_share, kernels_of, parse
 from quantkit.errors import EngineError
 
 CAPTURED = sorted((Path(__file__).parent / "verbose").glob("*.txt"))
@@ -51,6 +51,7 @@ def test_types_and_instruction_set_of_one_line() -> None:
     assert parse(line) == (once,)
     assert parse(f"{line}\n{line}\n")[0].count == 2
     assert parse(line.replace("src_u8", "src_f32"))[0].is_int8 is False
+    assert parse(line.replace("wei_s8", "src_f32"))[0].source == "u8"
 
 
 def test_other_lines_are_passed_over_and_broken_ones_refused() -> None:
@@ -59,6 +60,19 @@ def test_other_lines_are_passed_over_and_broken_ones_refused() -> None:
         parse("dnnl_verbose,exec,cpu,convolution,brgconv")
     with pytest.raises(EngineError, match="unknown form"):
         parse("dnnl_verbose,exec,cpu,reorder,jit:uni,undef,src_f32::blocked:a:f0,,,16,soon")
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        ("old\nbad err=45 in Xbyak::Error\nterminate called\n  [bt] (0)\n", "bad err=45 in Xbyak::Error"),
+        ("raise it\nMXNetError: Check failed: 1 vs. 2\nStack trace:\n [bt] (0)\n", "MXNetError: Check failed: 1 vs. 2"),
+        ("Killed\n", "Killed"),
+        ("", "it said nothing"),
+    ],
+)
+def test_the_telling_line_of_a_dead_process(stderr: str, reason: str) -> None:
+    assert _reason(stderr) == reason
 
 
 def _tiny_int8(folder: Path) -> tuple[Path, Path]:
@@ -87,7 +101,7 @@ def _tiny_int8(folder: Path) -> tuple[Path, Path]:
 
 def test_live_kernels_of_an_int8_network(tmp_path: Path) -> None:
     symbol, params = _tiny_int8(tmp_path)
-    if installed().exits_on_int8:
+    if installed().int8_obstacle:
         with pytest.raises(EngineError, match="doctor"):
             kernels_of(symbol, params, (16, 12, 12))
         return

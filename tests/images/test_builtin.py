@@ -46,11 +46,19 @@ def test_neighbouring_pixels_are_alike_as_in_nature() -> None:
         assert np.corrcoef(grey[:, 1:].ravel(), grey[:, :-1].ravel())[0, 1] > 0.8
 
 
-def test_crops_differ_in_size_and_side() -> None:
-    crops = [sample.image for sample in take(photographs(), 70)][::7]
-    assert len({len(crop) for crop in crops}) > 5
-    # The cat's left and right change places when mirrored: compare each crop's brightness there.
-    assert len({bool(crop[:, : len(crop) // 2].mean() > crop[:, len(crop) // 2 :].mean()) for crop in crops}) == 2
+def test_crops_differ_in_size_place_and_side() -> None:
+    # An image whose values are its own coordinates shows where a crop comes from.
+    coordinates = np.moveaxis(np.mgrid[0:300, 0:451], 0, 2)
+    crops = [builtin._crop(coordinates, seed) for seed in range(200)]
+    steps = [crop[0, 1, 1] - crop[0, 0, 1] for crop in crops]
+    assert 60 < steps.count(-1) < 140 and set(steps) == {-1, 1}
+    sides = [len(crop) for crop in crops]
+    assert min(sides) >= 180 and max(sides) <= 300 and len(set(sides)) > 50
+    for crop, step in zip(crops, steps):
+        top, left = crop[0, ::step][0]
+        side = len(crop)
+        np.testing.assert_array_equal(crop[:, ::step], coordinates[top : top + side, left : left + side])
+    assert np.std([crop[..., 1].min() for crop in crops]) > 30
 
 
 def test_digits_are_those_of_scikit_learn() -> None:

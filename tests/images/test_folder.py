@@ -44,7 +44,7 @@ def test_flat(tmp_path: Path) -> None:
 def test_labels_csv(tmp_path: Path) -> None:
     for name in ("b.png", "images/a.png", "extra.png"):
         picture(tmp_path / name)
-    (tmp_path / "labels.csv").write_text("file,label,split\nb.png,7,test\na.png,3,calib\nimages/a.png,4,test\n")
+    (tmp_path / "labels.csv").write_text("file,label,split\nimages/a.png,4,test\na.png,3,calib\nb.png,7,test\n")
     assert seen(images_folder(tmp_path)) == [("b.png", 7), ("images/a.png", 3), ("images/a.png", 4)]
     chosen = images_folder(tmp_path, "test")
     assert seen(chosen) == [("b.png", 7), ("images/a.png", 4)]

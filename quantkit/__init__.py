@@ -1,0 +1,70 @@
+"""quantkit: INT8 quantization and operator fusion for MXNet/GluonCV networks.
+
+Importing it is cheap: each public name is loaded, with the libraries that it needs, when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from quantkit import errors as errors
+    from quantkit.images.sources import open_samples as images
+    from quantkit.models.model import Model as Model
+    from quantkit.pipeline import FusedModel as FusedModel
+    from quantkit.pipeline import QuantizedModel as QuantizedModel
+    from quantkit.pipeline import calibrate as calibrate
+    from quantkit.pipeline import emit as emit
+    from quantkit.pipeline import fuse_model as fuse
+    from quantkit.pipeline import plan as plan
+    from quantkit.pipeline import quantize as quantize
+    from quantkit.predict import Predictor as Predictor
+    from quantkit.predict import load as load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FusedModel",
+    "Model",
+    "Predictor",
+    "QuantizedModel",
+    "__version__",
+    "calibrate",
+    "emit",
+    "errors",
+    "fuse",
+    "images",
+    "load",
+    "plan",
+    "quantize",
+]
+
+# Where each public name is defined: its module, and its name there (empty: the module itself).
+_HOMES = {
+    "FusedModel": ("quantkit.pipeline", "FusedModel"),
+    "Model": ("quantkit.models.model", "Model"),
+    "Predictor": ("quantkit.predict", "Predictor"),
+    "QuantizedModel": ("quantkit.pipeline", "QuantizedModel"),
+    "calibrate": ("quantkit.pipeline", "calibrate"),
+    "emit": ("quantkit.pipeline", "emit"),
+    "errors": ("quantkit.errors", ""),
+    "fuse": ("quantkit.pipeline", "fuse_model"),
+    "images": ("quantkit.images.sources", "open_samples"),
+    "load": ("quantkit.predict", "load"),
+    "plan": ("quantkit.pipeline", "plan"),
+    "quantize": ("quantkit.pipeline", "quantize"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    loaded = import_module(module)
+    return getattr(loaded, attribute) if attribute else loaded
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

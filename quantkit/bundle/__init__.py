@@ -1,0 +1,12 @@
+"""The bundle: a network on disk with all that is needed to deploy it and to trust it."""
+
+from __future__ import annotations
+
+from quantkit.bundle.directory import check_destination as check_destination
+from quantkit.bundle.read import Bundle as Bundle
+from quantkit.bundle.read import read_bundle as read_bundle
+from quantkit.bundle.verify import Check as Check
+from quantkit.bundle.verify import Verification as Verification
+from quantkit.bundle.verify import verify_bundle as verify_bundle
+from quantkit.bundle.write import write_bundle as write_bundle
+from quantkit.bundle.write import write_float_bundle as write_float_bundle

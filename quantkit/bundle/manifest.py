@@ -1,0 +1,181 @@
+"""The manifest: what a bundle says of itself, and the schema of its file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Optional
+
+from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+
+from quantkit.errors import BundleError
+from quantkit.models.model import WeightsKind
+from quantkit.quantization.plan import ActivationType
+
+MANIFEST = "manifest.json"
+SYMBOL = "model-symbol.json"
+PARAMS = "model-0000.params"
+CARD = "card.toml"
+LABELS = "labels.txt"
+SAMPLE = "sample.npz"
+OPERATORS = "operators.json"
+TABLE = "calibration.json"
+
+REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
+"""The files that every bundle holds besides the manifest."""
+
+KNOWN = REQUIRED | {MANIFEST, LABELS, TABLE}
+"""The files that a bundle may hold."""
+
+_FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
+_VERSION: Literal[1] = 1
+
+_Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_Shape = Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
+_Name = Annotated[str, Field(min_length=1)]
+# No folders, so that no name leads out of the bundle.
+_FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+_Count = Annotated[int, Field(ge=0)]
+_Share = Annotated[FiniteFloat, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file of the bundle: its hash, and its size in bytes."""
+
+    sha256: _Sha256
+    size: _Count
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What computed the stored output.
+
+    ``mxnet`` and ``numpy`` are versions; ``isa`` is the widest of the instruction sets that tell INT8 kernels apart.
+    """
+
+    mxnet: _Name
+    numpy: _Name
+    isa: _Name
+
+
+@dataclass(frozen=True)
+class Input:
+    """The network's one input; ``shape`` is (channels, height, width) without the batch axis."""
+
+    name: _Name
+    shape: _Shape
+    dtype: Literal["float32"] = "float32"
+    layout: Literal["NCHW"] = "NCHW"
+
+
+@dataclass(frozen=True)
+class Output:
+    """One of the network's outputs, float32; ``shape`` is without the batch axis."""
+
+    name: _Name
+    shape: tuple[Annotated[int, Field(gt=0)], ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the network and its weights came from; see ``models.model.Source``."""
+
+    network: str
+    weights: WeightsKind
+    location: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the network was quantized; ``method``, ``samples`` and ``data`` are those of the calibration."""
+
+    method: _Name
+    samples: Annotated[int, Field(ge=1)]
+    data: str
+    exclude: tuple[str, ...]
+    activations: ActivationType
+
+
+@dataclass(frozen=True)
+class FusionResult:
+    """The comparison of the fused with the unfused network; see ``fusion.gate.FusionCheck``."""
+
+    samples: _Count
+    difference: FiniteFloat
+    changed_predictions: _Count
+
+
+@dataclass(frozen=True)
+class AgreementResult:
+    """The comparison of INT8 with FP32 on the calibration samples; see ``evaluation.agreement.Agreement``."""
+
+    images: _Count
+    top1: _Share
+    cosine: FiniteFloat
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a bundle says of itself. ``settings`` and ``agreement`` are None in bundles of kind ``fp32``.
+
+    ``files`` has every file of the bundle except the manifest itself.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    kind: Literal["int8", "fp32"]
+    name: _Name
+    quantkit: str
+    engine: Engine
+    input: Input
+    outputs: Annotated[tuple[Output, ...], Field(min_length=1)]
+    source: Origin
+    settings: Optional[Settings]
+    fusion: FusionResult
+    agreement: Optional[AgreementResult]
+    files: dict[_FileName, FileEntry]
+    format: Literal["quantkit-bundle"] = _FORMAT
+    version: Literal[1] = _VERSION
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """The manifest as JSON; equal manifests give equal text."""
+    return json.dumps(asdict(manifest), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of the bundle in ``directory``.
+
+    Raises:
+        BundleError: there is none, or it is damaged, of another version, or lacks a file that bundles have.
+    """
+    path = directory / MANIFEST
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BundleError(f"{directory} is not a bundle: cannot read {MANIFEST} ({error.strerror or error})") from error
+    version = _version(content)
+    if version is not None and version != _VERSION:
+        raise BundleError(f"{path} is of version {version!r}, and this quantkit reads version {_VERSION}; upgrade quantkit")
+    try:
+        manifest = TypeAdapter(Manifest).validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "its beginning"
+        raise BundleError(f"{path} is damaged at {where}: {first['msg']}; write the bundle again") from error
+    required = REQUIRED | {TABLE} if manifest.kind == "int8" else REQUIRED
+    if missing := sorted(required - set(manifest.files)):
+        raise BundleError(f"{path} does not list {', '.join(missing)}; write the bundle again")
+    return manifest
+
+
+def _version(content: bytes) -> Optional[object]:
+    """The version that a manifest says it is of; None where it says none."""
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return None
+    return document.get("version") if isinstance(document, dict) else None

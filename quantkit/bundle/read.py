@@ -1,0 +1,177 @@
+"""Reading bundles."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Optional, Union
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from quantkit.bundle.manifest import (
+    CARD,
+    OPERATORS,
+    PARAMS,
+    SAMPLE,
+    SYMBOL,
+    TABLE,
+    FileEntry,
+    Manifest,
+    read_manifest,
+)
+from quantkit.calibration.table import CalibrationTable, read_table
+from quantkit.errors import BundleError, ModelError, UserError
+from quantkit.explain import Explanation
+from quantkit.files import sha256_of
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph
+from quantkit.graph.params import plain_names, read_params
+from quantkit.images.preprocess import Preprocess
+from quantkit.models.card import read_card
+from quantkit.models.labels import label_names
+from quantkit.models.model import Model, Source
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The stored sample: the network's input and its outputs for it, float32, with batch axes of 1."""
+
+    input: np.ndarray
+    outputs: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """A bundle whose files have the hashes that its manifest names; the large ones are read when asked for.
+
+    ``labels`` is empty where the names of the classes are not known, ``preprocess`` None where that is not.
+    """
+
+    directory: Path
+    manifest: Manifest
+    preprocess: Optional[Preprocess]
+    labels: tuple[str, ...]
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The network as stock MXNet runs it.
+
+        Raises:
+            BundleError: symbol and parameters are not a network.
+        """
+        try:
+            params = plain_names(read_params(self.directory / PARAMS), PARAMS)
+            return nnvm.parse((self.directory / SYMBOL).read_text(encoding="utf-8"), params)
+        except (ModelError, OSError, UnicodeDecodeError) as error:
+            raise _damaged(self.directory, f"{SYMBOL} with {PARAMS}", error) from error
+
+    @property
+    def model(self) -> Model:
+        """The network with its preprocessing, labels and provenance."""
+        manifest, source = self.manifest, self.manifest.source
+        return Model(
+            manifest.name,
+            self.graph,
+            manifest.input.shape,
+            self.preprocess,
+            Source(source.network, source.weights, source.location, source.sha256),
+            self.labels,
+        )
+
+    @property
+    def table(self) -> Optional[CalibrationTable]:
+        """The calibration; None in FP32 bundles.
+
+        Raises:
+            BundleError: the file holds no such table.
+        """
+        if TABLE not in self.manifest.files:
+            return None
+        try:
+            return read_table(self.directory / TABLE)
+        except UserError as error:
+            raise _damaged(self.directory, TABLE, error) from error
+
+    @property
+    def operators(self) -> tuple[Explanation, ...]:
+        """What became of each operator of the original network.
+
+        Raises:
+            BundleError: the file holds no such list.
+        """
+        try:
+            return TypeAdapter(tuple[Explanation, ...]).validate_json((self.directory / OPERATORS).read_bytes())
+        except (ValidationError, OSError) as error:
+            raise _damaged(self.directory, OPERATORS, error) from error
+
+    @property
+    def sample(self) -> Sample:
+        """The stored sample.
+
+        Raises:
+            BundleError: the file holds none that fits the manifest.
+        """
+        try:
+            with np.load(self.directory / SAMPLE, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise _damaged(self.directory, SAMPLE, error) from error
+        shapes = {f"output{index}": output.shape for index, output in enumerate(self.manifest.outputs)}
+        shapes["input"] = self.manifest.input.shape
+        found = {name: value.shape for name, value in arrays.items() if value.dtype == np.float32}
+        if found != {name: (1, *shape) for name, shape in shapes.items()}:
+            raise BundleError(f"{self.directory / SAMPLE} does not fit the manifest: it holds {found}")
+        return Sample(arrays["input"], tuple(arrays[f"output{index}"] for index in range(len(shapes) - 1)))
+
+
+def read_bundle(directory: Union[str, Path]) -> Bundle:
+    """Open a bundle and check the hash of every file.
+
+    Raises:
+        BundleError: the directory is no bundle, or a file is missing, was changed, or contradicts the manifest.
+    """
+    directory = Path(directory)
+    manifest = read_manifest(directory)
+    for name, entry in manifest.files.items():
+        if problem := file_problem(directory / name, entry):
+            raise BundleError(f"{directory / name} {problem}; copy or write the bundle again")
+    return open_bundle(directory, manifest)
+
+
+def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
+    """The bundle in ``directory``, whose hashes are not checked here.
+
+    Raises:
+        BundleError: the card contradicts the manifest.
+    """
+    try:
+        card = read_card(directory / CARD)
+        labels = label_names(card)
+    except ModelError as error:
+        raise _damaged(directory, CARD, error) from error
+    if card.input_shape != manifest.input.shape or card.name != manifest.name:
+        raise BundleError(
+            f"{directory / CARD} describes {card.name!r} with input {card.input_shape}, "
+            f"the manifest {manifest.name!r} with input {manifest.input.shape}; write the bundle again"
+        )
+    return Bundle(directory, manifest, card.preprocess, labels)
+
+
+def file_problem(path: Path, entry: FileEntry) -> Optional[str]:
+    """What is wrong with a file of a bundle; None where it is the one that was written."""
+    try:
+        size = path.stat().st_size
+        if size != entry.size:
+            return f"has {size} bytes where {entry.size} were written"
+        return None if sha256_of(path) == entry.sha256 else "was changed: its hash is another"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+
+
+def _damaged(directory: Path, what: str, error: Exception) -> BundleError:
+    return BundleError(f"bundle {directory}: {what} cannot be used: {error}")

@@ -1,0 +1,114 @@
+"""Verifying bundles: is this what was written, and does it compute here what it computed there?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Union
+
+from quantkit.bundle.engine import present_engine
+from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
+from quantkit.bundle.read import Bundle, file_problem, open_bundle
+from quantkit.engine.execute import auxiliary_params, run
+from quantkit.errors import BundleError, EngineError
+from quantkit.fusion.gate import relative_difference
+from quantkit.graph.params import read_params
+
+# Of the output's largest value. Sums in another order differ by some 1e-6; see ``fusion.gate``.
+FLOAT_TOLERANCE = 1e-4
+
+# An INT8 network with its FP32 parts summed in another order may round single activations the other way.
+# One step of an 8-bit output is the resolution that INT8 promises at all.
+INT8_TOLERANCE = 1 / 127
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check by name; ``why`` says what was found, in success too."""
+
+    name: str
+    ok: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """All checks of a bundle in the order in which they were made."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check succeeded."""
+        return all(check.ok for check in self.checks)
+
+
+def verify_bundle(directory: Union[str, Path]) -> Verification:
+    """Check a bundle's manifest, the hash of every file, that there are no others, the signature, and the stored sample.
+
+    The network is not touched where a file is not the one that was written. What fails is found in the
+    result and not raised.
+
+    Raises:
+        EngineMissing: no engine is installed.
+    """
+    directory = Path(directory)
+    try:
+        manifest = read_manifest(directory)
+    except BundleError as error:
+        return Verification((Check("manifest", False, str(error)),))
+    checks = [Check("manifest", True, f"{manifest.kind} bundle of {manifest.name!r}, quantkit {manifest.quantkit}")]
+    checks += _files(directory, manifest)
+    if not all(check.ok for check in checks):
+        return Verification((*checks, Check("network", False, "not run: the files are not those that were written")))
+    try:
+        bundle = open_bundle(directory, manifest)
+        checks.append(_signature(bundle))
+        checks += _sample(bundle)
+    except (BundleError, EngineError) as error:
+        checks.append(Check("network", False, str(error)))
+    return Verification(tuple(checks))
+
+
+def _files(directory: Path, manifest: Manifest) -> Iterator[Check]:
+    for name, entry in sorted(manifest.files.items()):
+        problem = file_problem(directory / name, entry)
+        yield Check(f"file {name}", problem is None, problem or f"{entry.size} bytes, SHA-256 {entry.sha256[:12]}...")
+    strangers = sorted({path.name for path in directory.iterdir()} - {MANIFEST, *manifest.files})
+    yield Check(
+        "no other files", not strangers, f"not in the manifest: {', '.join(strangers)}" if strangers else "none found"
+    )
+
+
+def _signature(bundle: Bundle) -> Check:
+    """The symbol against the parameters file and the manifest's input and outputs."""
+    graph, manifest = bundle.graph, bundle.manifest
+    auxiliary = auxiliary_params(graph)
+    wanted = {f"{'aux' if name in auxiliary else 'arg'}:{name}" for name in graph.params}
+    problems = []
+    if set(graph.inputs) != {manifest.input.name}:
+        problems.append(f"{SYMBOL} with {PARAMS} reads {sorted(graph.inputs)}, the manifest says {manifest.input.name!r}")
+    if extra := sorted(wanted ^ set(read_params(bundle.directory / PARAMS))):
+        problems.append(f"{PARAMS} and {SYMBOL} do not agree on {extra[0]!r}")
+    names = [str(tensor) for tensor in graph.outputs]
+    if names != [output.name for output in manifest.outputs]:
+        problems.append(f"{SYMBOL} puts out {names}, the manifest says {[output.name for output in manifest.outputs]}")
+    shape = ", ".join(map(str, ("N", *manifest.input.shape)))
+    why = "; ".join(problems) or f"input {manifest.input.name!r} float32 ({shape}), {len(graph.params)} parameters"
+    return Check("signature", not problems, why)
+
+
+def _sample(bundle: Bundle) -> Iterator[Check]:
+    """The stored sample's outputs against those computed here."""
+    sample, manifest = bundle.sample, bundle.manifest
+    computed = run(bundle.graph, {manifest.input.name: sample.input})
+    there, here = manifest.engine, present_engine()
+    alike = manifest.kind == "fp32" or (there.mxnet, there.isa) == (here.mxnet, here.isa)
+    tolerance = FLOAT_TOLERANCE if alike else INT8_TOLERANCE
+    places = f"stored by mxnet {there.mxnet} ({there.isa}), computed by mxnet {here.mxnet} ({here.isa})"
+    for output, expected, found in zip(manifest.outputs, sample.outputs, computed):
+        difference = relative_difference(expected, found) if expected.shape == found.shape else float("inf")
+        steps = "" if alike else f", {difference * 127:.2g} steps of an 8-bit output"
+        why = f"{places}: deviates by {difference:.2g} of the largest value{steps}; allowed {tolerance:.2g}"
+        yield Check(f"sample {output.name}", difference <= tolerance, why)

@@ -1,0 +1,135 @@
+"""Writing bundles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Optional, Union
+
+import numpy as np
+
+from quantkit import __version__
+from quantkit.bundle.card import card_text, label_lines
+from quantkit.bundle.directory import replacing
+from quantkit.bundle.engine import present_engine
+from quantkit.bundle.manifest import (
+    CARD,
+    LABELS,
+    MANIFEST,
+    OPERATORS,
+    PARAMS,
+    SAMPLE,
+    SYMBOL,
+    TABLE,
+    AgreementResult,
+    FileEntry,
+    FusionResult,
+    Input,
+    Manifest,
+    Origin,
+    Output,
+    Settings,
+    manifest_text,
+)
+from quantkit.calibration.table import write_table
+from quantkit.engine.execute import auxiliary_params, run
+from quantkit.explain import Explanation, explain
+from quantkit.files import sha256_of
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph
+from quantkit.graph.params import write_params
+from quantkit.quantization.plan import float_plan
+
+if TYPE_CHECKING:
+    from quantkit.pipeline import FusedModel, QuantizedModel
+
+
+def write_bundle(quantized: QuantizedModel, directory: Union[str, Path], force: bool = False) -> Path:
+    """Write an INT8 network as a bundle, complete or not at all.
+
+    The same network gives the same bytes. The directory may be new or empty; with ``force`` it may also
+    be an older bundle, which is replaced once the new one is complete.
+
+    Raises:
+        UserError: the directory holds a bundle and ``force`` is not given, or holds anything else.
+        QuantkitError: the disk is full or the place cannot be written.
+        EngineError: this engine cannot run the network on the sample that is stored with it.
+    """
+    directory = Path(directory)
+    table, plan = quantized.table, quantized.plan
+    settings = Settings(table.method, table.samples, table.data_name, plan.exclude, plan.activation_type)
+    found = quantized.agreement
+    with replacing(directory, force) as new:
+        write_table(table, new / TABLE)
+        operators = explain(quantized.source.fused, plan)
+        agreement = AgreementResult(found.images, found.top1, found.cosine)
+        _write(new, "int8", quantized.source, quantized.graph, operators, settings, agreement)
+    return directory
+
+
+def write_float_bundle(fused: FusedModel, directory: Union[str, Path], force: bool = False) -> Path:
+    """Write a fused FP32 network as a bundle; see ``write_bundle``."""
+    directory = Path(directory)
+    with replacing(directory, force) as new:
+        _write(new, "fp32", fused, fused.graph, explain(fused.fused, float_plan(fused.fused)), None, None)
+    return directory
+
+
+def _write(
+    directory: Path,
+    kind: Literal["int8", "fp32"],
+    source: FusedModel,
+    graph: Graph,
+    operators: Iterable[Explanation],
+    settings: Optional[Settings],
+    agreement: Optional[AgreementResult],
+) -> None:
+    """Fill ``directory``, which may hold further files of the bundle already; the manifest comes last."""
+    model, check = source.model, source.check
+    (input_name,) = graph.inputs
+    outputs = run(graph, {input_name: source.sample})
+    _write_checkpoint(graph, directory)
+    _write_sample(source.sample, outputs, directory / SAMPLE)
+    _write_text(directory / CARD, card_text(model, classes=int(np.prod(outputs[0].shape[1:]))))
+    if model.labels:
+        _write_text(directory / LABELS, label_lines(model.labels))
+    rows = [asdict(row) for row in operators]
+    _write_text(directory / OPERATORS, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    manifest = Manifest(
+        kind=kind,
+        name=model.name,
+        quantkit=__version__,
+        engine=present_engine(),
+        input=Input(input_name, tuple(model.input_shape)),
+        outputs=tuple(Output(str(tensor), value.shape[1:]) for tensor, value in zip(graph.outputs, outputs)),
+        source=Origin(**asdict(model.source)),
+        settings=settings,
+        fusion=FusionResult(check.samples, check.difference, check.changed_predictions),
+        agreement=agreement,
+        files={
+            path.name: FileEntry(sha256_of(path), path.stat().st_size) for path in sorted(directory.iterdir())
+        },
+    )
+    _write_text(directory / MANIFEST, manifest_text(manifest))
+
+
+def _write_checkpoint(graph: Graph, directory: Path) -> None:
+    """The network as MXNet's own checkpoint files."""
+    _write_text(directory / SYMBOL, nnvm.serialize(graph))
+    auxiliary = auxiliary_params(graph)
+    named = {f"{'aux' if name in auxiliary else 'arg'}:{name}": graph.params[name] for name in sorted(graph.params)}
+    with (directory / PARAMS).open("wb") as file:
+        write_params(file, named)
+
+
+def _write_sample(data: np.ndarray, outputs: Sequence[np.ndarray], path: Path) -> None:
+    """``input`` and ``output0``, ``output1``, ... with their batch axes of 1."""
+    arrays = {f"output{index}": output for index, output in enumerate(outputs)}
+    np.savez(path, input=data, **arrays)  # type: ignore[arg-type]
+
+
+def _write_text(path: Path, text: str) -> None:
+    # The same bytes on every system.
+    path.write_bytes(text.encode())

@@ -1,0 +1,98 @@
+"""``quantkit calibrate``: the ranges of a network's tensors, kept in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+import click
+
+from quantkit.cli.options import METHODS_HELP, force_option, model_options, output_options, sample_options
+from quantkit.cli.targets import check_file_target, check_not_bundle
+from quantkit.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from quantkit.calibration.table import CalibrationTable
+
+_SHOWN = 3
+
+
+@click.command()
+@click.argument("model")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", required=True, help="The table to write (JSON).")
+@sample_options("32, or all where there are fewer")
+@click.option("--method", metavar="METHOD", help=METHODS_HELP)
+@model_options
+@force_option
+@output_options
+def calibrate(
+    terminal: Terminal,
+    model: str,
+    out: Path,
+    calib: Optional[int],
+    calib_data: Optional[str],
+    method: Optional[str],
+    weights: str,
+    input_shape: Optional[tuple[int, ...]],
+    force: bool,
+) -> None:
+    """Measure the ranges of MODEL's tensors and write them to a table.
+
+    `quantkit quantize MODEL --calib-table FILE` takes the table instead of calibrating again; it holds
+    for the same network with the same weights only.
+
+    \b
+    Examples:
+      quantkit calibrate resnet50 --calib 100 --calib-data photos/ --out table.json
+      quantkit calibrate resnet50 --method percentile:99.9 --out table.json
+    """
+    check_not_bundle(model)
+    check_file_target(out, force)
+    from quantkit.calibration.methods import observer
+    from quantkit.calibration.table import write_table
+    from quantkit.cli.networks import check_count, load
+    from quantkit.pipeline import DEFAULT_METHOD, fuse_model
+    from quantkit.pipeline import calibrate as calibrated
+
+    data = calib_data or "builtin"
+    observer(method or DEFAULT_METHOD)
+    check_count(data, calib)
+    loaded = load(terminal, model, weights, input_shape)
+    terminal.stage("fusing operators and comparing with the original")
+    table = calibrated(fuse_model(loaded, data), data, calib, method or DEFAULT_METHOD, terminal.progress)
+    with terminal.work.writing(out):
+        write_table(table, out)
+    result = _result(loaded.name, table, out)
+    terminal.show(result, *_tables(result))
+
+
+def _result(model: str, table: CalibrationTable, out: Path) -> dict[str, Any]:
+    by_width = sorted(table.ranges.items(), key=lambda item: item[1].high - item[1].low)
+    listed = [{"tensor": name, "low": bounds.low, "high": bounds.high} for name, bounds in by_width]
+    return {
+        "model": model,
+        "table": str(out),
+        "method": table.method,
+        "samples": table.samples,
+        "data": table.data_name,
+        "tensors": len(listed),
+        "widest": listed[::-1][:_SHOWN],
+        "narrowest": listed[:_SHOWN],
+    }
+
+
+def _tables(result: dict[str, Any]) -> list[Any]:
+    from rich.markup import escape
+
+    from quantkit.cli.summary import grid_of
+
+    rows = [
+        ("tensors", str(result["tensors"])),
+        ("method", f"{result['method']}, {result['samples']} images of {result['data']}"),
+    ]
+    for label in ("widest", "narrowest"):
+        rows += [
+            (label if index == 0 else "", f"{entry['tensor']}: {entry['low']:.4g} to {entry['high']:.4g}")
+            for index, entry in enumerate(result[label])
+        ]
+    return [f"\n[bold]ranges of {escape(result['model'])}: {escape(result['table'])}[/]", grid_of(rows)]

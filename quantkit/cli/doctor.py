@@ -1,0 +1,46 @@
+"""``quantkit doctor``: whether this machine can run INT8 networks, and what makes them slow."""
+
+from __future__ import annotations
+
+import click
+
+from quantkit.cli.options import output_options
+from quantkit.cli.terminal import Terminal
+
+_MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[bold red]FAIL[/]"}
+
+
+@click.command()
+@output_options
+def doctor(terminal: Terminal) -> None:
+    """Look at the engine and at this machine, and say what to change.
+
+    Engine, NumPy, the instruction sets that INT8 needs (VNNI, AMX), OpenMP, threads against cores,
+    the container's quota, and who else keeps the cores busy. Ends with 1 where something must be
+    mended before quantkit can work, else with 0.
+
+    \b
+    Examples:
+      quantkit doctor
+      quantkit doctor --json
+    """
+    from quantkit.engine.build import installed
+    from quantkit.host.report import examine
+
+    terminal.stage("looking at the engine and the machine")
+    report = examine(installed)
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for finding in report.findings:
+        remedy = f"\n[bold]→ {escape(finding.remedy)}[/]" if finding.remedy else ""
+        table.add_row(_MARKS[finding.level], finding.topic, escape(finding.what) + remedy)
+    summary = {
+        "ok": "\nAll is well.",
+        "warn": "\nINT8 networks run here, but slower or less exactly than they could: see →.",
+        "fail": "\nquantkit cannot work here before FAIL is mended: see →.",
+    }
+    terminal.show(report.as_dict(), table, summary[report.worst])
+    if report.worst == "fail":
+        click.get_current_context().exit(1)

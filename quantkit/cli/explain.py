@@ -1,0 +1,123 @@
+"""``quantkit explain``: what became of each operator of a network, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+import click
+
+from quantkit.cli.options import activations_option, exclude_option, model_options, output_options
+from quantkit.cli.targets import is_bundle
+from quantkit.cli.terminal import Terminal
+from quantkit.errors import UserError
+
+if TYPE_CHECKING:
+    from quantkit.explain import Explanation
+
+# Ranges hardly matter for what becomes of an operator, as long as they are not empty.
+_SAMPLES = 4
+
+
+@click.command()
+@click.argument("network", metavar="BUNDLE|MODEL")
+@click.option("--node", metavar="GLOB", help="Only operators whose name matches, such as '*_conv0*'.")
+@click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: sample images.  [default: builtin]")
+@exclude_option
+@activations_option
+@model_options
+@output_options
+def explain(
+    terminal: Terminal,
+    network: str,
+    node: Optional[str],
+    calib_data: str,
+    exclude: tuple[str, ...],
+    activations: str,
+    weights: str,
+    input_shape: Optional[tuple[int, ...]],
+) -> None:
+    """Account for each operator of a BUNDLE or MODEL by its original name.
+
+    Says which operator it was fused into, whether it runs in INT8 or why not, and which fusions were
+    refused and why. A MODEL is quantized in memory with a few samples; nothing is written.
+
+    \b
+    Examples:
+      quantkit explain resnet50_v1-int8
+      quantkit explain resnet50 --node '*stage1*'
+      quantkit explain my/net --exclude Pooling --json
+    """
+    if is_bundle(network):
+        from quantkit.bundle import read_bundle
+
+        rows: Sequence[Explanation] = read_bundle(Path(network)).operators
+    else:
+        rows = _of_model(terminal, network, calib_data, exclude, activations, weights, input_shape)
+    shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
+    if not shown:
+        raise UserError(f"no operator of {network} is called {node!r}; leave --node out to see all {len(rows)}")
+    counts = Counter(row.precision for row in shown)
+    result = {
+        "network": network,
+        "operators": [asdict(row) for row in shown],
+        "counts": {name: counts[name] for name in ("int8", "fp32", "gone")},
+    }
+    terminal.show(result, *_tables(shown, counts))
+
+
+def _of_model(
+    terminal: Terminal,
+    spec: str,
+    data: str,
+    exclude: tuple[str, ...],
+    activations: str,
+    weights: str,
+    input_shape: Optional[tuple[int, ...]],
+) -> Sequence[Explanation]:
+    from quantkit.cli.networks import check_count, load
+    from quantkit.explain import explain as explained
+    from quantkit.pipeline import calibrate, fuse_model, plan
+    from quantkit.quantization.exclude import excluded_nodes
+
+    check_count(data, _SAMPLES)
+    model = load(terminal, spec, weights, input_shape)
+    terminal.stage("fusing operators and comparing with the original")
+    source = fuse_model(model, data)
+    excluded_nodes(source.fused, exclude)
+    table = calibrate(source, data, _SAMPLES, "minmax", terminal.progress)
+    return explained(source.fused, plan(source, table, exclude, activations))  # type: ignore[arg-type]
+
+
+def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("operator", overflow="fold")
+    table.add_column("type", overflow="fold")
+    table.add_column("", no_wrap=True)
+    table.add_column("becomes", overflow="fold")
+    for row in rows:
+        table.add_row(row.node, row.operator, _precision(row), _fate(row))
+    total = f"\n{len(rows)} operators: {counts['int8']} in INT8, {counts['fp32']} in FP32, {counts['gone']} gone."
+    return [table, total]
+
+
+def _precision(row: Explanation) -> str:
+    return {"int8": "[green]INT8[/]", "fp32": "[yellow]FP32[/]", "gone": "[dim]gone[/]"}[row.precision]
+
+
+def _fate(row: Explanation) -> str:
+    from rich.markup import escape
+
+    lines = []
+    if row.into and row.into != row.node:
+        lines.append(f"part of {row.into}")
+    if row.reason:
+        lines.append(row.reason)
+    lines += [f"not fused, {refusal}" for refusal in row.refusals]
+    return escape("\n".join(lines))

@@ -1,0 +1,117 @@
+"""``quantkit fuse``: an FP32 network with its operators fused, proven to compute the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+import click
+
+from quantkit.cli.options import force_option, model_options, output_options
+from quantkit.cli.targets import check_bundle_target, check_not_bundle
+from quantkit.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from quantkit.pipeline import FusedModel
+
+
+@click.command()
+@click.argument("model")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", required=True, help="The folder to write.")
+@click.option("--calib-data", default="builtin", metavar="SPEC", help="Images to compare on.  [default: builtin]")
+@model_options
+@force_option
+@click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
+@output_options
+def fuse(
+    terminal: Terminal,
+    model: str,
+    out: Path,
+    calib_data: str,
+    weights: str,
+    input_shape: Optional[tuple[int, ...]],
+    force: bool,
+    no_latency: bool,
+) -> None:
+    """Fuse MODEL's operators, stay in FP32, and write a bundle.
+
+    Batch normalizations are folded into weights; sums and activations join their convolutions. Each
+    fusion is checked, and the fused network is compared with the original on real images: it may not
+    change a single prediction.
+
+    \b
+    Examples:
+      quantkit fuse resnet50 --out resnet50-fused
+      quantkit fuse my/net --out net-fused --calib-data photos/ --input-shape 3,224,224
+    """
+    check_not_bundle(model)
+    check_bundle_target(out, force)
+    from quantkit.cli.networks import check_count, load
+
+    check_count(calib_data, None)
+    from quantkit.bundle import write_float_bundle
+    from quantkit.cli.summary import latencies
+    from quantkit.pipeline import fuse_model
+
+    loaded = load(terminal, model, weights, input_shape)
+    terminal.stage("fusing operators and comparing with the original")
+    source = fuse_model(loaded, calib_data)
+    terminal.stage(f"writing {out}")
+    with terminal.work.writing(out):
+        write_float_bundle(source, out, force)
+    milliseconds = None
+    if not no_latency:
+        terminal.stage("measuring latency (FP32 and FP32 fused in turns)")
+        milliseconds = latencies(source)
+    result = _result(source, out, milliseconds)
+    terminal.show(result, *_tables(result))
+
+
+def _result(source: FusedModel, out: Path, milliseconds: Optional[dict[str, float]]) -> dict[str, Any]:
+    applied = Counter(step.rule for step in source.fused.applied)
+    refused = Counter((refusal.rule, refusal.reason) for refusal in source.fused.refused)
+    return {
+        "model": source.model.name,
+        "bundle": str(out),
+        "weights": {"kind": source.model.source.weights, "location": source.model.source.location},
+        "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
+        "applied": dict(applied),
+        "refused": [
+            {"rule": refusal.rule, "node": refusal.node, "reason": refusal.reason} for refusal in source.fused.refused
+        ],
+        "refused_kinds": len(refused),
+        "check": {
+            "samples": source.check.samples,
+            "difference": source.check.difference,
+            "changed_predictions": source.check.changed_predictions,
+        },
+        "latency_ms": milliseconds,
+    }
+
+
+def _tables(result: dict[str, Any]) -> list[Any]:
+    from rich.markup import escape
+
+    from quantkit.cli.summary import grid_of, latency_rows, weights_text
+
+    check = result["check"]
+    rows = [("operators", f"{result['operators']['original']}, fused to {result['operators']['fused']}")]
+    rows += [
+        ("applied" if index == 0 else "", f"{count:>3} {rule}")
+        for index, (rule, count) in enumerate(result["applied"].items())
+    ]
+    rows += [
+        ("refused" if index == 0 else "", f"{refusal['rule']} at {refusal['node']}: {refusal['reason']}")
+        for index, refusal in enumerate(result["refused"])
+    ]
+    rows += [
+        (
+            "check",
+            f"{check['changed_predictions']} of {check['samples']} predictions changed; outputs differ by at most "
+            f"{check['difference']:.1e} of the largest",
+        ),
+        *latency_rows(result["latency_ms"]),
+        ("weights", weights_text(result["weights"])),
+    ]
+    return [f"\n[bold]{escape(result['model'])}, fused: {escape(result['bundle'])}[/]", grid_of(rows)]

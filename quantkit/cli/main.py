@@ -1,0 +1,139 @@
+"""The command line: its verbs, its exit codes, and what it prints when something goes wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any, NoReturn, Optional
+
+import click
+
+from quantkit.cli.calibrate import calibrate
+from quantkit.cli.doctor import doctor
+from quantkit.cli.evaluate import evaluate
+from quantkit.cli.explain import explain
+from quantkit.cli.fuse import fuse
+from quantkit.cli.models import models
+from quantkit.cli.quantize import quantize
+from quantkit.cli.verify import verify
+from quantkit.cli.work import INTERRUPTED, Work
+from quantkit.errors import QuantkitError
+
+_BROKEN_PIPE = 141
+_VERBS = (quantize, evaluate, explain, verify, fuse, calibrate, models, doctor)
+
+
+class _Verbs(click.Group):
+    """A group that lists its verbs in the order of use and turns every error into a line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [str(verb.name) for verb in _VERBS]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Known before the verb reads its options, for errors in these too.
+        ctx.ensure_object(Work).json = "--json" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        work = ctx.ensure_object(Work)
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except click.ClickException as error:
+            work.error_object(type(error).__name__, error.format_message())
+            raise
+        except KeyboardInterrupt:
+            work.interrupted()
+            ctx.exit(INTERRUPTED)
+        except QuantkitError as error:
+            _traceback(work)
+            work.error(type(error).__name__, str(error))
+            ctx.exit(error.exit_code)
+        except Exception as error:
+            _traceback(work)
+            hint = "" if work.debug else "; run `quantkit --debug ...` for the traceback"
+            work.error(type(error).__name__, f"unexpected {type(error).__name__}: {error}{hint}")
+            ctx.exit(1)
+
+
+def _traceback(work: Work) -> None:
+    if work.debug:
+        traceback.print_exc(file=sys.stderr)
+
+
+def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        from quantkit import __version__
+
+        click.echo(f"quantkit {__version__}")
+        ctx.exit()
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--debug", is_flag=True, help="Print the traceback of errors.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.pass_obj
+def cli(work: Work, debug: bool) -> None:
+    """Turn trained MXNet and GluonCV networks into INT8 networks that you can trust and deploy.
+
+    A network is a name (`quantkit models` lists them), a model card, or the prefix of an MXNet
+    checkpoint. The result is a bundle: a folder with a stock MXNet checkpoint, its calibration, its
+    preprocessing, its labels and a manifest with hashes.
+
+    \b
+    Start with:
+      quantkit quantize resnet50 --calib 10
+      quantkit quantize my/net --calib 100 --calib-data photos/ --input-shape 3,224,224
+      quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50
+      quantkit explain resnet50_v1-int8
+    \b
+    If it is slow or will not run:
+      quantkit doctor
+
+    Exit codes: 0 done, 1 the work failed, 2 the request cannot be served as given, 130 interrupted.
+    """
+    work.debug = debug
+
+
+for _verb in _VERBS:
+    cli.add_command(_verb)
+
+
+def main() -> NoReturn:
+    """Run the command line of this process and end it."""
+    work = Work()
+    _keep_standard_output()
+    work.end_on_interrupt()
+    code: Optional[int] = 1
+    try:
+        cli(prog_name="quantkit", obj=work)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0
+    except BrokenPipeError:
+        code = _BROKEN_PIPE
+    _end(code)
+
+
+def _keep_standard_output() -> None:
+    """Leave standard output to the results alone: what the engine prints by itself goes to standard error."""
+    with suppress(OSError):
+        private = os.dup(1)
+        os.dup2(2, 1)
+        sys.stdout = os.fdopen(private, "w", encoding=sys.stdout.encoding, errors="replace")
+
+
+def _end(code: int) -> NoReturn:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Nobody reads any more; Python would try to flush again at its end and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _BROKEN_PIPE
+    if code == INTERRUPTED:
+        # The engine would finish what it has begun.
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,127 @@
+"""``quantkit models``: the networks that quantkit knows by name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Optional
+
+import click
+
+from quantkit.cli.options import output_options
+from quantkit.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from quantkit.images.preprocess import Preprocess
+    from quantkit.models.card import Card
+
+
+@click.command()
+@click.option("--long", "as_long", is_flag=True, help="Also say how images are preprocessed and where weights come from.")
+@output_options
+def models(terminal: Terminal, as_long: bool) -> None:
+    """List the networks that have a model card.
+
+    Each can be given as MODEL by its name or alias. Other classifiers of GluonCV's can be given by
+    their names too; GluonCV's usual preprocessing is then assumed.
+
+    \b
+    Examples:
+      quantkit models
+      quantkit models --long
+      quantkit models --json | jq '.models[].name'
+    """
+    from quantkit.models.card import cards
+
+    known = {card.name: _description(card) for card in cards()}
+    terminal.show({"models": list(known.values())}, *(_long(known) if as_long else [_short(known)]), _LEGEND)
+
+
+_LEGEND = (
+    "\nWeights that are [green]here[/] lie on this machine; the others are fetched at the first use.\n"
+    "Next: quantkit quantize NAME"
+)
+
+
+def _description(card: Card) -> dict[str, Any]:
+    return {
+        "name": card.name,
+        "aliases": list(card.aliases),
+        "description": card.description,
+        "input_shape": list(card.input_shape),
+        "classes": card.classes,
+        "preprocess": asdict(card.preprocess) if card.preprocess else None,
+        "accuracy": asdict(card.accuracy) if card.accuracy else None,
+        "sources": _sources(card),
+    }
+
+
+def _sources(card: Card) -> list[dict[str, Any]]:
+    from quantkit.models.weights import _present
+
+    if card.params is not None:
+        path = card.folder / card.params
+        return [{"kind": "file", "location": card.params, "cached": path.is_file()}]
+    found = ((source, _present(card, source)) for source in card.sources)
+    return [
+        {"kind": source.kind, "location": source.location, "cached": path is not None and path.is_file()}
+        for source, path in found
+    ]
+
+
+def _short(known: dict[str, dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("name", "input", "top-1 %", "weights", "aliases"):
+        table.add_column(title, no_wrap=title != "aliases", justify="right" if title == "top-1 %" else "left")
+    for card in known.values():
+        accuracy = f"{card['accuracy']['top1']:.1f}" if card["accuracy"] else ""
+        table.add_row(
+            card["name"],
+            "x".join(map(str, card["input_shape"])),
+            accuracy,
+            _whereabouts(card),
+            ", ".join(card["aliases"]),
+        )
+    return table
+
+
+def _whereabouts(card: dict[str, Any]) -> str:
+    if any(source["cached"] for source in card["sources"]):
+        return "[green]here[/]"
+    return ", ".join(dict.fromkeys(source["kind"] for source in card["sources"])) or "none"
+
+
+def _long(known: dict[str, dict[str, Any]]) -> list[Any]:
+    from rich.table import Table
+
+    parts: list[Any] = []
+    for card in known.values():
+        table = Table.grid(padding=(0, 2))
+        table.add_column(min_width=10, style="cyan")
+        if card["aliases"]:
+            table.add_row("  aliases", ", ".join(card["aliases"]))
+        table.add_row("  input", f"{'x'.join(map(str, card['input_shape']))}, {card['classes']} classes")
+        table.add_row("  images", _preprocessing(card["preprocess"]))
+        if card["accuracy"]:
+            top5 = f", top-5 {card['accuracy']['top5']} %" if card["accuracy"]["top5"] else ""
+            table.add_row("  accuracy", f"top-1 {card['accuracy']['top1']} %{top5} ({card['accuracy']['origin']})")
+        for source in card["sources"]:
+            here = " [green]here[/]" if source["cached"] else ""
+            table.add_row("  weights", f"{source['kind']}: {source['location']}{here}")
+        parts += [f"[bold]{card['name']}[/]  {card['description']}", table]
+    return parts
+
+
+def _preprocessing(steps: Optional[dict[str, Any]]) -> str:
+    if steps is None:
+        return "preprocessed arrays only"
+    words = [
+        f"short side to {steps['resize']}" if steps["resize"] else "",
+        f"centre {steps['crop']}x{steps['crop']}" if steps["crop"] else "",
+        "turned by 180°" if steps["rotate180"] else "",
+        f"/ {steps['scale']:g}",
+        f"mean {' '.join(f'{value:g}' for value in steps['mean'])}",
+        f"std {' '.join(f'{value:g}' for value in steps['std'])}",
+    ]
+    return ", ".join(word for word in words if word)

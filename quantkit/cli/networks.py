@@ -1,0 +1,103 @@
+"""Loading what the verbs work on: an FP32 network to quantize, or anything that can be evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional
+
+from quantkit.cli.targets import check_not_bundle, is_bundle
+from quantkit.cli.terminal import Terminal
+from quantkit.errors import DataError, UserError
+
+if TYPE_CHECKING:
+    from quantkit.graph.graph import Graph
+    from quantkit.images.preprocess import Preprocess
+    from quantkit.models.model import Model
+
+_KEYWORDS = ("auto", "pretrained", "random")
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """What can be run over images. ``kind`` is ``fp32`` or ``int8``; ``weights`` as in ``Source``."""
+
+    name: str
+    kind: str
+    graph: Graph
+    input_shape: tuple[int, ...]
+    preprocess: Optional[Preprocess]
+    weights: str
+
+    @property
+    def classes(self) -> int:
+        """The number of values that the network puts out for one image."""
+        from math import prod
+
+        from quantkit.engine.execute import infer_shapes
+
+        shapes = infer_shapes(self.graph, {name: (1, *self.input_shape) for name in self.graph.inputs})
+        return prod(shapes[self.graph.outputs[0]][1:])
+
+
+def load(terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]]) -> Model:
+    """Load an FP32 network, and make plain where its weights are random.
+
+    Raises:
+        UserError: it is a bundle, unknown, damaged, or does not fit.
+        WeightsUnavailable: trained weights were insisted on and cannot be had.
+    """
+    from quantkit.models.load import load_model
+
+    check_not_bundle(spec)
+    if weights not in _KEYWORDS and not Path(weights).is_file():
+        raise UserError(f"there is no weights file {weights!r}; give a file, auto, pretrained or random")
+    terminal.stage(f"loading {spec}")
+    model = load_model(spec, weights=weights, input_shape=input_shape, quiet=terminal.quiet)
+    warn_if_random(terminal, model.name, model.source.weights)
+    return model
+
+
+def warn_if_random(terminal: Terminal, name: str, weights: str) -> None:
+    """Say so, loudly, where a network's weights are random."""
+    if weights == "random":
+        terminal.alarm(
+            "RANDOM WEIGHTS",
+            f"{name} was never trained: its predictions mean nothing. Speed and size are real, accuracy is not. "
+            "For trained weights give --weights pretrained or --weights FILE.",
+        )
+
+
+def open_network(terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]] = None) -> Network:
+    """Open a bundle, or load an FP32 network.
+
+    Raises:
+        UserError: there is no such thing, or it cannot be used.
+        BundleError: the bundle is damaged.
+    """
+    if not is_bundle(spec):
+        model = load(terminal, spec, weights, input_shape)
+        return Network(
+            model.name, "fp32", model.graph, model.input_shape, model.preprocess, model.source.weights
+        )
+    from quantkit.bundle import read_bundle
+
+    bundle = read_bundle(Path(spec))
+    manifest = bundle.manifest
+    warn_if_random(terminal, spec, manifest.source.weights)
+    return Network(
+        spec, manifest.kind, bundle.graph, manifest.input.shape, bundle.preprocess, manifest.source.weights
+    )
+
+
+def check_count(data: object, count: Optional[int]) -> None:
+    """Make sure that sample data exist and are enough, before anything long begins.
+
+    Raises:
+        DataError: they are not, or cannot be opened.
+    """
+    from quantkit.images.sources import open_samples
+
+    samples = open_samples(data)
+    if count is not None and samples.size is not None and count > len(samples):
+        raise DataError(f"{count} samples were asked for, but {samples.name} holds {len(samples)}; ask for at most {len(samples)}")

@@ -1,0 +1,102 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+import warnings
+from functools import wraps
+from typing import Any, Callable, Optional
+
+import click
+
+from quantkit.cli.terminal import Terminal
+from quantkit.cli.work import Work
+
+Command = Callable[..., None]
+
+METHODS_HELP = (
+    "How ranges are chosen: minmax, percentile (percentile:99.9 for another than 99.99), entropy or mse.  [default: mse]"
+)
+
+
+class Shape(click.ParamType):
+    """``3,224,224``: channels, height, width."""
+
+    name = "C,H,W"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> tuple[int, ...]:
+        """The three numbers."""
+        if isinstance(value, tuple):
+            return value
+        fields = value.replace("x", ",").split(",")
+        if len(fields) != 3 or not all(field.strip().isdigit() and int(field) > 0 for field in fields):
+            self.fail(f"{value!r} is not channels, height, width, such as 3,224,224", param, ctx)
+        return tuple(int(field) for field in fields)
+
+
+def output_options(command: Command) -> Command:
+    """Add --json and --quiet, and call the command with a ``Terminal`` in first place."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+    @click.option("--quiet", is_flag=True, help="Print neither progress nor tables; errors still appear.")
+    @click.pass_context
+    @wraps(command)
+    def speaking(context: click.Context, as_json: bool, quiet: bool, **options: Any) -> None:
+        work = context.find_object(Work) or Work()
+        terminal = Terminal(work, as_json, quiet)
+        with warnings.catch_warnings():
+            terminal.take_warnings()
+            command(terminal, **options)
+
+    return speaking
+
+
+def model_options(command: Command) -> Command:
+    """Add --weights and --input-shape."""
+    weights = click.option(
+        "--weights",
+        default="auto",
+        show_default=True,
+        metavar="auto|pretrained|random|FILE",
+        help="auto: trained weights, random ones where none can be reached; pretrained: fail instead; "
+        "FILE: .params, .npz or .safetensors.",
+    )
+    shape = click.option(
+        "--input-shape", type=Shape(), help="Channels, height, width; where unknown or other than usual."
+    )
+    return weights(shape(command))
+
+
+def sample_options(default_count: str) -> Callable[[Command], Command]:
+    """Add --calib and --calib-data."""
+
+    def added(command: Command) -> Command:
+        count = click.option(
+            "--calib", type=click.IntRange(min=1), metavar="N", help=f"How many images to calibrate with.  [default: {default_count}]"
+        )
+        data = click.option(
+            "--calib-data",
+            metavar="SPEC",
+            help="Sample images: a folder (FOLDER:SPLIT for one split of its labels.csv), .npz, .rec, builtin "
+            "(photographs), digits:train.  [default: builtin]",
+        )
+        return count(data(command))
+
+    return added
+
+
+exclude_option = click.option(
+    "--exclude",
+    multiple=True,
+    metavar="X",
+    help="Keep in FP32: an original node's name, a glob over the names, or an operator type. Repeatable.",
+)
+
+activations_option = click.option(
+    "--activations",
+    type=click.Choice(["auto", "int8", "uint8"]),
+    default="auto",
+    show_default=True,
+    help="Type of quantized inputs; auto takes uint8 where nothing is negative.",
+)
+
+force_option = click.option("--force", is_flag=True, help="Replace what an earlier run wrote there.")

@@ -1,0 +1,170 @@
+"""The short table at the end of ``quantize`` and ``fuse``: measured first, then put into words."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+from quantkit.cli.terminal import megabytes, percent
+
+if TYPE_CHECKING:
+    from quantkit.engine.kernels import Kernel
+    from quantkit.graph.graph import Graph
+    from quantkit.pipeline import FusedModel, QuantizedModel
+
+Result = dict[str, Any]
+
+
+def latencies(source: FusedModel, int8: Optional[Graph] = None) -> dict[str, float]:
+    """Median latency in ms at batch 1 of the network unfused, fused, and in INT8 if given, in one interleaved run."""
+    from quantkit.evaluation.latency import median_latencies
+
+    networks = {"fp32": source.model.graph, "fp32_fused": source.graph}
+    if int8 is not None:
+        networks["int8"] = int8
+    return median_latencies(networks, source.sample)
+
+
+def measured_kernels(bundle: Path, quantized: QuantizedModel) -> tuple[Kernel, ...]:
+    """The kernels that the engine runs for the checkpoint in a bundle."""
+    from quantkit.engine.kernels import kernels_of
+
+    return kernels_of(*checkpoint(bundle), quantized.source.model.input_shape)
+
+
+def checkpoint(bundle: Path) -> tuple[Path, Path]:
+    """The symbol and the parameters in a bundle."""
+    return bundle / "model-symbol.json", bundle / "model-0000.params"
+
+
+def parameter_bytes(graph: Graph) -> int:
+    """The size of a network's parameters."""
+    return sum(value.nbytes for value in graph.params.values())
+
+
+def quantize_result(
+    quantized: QuantizedModel, out: Path, kernels: tuple[Kernel, ...], milliseconds: Optional[Mapping[str, float]]
+) -> Result:
+    """All that ``quantize`` has to tell, as JSON's own types. Sizes in bytes, latency in ms, shares from 0 to 1."""
+    from quantkit.engine.kernels import int8_isa, int8_share
+
+    source, table = quantized.source, quantized.table
+    decisions = quantized.plan.decisions.values()
+    int8 = Counter(decision.operator for decision in decisions if decision.precision == "int8")
+    fp32 = Counter((decision.operator, decision.reason) for decision in decisions if decision.precision == "fp32")
+    proven, calls = int8_share(kernels)
+    return {
+        "model": source.model.name,
+        "bundle": str(out),
+        "weights": {"kind": source.model.source.weights, "location": source.model.source.location},
+        "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
+        "int8": dict(int8.most_common()),
+        "fp32": [
+            {"operator": operator, "reason": reason, "count": count} for (operator, reason), count in fp32.most_common()
+        ],
+        "kernels": {"isa": list(int8_isa(kernels)), "int8": proven, "of": calls},
+        "size": {"fp32": parameter_bytes(source.model.graph), "int8": checkpoint(out)[1].stat().st_size},
+        "calibration": {"method": table.method, "samples": table.samples, "data": table.data_name},
+        "agreement": {
+            "samples": quantized.agreement.images,
+            "top1": quantized.agreement.top1,
+            "cosine": quantized.agreement.cosine,
+        },
+        "latency_ms": dict(milliseconds) if milliseconds else None,
+    }
+
+
+def quantize_tables(result: Result, model: str, data: str) -> list[Any]:
+    """``quantize_result`` in words, and what to do next."""
+    from rich.markup import escape
+
+    size, agreement, kernels = result["size"], result["agreement"], result["kernels"]
+    calibration = result["calibration"]
+    rows: list[tuple[str, str]] = [
+        ("operators", f"{result['operators']['original']}, fused to {result['operators']['fused']}"),
+        ("INT8", _counted(result["int8"].items()) or "none"),
+    ]
+    rows += [
+        ("FP32" if index == 0 else "", f"{entry['count']:>2} {entry['operator']}: {entry['reason']}")
+        for index, entry in enumerate(result["fp32"])
+    ]
+    rows += [
+        ("kernels", f"{kernels['int8']} of {kernels['of']} convolutions and dense layers in INT8, {_isa(kernels['isa'])}"),
+        ("parameters", _sizes(size["fp32"], size["int8"])),
+        ("calibrated", f"{calibration['method']}, {_images(calibration['samples'])} of {calibration['data']}"),
+        ("as FP32", f"{agreement_text(agreement)} ({_images(agreement['samples'])})"),
+        *latency_rows(result["latency_ms"]),
+        ("weights", weights_text(result["weights"])),
+    ]
+    bundle = shlex.quote(result["bundle"])
+    # Of photographs without labels there is no accuracy to measure.
+    labelled = shlex.quote(data) if data != "builtin" else "PHOTOS"
+    next_steps = (
+        f"  quantkit evaluate {bundle} --data {labelled} --reference {shlex.quote(model)}\n"
+        f"  quantkit explain {bundle}\n"
+        f'  python: quantkit.load("{result["bundle"]}").predict(images)'
+    )
+    title = f"\n[bold]{escape(result['model'])} in INT8: {escape(result['bundle'])}[/]"
+    return [title, grid_of(rows), f"\nNext:\n{escape(next_steps)}"]
+
+
+def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str, str]]:
+    """Latencies and their ratios."""
+    if not milliseconds:
+        return []
+    names = {"fp32": "FP32", "fp32_fused": "fused", "int8": "INT8"}
+    times = ", ".join(f"{names[name]} {value:.2f} ms" for name, value in milliseconds.items())
+    best = list(milliseconds)[-1]
+    ratio = milliseconds["fp32"] / milliseconds[best]
+    text = f"{times} (median, batch 1)\n{names[best]} is {ratio:.1f}x as fast as FP32"
+    if best == "int8":
+        text += f", {milliseconds['fp32_fused'] / milliseconds[best]:.1f}x as fast as FP32 fused"
+    return [("latency", text)]
+
+
+def agreement_text(agreement: Mapping[str, float]) -> str:
+    """How far two networks agree."""
+    return f"top-1 the same for {percent(agreement['top1'])}, cosine {agreement['cosine']:.4f}"
+
+
+def weights_text(weights: Mapping[str, str]) -> str:
+    """Where weights came from."""
+    kind, location = weights["kind"], weights["location"]
+    if kind == "random":
+        return "RANDOM: predictions mean nothing"
+    return f"{kind} ({location})" if location else kind
+
+
+def grid_of(rows: list[tuple[str, str]]) -> Any:
+    """Labels and texts side by side."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="cyan", no_wrap=True)
+    for label, text in rows:
+        style = "[bold red]" if text.startswith("RANDOM") else ""
+        table.add_row(f"  {label}", f"{style}{escape(text)}")
+    return table
+
+
+def _counted(counts: Any) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts)
+
+
+def _sizes(fp32: int, int8: int) -> str:
+    text = f"{megabytes(fp32)} in FP32, {megabytes(int8)} in the bundle"
+    if fp32 > 1.1 * int8:
+        return f"{text}: {fp32 / int8:.1f}x smaller"
+    return f"{text} (MXNet quantizes the weights of convolutions when it loads them)"
+
+
+def _images(count: int) -> str:
+    return f"{count} image" if count == 1 else f"{count} images"
+
+
+def _isa(names: list[str]) -> str:
+    return f"on {', '.join(names)}" if names else "on kernels that do not name their instructions"

@@ -1,0 +1,80 @@
+"""Where results go, checked before the work that makes them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from quantkit.errors import UserError
+
+_MANIFEST = "manifest.json"
+
+
+def is_bundle(spec: str) -> bool:
+    """Whether ``spec`` is a folder that quantkit wrote."""
+    return (Path(spec) / _MANIFEST).is_file()
+
+
+def default_bundle(spec: str) -> Path:
+    """The folder for the INT8 form of a network: ``NAME-int8`` in the current folder."""
+    return Path(f"{network_name(spec)}-int8")
+
+
+def network_name(spec: str) -> str:
+    """The name that the network ``spec`` will have, found without loading it.
+
+    Raises:
+        ModelError: ``spec`` is a card that cannot be read.
+    """
+    from quantkit.models.card import find_card, read_card
+
+    path = Path(spec)
+    if path.suffix == ".toml":
+        return read_card(path).name
+    card = None if os.sep in spec else find_card(spec)
+    if card is not None:
+        return card.name
+    return path.name[: -len("-symbol.json")] if path.name.endswith("-symbol.json") else path.name
+
+
+def check_not_bundle(spec: str) -> None:
+    """Refuse a bundle where a network to quantize or fuse is needed.
+
+    Raises:
+        UserError: it is a bundle.
+    """
+    if is_bundle(spec):
+        raise UserError(f"{spec} is a bundle that quantkit made already; give the FP32 network it was made from")
+
+
+def check_bundle_target(path: Path, force: bool) -> None:
+    """Make sure that a bundle can be written to ``path``.
+
+    Raises:
+        UserError: something is there already, or its folder cannot be written.
+    """
+    from quantkit.bundle.directory import check_destination
+
+    check_destination(path, force)
+    _check_folder(path)
+
+
+def check_file_target(path: Path, force: bool) -> None:
+    """Make sure that a file can be written to ``path``.
+
+    Raises:
+        UserError: something is there already, or its folder is missing or cannot be written.
+    """
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give a file with --out")
+    if path.exists() and not force:
+        raise UserError(f"{path} exists already; replace it with --force, or choose another file with --out")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}; make it, or choose another file with --out")
+    _check_folder(path)
+
+
+def _check_folder(path: Path) -> None:
+    existing = next(folder for folder in path.absolute().parents if folder.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"{existing} cannot be written; choose another place with --out")

@@ -1,0 +1,81 @@
+"""How commands speak: results on standard output, progress and warnings on standard error."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+from quantkit.cli.work import Work, print_json
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """What --json and --quiet ask for, and the work to report on."""
+
+    work: Work
+    json: bool = False
+    quiet: bool = False
+
+    def stage(self, title: str) -> None:
+        """Say what begins now."""
+        if not self.quiet:
+            print(f"{title} ...", file=sys.stderr, flush=True)
+
+    def progress(self, stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
+        """Show how far a stream of ``total`` batches has come: a bar on a terminal, elsewhere one line."""
+        if self.quiet or not sys.stderr.isatty():
+            self.stage(title)
+            return stream
+        from tqdm import tqdm
+
+        bar: Iterable[Any] = tqdm(stream, total=total, desc=title, unit="batch", leave=False, file=sys.stderr)
+        return bar
+
+    def show(self, result: Mapping[str, Any], *parts: Any) -> None:
+        """Print the result: with --json ``result``, else ``parts`` (what rich can render) unless --quiet."""
+        if self.json:
+            print_json(result)
+        elif not self.quiet:
+            from rich.console import Console
+
+            console = Console(highlight=False)
+            with console.capture() as capture:
+                for part in parts:
+                    # Only tables are fitted to the width: commands that are shown can then be copied.
+                    console.print(part, soft_wrap=isinstance(part, str))
+            print("\n".join(line.rstrip() for line in capture.get().splitlines()), flush=True)
+
+    def warn(self, message: Union[str, Warning]) -> None:
+        """Print a warning on standard error, --quiet or not."""
+        print(f"Warning: {message}", file=sys.stderr, flush=True)
+
+    def alarm(self, title: str, message: str) -> None:
+        """Print a warning that nobody can overlook."""
+        from rich.console import Console
+        from rich.panel import Panel
+
+        Console(stderr=True, highlight=False).print(Panel(message, title=title, border_style="bold red", expand=False))
+
+    def take_warnings(self) -> None:
+        """From now on print quantkit's own warnings as ``warn`` does and leave out those of the libraries."""
+
+        def printed(message: Union[Warning, str], category: type[Warning], *_: Any, **__: Any) -> None:
+            if category.__module__.startswith("quantkit."):
+                self.warn(message)
+
+        warnings.simplefilter("always")
+        warnings.showwarning = printed
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 as a percentage; 100 % means every single one."""
+    text = f"{100 * share:.1f}"
+    return "99.9 %" if text == "100.0" and share < 1 else f"{text} %"
+
+
+def megabytes(size: int) -> str:
+    """A number of bytes in MB (10^6), below 0.1 MB in kB."""
+    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"

@@ -1,0 +1,145 @@
+"""From facts to findings: a sound machine, and each thing that can be wrong with one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from quantkit.host.cpu import Cpu
+from quantkit.host.diagnose import Finding, diagnose
+from quantkit.host.facts import EngineBuild, Facts, Home
+from quantkit.host.limits import Limits
+from quantkit.host.load import Load
+from quantkit.host.report import examine, report_on
+from quantkit.host.threads import Threads
+
+ONEDNN = EngineBuild("mxnet", "1.9.1", ("MKLDNN",), ("_sg_mkldnn_conv",))
+MKL = EngineBuild("mxnet-mkl", "1.6.0", ("MKLDNN",), ("_sg_mkldnn_conv",))
+CPU = Cpu("Xeon", "GenuineIntel", 8, 4, tuple(range(8)), 4, ("AVX2", "AVX512", "AVX512-VNNI"))
+SOUND = Facts(
+    python=(3, 11, 4),
+    numpy="1.26.4",
+    engine=ONEDNN,
+    gluoncv="0.10.5",
+    home=Home("/home/me/.cache/quantkit", True),
+    cpu=CPU,
+    limits=Limits(),
+    load=Load(0.1, 0.0, 0.25),
+    threads=Threads({"OMP_NUM_THREADS": "4"}, True),
+)
+
+
+def _bad(facts: Facts) -> list[Finding]:
+    return [finding for finding in diagnose(facts) if finding.level != "ok"]
+
+
+def test_a_sound_machine() -> None:
+    assert _bad(SOUND) == []
+    assert {finding.topic for finding in diagnose(SOUND)} == {
+        "python", "numpy", "engine", "gluoncv", "home", "isa", "threads", "load",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "topic", "level", "what", "remedy"),
+    [
+        ({"python": (3, 8, 1)}, "python", "fail", "3.8.1", "3.9 to 3.12"),
+        ({"python": (3, 13, 0)}, "python", "warn", "3.13.0", "3.9 to 3.12"),
+        ({"numpy": "2.1.0"}, "numpy", "fail", "NumPy 2.1.0", "numpy<2"),
+        ({"engine": EngineBuild("", "", problem="no mxnet", remedy="get it")}, "engine", "fail", "no mxnet", "get it"),
+        ({"engine": replace(MKL, int8_obstacle="it dies; do this")}, "engine", "fail", "it dies", "do this"),
+        ({"gluoncv": None}, "gluoncv", "warn", "not installed", "pip install"),
+        ({"home": Home("/nowhere", False)}, "home", "fail", "/nowhere", "QUANTKIT_HOME"),
+        ({"threads": Threads({"OMP_NUM_THREADS": "4"}, False)}, "libgomp", "fail", "libgomp", "libgomp1"),
+        ({"cpu": replace(CPU, isa=("AVX2", "AVX512"))}, "isa", "warn", "saturate", "7 bits"),
+        ({"cpu": replace(CPU, isa=("AVX2", "AVX-VNNI")), "engine": MKL}, "isa", "warn", "VNNI is not used", "7 bits"),
+        ({"threads": Threads({"OMP_NUM_THREADS": "9"}, True)}, "threads", "warn", "may run on 8", "OMP_NUM_THREADS=4"),
+        ({"threads": Threads({"OMP_NUM_THREADS": "8"}, True)}, "threads", "warn", "the 4 that", "OMP_NUM_THREADS=4"),
+        ({"threads": Threads({"OMP_NUM_THREADS": "x"}, True)}, "threads", "warn", "not a number", "OMP_NUM_THREADS=4"),
+        ({"threads": Threads({}, True), "cpu": replace(CPU, usable=(0, 1), usable_cores=2)},
+         "threads", "warn", "MXNet takes 1", "OMP_NUM_THREADS=2"),
+        ({"limits": Limits(4.0)}, "quota", "warn", "4 cores' time", "OMP_NUM_THREADS=4"),
+        ({"load": Load(1.5, 0.0, 0.25)}, "load", "warn", "1.5 of 8", "stop the other work"),
+        ({"load": Load(1.5, 1.0, 0.25)}, "load", "warn", "1.0 of them taken by the hypervisor", "taskset"),
+    ],
+)  # fmt: skip
+def test_one_thing_wrong(change: dict[str, Any], topic: str, level: str, what: str, remedy: str) -> None:
+    findings = _bad(replace(SOUND, **change))
+    assert [(finding.topic, finding.level) for finding in findings] == [(topic, level)]
+    assert what in findings[0].what
+    assert remedy in findings[0].remedy
+
+
+def test_a_quota_below_what_mxnet_takes_is_two_findings() -> None:
+    facts = replace(SOUND, limits=Limits(2.0), threads=Threads({}, True))
+    assert [(finding.topic, finding.remedy[-17:]) for finding in _bad(facts)] == [
+        ("threads", "OMP_NUM_THREADS=2"),
+        ("quota", "OMP_NUM_THREADS=2"),
+    ]
+
+
+def test_a_quota_that_allows_all_and_an_idle_load_are_sound() -> None:
+    assert _bad(replace(SOUND, limits=Limits(8.0), load=Load(0.49, 0.0, 0.25))) == []
+
+
+@pytest.mark.parametrize("isa", [("AVX2", "AVX-VNNI"), ("AVX512-VNNI", "AMX-INT8")])
+def test_onednn_uses_all_of_vnni(isa: tuple[str, ...]) -> None:
+    assert _bad(replace(SOUND, cpu=replace(CPU, isa=isa))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("MXNET_SUBGRAPH_BACKEND", "MKLDNN", "quantkit ignores it"),
+        ("MXNET_MKLDNN_ENABLED", "0", "quantkit ignores it"),
+        ("MXNET_DISABLE_MKLDNN_FUSE_CONV_BN", "1", "quantkit ignores it"),
+        ("DNNL_MAX_CPU_ISA", "AVX2", "quantkit obeys it"),
+        ("MKLDNN_VERBOSE", "1", "standard output"),
+        ("KMP_AFFINITY", "granularity=fine", "does not read it"),
+    ],
+)
+def test_variables(name: str, value: str, says: str) -> None:
+    (finding,) = _bad(replace(SOUND, threads=Threads({"OMP_NUM_THREADS": "4", name: value}, True)))
+    assert name in finding.what
+    assert says in finding.what
+    assert finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MXNET_MKLDNN_ENABLED", "1"), ("DNNL_VERBOSE", "0"), ("KMP_DUPLICATE_LIB_OK", "1"), ("OMP_PROC_BIND", "close")],
+)
+def test_harmless_variables(name: str, value: str) -> None:
+    assert _bad(replace(SOUND, threads=Threads({"OMP_NUM_THREADS": "4", name: value}, True))) == []
+
+
+def test_affinity_of_intels_openmp_counts_where_that_is_preloaded() -> None:
+    environment = {"OMP_NUM_THREADS": "4", "KMP_AFFINITY": "compact", "LD_PRELOAD": "/usr/lib/libiomp5.so"}
+    assert _bad(replace(SOUND, threads=Threads(environment, True))) == []
+
+
+def test_the_report_is_json() -> None:
+    report = report_on(replace(SOUND, gluoncv=None))
+    read = json.loads(json.dumps(report.as_dict()))
+    assert read["worst"] == report.worst == "warn"
+    assert read["recommended_threads"] == 4
+    assert read["facts"]["cpu"]["model"] == "Xeon"
+    assert {"topic", "level", "what", "remedy"} == set(read["findings"][0])
+    assert report_on(SOUND).worst == "ok"
+    assert report_on(replace(SOUND, numpy="2.0.0", gluoncv=None)).worst == "fail"
+
+
+def test_this_machine_can_be_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MXNET_MKLDNN_ENABLED", "0")
+
+    def engine() -> EngineBuild:
+        monkeypatch.delenv("MXNET_MKLDNN_ENABLED")  # as importing mxnet does
+        return ONEDNN
+
+    report = examine(engine)
+    assert report.facts.engine == ONEDNN
+    assert any("MXNET_MKLDNN_ENABLED" in finding.what for finding in report.findings)
+    json.dumps(report.as_dict())

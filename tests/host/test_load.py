@@ -1,0 +1,45 @@
+"""Tick counters of /proc/stat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quantkit.host.load import load_between, read_load
+
+#        user nice system idle iowait irq softirq steal
+START = (100, 0, 50, 1000, 10, 0, 0, 5)
+
+
+def _later(user: int = 0, idle: int = 0, iowait: int = 0, steal: int = 0) -> tuple[int, ...]:
+    return (START[0] + user, 0, 50, START[3] + idle, START[4] + iowait, 0, 0, START[7] + steal)
+
+
+def test_busy_is_what_is_neither_idle_nor_waiting() -> None:
+    before = {0: START, 1: START, 2: START, 3: START}
+    after = {
+        0: _later(user=25),
+        1: _later(user=5, idle=15, iowait=5),
+        2: _later(steal=10, idle=10),
+        3: _later(user=25),
+    }
+    load = load_between(before, after, cpus=(0, 1, 2), seconds=0.25)
+    assert load.busy == pytest.approx(1 + 0.2 + 0.5)
+    assert load.stolen == pytest.approx(0.5)
+
+
+def test_counters_that_stand_still_or_run_backwards() -> None:
+    load = load_between({0: START, 1: START}, {0: START, 1: _later(user=5, idle=15, iowait=-3)}, (0, 1, 7), 0.25)
+    assert load.busy == pytest.approx(0.25)
+
+
+def test_reads_before_and_after_sleeping(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 0 0 0 0 0 0 0 0 0 0\nintr 1 2\n")
+
+    def work(seconds: float) -> None:
+        stat.write_text("cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 30 0 0 10 0 0 0 0 30 0\nintr 1 2\n")
+
+    assert read_load((0,), 0.5, tmp_path, work).busy == pytest.approx(0.75)
+    assert read_load((0,), 0.5, tmp_path / "absent", work).busy == 0

@@ -1,0 +1,106 @@
+"""Model cards: the shipped ones and the errors of a user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quantkit.engine.gluon import zoo_names, zoo_sha1
+from quantkit.errors import ModelError
+from quantkit.images.preprocess import Preprocess
+from quantkit.models.card import cards, find_card, read_card
+
+OWN = """
+name = "mine"
+symbol = "mine-symbol.json"
+params = "mine-0000.params"
+input_shape = [3, 8, 8]
+classes = 2
+labels = ["cat", "dog"]
+exclude = ["*_dense0"]
+
+[preprocess]
+scale = 127.5
+mean = [1, 1.0, 1.0]
+std = [1.0, 1.0, 1.0]
+rotate180 = true
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+def test_names_and_aliases_lead_to_one_card_each() -> None:
+    names = [name.lower() for card in cards() for name in (card.name, *card.aliases)]
+    assert len(names) == len(set(names))
+    assert all(find_card(name) is not None for name in names)
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("resnet50", "resnet50_v1"), ("ResNet152_v2", "resnet152_v2"), ("inception_v3", "inceptionv3"), ("vgg16", "vgg16")],
+)
+def test_aliases(alias: str, name: str) -> None:
+    card = find_card(alias)
+    assert card is not None and card.name == name
+
+
+def test_unknown_names_have_no_card() -> None:
+    assert find_card("resnet51") is None
+
+
+def test_shipped_cards_name_networks_of_gluoncv_and_its_published_weights() -> None:
+    for card in cards():
+        if card.network is None:
+            continue
+        assert card.network in zoo_names()
+        checksum = zoo_sha1(card.network)
+        assert checksum is not None
+        first = card.sources[0]
+        assert (first.kind, first.location, first.sha1) == ("gluoncv", f"{card.network}-{checksum[:8]}", checksum)
+
+
+def test_shipped_preprocessing_yields_the_input() -> None:
+    for card in cards():
+        for preprocess in (card.preprocess, *(source.preprocess for source in card.sources)):
+            if preprocess is not None and preprocess.crop is not None:
+                assert card.input_shape == (3, preprocess.crop, preprocess.crop)
+
+
+def test_own_card(tmp_path: Path) -> None:
+    card = read_card(written(tmp_path, OWN))
+    assert card.preprocess == Preprocess(None, None, (1, 1, 1), (1, 1, 1), scale=127.5, rotate180=True)
+    assert (card.symbol, card.params, card.folder) == ("mine-symbol.json", "mine-0000.params", tmp_path)
+    assert (card.labels, card.exclude, card.input_shape) == (("cat", "dog"), ("*_dense0",), (3, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("classes = 2", 'classes = "two"', "classes"),
+        ("classes = 2", "classes = 3", "2 names for 3 classes"),
+        ("classes = 2", "clases = 2", "clases"),
+        ("rotate180 = true", "rotate = true", r"preprocess\.rotate"),
+        ("std = [1.0, 1.0, 1.0]", "std = [1.0, 0.0, 1.0]", r"preprocess\.std\.1"),
+        ("mean = [1, 1.0, 1.0]", "mean = [1.0]", r"preprocess\.mean"),
+        ("mean = [1, 1.0, 1.0]", "mean = [nan, 1.0, 1.0]", r"preprocess\.mean\.0"),
+        ('symbol = "mine-symbol.json"', "", "either network"),
+        ("[preprocess]", '[[sources]]\nkind = "ftp"\nlocation = "x"\n[preprocess]', r"sources\.0\.kind"),
+        ("[preprocess]", '[[sources]]\nkind = "gluoncv"\nlocation = "../x"\n[preprocess]', "is not a name"),
+        ('name = "mine"', "name = ", "not valid TOML"),
+    ],
+)
+def test_errors_name_file_and_key(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+    assert old in OWN
+    with pytest.raises(ModelError, match=complaint) as caught:
+        read_card(written(tmp_path, OWN.replace(old, new)))
+    assert "mine.toml" in str(caught.value)
+
+
+def test_missing_card(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"none\.toml"):
+        read_card(tmp_path / "none.toml")

@@ -1,0 +1,262 @@
+"""load_model: every kind of specification, and every way for one to be wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.engine.compat import load_mxnet
+from quantkit.engine.execute import run
+from quantkit.errors import ModelError, WeightsUnavailable
+from quantkit.images.preprocess import Preprocess
+from quantkit.models.card import find_card
+from quantkit.models.load import load_model
+from quantkit.models.names import AssumedPreprocessWarning
+
+SHAPE = (3, 8, 8)
+
+
+@pytest.fixture(autouse=True)
+def no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("MXNET_GLUON_REPO", "HF_ENDPOINT"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("QUANTKIT_HOME", "MXNET_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+
+
+@pytest.fixture
+def block(engine: None) -> Any:
+    """A small initialised network with batch normalisation and a dense layer of unknown input size."""
+    mxnet = load_mxnet()
+    nn = mxnet.gluon.nn
+    net = nn.HybridSequential(prefix="tiny_")
+    with net.name_scope():
+        net.add(nn.Conv2D(4, 3), nn.BatchNorm(), nn.Activation("relu"), nn.Flatten(), nn.Dense(2))
+    mxnet.random.seed(0)
+    net.initialize(mxnet.init.Xavier())
+    return net
+
+
+@pytest.fixture
+def data() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((2, *SHAPE)).astype(np.float32)
+
+
+@pytest.fixture
+def checkpoint(block: Any, data: np.ndarray, tmp_path: Path) -> str:
+    block.hybridize()
+    block(load_mxnet().nd.array(data))
+    block.export(str(tmp_path / "tiny"), epoch=3)
+    return str(tmp_path / "tiny")
+
+
+def expected(block: Any, data: np.ndarray) -> np.ndarray:
+    value: np.ndarray = block(load_mxnet().nd.array(data)).asnumpy()
+    return value
+
+
+def assert_computes(model: Any, data: np.ndarray, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(run(model.graph, {model.graph.inputs[0]: data})[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_block(block: Any, data: np.ndarray) -> None:
+    model = load_model(block, input_shape=SHAPE)
+    assert_computes(model, data, expected(block, data))
+    assert (model.source.weights, model.preprocess, model.input_shape) == ("given", None, SHAPE)
+
+
+def test_block_without_values(engine: None) -> None:
+    net = load_mxnet().gluon.nn.Dense(2)
+    with pytest.raises(ModelError, match="initialize"):
+        load_model(net, input_shape=SHAPE)
+
+
+def test_checkpoint_by_prefix_and_by_symbol_file(checkpoint: str, block: Any, data: np.ndarray) -> None:
+    for spec in (checkpoint, checkpoint + "-symbol.json", Path(checkpoint)):
+        model = load_model(spec, input_shape=list(SHAPE))
+        assert_computes(model, data, expected(block, data))
+        assert (model.name, model.source.weights, model.source.location) == ("tiny", "file", "tiny-0003.params")
+
+
+def test_symbol_with_params_as_objects(checkpoint: str, block: Any, data: np.ndarray) -> None:
+    mxnet = load_mxnet()
+    symbol, arguments, auxiliary = mxnet.model.load_checkpoint(checkpoint, 3)
+    for model in (
+        load_model((symbol, arguments, auxiliary), input_shape=SHAPE),
+        load_model(symbol, params={**arguments, **auxiliary}, input_shape=SHAPE),
+        load_model(symbol, weights=checkpoint + "-0003.params", input_shape=SHAPE),
+    ):
+        assert_computes(model, data, expected(block, data))
+    with pytest.raises(ModelError, match="without parameters"):
+        load_model(symbol, input_shape=SHAPE)
+
+
+def test_newest_epoch_wins(checkpoint: str, block: Any) -> None:
+    newest = Path(checkpoint + "-0012.params")
+    newest.write_bytes(Path(checkpoint + "-0003.params").read_bytes())
+    assert load_model(checkpoint, input_shape=SHAPE).source.location == newest.name
+
+
+def test_random_weights_for_a_checkpoint(checkpoint: str) -> None:
+    Path(checkpoint + "-0003.params").unlink()
+    assert load_model(checkpoint, weights="random", input_shape=SHAPE).source.weights == "random"
+    with pytest.raises(ModelError, match=r"no parameters beside .*tiny-0000\.params"):
+        load_model(checkpoint, input_shape=SHAPE)
+
+
+def test_own_card(checkpoint: str, block: Any, data: np.ndarray) -> None:
+    path = Path(checkpoint).with_suffix(".toml")
+    path.write_text(
+        'name = "mine"\nsymbol = "tiny-symbol.json"\nparams = "tiny-0003.params"\ninput_shape = [3, 8, 8]\n'
+        'classes = 2\nlabels = ["cat", "dog"]\n[preprocess]\nmean = [0.5, 0.5, 0.5]\nstd = [1.0, 1.0, 1.0]\n'
+    )
+    model = load_model(path)
+    assert_computes(model, data, expected(block, data))
+    assert (model.name, model.labels, model.source.weights) == ("mine", ("cat", "dog"), "file")
+    assert model.preprocess == Preprocess(None, None, (0.5, 0.5, 0.5), (1.0, 1.0, 1.0))
+
+
+def test_softmax_loss_becomes_softmax(engine: None, tmp_path: Path, data: np.ndarray) -> None:
+    mxnet = load_mxnet()
+    dense = mxnet.sym.FullyConnected(mxnet.sym.var("data"), num_hidden=2, name="fc")
+    symbol = mxnet.sym.SoftmaxOutput(dense, name="softmax")
+    params = {"fc_weight": np.full((2, 192), 0.01, np.float32), "fc_bias": np.array([0, 1], np.float32)}
+    model = load_model(symbol, params=params, input_shape=SHAPE)
+    logits = data.reshape(2, -1) @ params["fc_weight"].T + params["fc_bias"]
+    assert_computes(model, data, np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True))
+
+
+def test_shape_noted_in_the_symbol(engine: None) -> None:
+    mxnet = load_mxnet()
+    symbol = mxnet.sym.Flatten(mxnet.sym.var("data", shape=(0, *SHAPE)))
+    assert load_model(symbol, params={}).input_shape == SHAPE
+
+
+def test_name_with_a_card(engine: None) -> None:
+    model = load_model("cifar_resnet20", weights="random")
+    card = find_card("cifar_resnet20_v1")
+    assert card is not None
+    assert (model.name, model.input_shape, model.preprocess) == (card.name, card.input_shape, card.preprocess)
+    assert model.labels[3] == "cat" and model.source.weights == "random"
+
+
+def test_name_without_a_card(engine: None) -> None:
+    with pytest.warns(AssumedPreprocessWarning, match="se_resnet18_v1"):
+        model = load_model("se_resnet18_v1", weights="random")
+    assert model.input_shape == (3, 224, 224) and model.preprocess is not None and len(model.labels) == 1000
+
+
+def test_other_input_shape_takes_the_preprocessing_along(engine: None) -> None:
+    model = load_model("resnet18", weights="random", input_shape=(3, 112, 112))
+    assert model.preprocess is not None
+    assert (model.preprocess.resize, model.preprocess.crop) == (128, 112)
+    with pytest.raises(ModelError, match="squares"):
+        load_model("resnet18", weights="random", input_shape=(3, 112, 96))
+    with pytest.raises(ModelError, match="does not accept input"):
+        load_model("alexnet", weights="random", input_shape=(3, 8, 8))
+
+
+def test_nearest_names_are_offered(engine: None) -> None:
+    with pytest.raises(ModelError, match="did you mean.*mobilenet"):
+        load_model("mobilnet")
+
+
+def test_no_hub_and_no_fallback(engine: None) -> None:
+    with pytest.raises(WeightsUnavailable, match="cifar_resnet20_v1-121e1579"):
+        load_model("cifar_resnet20", weights="pretrained")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "is empty"),
+        ("{", "not valid JSON"),
+        ("[1, 2]", "not an MXNet symbol"),
+        ('{"nodes": [], "heads": []}', "0 inputs"),
+        (b"\xff\xfe\x00", "not text"),
+    ],
+)
+def test_damaged_symbol_names_the_file(engine: None, tmp_path: Path, text: str | bytes, complaint: str) -> None:
+    path = tmp_path / "bad-symbol.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ModelError, match=complaint) as caught:
+        load_model(path, weights="random", input_shape=SHAPE)
+    assert "bad-symbol.json" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("operator", "attrs"),
+    [
+        ("_contrib_quantize_v2", {}),
+        ("_contrib_quantized_conv", {}),
+        ("_contrib_dequantize", {}),
+        ("_sg_mkldnn_conv", {"quantized": "true"}),
+    ],
+)
+def test_int8_networks_are_refused(engine: None, tmp_path: Path, operator: str, attrs: dict[str, str]) -> None:
+    nodes = [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": operator, "name": "q", "attrs": attrs, "inputs": [[0, 0, 0]]},
+    ]
+    path = tmp_path / "q-symbol.json"
+    path.write_text(json.dumps({"nodes": nodes, "heads": [[1, 0, 0]]}))
+    with pytest.raises(ModelError, match=r"q-symbol\.json is an INT8 network already"):
+        load_model(path, input_shape=SHAPE)
+
+
+def test_networks_fused_by_an_engine_are_refused(engine: None, tmp_path: Path) -> None:
+    nodes = [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": "_sg_mkldnn_conv", "name": "f", "attrs": {}, "inputs": [[0, 0, 0]]},
+    ]
+    path = tmp_path / "f-symbol.json"
+    path.write_text(json.dumps({"nodes": nodes, "heads": [[1, 0, 0]]}))
+    with pytest.raises(ModelError, match="fused by an engine"):
+        load_model(path, input_shape=SHAPE)
+
+
+def test_missing_input_shape_is_asked_for(checkpoint: str) -> None:
+    with pytest.raises(ModelError, match="--input-shape"):
+        load_model(checkpoint)
+    for wrong in ((8, 8), (3, 8, 0), (3, 8, 8.5)):
+        with pytest.raises(ModelError, match="channels, height, width"):
+            load_model(checkpoint, input_shape=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("spec", ["no/such-network", "x.onnx", 3, None])
+def test_other_things(engine: None, spec: Any, tmp_path: Path) -> None:
+    with pytest.raises(ModelError):
+        load_model(spec)
+    with pytest.raises(ModelError, match="folder"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("cifar_resnet20_v1", 32),
+        ("cifar_resnet20_v2", 32),
+        ("squeezenet1.0", 224),
+        ("mobilenet0.25_relu6", 224),
+        ("mobilenetv2_1.0", 224),
+    ],
+)
+def test_real_checkpoints_compute_as_in_mxnet(engine: None, real_data: Path, name: str, size: int) -> None:
+    mxnet = load_mxnet()
+    model = load_model(real_data / "weights" / name, input_shape=(3, size, size))
+    data = np.random.default_rng(0).standard_normal((1, 3, size, size)).astype(np.float32)
+    prefix = str(real_data / "weights" / name)
+    net = mxnet.gluon.SymbolBlock.imports(prefix + "-symbol.json", ["data"], prefix + "-0000.params")
+    assert_computes(model, data, net(mxnet.nd.array(data)).asnumpy())
+
+
+def test_real_checkpoint_as_weights_of_a_named_network(engine: None, real_data: Path) -> None:
+    file = real_data / "weights" / "cifar_resnet20_v2-0000.params"
+    model = load_model("cifar_resnet20_v2", weights=file)
+    data = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
+    other = load_model(real_data / "weights" / "cifar_resnet20_v2", input_shape=(3, 32, 32))
+    np.testing.assert_allclose(run(model.graph, {"data": data})[0], run(other.graph, {"data": data})[0], rtol=1e-5)

@@ -1,0 +1,81 @@
+"""Random weights: repeatable, and of a kind that real networks' depth does not amplify."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from quantkit.engine.execute import run
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.models.load import load_model
+from quantkit.models.random_weights import random_weights
+
+
+def chain(groups: int = 1) -> tuple[Graph, dict[str, tuple[int, ...]]]:
+    """Convolution, batch normalisation and ReLU, twice."""
+    nodes = []
+    shapes: dict[str, tuple[int, ...]] = {}
+    before = Tensor("data")
+    for number, channels in enumerate((16, 32)):
+        shapes[f"w{number}"] = (channels, 16 // groups if number else 3, 3, 3)
+        norm = {f"{name}{number}": (channels,) for name in ("gamma", "beta", "running_mean", "running_var")}
+        shapes.update(norm)
+        attrs = {"kernel": "(3, 3)", "num_filter": str(channels), "pad": "(1, 1)", "no_bias": "True"}
+        attrs["num_group"] = str(groups if number else 1)
+        nodes += [
+            Node(f"conv{number}", "Convolution", (before, Tensor(f"w{number}")), attrs),
+            Node(f"bn{number}", "BatchNorm", (Tensor(f"conv{number}"), *map(Tensor, norm)), {"fix_gamma": "False"}),
+            Node(f"relu{number}", "Activation", (Tensor(f"bn{number}"),), {"act_type": "relu"}),
+        ]
+        before = Tensor(f"relu{number}")
+    # BatchNorm reads gamma, beta, mean and variance in this order.
+    return Graph(tuple(nodes), ("data", *shapes), (before,)), shapes
+
+
+def test_repeatable_and_seeded() -> None:
+    graph, shapes = chain()
+    first, again, other = random_weights(graph, shapes), random_weights(graph, shapes), random_weights(graph, shapes, 1)
+    assert all(np.array_equal(first[name], again[name]) for name in shapes)
+    assert not np.array_equal(first["w0"], other["w0"])
+    assert all(value.dtype == np.float32 and value.shape == shapes[name] for name, value in first.items())
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_batch_normalisation_gets_its_inputs_moments(engine: None, groups: int) -> None:
+    graph, shapes = chain(groups)
+    params = random_weights(graph, shapes)
+    graph = Graph(graph.nodes, ("data",), (Tensor("conv0"), Tensor("conv1")), params)
+    data = np.random.default_rng(0).standard_normal((8, 3, 32, 32)).astype(np.float32)
+    for number, output in enumerate(run(graph, {"data": data})):
+        inner = output[:, :, 2:-2, 2:-2]
+        expected = params[f"running_var{number}"]
+        np.testing.assert_allclose(inner.var(axis=(0, 2, 3)), expected, rtol=0.25)
+        np.testing.assert_allclose(inner.mean(axis=(0, 2, 3)), params[f"running_mean{number}"], atol=0.2)
+
+
+@pytest.mark.parametrize("name", ["resnet152_v1", "cifar_resnet110_v2", "mobilenetv2_1.0", "squeezenet1.1", "densenet121"])
+def test_activations_neither_vanish_nor_explode(engine: None, name: str) -> None:
+    model = load_model(name, weights="random")
+    channels, *_ = model.input_shape
+    size = 64 if model.input_shape[1] > 64 and name != "densenet121" else model.input_shape[1]
+    data = np.random.default_rng(0).standard_normal((1, channels, size, size)).astype(np.float32)
+    convolutions = [node.output for node in model.graph.nodes if node.op == "Convolution"]
+    deviations = [output.std() for output in run(model.graph.with_outputs(convolutions), {"data": data})]
+    assert 0.05 < min(deviations) and max(deviations) < 20, (min(deviations), max(deviations))
+
+
+def test_same_bytes_in_another_process(engine: None) -> None:
+    code = (
+        "import hashlib; from quantkit.models.load import load_model\n"
+        "p = load_model('cifar_resnet20_v2', weights='random').graph.params\n"
+        "print(hashlib.sha256(b''.join(n.encode() + p[n].tobytes() for n in sorted(p))).hexdigest())"
+    )
+    load_model("mobilenet0.25", weights="random")
+    params = load_model("cifar_resnet20_v2", weights="random").graph.params
+    here = hashlib.sha256(b"".join(name.encode() + params[name].tobytes() for name in sorted(params))).hexdigest()
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert here == there
