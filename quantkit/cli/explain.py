@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Ranges hardly matter for what becomes of an operator, as long as they are not empty.
 _SAMPLES = 4
 
+_MARKS = {"int8": "[green]INT8[/]", "fp32": "[yellow]FP32[/]", "gone": "[dim]gone[/]"}
+
 
 @click.command()
 @click.argument("network", metavar="BUNDLE|MODEL")
@@ -94,30 +96,26 @@ def _of_model(
 
 
 def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:
+    """What was fused into one operator stands together, under one mark."""
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("operator", overflow="fold")
-    table.add_column("type", overflow="fold")
-    table.add_column("", no_wrap=True)
-    table.add_column("becomes", overflow="fold")
+    groups: dict[str, list[Explanation]] = {}
     for row in rows:
-        table.add_row(row.node, row.operator, _precision(row), _fate(row))
+        groups.setdefault(row.into or row.node, []).append(row)
+    table = Table.grid(padding=(0, 2))
+    for into, members in groups.items():
+        for position, row in enumerate(members):
+            last = position == len(members) - 1
+            mark = _MARKS[row.precision] if position == 0 else " └" if last else " │"
+            table.add_row(mark, row.operator, _account(row, into if last else row.node))
     total = f"\n{len(rows)} operators: {counts['int8']} in INT8, {counts['fp32']} in FP32, {counts['gone']} gone."
     return [table, total]
 
 
-def _precision(row: Explanation) -> str:
-    return {"int8": "[green]INT8[/]", "fp32": "[yellow]FP32[/]", "gone": "[dim]gone[/]"}[row.precision]
-
-
-def _fate(row: Explanation) -> str:
+def _account(row: Explanation, into: str) -> str:
     from rich.markup import escape
 
-    lines = []
-    if row.into and row.into != row.node:
-        lines.append(f"part of {row.into}")
-    if row.reason:
-        lines.append(row.reason)
-    lines += [f"not fused, {refusal}" for refusal in row.refusals]
-    return escape("\n".join(lines))
+    notes = [f"in {into}"] if into != row.node else []
+    notes += [row.reason] if row.reason else []
+    notes += [f"not fused ({refusal})" for refusal in row.refusals]
+    return "\n".join([escape(row.node), *(f"  [dim]{escape(note)}[/]" for note in notes)])

@@ -50,11 +50,12 @@ def test_batch_normalisation_gets_its_inputs_moments(engine: None, groups: int) 
     params = random_weights(graph, shapes)
     graph = Graph(graph.nodes, ("data",), (Tensor("conv0"), Tensor("conv1")), params)
     data = np.random.default_rng(0).standard_normal((8, 3, 32, 32)).astype(np.float32)
-    for number, output in enumerate(run(graph, {"data": data})):
-        inner = output[:, :, 2:-2, 2:-2]
-        expected = params[f"running_var{number}"]
-        np.testing.assert_allclose(inner.var(axis=(0, 2, 3)), expected, rtol=0.25)
-        np.testing.assert_allclose(inner.mean(axis=(0, 2, 3)), params[f"running_mean{number}"], atol=0.2)
+    first, second = (output[:, :, 2:-2, 2:-2] for output in run(graph, {"data": data}))
+    np.testing.assert_allclose(first.var(axis=(0, 2, 3)), params["running_var0"], rtol=0.1)
+    np.testing.assert_allclose(first.mean(axis=(0, 2, 3)), params["running_mean0"], atol=0.05)
+    # Deeper channels are correlated, which the expectation leaves out: right on average.
+    assert 0.8 < np.mean(second.var(axis=(0, 2, 3)) / params["running_var1"]) < 1.2
+    np.testing.assert_allclose(second.mean(axis=(0, 2, 3)), params["running_mean1"], atol=0.2)
 
 
 @pytest.mark.parametrize("name", ["resnet152_v1", "cifar_resnet110_v2", "mobilenetv2_1.0", "squeezenet1.1", "densenet121"])

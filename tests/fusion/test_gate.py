@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.emit.mxnet_float import float_graph
+from quantkit.errors import FusionError
+from quantkit.fusion import rewrite
+from quantkit.fusion.fuse import fuse
+from quantkit.fusion.gate import check_fusion
+from quantkit.graph.graph import Graph, Tensor
+from tests.networks import images, residual_v1, residual_v2
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+@pytest.mark.parametrize("graph", [residual_v1(), residual_v1(True), residual_v2()], ids=["v1", "v1-conv", "v2"])
+def test_every_rule_together_passes(graph: Graph) -> None:
+    check = check_fusion(graph, float_graph(fuse(graph, (3, 16, 16)).graph), [images()], 4)
+    assert check.samples == 4
+    assert check.changed_predictions == 0
+    assert check.difference <= 1e-5
+
+
+def test_what_stock_mxnet_does_to_preactivation_networks_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the check of readers a fused convolution takes the place of the one that the sum reads."""
+    monkeypatch.setattr("quantkit.fusion.batch_norm.why_not_fusible", lambda graph, tensor: None)
+    graph = residual_v2()
+    fused = fuse(graph, (3, 16, 16)).graph
+    rewired = tuple(
+        replace(node, inputs=tuple(Tensor("relu1") if tensor == Tensor("conv0") else tensor for tensor in node.inputs))
+        if node.name == "add"
+        else node
+        for node in fused.nodes
+    )
+    with pytest.raises(FusionError, match="'add'"):
+        check_fusion(graph, float_graph(replace(fused, nodes=rewired)), [images()], 4)
+
+
+def test_a_small_error_in_one_weight_is_caught_and_located() -> None:
+    graph = residual_v1()
+    fused = float_graph(fuse(graph, (3, 16, 16)).graph)
+    name = next(name for name in fused.params if name.startswith("bn1"))
+    wrong = fused.with_params({**fused.params, name: fused.params[name] * np.float32(1.001)})
+    with pytest.raises(FusionError, match="'relu1'"):
+        check_fusion(graph, wrong, [images()], 4)
+
+
+def test_nan_does_not_pass() -> None:
+    graph = residual_v1()
+    fused = float_graph(fuse(graph, (3, 16, 16)).graph)
+    broken = fused.with_params({**fused.params, "dense_bias": np.full(10, np.nan, np.float32)})
+    with pytest.raises(FusionError):
+        check_fusion(graph, broken, [images()], 4)
+
+
+def test_the_gate_needs_no_quiet_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MXNET_SUBGRAPH_BACKEND", "MKLDNN")
+    graph = residual_v2()
+    assert check_fusion(graph, float_graph(fuse(graph, (3, 16, 16)).graph), [images()], 4).difference <= 1e-5
+
+
+def test_reasons_name_the_readers() -> None:
+    assert "bn1" in (rewrite.why_not_fusible(residual_v2(), Tensor("conv0")) or "")

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quantkit.errors import ModelError
+from quantkit.graph.graph import Graph, Node, Tensor
+
+
+def chain() -> Graph:
+    return Graph(
+        (Node("a", "relu", (Tensor("data"),)), Node("b", "relu", (Tensor("a"),)), Node("c", "relu", (Tensor("a"),))),
+        ("data",),
+        (Tensor("b"),),
+        {"unused": np.ones(1)},
+    )
+
+
+def test_consumers_and_producer() -> None:
+    graph = chain()
+    assert [node.name for node in graph.consumers[Tensor("a")]] == ["b", "c"]
+    assert graph.producer(Tensor("b")) is graph.by_name["b"]
+    assert graph.producer(Tensor("data")) is None
+
+
+def test_pruned_keeps_what_the_outputs_need() -> None:
+    pruned = chain().pruned()
+    assert [node.name for node in pruned.nodes] == ["a", "b"]
+    assert not pruned.params
+    assert pruned.inputs == ("data",)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "outputs", "match"),
+    [
+        ((Node("a", "relu", (Tensor("ghost"),)),), (Tensor("a"),), "'ghost'"),
+        ((Node("a", "relu", (Tensor("data"),)), Node("a", "relu", (Tensor("data"),))), (Tensor("a"),), "stands twice"),
+        ((Node("a", "relu", (Tensor("b"),)), Node("b", "relu", (Tensor("a"),))), (Tensor("b"),), "'b'"),
+        ((Node("a", "relu", (Tensor("data"),)),), (Tensor("ghost"),), "output 'ghost'"),
+    ],
+)
+def test_impossible_graphs_are_refused(nodes: tuple[Node, ...], outputs: tuple[Tensor, ...], match: str) -> None:
+    with pytest.raises(ModelError, match=match):
+        Graph(nodes, ("data",), outputs)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from quantkit.emit.mxnet_float import float_graph
+from quantkit.errors import ModelError
+from quantkit.fusion.fuse import fuse
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph
+from tests.networks import residual_v1, residual_v2
+
+
+def same(first: Graph, second: Graph) -> bool:
+    def values(graph: Graph) -> list[object]:
+        return [
+            (n.name, n.op, n.inputs, dict(n.attrs), n.body and (values(n.body), n.body.inputs, n.body.outputs))
+            for n in graph.nodes
+        ]
+
+    return (values(first), first.inputs, first.outputs) == (values(second), second.inputs, second.outputs)
+
+
+def test_round_trip() -> None:
+    graph = residual_v2()
+    again = nnvm.parse(nnvm.serialize(graph), graph.params)
+    assert same(graph, again)
+    assert set(again.params) == set(graph.params)
+
+
+def test_round_trip_of_fused_operators_with_bodies(engine: None) -> None:
+    graph = float_graph(fuse(residual_v1(), (3, 16, 16)).graph)
+    assert same(graph, nnvm.parse(nnvm.serialize(graph), graph.params))
+
+
+def test_the_engine_writes_what_it_read(engine: None) -> None:
+    from quantkit.engine.execute import symbol_of
+
+    graph = residual_v2()
+    assert same(graph, nnvm.parse(symbol_of(graph).tojson(), graph.params))
+
+
+def test_attributes_of_old_releases() -> None:
+    document = json.loads(nnvm.serialize(residual_v2()))
+    for entry in document["nodes"]:
+        if "attrs" in entry:
+            entry["param"] = entry.pop("attrs")
+    assert same(nnvm.parse(json.dumps(document), residual_v2().params), residual_v2())
+
+
+def test_training_hints_are_left_out() -> None:
+    document = json.loads(nnvm.serialize(residual_v2()))
+    document["nodes"][-1]["attrs"]["__lr_mult__"] = "2"
+    assert same(nnvm.parse(json.dumps(document), residual_v2().params), residual_v2())
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"nodes": 3}', '{"nodes": [{}], "heads": [[0,0,0]]}', "null"])
+def test_what_is_no_symbol_is_refused(text: str) -> None:
+    with pytest.raises(ModelError, match="symbol"):
+        nnvm.parse(text, {})
+
+
+def test_a_cycle_is_refused() -> None:
+    document = json.loads(nnvm.serialize(residual_v2()))
+    document["nodes"][-1]["inputs"][0][0] = len(document["nodes"]) - 1
+    with pytest.raises(ModelError, match="damaged"):
+        nnvm.parse(json.dumps(document), residual_v2().params)
