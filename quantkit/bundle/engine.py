@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from quantkit.bundle.manifest import Engine
 from quantkit.engine.compat import load_mxnet
 
-# By NumPy's names, widest first. Without VNNI, INT8 products are added in 16 bits, where they can saturate.
-_ISAS = {"AVX512_CLX": "avx512_vnni", "AVX512_SKX": "avx512", "AVX2": "avx2"}
+# By NumPy's and by oneDNN's names, widest first. Without VNNI, INT8 products are added in 16 bits and can saturate.
+_ISAS = (("AVX512_CLX", "avx512_vnni"), ("AVX512_SKX", "avx512_core"), ("AVX2", "avx2"), ("SSE41", "sse41"))
 
 
 def present_engine() -> Engine:
-    """The engine and the processor of this process.
+    """The engine, and the processor's instruction set unless oneDNN is told to use a narrower one.
 
     Raises:
         EngineMissing: no engine is installed.
     """
     # NumPy asks the processor itself, so this holds under an emulator too.
     features = np.core._multiarray_umath.__cpu_features__  # type: ignore[attr-defined]
-    isa = next((isa for feature, isa in _ISAS.items() if features.get(feature)), "sse")
+    names = [isa for _, isa in _ISAS]
+    isa = next((isa for feature, isa in _ISAS if features.get(feature)), names[-1])
+    allowed = os.environ.get("DNNL_MAX_CPU_ISA", "").lower()
+    if allowed in names:
+        isa = names[max(names.index(isa), names.index(allowed))]
     return Engine(str(load_mxnet().__version__), np.__version__, isa)

@@ -35,6 +35,7 @@ from quantkit.bundle.manifest import (
 )
 from quantkit.calibration.table import write_table
 from quantkit.engine.execute import auxiliary_params, run
+from quantkit.errors import ModelError
 from quantkit.explain import Explanation, explain
 from quantkit.files import sha256_of
 from quantkit.graph import nnvm
@@ -92,8 +93,11 @@ def _write(
     outputs = run(graph, {input_name: source.sample})
     _write_checkpoint(graph, directory)
     _write_sample(source.sample, outputs, directory / SAMPLE)
-    _write_text(directory / CARD, card_text(model, classes=int(np.prod(outputs[0].shape[1:]))))
+    classes = int(np.prod(outputs[0].shape[1:]))
+    _write_text(directory / CARD, card_text(model, classes))
     if model.labels:
+        if len(model.labels) != classes:
+            raise ModelError(f"{model.name!r} has {len(model.labels)} labels for {classes} outputs; correct the labels")
         _write_text(directory / LABELS, label_lines(model.labels))
     rows = [asdict(row) for row in operators]
     _write_text(directory / OPERATORS, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")

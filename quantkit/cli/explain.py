@@ -97,6 +97,8 @@ def _of_model(
 
 def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:
     """What was fused into one operator stands together, under one mark."""
+    from rich.markup import escape
+    from rich.padding import Padding
     from rich.table import Table
 
     groups: dict[str, list[Explanation]] = {}
@@ -107,15 +109,14 @@ def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:
         for position, row in enumerate(members):
             last = position == len(members) - 1
             mark = _MARKS[row.precision] if position == 0 else " └" if last else " │"
-            table.add_row(mark, row.operator, _account(row, into if last else row.node))
+            table.add_row(mark, row.operator, escape(row.node))
+            for note in _notes(row, into if last else row.node):
+                table.add_row("" if last else " │", "", Padding(f"[dim]{escape(note)}[/]", (0, 0, 0, 2)))
     total = f"\n{len(rows)} operators: {counts['int8']} in INT8, {counts['fp32']} in FP32, {counts['gone']} gone."
     return [table, total]
 
 
-def _account(row: Explanation, into: str) -> str:
-    from rich.markup import escape
-
+def _notes(row: Explanation, into: str) -> list[str]:
     notes = [f"in {into}"] if into != row.node else []
     notes += [row.reason] if row.reason else []
-    notes += [f"not fused ({refusal})" for refusal in row.refusals]
-    return "\n".join([escape(row.node), *(f"  [dim]{escape(note)}[/]" for note in notes)])
+    return notes + [f"not fused ({refusal})" for refusal in row.refusals]

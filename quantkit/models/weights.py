@@ -135,7 +135,9 @@ def _present(card: Card, source: WeightSource) -> Optional[Path]:
     if source.kind == "file":
         path = card.folder / source.location
         if path.is_file() and not matches(path, source.sha256, source.sha1):
-            raise ModelError(f"{path} has another hash than the card of {card.name} names; restore it, or correct the card")
+            raise ModelError(
+                f"{path} has another hash than the card of {card.name} names; restore it, or correct the card"
+            )
         return path
     places = [_cached(source)]
     if source.kind == "gluoncv":

@@ -19,10 +19,10 @@ DTYPES = ["float32", "float64", "float16", "uint8", "int32", "int8", "int64"]
 
 def some_arrays() -> dict[str, np.ndarray]:
     generator = np.random.default_rng(1)
-    return {
-        f"arg:{dtype}": (generator.standard_normal((3, 2, 5)) * 50).astype(dtype)
-        for dtype in DTYPES
-    } | {"aux:one": np.ones((1,), np.float32), "features.0.weight": np.zeros((2, 3), np.float32)}
+    return {f"arg:{dtype}": (generator.standard_normal((3, 2, 5)) * 50).astype(dtype) for dtype in DTYPES} | {
+        "aux:one": np.ones((1,), np.float32),
+        "features.0.weight": np.zeros((2, 3), np.float32),
+    }
 
 
 def encoded(arrays: dict[str, np.ndarray]) -> bytes:
@@ -78,8 +78,12 @@ def old_format(magic: int | None) -> bytes:
     values = np.arange(6, dtype="<f4").tobytes()
     shape = struct.pack("<I2I", 2, 2, 3) if magic is None else struct.pack("<II2q", magic, 2, 2, 3)
     return (
-        struct.pack("<QQQ", 0x112, 0, 1) + shape + struct.pack("<iii", 1, 0, 0) + values
-        + struct.pack("<QQ", 1, 5) + b"arg:w"
+        struct.pack("<QQQ", 0x112, 0, 1)
+        + shape
+        + struct.pack("<iii", 1, 0, 0)
+        + values
+        + struct.pack("<QQ", 1, 5)
+        + b"arg:w"
     )
 
 

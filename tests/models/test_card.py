@@ -42,7 +42,12 @@ def test_names_and_aliases_lead_to_one_card_each() -> None:
 
 @pytest.mark.parametrize(
     ("alias", "name"),
-    [("resnet50", "resnet50_v1"), ("ResNet152_v2", "resnet152_v2"), ("inception_v3", "inceptionv3"), ("vgg16", "vgg16")],
+    [
+        ("resnet50", "resnet50_v1"),
+        ("ResNet152_v2", "resnet152_v2"),
+        ("inception_v3", "inceptionv3"),
+        ("vgg16", "vgg16"),
+    ],
 )
 def test_aliases(alias: str, name: str) -> None:
     card = find_card(alias)

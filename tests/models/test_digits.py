@@ -30,7 +30,7 @@ def test_the_accuracy_is_the_cards(name: str) -> None:
     outputs = Executor(model.graph, {model.graph.inputs[0]: images.shape}).run({model.graph.inputs[0]: images})[0]
     top1 = 100 * np.mean(outputs.argmax(1) == [sample.label for sample in samples])
     assert top1 == pytest.approx(card.accuracy.top1, abs=0.005)
-    assert top1 >= 99
+    assert top1 >= 98.5
     assert model.labels == tuple("0123456789")
 
 

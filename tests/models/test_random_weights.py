@@ -58,7 +58,9 @@ def test_batch_normalisation_gets_its_inputs_moments(engine: None, groups: int) 
     np.testing.assert_allclose(second.mean(axis=(0, 2, 3)), params["running_mean1"], atol=0.2)
 
 
-@pytest.mark.parametrize("name", ["resnet152_v1", "cifar_resnet110_v2", "mobilenetv2_1.0", "squeezenet1.1", "densenet121"])
+@pytest.mark.parametrize(
+    "name", ["resnet152_v1", "cifar_resnet110_v2", "mobilenetv2_1.0", "squeezenet1.1", "densenet121"]
+)
 def test_activations_neither_vanish_nor_explode(engine: None, name: str) -> None:
     model = load_model(name, weights="random")
     channels, *_ = model.input_shape

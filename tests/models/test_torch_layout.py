@@ -40,11 +40,18 @@ def densenet() -> Iterator[str]:
 def inception() -> Iterator[str]:
     a = ["branch1x1", "branch5x5_1", "branch5x5_2", "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3", "branch_pool"]
     b = ["branch3x3", "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3"]
-    c = ["branch1x1", *(f"branch7x7_{i}" for i in range(1, 4)), *(f"branch7x7dbl_{i}" for i in range(1, 6)), "branch_pool"]
+    c = [
+        "branch1x1",
+        *(f"branch7x7_{i}" for i in range(1, 4)),
+        *(f"branch7x7dbl_{i}" for i in range(1, 6)),
+        "branch_pool",
+    ]
     d = ["branch3x3_1", "branch3x3_2", *(f"branch7x7x3_{i}" for i in range(1, 5))]
     e = ["branch1x1", "branch3x3_1", "branch3x3_2a", "branch3x3_2b"]
     e += ["branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3a", "branch3x3dbl_3b", "branch_pool"]
-    blocks = dict(zip(("5b", "5c", "5d", "6a", "6b", "6c", "6d", "6e", "7a", "7b", "7c"), (a, a, a, b, c, c, c, c, d, e, e)))
+    blocks = dict(
+        zip(("5b", "5c", "5d", "6a", "6b", "6c", "6d", "6e", "7a", "7b", "7c"), (a, a, a, b, c, c, c, c, d, e, e))
+    )
     modules = [f"Conv2d_{name}" for name in ("1a_3x3", "2a_3x3", "2b_3x3", "3b_1x1", "4a_3x3")]
     modules += [f"Mixed_{block}.{branch}" for block, branches in blocks.items() for branch in branches]
     for module in modules:
@@ -128,8 +135,11 @@ def test_another_architecture_is_refused(engine: None) -> None:
             fit(Parameters(built.shapes, built.structured), theirs, "x.safetensors")
 
 
-def test_a_missing_layer_is_named(engine: None) -> None:
+def test_layers_too_few_or_too_many(engine: None) -> None:
     built = network("resnet18_v1b")
+    wanted = Parameters(built.shapes, built.structured)
     _, theirs = paired(built, NAMES["resnet18_v1b"])
     with pytest.raises(ModelError, match="do not pair up"):
-        fit(Parameters(built.shapes, built.structured), {k: v for k, v in theirs.items() if k != "layer2.0.conv1.weight"}, "x")
+        fit(wanted, {name: value for name, value in theirs.items() if name != "layer2.0.conv1.weight"}, "x")
+    with pytest.raises(ModelError, match="42 layers for the network's 41"):
+        fit(wanted, {**theirs, "fc.1.weight": np.ones((2, 2), np.float32)}, "x")

@@ -44,6 +44,7 @@ def card(folder: Path, *sources: WeightSource, params: str | None = None) -> Car
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that both hubs' addresses lead to, and an empty cache."""
+
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *args: object) -> None:
             pass

@@ -1,0 +1,42 @@
+# make demo: quantize ResNet-50 and the trained network that ships. make test: everything CI runs.
+PYTHON ?= python3.11
+ENGINE ?= onednn
+VENV := .venv-$(ENGINE)
+BIN := $(VENV)/bin
+OUT := demo
+
+.PHONY: demo test lint test-onednn test-mkl test-mkl-emulated clean
+
+demo: $(VENV)/installed
+	mkdir -p $(OUT)
+	$(BIN)/quantkit quantize resnet50 --calib 10 --out $(OUT)/resnet50-int8 --force
+	$(BIN)/quantkit quantize digits_resnet20_v2 --calib-data digits:train --calib 100 --out $(OUT)/digits-int8 --force
+	$(BIN)/quantkit evaluate $(OUT)/digits-int8 --data digits:test --reference digits_resnet20_v2
+	$(BIN)/quantkit verify $(OUT)/digits-int8
+
+test: lint test-onednn test-mkl
+
+lint: .venv-onednn/installed
+	.venv-onednn/bin/ruff check .
+	.venv-onednn/bin/ruff format --check .
+	.venv-onednn/bin/mypy
+
+test-onednn test-mkl: test-%: .venv-%/installed
+	.venv-$*/bin/python -m pytest
+
+# MKL-DNN 1.0 aborts in INT8 convolutions on AMD processors with AVX-512. There, the tests that run
+# INT8 networks on mxnet-mkl are skipped, and run here instead, on an emulated Intel processor.
+EMULATED := qemu-x86_64 -cpu Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-invpcid,-rtm
+test-mkl-emulated: .venv-mkl/installed
+	$(EMULATED) .venv-mkl/bin/python -m pytest tests/emit --timeout 900
+
+# Where several `make` run at once, each environment is still built once: the stamp is written last.
+.venv-%/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --editable '.[$*,test,lint]'
+	touch $@
+
+.PRECIOUS: .venv-%/installed
+
+clean:
+	rm -rf .venv-* $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

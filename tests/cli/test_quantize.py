@@ -1,0 +1,110 @@
+"""``quantize`` from the outside: what it writes, and whether what it says is true."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import SHAPE, Run
+
+
+@pytest.fixture
+def options(checkpoint: Path, samples: Path) -> list[object]:
+    return [checkpoint, "--input-shape", SHAPE, "--calib-data", samples]
+
+
+def test_writes_a_bundle_named_after_the_network(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
+    result = run("quantize", *options, "--calib", 5, "--no-latency")
+    assert result.exit_code == 0, result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny-int8"]
+    manifest = json.loads((tmp_path / "tiny-int8" / "manifest.json").read_text())
+    assert (manifest["kind"], manifest["settings"]["samples"]) == ("int8", 5)
+
+
+def test_json_agrees_with_what_was_written(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
+    result = json.loads(run("quantize", *options, "--json", "--out", "b", "--method", "minmax").stdout)
+    symbol = json.loads((tmp_path / "b" / "model-symbol.json").read_text())
+    layers = [node for node in symbol["nodes"] if node["op"] in ("_sg_mkldnn_conv", "_sg_mkldnn_fully_connected")]
+    assert result["kernels"]["of"] == result["kernels"]["int8"] == sum(result["int8"].values()) == len(layers) == 3
+    assert result["size"]["int8"] == (tmp_path / "b" / "model-0000.params").stat().st_size
+    assert result["operators"] == {"original": 8, "fused": 5}
+    assert {entry["operator"] for entry in result["fp32"]} == {"Pooling", "Flatten"}
+    assert result["calibration"]["samples"] == 23
+    assert set(result["latency_ms"]) == {"fp32", "fp32_fused", "int8"}
+
+
+def test_the_table_says_what_was_gained(run: Run, options: list[object], int8_engine: None) -> None:
+    printed = run("quantize", *options, "--calib", 5).stdout
+    for word in ("operators", "INT8", "FP32", "kernels", "parameters", "as FP32", "latency", "weights", "Next:"):
+        assert word in printed
+    assert all(len(line) <= 100 for line in printed.splitlines() if not line.startswith("  quantkit "))
+    assert not any(line != line.rstrip() for line in printed.splitlines())
+
+
+def test_quiet_says_nothing(run: Run, options: list[object], int8_engine: None) -> None:
+    result = run("quantize", *options, "--calib", 5, "--quiet", "--no-latency")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_a_table_replaces_calibration(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
+    assert run("calibrate", *options, "--calib", 5, "--out", "table.json").exit_code == 0
+    assert run("quantize", *options, "--calib", 5, "--out", "one", "--no-latency").exit_code == 0
+    other = run("quantize", *options, "--calib-table", "table.json", "--out", "two", "--no-latency")
+    assert other.exit_code == 0, other.stderr
+    assert "calibrating" not in other.stderr
+    for file in ("model-symbol.json", "model-0000.params"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_force_replaces_a_bundle(run: Run, options: list[object], int8_engine: None) -> None:
+    command = ["quantize", *options, "--calib", 5, "--no-latency"]
+    assert run(*command).exit_code == 0
+    assert run(*command).exit_code == 2
+    assert run(*command, "--force").exit_code == 0
+
+
+def test_exclusions_stay_fp32_and_say_so(run: Run, options: list[object], int8_engine: None) -> None:
+    result = json.loads(run("quantize", *options, "--exclude", "bra*", "--json", "--no-latency").stdout)
+    reasons = {entry["operator"]: entry["reason"] for entry in result["fp32"]}
+    assert reasons["Convolution+sum+relu"] == "excluded by 'bra*'"
+    assert result["kernels"]["int8"] == result["kernels"]["of"] - 1
+
+
+def test_random_weights_are_unmissable(run: Run, options: list[object], int8_engine: None) -> None:
+    result = run("quantize", *options, "--weights", "random", "--no-latency")
+    assert "RANDOM WEIGHTS" in result.stderr
+    assert "RANDOM: predictions mean nothing" in result.stdout
+
+
+@pytest.mark.parametrize("kind", ["int8", "fp32"])
+def test_evaluate_counts_as_numpy_does(
+    run: Run, options: list[object], int8_engine: None, samples: Path, tmp_path: Path, kind: str
+) -> None:
+    from quantkit.bundle import read_bundle
+    from quantkit.engine.execute import run as run_graph
+    from quantkit.models.load import load_model
+
+    assert run("quantize", *options, "--out", "b", "--no-latency").exit_code == 0
+    spec, reference = ("b", options[0]) if kind == "int8" else (options[0], "b")
+    result = run("evaluate", spec, "--data", samples, "--reference", reference, "--input-shape", SHAPE, "--json")
+    found = json.loads(result.stdout)
+    with np.load(samples) as archive:
+        images, labels = archive["x"], archive["y"]
+    fp32 = run_graph(load_model(options[0], input_shape=(3, 16, 16)).graph, {"data": images})[0]
+    int8 = run_graph(read_bundle(tmp_path / "b").graph, {"data": images})[0]
+    mine = int8 if kind == "int8" else fp32
+    ranked = np.argsort(-mine, axis=1)
+    assert found["images"] == 23
+    assert found["accuracy"]["top1"] == pytest.approx((ranked[:, 0] == labels).mean())
+    assert found["accuracy"]["top5"] == pytest.approx((ranked[:, :5] == labels[:, None]).any(axis=1).mean())
+    assert found["agreement"]["top1"] == pytest.approx((fp32.argmax(1) == int8.argmax(1)).mean())
+    lengths = np.linalg.norm(fp32, axis=1) * np.linalg.norm(int8, axis=1)
+    assert found["agreement"]["cosine"] == pytest.approx(((fp32 * int8).sum(1) / lengths).mean(), abs=1e-6)
+
+
+def test_evaluate_stops_at_the_limit(run: Run, checkpoint: Path, samples: Path) -> None:
+    result = run("evaluate", checkpoint, "--data", samples, "--limit", 9, "--batch-size", 4, "--input-shape", SHAPE, "--json")
+    assert json.loads(result.stdout)["images"] == 9
