@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from quantkit.pipeline import FusedModel, QuantizedModel
 
 REAL_DATA = Path(os.environ.get("QUANTKIT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
@@ -37,3 +41,21 @@ def int8_engine(engine: None) -> None:
 
     if obstacle := int8_obstacle():
         pytest.skip(obstacle)
+
+
+@pytest.fixture(scope="session")
+def digits_fused(engine: None) -> FusedModel:
+    """The digits network that ships, fused."""
+    from quantkit.models.load import load_model
+    from quantkit.pipeline import fuse_model
+
+    return fuse_model(load_model("digits_resnet20_v1"), "digits:train")
+
+
+@pytest.fixture(scope="session")
+def digits_int8(int8_engine: None, digits_fused: FusedModel) -> QuantizedModel:
+    """The digits network in INT8, calibrated with 8 images."""
+    from quantkit.pipeline import calibrate, emit, plan
+
+    table = calibrate(digits_fused, "digits:train", 8)
+    return emit(digits_fused, table, plan(digits_fused, table), "digits:train")

@@ -35,7 +35,8 @@ def check_destination(directory: Path, force: bool = False) -> None:
         )
     if not force:
         raise UserError(
-            f"{directory} holds a bundle already; replace it with --force (force=True), or choose another output directory"
+            f"{directory} holds a bundle already; "
+            "replace it with --force (force=True), or choose another output directory"
         )
 
 

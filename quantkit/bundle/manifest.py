@@ -105,6 +105,7 @@ class FusionResult:
 
     samples: _Count
     difference: FiniteFloat
+    allowed: FiniteFloat
     changed_predictions: _Count
 
 
@@ -159,7 +160,9 @@ def read_manifest(directory: Path) -> Manifest:
         raise BundleError(f"{directory} is not a bundle: cannot read {MANIFEST} ({error.strerror or error})") from error
     version = _version(content)
     if version is not None and version != _VERSION:
-        raise BundleError(f"{path} is of version {version!r}, and this quantkit reads version {_VERSION}; upgrade quantkit")
+        raise BundleError(
+            f"{path} is of version {version!r}, and this quantkit reads {_VERSION}; use the one that wrote it"
+        )
     try:
         manifest = TypeAdapter(Manifest).validate_json(content)
     except ValidationError as error:

@@ -110,7 +110,7 @@ def _write(
         outputs=tuple(Output(str(tensor), value.shape[1:]) for tensor, value in zip(graph.outputs, outputs)),
         source=Origin(**asdict(model.source)),
         settings=settings,
-        fusion=FusionResult(check.samples, check.difference, check.changed_predictions),
+        fusion=FusionResult(**asdict(check)),
         agreement=agreement,
         files={
             path.name: FileEntry(sha256_of(path), path.stat().st_size) for path in sorted(directory.iterdir())

@@ -1,0 +1,1 @@
+"""The command line: one file per verb; what is printed, exit codes and progress live here only."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import METHODS_HELP, force_option, model_options, output_options, sample_options
+from quantkit.cli.options import METHODS_HELP, Verb, force_option, model_options, output_options, sample_options
 from quantkit.cli.targets import check_file_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit calibrate resnet50 --calib 100 --calib-data photos/ --out table.json",
+        "quantkit calibrate resnet50 --method percentile:99.9 --out table.json",
+    ),
+)
 @click.argument("model")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", required=True, help="The table to write (JSON).")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", required=True, help="The table to write.")
 @sample_options("32, or all where there are fewer")
 @click.option("--method", metavar="METHOD", help=METHODS_HELP)
 @model_options
@@ -36,15 +42,10 @@ def calibrate(
     input_shape: Optional[tuple[int, ...]],
     force: bool,
 ) -> None:
-    """Measure the ranges of MODEL's tensors and write them to a table.
+    """Measure the ranges of a network's tensors for later.
 
-    `quantkit quantize MODEL --calib-table FILE` takes the table instead of calibrating again; it holds
-    for the same network with the same weights only.
-
-    \b
-    Examples:
-      quantkit calibrate resnet50 --calib 100 --calib-data photos/ --out table.json
-      quantkit calibrate resnet50 --method percentile:99.9 --out table.json
+    The ranges go to a table, which `quantkit quantize MODEL --calib-table FILE` takes instead of
+    calibrating again. It holds for the same network with the same weights only.
     """
     check_not_bundle(model)
     check_file_target(out, force)

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import click
 
-from quantkit.cli.options import output_options
+from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
 
 _MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[bold red]FAIL[/]"}
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit doctor",
+        "quantkit doctor --json",
+    ),
+)
 @output_options
 def doctor(terminal: Terminal) -> None:
-    """Look at the engine and at this machine, and say what to change.
+    """Look at engine and machine, say what to change.
 
     Engine, NumPy, the instruction sets that INT8 needs (VNNI, AMX), OpenMP, threads against cores,
     the container's quota, and who else keeps the cores busy. Ends with 1 where something must be
     mended before quantkit can work, else with 0.
-
-    \b
-    Examples:
-      quantkit doctor
-      quantkit doctor --json
     """
     from quantkit.engine.build import installed
     from quantkit.host.report import examine

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import model_options, output_options
+from quantkit.cli.options import Verb, model_options, output_options
 from quantkit.cli.terminal import Terminal, percent
 from quantkit.errors import DataError, UserError
 
@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from quantkit.images.samples import Samples
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50",
+        "quantkit evaluate resnet50_v1-int8 --data photos:test --limit 500",
+        "quantkit evaluate digits_resnet20_v1 --data digits:test",
+    ),
+)
 @click.argument("network", metavar="BUNDLE|MODEL")
 @click.option("--data", required=True, metavar="SPEC", help="Images: a folder, FOLDER:SPLIT, .npz, .rec, digits:test.")
 @click.option("--reference", metavar="MODEL|BUNDLE", help="Compare with this network, image by image.")
@@ -36,17 +43,11 @@ def evaluate(
     weights: str,
     input_shape: Optional[tuple[int, ...]],
 ) -> None:
-    """Measure the accuracy of a BUNDLE or MODEL, and how far it agrees with a reference.
+    """Measure accuracy, and agreement with a reference.
 
     Top-1 and top-5 need labels: a labels.csv in the folder, one folder a class, or `y` in the .npz.
     With --reference, the share of images with the same top-1 and the mean cosine of the outputs need
     none. --weights and --input-shape are for MODELs; a bundle has its own.
-
-    \b
-    Examples:
-      quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50
-      quantkit evaluate resnet50_v1-int8 --data photos:test --limit 500
-      quantkit evaluate digits_resnet20_v1 --data digits:test
     """
     from quantkit.cli.networks import open_network
     from quantkit.images.batches import batches
@@ -77,7 +78,8 @@ def _check_comparable(networks: Sequence[Network]) -> None:
         ):
             if one != two:
                 raise UserError(
-                    f"{networks[0].name} has {what} {one}, its reference {other.name} {two}; give the network it was made from"
+                    f"{networks[0].name} has {what} {one}, its reference {other.name} {two}; "
+                    "give the network that it was made from"
                 )
 
 

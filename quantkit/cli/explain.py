@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import activations_option, exclude_option, model_options, output_options
+from quantkit.cli.options import Verb, activations_option, exclude_option, model_options, output_options
 from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
@@ -25,7 +25,14 @@ _SAMPLES = 4
 _MARKS = {"int8": "[green]INT8[/]", "fp32": "[yellow]FP32[/]", "gone": "[dim]gone[/]"}
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit explain resnet50_v1-int8",
+        "quantkit explain resnet50 --node '*stage1*'",
+        "quantkit explain my/net --exclude Pooling --json",
+    ),
+)
 @click.argument("network", metavar="BUNDLE|MODEL")
 @click.option("--node", metavar="GLOB", help="Only operators whose name matches, such as '*_conv0*'.")
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: sample images.  [default: builtin]")
@@ -43,16 +50,11 @@ def explain(
     weights: str,
     input_shape: Optional[tuple[int, ...]],
 ) -> None:
-    """Account for each operator of a BUNDLE or MODEL by its original name.
+    """Say what became of each operator, and why.
 
-    Says which operator it was fused into, whether it runs in INT8 or why not, and which fusions were
-    refused and why. A MODEL is quantized in memory with a few samples; nothing is written.
-
-    \b
-    Examples:
-      quantkit explain resnet50_v1-int8
-      quantkit explain resnet50 --node '*stage1*'
-      quantkit explain my/net --exclude Pooling --json
+    Each is listed by its original name, together with those that were fused with it: whether they run
+    in INT8 or why not, and which fusions were refused and why. A MODEL is quantized in memory with a
+    few samples; nothing is written.
     """
     if is_bundle(network):
         from quantkit.bundle import read_bundle

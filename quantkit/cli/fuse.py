@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import force_option, model_options, output_options
+from quantkit.cli.options import Verb, force_option, model_options, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from quantkit.pipeline import FusedModel
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit fuse resnet50 --out resnet50-fused",
+        "quantkit fuse my/net --out net-fused --calib-data photos/ --input-shape 3,224,224",
+    ),
+)
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", required=True, help="The folder to write.")
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="Images to compare on.  [default: builtin]")
@@ -34,16 +40,11 @@ def fuse(
     force: bool,
     no_latency: bool,
 ) -> None:
-    """Fuse MODEL's operators, stay in FP32, and write a bundle.
+    """Fuse a network's operators, stay in FP32.
 
     Batch normalizations are folded into weights; sums and activations join their convolutions. Each
     fusion is checked, and the fused network is compared with the original on real images: it may not
     change a single prediction.
-
-    \b
-    Examples:
-      quantkit fuse resnet50 --out resnet50-fused
-      quantkit fuse my/net --out net-fused --calib-data photos/ --input-shape 3,224,224
     """
     check_not_bundle(model)
     check_bundle_target(out, force)

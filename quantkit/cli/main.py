@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 from contextlib import suppress
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn
 
 import click
 
@@ -16,12 +16,20 @@ from quantkit.cli.evaluate import evaluate
 from quantkit.cli.explain import explain
 from quantkit.cli.fuse import fuse
 from quantkit.cli.models import models
+from quantkit.cli.options import write_examples
 from quantkit.cli.quantize import quantize
 from quantkit.cli.verify import verify
 from quantkit.cli.work import INTERRUPTED, Work
 from quantkit.errors import QuantkitError
 
 _BROKEN_PIPE = 141
+_EXAMPLES = (
+    "quantkit quantize resnet50 --calib 10",
+    "quantkit quantize my/net --calib 100 --calib-data photos/ --input-shape 3,224,224",
+    "quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50",
+    "quantkit explain resnet50_v1-int8",
+    "quantkit doctor",
+)
 _VERBS = (quantize, evaluate, explain, verify, fuse, calibrate, models, doctor)
 
 
@@ -30,6 +38,10 @@ class _Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [str(verb.name) for verb in _VERBS]
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        write_examples(formatter, _EXAMPLES)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Known before the verb reads its options, for errors in these too.
@@ -40,8 +52,10 @@ class _Verbs(click.Group):
         work = ctx.ensure_object(Work)
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+        except (click.exceptions.Exit, click.Abort):
             raise
+        except BrokenPipeError:
+            ctx.exit(_BROKEN_PIPE)
         except click.ClickException as error:
             work.error_object(type(error).__name__, error.format_message())
             raise
@@ -74,7 +88,9 @@ def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--debug", is_flag=True, help="Print the traceback of errors.")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version."
+)
 @click.pass_obj
 def cli(work: Work, debug: bool) -> None:
     """Turn trained MXNet and GluonCV networks into INT8 networks that you can trust and deploy.
@@ -82,16 +98,6 @@ def cli(work: Work, debug: bool) -> None:
     A network is a name (`quantkit models` lists them), a model card, or the prefix of an MXNet
     checkpoint. The result is a bundle: a folder with a stock MXNet checkpoint, its calibration, its
     preprocessing, its labels and a manifest with hashes.
-
-    \b
-    Start with:
-      quantkit quantize resnet50 --calib 10
-      quantkit quantize my/net --calib 100 --calib-data photos/ --input-shape 3,224,224
-      quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50
-      quantkit explain resnet50_v1-int8
-    \b
-    If it is slow or will not run:
-      quantkit doctor
 
     Exit codes: 0 done, 1 the work failed, 2 the request cannot be served as given, 130 interrupted.
     """
@@ -107,13 +113,11 @@ def main() -> NoReturn:
     work = Work()
     _keep_standard_output()
     work.end_on_interrupt()
-    code: Optional[int] = 1
+    code = 1
     try:
         cli(prog_name="quantkit", obj=work)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
-    except BrokenPipeError:
-        code = _BROKEN_PIPE
     _end(code)
 
 

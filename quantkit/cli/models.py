@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import output_options
+from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from quantkit.images.preprocess import Preprocess
     from quantkit.models.card import Card
 
 
-@click.command()
-@click.option("--long", "as_long", is_flag=True, help="Also say how images are preprocessed and where weights come from.")
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit models",
+        "quantkit models --long",
+        "quantkit models --json | jq '.models[].name'",
+    ),
+)
+@click.option(
+    "--long", "as_long", is_flag=True, help="Also say how images are preprocessed and where weights come from."
+)
 @output_options
 def models(terminal: Terminal, as_long: bool) -> None:
     """List the networks that have a model card.
 
     Each can be given as MODEL by its name or alias. Other classifiers of GluonCV's can be given by
     their names too; GluonCV's usual preprocessing is then assumed.
-
-    \b
-    Examples:
-      quantkit models
-      quantkit models --long
-      quantkit models --json | jq '.models[].name'
     """
     from quantkit.models.card import cards
 

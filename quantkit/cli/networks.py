@@ -36,7 +36,7 @@ class Network:
 
         from quantkit.engine.execute import infer_shapes
 
-        shapes = infer_shapes(self.graph, {name: (1, *self.input_shape) for name in self.graph.inputs})
+        shapes = infer_shapes(self.graph, dict.fromkeys(self.graph.inputs, (1, *self.input_shape)))
         return prod(shapes[self.graph.outputs[0]][1:])
 
 
@@ -77,17 +77,13 @@ def open_network(terminal: Terminal, spec: str, weights: str, input_shape: Optio
     """
     if not is_bundle(spec):
         model = load(terminal, spec, weights, input_shape)
-        return Network(
-            model.name, "fp32", model.graph, model.input_shape, model.preprocess, model.source.weights
-        )
+        return Network(model.name, "fp32", model.graph, model.input_shape, model.preprocess, model.source.weights)
     from quantkit.bundle import read_bundle
 
     bundle = read_bundle(Path(spec))
     manifest = bundle.manifest
     warn_if_random(terminal, spec, manifest.source.weights)
-    return Network(
-        spec, manifest.kind, bundle.graph, manifest.input.shape, bundle.preprocess, manifest.source.weights
-    )
+    return Network(spec, manifest.kind, bundle.graph, manifest.input.shape, bundle.preprocess, manifest.source.weights)
 
 
 def check_count(data: object, count: Optional[int]) -> None:
@@ -96,8 +92,11 @@ def check_count(data: object, count: Optional[int]) -> None:
     Raises:
         DataError: they are not, or cannot be opened.
     """
+    from quantkit.images.samples import take
     from quantkit.images.sources import open_samples
 
     samples = open_samples(data)
-    if count is not None and samples.size is not None and count > len(samples):
-        raise DataError(f"{count} samples were asked for, but {samples.name} holds {len(samples)}; ask for at most {len(samples)}")
+    if samples.size == 0:
+        raise DataError(f"{samples.name} holds no samples; give some")
+    if count is not None and samples.size is not None:
+        take(samples, count)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from functools import wraps
+from collections.abc import Sequence
+from functools import update_wrapper
 from typing import Any, Callable, Optional
 
 import click
@@ -14,7 +15,8 @@ from quantkit.cli.work import Work
 Command = Callable[..., None]
 
 METHODS_HELP = (
-    "How ranges are chosen: minmax, percentile (percentile:99.9 for another than 99.99), entropy or mse.  [default: mse]"
+    "How ranges are chosen: minmax, percentile (percentile:99.9 for another than 99.99), entropy or mse.  "
+    "[default: mse]"
 )
 
 
@@ -33,13 +35,28 @@ class Shape(click.ParamType):
         return tuple(int(field) for field in fields)
 
 
+class Verb(click.Command):
+    """A command whose help shows examples before the options."""
+
+    def __init__(self, *args: Any, examples: Sequence[str], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.examples = examples
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        write_examples(formatter, self.examples)
+
+
+def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
+    """Write commands into a help text, each on a line of its own."""
+    with formatter.section("Examples"):
+        for example in examples:
+            formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
 def output_options(command: Command) -> Command:
     """Add --json and --quiet, and call the command with a ``Terminal`` in first place."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
-    @click.option("--quiet", is_flag=True, help="Print neither progress nor tables; errors still appear.")
-    @click.pass_context
-    @wraps(command)
     def speaking(context: click.Context, as_json: bool, quiet: bool, **options: Any) -> None:
         work = context.find_object(Work) or Work()
         terminal = Terminal(work, as_json, quiet)
@@ -47,7 +64,11 @@ def output_options(command: Command) -> Command:
             terminal.take_warnings()
             command(terminal, **options)
 
-    return speaking
+    wrapped: Command = speaking
+    update_wrapper(wrapped, command)
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+    quiet = click.option("--quiet", is_flag=True, help="Print neither progress nor tables; errors still appear.")
+    return as_json(quiet(click.pass_context(wrapped)))
 
 
 def model_options(command: Command) -> Command:
@@ -71,7 +92,10 @@ def sample_options(default_count: str) -> Callable[[Command], Command]:
 
     def added(command: Command) -> Command:
         count = click.option(
-            "--calib", type=click.IntRange(min=1), metavar="N", help=f"How many images to calibrate with.  [default: {default_count}]"
+            "--calib",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help=f"How many images to calibrate with.  [default: {default_count}]",
         )
         data = click.option(
             "--calib-data",

@@ -9,6 +9,7 @@ import click
 
 from quantkit.cli.options import (
     METHODS_HELP,
+    Verb,
     activations_option,
     exclude_option,
     force_option,
@@ -27,11 +28,23 @@ if TYPE_CHECKING:
 _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit quantize resnet50 --calib 10",
+        "quantkit quantize resnet50 --calib 100 --calib-data photos/ --method entropy",
+        "quantkit quantize my/net --calib-data data.npz --input-shape 3,224,224 --out net-int8",
+        "quantkit quantize mobilenet1.0 --exclude '*_dense0*' --exclude Pooling",
+        "quantkit quantize resnet50 --calib-table table.json --force",
+    ),
+)
 @click.argument("model")
 @sample_options("32, or all where there are fewer")
 @click.option(
-    "--calib-table", type=click.Path(path_type=Path), metavar="FILE", help="An earlier calibration, instead of a new one."
+    "--calib-table",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="An earlier calibration, instead of a new one.",
 )
 @click.option("--method", metavar="METHOD", help=METHODS_HELP)
 @exclude_option
@@ -56,20 +69,12 @@ def quantize(
     force: bool,
     no_latency: bool,
 ) -> None:
-    """Quantize MODEL to INT8 and write a bundle.
+    """Quantize a network to INT8 and write a bundle.
 
     MODEL is a name (`quantkit models` lists them), a model card (.toml), or an MXNet checkpoint
     (its prefix, or the -symbol.json file). Operators are fused first, and the fused network is
     compared with the original on real images; then the ranges of its tensors are measured on the
     sample images, and the INT8 network is compared with FP32.
-
-    \b
-    Examples:
-      quantkit quantize resnet50 --calib 10
-      quantkit quantize resnet50 --calib 100 --calib-data photos/ --method entropy
-      quantkit quantize my/net --calib-data data.npz --input-shape 3,224,224 --out net-int8
-      quantkit quantize mobilenet1.0 --exclude '*_dense0*' --exclude Pooling
-      quantkit quantize resnet50 --calib-table table.json --force
     """
     check_not_bundle(model)
     out = out or default_bundle(model)
@@ -93,7 +98,7 @@ def quantize(
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.save(out, force)
-    _report(terminal, model, quantized, out, data, no_latency)
+    _report(terminal, model, quantized, out, no_latency)
 
 
 def _prepared(
@@ -112,13 +117,13 @@ def _prepared(
     for option, given in (("--calib", calib), ("--method", method)):
         if given is not None:
             raise UserError(
-                f"--calib-table takes ranges that were measured before, so {option} has nothing to do; leave one of them "
-                "out (--calib-data may stay: the INT8 network is compared with FP32 on it)"
+                f"--calib-table takes ranges that were measured before, so {option} has nothing to do; "
+                "leave one of them out (--calib-data may stay: the INT8 network is compared with FP32 on it)"
             )
     return read_table(table)
 
 
-def _report(terminal: Terminal, model: str, quantized: QuantizedModel, out: Path, data: str, no_latency: bool) -> None:
+def _report(terminal: Terminal, model: str, quantized: QuantizedModel, out: Path, no_latency: bool) -> None:
     from quantkit.cli.summary import latencies, measured_kernels, quantize_result, quantize_tables
 
     terminal.stage("reading off the kernels that the engine runs")
@@ -128,4 +133,4 @@ def _report(terminal: Terminal, model: str, quantized: QuantizedModel, out: Path
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
         milliseconds = latencies(quantized.source, quantized.graph)
     result = quantize_result(quantized, out, kernels, milliseconds)
-    terminal.show(result, *quantize_tables(result, model, data))
+    terminal.show(result, *quantize_tables(result, model))

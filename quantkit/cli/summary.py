@@ -77,7 +77,7 @@ def quantize_result(
     }
 
 
-def quantize_tables(result: Result, model: str, data: str) -> list[Any]:
+def quantize_tables(result: Result, model: str) -> list[Any]:
     """``quantize_result`` in words, and what to do next."""
     from rich.markup import escape
 
@@ -92,7 +92,7 @@ def quantize_tables(result: Result, model: str, data: str) -> list[Any]:
         for index, entry in enumerate(result["fp32"])
     ]
     rows += [
-        ("kernels", f"{kernels['int8']} of {kernels['of']} convolutions and dense layers in INT8, {_isa(kernels['isa'])}"),
+        ("kernels", _kernels_text(kernels)),
         ("parameters", _sizes(size["fp32"], size["int8"])),
         ("calibrated", f"{calibration['method']}, {_images(calibration['samples'])} of {calibration['data']}"),
         ("as FP32", f"{agreement_text(agreement)} ({_images(agreement['samples'])})"),
@@ -100,13 +100,11 @@ def quantize_tables(result: Result, model: str, data: str) -> list[Any]:
         ("weights", weights_text(result["weights"])),
     ]
     bundle = shlex.quote(result["bundle"])
-    # Of photographs without labels there is no accuracy to measure.
-    labelled = shlex.quote(data) if data != "builtin" else "PHOTOS"
     next_steps = (
-        f"  quantkit evaluate {bundle} --data {labelled} --reference {shlex.quote(model)}\n"
-        f"  quantkit explain {bundle}\n"
-        f'  python: quantkit.load("{result["bundle"]}").predict(images)'
+        f"  quantkit evaluate {bundle} --data IMAGES --reference {shlex.quote(model)}\n  quantkit explain {bundle}"
     )
+    if result["weights"]["kind"] != "random":
+        next_steps += f"\n  python: quantkit.load({result['bundle']!r}).predict(images)"
     title = f"\n[bold]{escape(result['model'])} in INT8: {escape(result['bundle'])}[/]"
     return [title, grid_of(rows), f"\nNext:\n{escape(next_steps)}"]
 
@@ -166,5 +164,6 @@ def _images(count: int) -> str:
     return f"{count} image" if count == 1 else f"{count} images"
 
 
-def _isa(names: list[str]) -> str:
-    return f"on {', '.join(names)}" if names else "on kernels that do not name their instructions"
+def _kernels_text(kernels: Mapping[str, Any]) -> str:
+    isa = f", on {', '.join(kernels['isa'])}" if kernels["isa"] else ""
+    return f"{kernels['int8']} of {kernels['of']} convolutions and dense layers in INT8{isa}"

@@ -38,11 +38,13 @@ def network_name(spec: str) -> str:
 
 
 def check_not_bundle(spec: str) -> None:
-    """Refuse a bundle where a network to quantize or fuse is needed.
+    """Refuse a bundle where a network to quantize or fuse is needed, and folders that have no name.
 
     Raises:
-        UserError: it is a bundle.
+        UserError: it is one of them.
     """
+    if not Path(spec).name:
+        raise UserError(f"{spec!r} is a folder; give a checkpoint's prefix in it, or a name from `quantkit models`")
     if is_bundle(spec):
         raise UserError(f"{spec} is a bundle that quantkit made already; give the FP32 network it was made from")
 

@@ -6,24 +6,26 @@ from pathlib import Path
 
 import click
 
-from quantkit.cli.options import output_options
+from quantkit.cli.options import Verb, output_options
 from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit verify resnet50_v1-int8",
+        "quantkit verify resnet50_v1-int8 --quiet && deploy resnet50_v1-int8",
+    ),
+)
 @click.argument("bundle")
 @output_options
 def verify(terminal: Terminal, bundle: str) -> None:
-    """Check a BUNDLE: hashes, files, signature, and a stored sample's output.
+    """Check that a bundle is complete and unaltered.
 
-    Ends with 0 if all is well and with 1 if not.
-
-    \b
-    Examples:
-      quantkit verify resnet50_v1-int8
-      quantkit verify resnet50_v1-int8 --quiet && deploy resnet50_v1-int8
+    Compares files and hashes, the signature, and the output for a stored sample with what was
+    written. Ends with 0 if all is well and with 1 if not.
     """
     if not is_bundle(bundle):
         raise UserError(f"{bundle} is no bundle: it has no manifest.json; give a folder that quantkit wrote")

@@ -18,6 +18,9 @@ from typing import Any
 import numpy as np
 
 from quantkit.errors import EngineMissing
+from quantkit.host.cpu import read_cpu
+from quantkit.host.limits import read_limits
+from quantkit.host.threads import recommended_threads
 
 REMEDY = (
     "install one of them, each in its own virtual environment: pip install 'quantkit[onednn]' (mxnet 1.9.1) "
@@ -37,6 +40,8 @@ def load_mxnet() -> Any:
     _restore_removed_names()
     # oneDNN reads this once; with "0" every INT8 operator would fail later with an obscure message.
     os.environ.pop("MXNET_MKLDNN_ENABLED", None)
+    # Left to itself MXNet takes half of the hardware threads, whatever they are; libgomp reads this once, too.
+    os.environ.setdefault("OMP_NUM_THREADS", str(recommended_threads(read_cpu(), read_limits())))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

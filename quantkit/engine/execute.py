@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -63,17 +64,26 @@ class Executor:
         mxnet = load_mxnet()
         if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
             raise EngineError(obstacle)
-        with engine_errors("bind the network"), stock_fusion_off():
-            symbol = symbol_of(graph)
+        with engine_errors("bind the network"):
             auxiliary = auxiliary_params(graph)
             given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
-            self._inputs = {name: mxnet.nd.zeros(shapes[name]) for name in graph.inputs}
-            args = {name: value for name, value in given.items() if name not in auxiliary}
-            self._bound = symbol.bind(
-                mxnet.cpu(),
-                args={**args, **self._inputs},
-                aux_states={name: given[name] for name in auxiliary},
-                grad_req="null",
+            self._symbol = symbol_of(graph)
+            self._args = {name: value for name, value in given.items() if name not in auxiliary}
+            self._auxiliary = {name: given[name] for name in auxiliary}
+        self._bind({name: shapes[name] for name in graph.inputs})
+
+    def resized(self, shapes: Mapping[str, Shape]) -> Executor:
+        """The same network bound to other input shapes; it shares this one's parameters."""
+        other = copy(self)
+        other._bind(shapes)
+        return other
+
+    def _bind(self, shapes: Mapping[str, Shape]) -> None:
+        mxnet = load_mxnet()
+        with engine_errors("bind the network"), stock_fusion_off():
+            self._inputs = {name: mxnet.nd.zeros(shape) for name, shape in shapes.items()}
+            self._bound = self._symbol.bind(
+                mxnet.cpu(), args={**self._args, **self._inputs}, aux_states=self._auxiliary, grad_req="null"
             )
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -73,11 +73,9 @@ class _Skeleton:
     def random(self) -> dict[str, np.ndarray]:
         return random_weights(self.graph, self.wanted.shapes)
 
-    def model(
-        self, name: str, weights: Weights, shape: Shape, preprocess: Optional[Preprocess], labels: tuple[str, ...] = ()
-    ) -> Model:
+    def model(self, name: str, weights: Weights, shape: Shape, preprocess: Optional[Preprocess]) -> Model:
         graph = Graph(self.graph.nodes, (self.image,), self.graph.outputs, weights.params)
-        return Model(name, graph, shape, preprocess, weights.source, labels)
+        return Model(name, graph, shape, preprocess, weights.source)
 
 
 def _skeleton(
@@ -136,7 +134,8 @@ def _from_card(
     else:
         found = resolve(card, weights, skeleton.wanted, skeleton.random, quiet)
     preprocess = preprocess or _at(found.preprocess or card.preprocess, card.input_shape, shape)
-    return skeleton.model(card.name, found, shape, preprocess, label_names(card))
+    model = skeleton.model(card.name, found, shape, preprocess)
+    return replace(model, labels=label_names(card), exclude=card.exclude)
 
 
 def _from_checkpoint(

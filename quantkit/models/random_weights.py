@@ -5,7 +5,8 @@ normally distributed and independent. Convolutions and dense layers get normal w
 output has variance 1 (as He et al. 2015, "Delving Deep into Rectifiers", with the variance at hand
 instead of a formula), and made orthogonal to the expected mean of their input: a rectified input's mean is what
 errors of the expectation would otherwise grow with, layer upon layer. Batch normalisation gets gamma 1,
-beta 0 and the expected mean and variance.
+beta 0 and the expected mean and variance. What a residual block adds is made small, as training
+leaves it: at full strength a deep network amplifies every rounding error.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS, activation_kind, integer
 
 Shapes = Mapping[str, tuple[int, ...]]
+
+_RESIDUAL_STRENGTH = 0.3
 
 # Weights are worked on in float64 by as many at a time.
 _BLOCK = 1 << 22
@@ -38,20 +41,34 @@ def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.
     """
     params = {name: _initial(name, shape, seed) for name, shape in shapes.items()}
     moments = {Tensor(name): _Moments(np.zeros(1), np.ones(1)) for name in graph.inputs if name not in shapes}
+    branches = _residual_branches(graph)
     for node in graph.nodes:
+        strength = _RESIDUAL_STRENGTH if node.output in branches else 1.0
         read = [moments[tensor] for tensor in node.inputs if tensor in moments]
         if not read:
             continue
         if node.op in ("Convolution", "FullyConnected"):
-            moments[node.output] = _weighted(node, read[0], params[node.inputs[1].node])
+            moments[node.output] = _weighted(node, read[0], params[node.inputs[1].node], strength)
             continue
         if node.op == "BatchNorm":
             gamma, mean, variance = (node.inputs[position].node for position in (1, 3, 4))
-            params[gamma] = np.ones(shapes[gamma], np.float32)
+            params[gamma] = np.full(shapes[gamma], strength, np.float32)
             params[mean] = _rounded(np.broadcast_to(read[0].mean, shapes[mean]))
             params[variance] = _rounded(np.broadcast_to(read[0].variance, shapes[variance]))
+            moments[node.output] = _Moments(np.zeros(read[0].mean.size), np.full(read[0].mean.size, strength**2))
+            continue
         moments[node.output] = _through(node, read)
     return params
+
+
+def _residual_branches(graph: Graph) -> set[Tensor]:
+    """Of each sum the summand that took more steps to compute; the other is the shortcut."""
+    depth: dict[Tensor, int] = {}
+    for node in graph.nodes:
+        depth[node.output] = 1 + max((depth.get(tensor, 0) for tensor in node.inputs), default=0)
+    return {
+        max(node.inputs, key=lambda tensor: depth.get(tensor, 0)) for node in graph.nodes if node.op in ADDITIONS
+    }
 
 
 @dataclass(frozen=True)
@@ -79,7 +96,7 @@ def _initial(name: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
     return generator.standard_normal(shape, np.float32)
 
 
-def _weighted(node: Node, read: _Moments, weight: np.ndarray) -> _Moments:
+def _weighted(node: Node, read: _Moments, weight: np.ndarray, strength: float) -> _Moments:
     """Change standard normal weights to the ones to use; the moments of what these put out."""
     outputs, per_group = weight.shape[:2]
     groups = integer(node, "num_group", 1)
@@ -100,15 +117,13 @@ def _weighted(node: Node, read: _Moments, weight: np.ndarray) -> _Moments:
         taps[block] = values
         mean[block] = (values * expected).sum(axis=(1, 2))
         variance[block] = ((values**2).sum(axis=2) * variances[group[block]]).sum(axis=1)
-    scale = float(_rounded(np.array(1.0 / math.sqrt(float(variance.mean()) or 1.0))))
+    scale = float(_rounded(np.array(strength / math.sqrt(float(variance.mean()) or 1.0))))
     weight *= np.float32(scale)
     return _Moments(mean * scale, variance * scale**2)
 
 
 def _through(node: Node, read: list[_Moments]) -> _Moments:
     first = read[0]
-    if node.op == "BatchNorm":
-        return _Moments(np.zeros(first.mean.size), np.ones(first.mean.size))
     if activation_kind(node) in ("relu", "relu6"):
         return _rectified(first)
     if node.op in ADDITIONS and len(read) == 2:

@@ -179,7 +179,7 @@ def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
         return "this kind of pooling has no INT8 kernel"
     averages = node.attrs.get("pool_type", "max") == "avg"
     if averages and all(size == 1 for size in state.fused.shapes[node.output][2:]):
-        return "a mean over a whole feature map falls between 8-bit levels"
+        return "a mean over whole feature maps falls between 8-bit levels, and costs little"
     return _follow(state, node)
 
 
@@ -229,6 +229,8 @@ def _decide_addition(state: _Planning, node: Node) -> Optional[str]:
 
 
 def _no_kernel(state: _Planning, node: Node) -> Optional[str]:
+    if node.op == "BatchNorm" and node.inputs[0].node in state.graph.inputs:
+        return "it normalises the network's input, before there are integers"
     return f"{node.op} has no INT8 kernel"
 
 

@@ -193,7 +193,8 @@ def _files(folder: Folder) -> dict[str, bytes]:
 def test_bad_input(run: Run, checkpoint: Path, int8_engine: None, tmp_path: Path, case: str, as_json: bool) -> None:
     prepare, told = CASES[case]
     arguments = prepare(tmp_path, checkpoint)
-    if arguments[:1] in (["quantize"], ["evaluate"]) and "--input-shape" not in arguments and "cifar_resnet20_v1" not in arguments:
+    own_shape = "--input-shape" in arguments or "cifar_resnet20_v1" in arguments
+    if arguments[:1] in (["quantize"], ["evaluate"]) and not own_shape:
         arguments += ["--input-shape", SHAPE]
     if arguments[1:2] == [checkpoint] and "--calib-data" not in arguments and arguments[0] == "quantize":
         arguments += ["--calib-data", "good.npz"]
@@ -209,6 +210,29 @@ def test_bad_input(run: Run, checkpoint: Path, int8_engine: None, tmp_path: Path
         assert told in json.loads(result.stdout)["error"]["message"]
     else:
         assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "a bundle", "no such data", "empty folder", "more than there are", "unknown method", "method out of range",
+        "no such weights file", "no such table", "corrupt table", "table and count", "output exists",
+        "output is not a bundle", "output below a file",
+    ],
+)  # fmt: skip
+def test_mistakes_are_found_before_the_network_is_loaded(
+    run: Run, checkpoint: Path, int8_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.setattr("quantkit.models.load.load_model", lambda *_, **__: pytest.fail("the network was loaded"))
+    assert run(*CASES[case][0](tmp_path, checkpoint)).exit_code == 2
+
+
+def test_exclusions_are_checked_before_calibration(
+    run: Run, checkpoint: Path, samples: Path, int8_engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quantkit.pipeline.calibrate", lambda *_, **__: pytest.fail("calibration began"))
+    arguments = ["--input-shape", SHAPE, "--calib-data", samples, "--exclude", "brunch"]
+    assert run("quantize", checkpoint, *arguments).exit_code == 2
 
 
 def test_a_table_of_another_network_is_refused(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:

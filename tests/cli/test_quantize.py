@@ -16,7 +16,9 @@ def options(checkpoint: Path, samples: Path) -> list[object]:
     return [checkpoint, "--input-shape", SHAPE, "--calib-data", samples]
 
 
-def test_writes_a_bundle_named_after_the_network(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
+def test_writes_a_bundle_named_after_the_network(
+    run: Run, options: list[object], int8_engine: None, tmp_path: Path
+) -> None:
     result = run("quantize", *options, "--calib", 5, "--no-latency")
     assert result.exit_code == 0, result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["tiny-int8"]
@@ -30,7 +32,7 @@ def test_json_agrees_with_what_was_written(run: Run, options: list[object], int8
     layers = [node for node in symbol["nodes"] if node["op"] in ("_sg_mkldnn_conv", "_sg_mkldnn_fully_connected")]
     assert result["kernels"]["of"] == result["kernels"]["int8"] == sum(result["int8"].values()) == len(layers) == 3
     assert result["size"]["int8"] == (tmp_path / "b" / "model-0000.params").stat().st_size
-    assert result["operators"] == {"original": 8, "fused": 5}
+    assert result["operators"] == {"original": 9, "fused": 5}
     assert {entry["operator"] for entry in result["fp32"]} == {"Pooling", "Flatten"}
     assert result["calibration"]["samples"] == 23
     assert set(result["latency_ms"]) == {"fp32", "fp32_fused", "int8"}
@@ -106,5 +108,6 @@ def test_evaluate_counts_as_numpy_does(
 
 
 def test_evaluate_stops_at_the_limit(run: Run, checkpoint: Path, samples: Path) -> None:
-    result = run("evaluate", checkpoint, "--data", samples, "--limit", 9, "--batch-size", 4, "--input-shape", SHAPE, "--json")
+    options = ["--limit", 9, "--batch-size", 4, "--input-shape", SHAPE]
+    result = run("evaluate", checkpoint, "--data", samples, *options, "--json")
     assert json.loads(result.stdout)["images"] == 9

@@ -51,7 +51,8 @@ def test_names_and_aliases_lead_to_one_card_each() -> None:
 )
 def test_aliases(alias: str, name: str) -> None:
     card = find_card(alias)
-    assert card is not None and card.name == name
+    assert card is not None
+    assert card.name == name
 
 
 def test_unknown_names_have_no_card() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import socket
 import threading
 import time
 import zipfile
@@ -92,7 +93,7 @@ def test_single_file_in_an_archive(server: Server, tmp_path: Path) -> None:
 
 def test_broken_download_is_resumed(server: Server, tmp_path: Path) -> None:
     destination = tmp_path / "file.params"
-    with pytest.raises(WeightsUnavailable, match="broke off|ended after"):
+    with pytest.raises(WeightsUnavailable, match=r"broke off|ended after"):
         get(server, "/short", destination)
     assert not destination.exists()
     half = (tmp_path / "file.params.part").stat().st_size
@@ -131,6 +132,14 @@ def test_silent_server_is_given_up_in_time_and_not_asked_again(server: Server, t
     assert time.monotonic() - began < 2.0
     with pytest.raises(WeightsUnavailable, match="not tried"):
         fetch("http://127.0.0.2:1/x", tmp_path / "file.params", patience, quiet=True)
+
+
+def test_name_servers_that_never_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(8))
+    began = time.monotonic()
+    with pytest.raises(WeightsUnavailable, match=r"hub\.invalid cannot be reached"):
+        fetch("http://hub.invalid/x", tmp_path / "file.params", Patience(0.5), quiet=True)
+    assert time.monotonic() - began < 2.0
 
 
 def test_no_server_at_all(tmp_path: Path) -> None:

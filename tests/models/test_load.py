@@ -141,13 +141,16 @@ def test_name_with_a_card(engine: None) -> None:
     card = find_card("cifar_resnet20_v1")
     assert card is not None
     assert (model.name, model.input_shape, model.preprocess) == (card.name, card.input_shape, card.preprocess)
-    assert model.labels[3] == "cat" and model.source.weights == "random"
+    assert model.labels[3] == "cat"
+    assert model.source.weights == "random"
 
 
 def test_name_without_a_card(engine: None) -> None:
     with pytest.warns(AssumedPreprocessWarning, match="se_resnet18_v1"):
         model = load_model("se_resnet18_v1", weights="random")
-    assert model.input_shape == (3, 224, 224) and model.preprocess is not None and len(model.labels) == 1000
+    assert model.input_shape == (3, 224, 224)
+    assert model.preprocess is not None
+    assert len(model.labels) == 1000
 
 
 def test_other_input_shape_takes_the_preprocessing_along(engine: None) -> None:
@@ -161,7 +164,7 @@ def test_other_input_shape_takes_the_preprocessing_along(engine: None) -> None:
 
 
 def test_nearest_names_are_offered(engine: None) -> None:
-    with pytest.raises(ModelError, match="did you mean.*mobilenet"):
+    with pytest.raises(ModelError, match=r"did you mean.*mobilenet"):
         load_model("mobilnet")
 
 

@@ -128,7 +128,8 @@ def test_pretrained_makes_that_an_error_that_names_every_source(hub: Path) -> No
 
 def test_random_asks_no_source(hub: Path, published: WeightSource) -> None:
     weights = resolve(card(hub, published), "random", WANTED, random, quiet=True)
-    assert weights.source.weights == "random" and not weights.params["net0_w"].any()
+    assert weights.source.weights == "random"
+    assert not weights.params["net0_w"].any()
 
 
 @pytest.mark.parametrize("kind", ["params", "npz"])

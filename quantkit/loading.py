@@ -1,0 +1,32 @@
+"""``quantkit.load``: a bundle to predict with, or a network to work on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from quantkit.bundle.manifest import MANIFEST
+from quantkit.bundle.read import read_bundle
+from quantkit.models.load import load_model
+from quantkit.predict import Predictor
+
+
+def load(spec: Any, **options: Any) -> Any:
+    """Load a bundle or a network.
+
+    Args:
+        spec: a bundle's directory, or anything that ``load_model`` takes.
+        options: those of ``Predictor`` (``allow_random_weights``) for a bundle, of ``load_model`` for a network.
+
+    Returns:
+        A Predictor for a bundle, a Model for a network.
+
+    Raises:
+        BundleError: a file of the bundle is missing or was changed.
+        UserError: the bundle's weights are random, or the network cannot be loaded.
+        EngineError: the bundle's network cannot run here.
+    """
+    if isinstance(spec, (str, os.PathLike)) and (Path(spec) / MANIFEST).is_file():
+        return Predictor(read_bundle(Path(spec)), **options)
+    return load_model(spec, **options)

@@ -1,0 +1,188 @@
+"""Predictor: what a deployment imports to run a bundle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import Any, Union
+
+import numpy as np
+
+from quantkit.bundle.read import Bundle
+from quantkit.engine.execute import Executor
+from quantkit.errors import DataError, EngineError, UserError
+from quantkit.graph.graph import Graph
+from quantkit.images.decode import decode
+from quantkit.images.preprocess import apply, check_input
+
+Image = Union[np.ndarray, str, "os.PathLike[str]"]
+"""A file, uint8 pixels of shape (height, width, 3), RGB, or preprocessed float32 of shape (channels, height, width)."""
+
+Images = Union[Image, Iterable[Image]]
+
+# Batches are filled up to a power of two, so that at most five sizes are ever bound.
+_LARGEST_BATCH = 16
+
+
+class Predictor:
+    """A bundle's network, ready to run.
+
+    It may be used by several threads: they prepare their images at the same time and run the network in
+    turns, each run with all of the engine's threads. It does not survive a fork: load it in the child.
+
+    Attributes:
+        name: the network's name.
+        input_shape: (channels, height, width) of its input, float32, layout NCHW.
+        labels: the names of its classes in the order of the outputs; empty where they are not known.
+        preprocess: how images become its input; None where that is not known: give preprocessed arrays then.
+        manifest: what the bundle says of itself.
+    """
+
+    def __init__(self, bundle: Bundle, allow_random_weights: bool = False) -> None:
+        """Bind the bundle's network.
+
+        Raises:
+            UserError: the network has random weights and ``allow_random_weights`` is not given.
+            BundleError: symbol and parameters are not a network.
+            EngineError: this engine cannot run it on this processor.
+            EngineMissing: no engine is installed.
+        """
+        if bundle.manifest.source.weights == "random" and not allow_random_weights:
+            raise UserError(
+                f"the network in {bundle.directory} has random weights, so its predictions mean nothing; "
+                "to run it all the same, load it with allow_random_weights=True"
+            )
+        self.manifest = bundle.manifest
+        self.name = bundle.manifest.name
+        self.input_shape = bundle.manifest.input.shape
+        self.labels = bundle.labels
+        self.preprocess = bundle.preprocess
+        graph = bundle.graph
+        self._puts_out_scores = _ends_in_scores(graph)
+        self._lock = Lock()
+        self._executors = {1: Executor(graph, {self.manifest.input.name: (1, *self.input_shape)})}
+
+    def predict(self, images: Images) -> np.ndarray:
+        """The network's (first) output for each image: float32 of shape (images, ...).
+
+        Args:
+            images: one image, or any number of them: an array with one more axis (uint8 NHWC, or float32
+                NCHW that is preprocessed already), or an iterable of files and arrays, also of different sizes, of
+                which a few at a time are held.
+
+        Raises:
+            DataError: an image cannot be read, has another dtype or shape, or holds NaN or infinite values;
+                or it is a photograph and the preprocessing is not known. The message says which.
+            EngineError: the network puts out NaN or infinite values.
+        """
+        outputs = []
+        start = 0
+        for batch in self._batches(images):
+            output = self._run(batch)
+            if not np.isfinite(output).all():
+                bad = next(index for index, values in enumerate(output, start) if not np.isfinite(values).all())
+                raise EngineError(
+                    f"the network {self.name!r} puts out NaN or infinite values for image {bad}; "
+                    "check the image, and the bundle with `quantkit verify`"
+                )
+            outputs.append(output)
+            start += len(batch)
+        if not outputs:
+            return np.empty((0, *self.manifest.outputs[0].shape), np.float32)
+        return outputs[0] if len(outputs) == 1 else np.concatenate(outputs)
+
+    def classify(self, images: Images, top: int = 5) -> list[list[tuple[str, float]]]:
+        """The ``top`` classes of each image with their scores, best first.
+
+        A class is called by its label, or by its index where labels are not known. The score is the softmax of
+        the network's outputs over all classes, from 0 to 1, or the output itself where the network ends
+        in a softmax or sigmoid. It ranks the classes of one image; it is no calibrated probability.
+
+        Raises:
+            UserError: ``top`` is less than 1.
+            DataError, EngineError: see ``predict``.
+        """
+        if top < 1:
+            raise UserError(f"the {top} best classes were asked for; ask for at least 1")
+        outputs = self.predict(images)
+        scores = outputs.reshape(len(outputs), -1) if len(outputs) else np.empty((0, 1), np.float32)
+        if not self._puts_out_scores:
+            scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+            scores /= scores.sum(axis=1, keepdims=True)
+        ranked = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+        return [[(self._label(index), float(row[index])) for index in best] for row, best in zip(scores, ranked)]
+
+    def _label(self, index: int) -> str:
+        return self.labels[index] if self.labels else str(index)
+
+    def _run(self, batch: np.ndarray) -> np.ndarray:
+        size = 1 << (len(batch) - 1).bit_length()
+        if missing := size - len(batch):
+            batch = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)])
+        name = self.manifest.input.name
+        with self._lock:
+            if size not in self._executors:
+                self._executors[size] = self._executors[1].resized({name: batch.shape})
+            output: np.ndarray = self._executors[size].run({name: batch})[0]
+        return output[: size - missing]
+
+    def _batches(self, images: Any) -> Iterator[np.ndarray]:
+        """Batches of the network's input."""
+        if hasattr(images, "asnumpy"):
+            images = images.asnumpy()
+        if isinstance(images, (str, os.PathLike)) or (isinstance(images, np.ndarray) and images.ndim == 3):
+            images = [images]
+        if isinstance(images, np.ndarray):
+            if images.ndim != 4:
+                raise DataError(
+                    f"the images are {images.dtype} of shape {images.shape}; give uint8 of shape "
+                    f"(images, height, width, 3) or float32 of shape (images, {', '.join(map(str, self.input_shape))})"
+                )
+            if images.dtype == np.float32 and images.shape[1:] == self.input_shape:
+                yield from self._slices(images)
+                return
+        if not hasattr(images, "__iter__"):
+            raise DataError(
+                f"{type(images).__name__} is no image; give files, or arrays of uint8 pixels or float32 input"
+            )
+        stream = (self._prepared(image, f"image {index}") for index, image in enumerate(images))
+        while chunk := list(islice(stream, _LARGEST_BATCH)):
+            yield np.stack(chunk)
+
+    def _slices(self, images: np.ndarray) -> Iterator[np.ndarray]:
+        """Preprocessed input, cut but not copied."""
+        for start in range(0, len(images), _LARGEST_BATCH):
+            batch = images[start : start + _LARGEST_BATCH]
+            if not np.isfinite(batch).all():
+                for index, image in enumerate(batch, start):
+                    check_input(image, self.input_shape, f"image {index}")
+            yield batch
+
+    def _prepared(self, image: Any, name: str) -> np.ndarray:
+        """One image as the network reads it."""
+        if isinstance(image, (str, os.PathLike)):
+            name = os.fspath(image)
+            image = decode(Path(name), name)
+        elif hasattr(image, "asnumpy"):
+            image = image.asnumpy()
+        if not isinstance(image, np.ndarray):
+            raise DataError(
+                f"{name} is a {type(image).__name__}; give a file, or an array of uint8 pixels or float32 input"
+            )
+        if image.dtype == np.uint8 and self.preprocess is not None:
+            image = apply(self.preprocess, image, name)
+        check_input(image, self.input_shape, name)
+        return image
+
+
+def _ends_in_scores(graph: Graph) -> bool:
+    """Whether the first output lies between 0 and 1 by its operator."""
+    node = graph.producer(graph.outputs[0])
+    while node is not None and node.op in ("Flatten", "flatten", "Reshape", "reshape"):
+        node = graph.producer(node.inputs[0])
+    if node is None:
+        return False
+    return node.op in ("softmax", "SoftmaxActivation", "sigmoid") or node.attrs.get("act_type") == "sigmoid"
