@@ -89,9 +89,14 @@ def main() -> None:
 def _rows(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path) -> Iterator[Row]:
     name = Path(network["checkpoint"]).name
     data = suite["data"][network["data"]]
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in suite["preprocess"][network["preprocess"]].items()}
+    fields = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in suite["preprocess"][network["preprocess"]].items()
+    }
     preprocess = Preprocess(**{"resize": None, "crop": None, **fields})
-    model = load_model(root / network["checkpoint"], input_shape=network["input_shape"], preprocess=preprocess, quiet=True)
+    model = load_model(
+        root / network["checkpoint"], input_shape=network["input_shape"], preprocess=preprocess, quiet=True
+    )
     test = list(batches(open_samples(str(root / data["test"])), preprocess, model.input_shape, _BATCH))
     images = [batch.data for batch in test]
     labels = [batch.labels for batch in test]
@@ -102,7 +107,9 @@ def _rows(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path) -> I
         right = accuracy(zip(found, labels))
         same = agreement(zip(unfused, found))
         changed = round(same.images * (1 - same.top1))
-        return Row(name, form, samples, right.images, 100 * right.top1, 100 * right.top5, 100 * same.top1, changed, same.cosine)
+        return Row(
+            name, form, samples, right.images, 100 * right.top1, 100 * right.top5, 100 * same.top1, changed, same.cosine
+        )
 
     yield row("FP32 unfused", None, unfused)
     calibration = open_samples(str(root / data["calibration"]))

@@ -134,9 +134,7 @@ def calibrate(
             seen += len(batch.data)
             yield batch.data
 
-    ranges = collect_ranges(
-        source.graph, calibration_targets(source.fused.graph), observed(), BATCH_SIZE, method
-    )
+    ranges = collect_ranges(source.graph, calibration_targets(source.fused.graph), observed(), BATCH_SIZE, method)
     return CalibrationTable(method, seen, chosen.name, ranges, source.sha256, digest.hexdigest())
 
 
@@ -154,12 +152,15 @@ def plan(
     """
     if table.graph_sha256 != source.sha256:
         raise ModelError(
-            f"the calibration table was made for another network or other weights than {source.model.name!r}; calibrate again"
+            f"the calibration table was made for another network or other weights than {source.model.name!r}; "
+            "calibrate again"
         )
     return make_plan(source.fused, table, (*source.model.exclude, *exclude), activations)
 
 
-def emit(source: FusedModel, table: CalibrationTable, plan: Plan, samples: Any = "builtin", progress: Progress = silent) -> QuantizedModel:
+def emit(
+    source: FusedModel, table: CalibrationTable, plan: Plan, samples: Any = "builtin", progress: Progress = silent
+) -> QuantizedModel:
     """Emit the INT8 network and compare it with FP32 on (at most 100 of) the samples."""
     graph = int8_graph(source.fused.graph, plan)
     chosen = _chosen(samples, min(table.samples, _AGREEMENT_SAMPLES), at_most=True)

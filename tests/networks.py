@@ -25,7 +25,9 @@ class Builder:
         self.params[name] = value.astype(np.float32)
         return Tensor(name)
 
-    def conv(self, name: str, data: Tensor, channels: int, filters: int, kernel: int = 3, bias: bool = True, groups: int = 1) -> Tensor:
+    def conv(
+        self, name: str, data: Tensor, channels: int, filters: int, kernel: int = 3, bias: bool = True, groups: int = 1
+    ) -> Tensor:
         shape = (filters, channels // groups, kernel, kernel)
         weight = self.param(f"{name}_weight", self.random.normal(size=shape) / np.sqrt(np.prod(shape[1:])))
         biases = [self.param(f"{name}_bias", self.random.normal(size=filters) * 0.1)] if bias else []

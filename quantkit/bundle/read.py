@@ -60,13 +60,19 @@ class Bundle:
         """The network as stock MXNet runs it.
 
         Raises:
-            BundleError: symbol and parameters are not a network.
+            BundleError: symbol and parameters are not a network with the manifest's one input.
         """
         try:
             params = plain_names(read_params(self.directory / PARAMS), PARAMS)
-            return nnvm.parse((self.directory / SYMBOL).read_text(encoding="utf-8"), params)
+            graph = nnvm.parse((self.directory / SYMBOL).read_text(encoding="utf-8"), params)
         except (ModelError, OSError, UnicodeDecodeError) as error:
             raise _damaged(self.directory, f"{SYMBOL} with {PARAMS}", error) from error
+        if graph.inputs != (self.manifest.input.name,):
+            raise BundleError(
+                f"bundle {self.directory}: {SYMBOL} with {PARAMS} reads {', '.join(map(repr, graph.inputs))}, "
+                f"the manifest says {self.manifest.input.name!r}; write the bundle again"
+            )
+        return graph
 
     @property
     def model(self) -> Model:

@@ -71,7 +71,8 @@ def verify_bundle(directory: Union[str, Path]) -> Verification:
     try:
         bundle = open_bundle(directory, manifest)
         checks.append(_signature(bundle))
-        checks += _sample(bundle)
+        if checks[-1].ok:
+            checks += _sample(bundle)
     except (BundleError, EngineError) as error:
         checks.append(Check("network", False, str(error)))
     return Verification(tuple(checks))
@@ -88,15 +89,11 @@ def _files(directory: Path, manifest: Manifest) -> Iterator[Check]:
 
 
 def _signature(bundle: Bundle) -> Check:
-    """The symbol against the parameters file and the manifest's input and outputs."""
+    """The symbol against the parameters file and the manifest's outputs; its input is checked in reading it."""
     graph, manifest = bundle.graph, bundle.manifest
     auxiliary = auxiliary_params(graph)
     wanted = {f"{'aux' if name in auxiliary else 'arg'}:{name}" for name in graph.params}
     problems = []
-    if set(graph.inputs) != {manifest.input.name}:
-        problems.append(
-            f"{SYMBOL} with {PARAMS} reads {sorted(graph.inputs)}, the manifest says {manifest.input.name!r}"
-        )
     if extra := sorted(wanted ^ set(read_params(bundle.directory / PARAMS))):
         problems.append(f"{PARAMS} and {SYMBOL} do not agree on {extra[0]!r}")
     names = [str(tensor) for tensor in graph.outputs]

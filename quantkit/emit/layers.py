@@ -8,7 +8,6 @@ this form, FP32 ones too, so that stock MXNet finds nothing left to fuse when it
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Optional
 
 from quantkit.fusion.unit import Unit
 from quantkit.graph.graph import Graph, Node, Tensor
@@ -51,6 +50,6 @@ def with_relu_only(unit: Unit) -> Unit:
     """
     if unit.activation_kind != "relu6" or unit.node.body is None or unit.activation is None:
         return unit
-    relu: Optional[Node] = replace(unit.activation, op="Activation", attrs={"act_type": "relu"})
+    relu = replace(unit.activation, op="Activation", attrs={"act_type": "relu"})
     nodes = tuple(relu if inner is unit.activation else inner for inner in unit.node.body.nodes)
     return replace(unit, node=replace(unit.node, body=replace(unit.node.body, nodes=nodes)), activation=relu)

@@ -15,7 +15,7 @@ from quantkit.emit.layers import fused_layer, with_relu_only
 from quantkit.emit.mxnet_float import float_node
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import ADDITIONS, number
+from quantkit.graph.operators import ADDITIONS
 from quantkit.quantization.arithmetic import DType, activation_params, magnitude
 from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.weights import per_channel_int8, without_dead_channels
@@ -83,7 +83,9 @@ class _Emission:
         name = f"{tensor.node}_{tensor.index}_{form.dtype}" if tensor.index else f"{tensor.node}_{form.dtype}"
         attrs = {"out_type": form.dtype, **_calibrated(form)}
         producer = self.graph.producer(tensor)
-        self.add(Node(name, "_contrib_quantize_v2", (self.as_float(tensor),), attrs, producer.origin if producer else ()))
+        self.add(
+            Node(name, "_contrib_quantize_v2", (self.as_float(tensor),), attrs, producer.origin if producer else ())
+        )
         return name
 
 
@@ -122,7 +124,10 @@ def _safe_weight(emission: _Emission, unit: Unit) -> Tensor:
     weight = emission.graph.params[unit.weight.node]
     bias = emission.graph.params[unit.bias.node] if unit.bias else None
     activations = emission.plan.activations
-    steps = (activation_params(activations[tensor].range, activations[tensor].dtype).scale for tensor in (unit.data, unit.node.output))
+    steps = (
+        activation_params(activations[tensor].range, activations[tensor].dtype).scale
+        for tensor in (unit.data, unit.node.output)
+    )
     safe = without_dead_channels(weight, bias, *steps)
     if safe is weight:
         return unit.weight
@@ -160,13 +165,17 @@ def _emit_dense(emission: _Emission, node: Node) -> None:
     steps: list[Node] = [Node("scaled", "broadcast_mul", (emission.add(product), scales), {}, node.origin)]
     if unit.bias is not None:
         emission.params[f"{node.name}_bias_row"] = emission.graph.params[unit.bias.node].reshape(1, -1)
-        steps.append(Node("biased", "broadcast_add", (Tensor("scaled"), Tensor(f"{node.name}_bias_row")), {}, node.origin))
+        steps.append(
+            Node("biased", "broadcast_add", (Tensor("scaled"), Tensor(f"{node.name}_bias_row")), {}, node.origin)
+        )
     if unit.activation is not None:
         steps.append(replace(unit.activation, name="activated"))
     result: Optional[Tensor] = None
     for step in steps:
         name = node.name if step is steps[-1] else f"{node.name}_{step.name}"
-        result = emission.add(replace(step, name=name, inputs=(result, *step.inputs[1:]) if result else step.inputs, origin=node.origin))
+        result = emission.add(
+            replace(step, name=name, inputs=(result, *step.inputs[1:]) if result else step.inputs, origin=node.origin)
+        )
 
 
 def _emit_following(emission: _Emission, node: Node) -> None:

@@ -1,0 +1,1 @@
+"""The only room that imports mxnet: loading it, running networks, reading off its kernels."""

@@ -12,7 +12,7 @@ import os
 import sys
 import types
 import warnings
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ REMEDY = (
 _REMOVED_NUMPY_NAMES = {"bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str}
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_mxnet() -> Any:
     """Import mxnet with the shim in place and return the module.
 
@@ -61,12 +61,17 @@ def load_gluoncv() -> Any:
     Raises:
         EngineMissing: gluoncv, or something that it needs, is not installed.
     """
+    from PIL import ImageFile
+
     load_mxnet()
+    # gluoncv makes Pillow accept truncated images, for everybody in the process.
+    truncated_images = ImageFile.LOAD_TRUNCATED_IMAGES
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import gluoncv
             import gluoncv.model_zoo
+        ImageFile.LOAD_TRUNCATED_IMAGES = truncated_images
     except ImportError as error:
         raise EngineMissing(f"gluoncv cannot be imported ({error}); {REMEDY}") from error
     return gluoncv

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Optional
 
@@ -11,7 +11,7 @@ import numpy as np
 from quantkit.engine.compat import load_mxnet
 
 
-@lru_cache(maxsize=None)
+@cache
 def int8_obstacle() -> Optional[str]:
     """Why INT8 networks cannot run here, with the remedy; None if they can.
 

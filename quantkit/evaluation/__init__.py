@@ -1,0 +1,1 @@
+"""Measures of networks: accuracy, agreement, latency."""

@@ -49,7 +49,7 @@ def fuse(graph: Graph, input_shape: Sequence[int], rules: Sequence[Rule] = RULES
         EngineError: the network does not accept the shape.
     """
     original = graph
-    shapes = infer_shapes(graph, {name: (1, *input_shape) for name in graph.inputs})
+    shapes = infer_shapes(graph, dict.fromkeys(graph.inputs, (1, *input_shape)))
     applied: list[Applied] = []
     refused: list[Refusal] = []
     for rule in rules:

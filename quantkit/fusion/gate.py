@@ -61,19 +61,21 @@ def check_fusion(original: Graph, fused: Graph, batches: Sequence[np.ndarray], b
         raise FusionError(
             f"the fused network deviates from the unfused one by {difference:.2g} of the largest value where rounding "
             f"explains {allowed:.2g}, and changes {changed} of {samples} predictions; the first wrong tensor is "
-            f"{_first_wrong(original, fused, batches[0])!r}. No INT8 network is made from a wrong FP32 one: please report it"
+            f"{_first_wrong(original, fused, batches[0])!r}. Nothing was written; please report it"
         )
     return FusionCheck(samples, difference, allowed, changed)
 
 
 def _disturbed(batch: np.ndarray) -> np.ndarray:
     signs = np.random.default_rng(0).choice(np.array([-1, 1], np.float32), batch.shape)
-    return batch * (1 + np.float32(_INPUT_NOISE) * signs)
+    disturbed: np.ndarray = batch * (1 + np.float32(_INPUT_NOISE) * signs)
+    return disturbed
 
 
 def predictions(output: np.ndarray) -> np.ndarray:
     """The index of the largest value of each sample's output, flattened."""
-    return output.reshape(len(output), -1).argmax(axis=1)
+    classes: np.ndarray = output.reshape(len(output), -1).argmax(axis=1)
+    return classes
 
 
 def relative_difference(expected: np.ndarray, found: np.ndarray) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-from quantkit.fusion.rewrite import Answer, Refusal, Rule, Replacement, Shapes, why_not_fusible
+from quantkit.fusion.rewrite import Answer, Refusal, Replacement, Rule, Shapes, why_not_fusible
 from quantkit.fusion.unit import Unit, extended, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS

@@ -66,9 +66,7 @@ def _residual_branches(graph: Graph) -> set[Tensor]:
     depth: dict[Tensor, int] = {}
     for node in graph.nodes:
         depth[node.output] = 1 + max((depth.get(tensor, 0) for tensor in node.inputs), default=0)
-    return {
-        max(node.inputs, key=lambda tensor: depth.get(tensor, 0)) for node in graph.nodes if node.op in ADDITIONS
-    }
+    return {max(node.inputs, key=lambda tensor: depth.get(tensor, 0)) for node in graph.nodes if node.op in ADDITIONS}
 
 
 @dataclass(frozen=True)

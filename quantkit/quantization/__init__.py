@@ -1,0 +1,1 @@
+"""From ranges to a plan: what runs in INT8, with which scales."""

@@ -42,7 +42,8 @@ def magnitude(values: Range) -> float:
 def quantize(array: np.ndarray, params: QuantParams) -> np.ndarray:
     """Real numbers to integers, rounded half to even and saturated."""
     low, high = _LIMITS[params.dtype]
-    return np.clip(np.rint(array / params.scale) + params.zero_point, low, high).astype(params.dtype)
+    integers: np.ndarray = np.clip(np.rint(array / params.scale) + params.zero_point, low, high).astype(params.dtype)
+    return integers
 
 
 def dequantize(array: np.ndarray, params: QuantParams) -> np.ndarray:

@@ -123,7 +123,8 @@ class _Planning:
             return self._table.ranges[str(tensor)]
         except KeyError:
             raise ModelError(
-                f"the calibration table has no range for {str(tensor)!r}: it was made for another network; calibrate again"
+                f"the calibration table has no range for {str(tensor)!r}: it was made for another network; "
+                "calibrate again"
             ) from None
 
     def produce(self, node: Node, values: Range, dtype: DType) -> None:

@@ -1,4 +1,4 @@
-"""Weights per output channel: dense weights as integers, convolution weights made safe for the engine's own rounding."""
+"""Weights per output channel: integers for dense layers, and floats that the engine can round for convolutions."""
 
 from __future__ import annotations
 

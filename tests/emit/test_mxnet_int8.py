@@ -55,7 +55,9 @@ def test_a_convolution_computes_what_integers_say() -> None:
     graph = b.graph(b.relu("relu", b.conv("conv", DATA, 3, 8, kernel=1)))
     data = images()
     _, plan, int8 = quantized(graph, data)
-    given, wanted = (activation_params(plan.activations[t].range, plan.activations[t].dtype) for t in (DATA, Tensor("relu")))
+    given, wanted = (
+        activation_params(plan.activations[t].range, plan.activations[t].dtype) for t in (DATA, Tensor("relu"))
+    )
     weight, bias = graph.params["conv_weight"][:, :, 0, 0], graph.params["conv_bias"]
     weight_scale = np.abs(weight).max(axis=1) / 127.5
     # The largest weight of a channel lies on the tie between 127 and 128.
@@ -141,7 +143,7 @@ def test_hidden_dense_layers() -> None:
     b = Builder()
     graph = b.graph(b.dense("out", b.relu("relu", b.dense("hidden", DATA, 768, 32)), 32, 10))
     data = images()
-    fused, plan, int8 = quantized(graph, data)
+    _fused, _plan, int8 = quantized(graph, data)
     assert ops(int8)["_sg_mkldnn_fully_connected"] == 2
     assert cosine(run(graph, {"data": data})[0], run(int8, {"data": data})[0]) > 0.999
 

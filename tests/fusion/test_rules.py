@@ -26,7 +26,9 @@ def fused_by(graph: Graph, *rules: Rule) -> Fused:
     """Apply the rules and hold the result against the original on the engine."""
     result = fuse(graph, (3, 16, 16), rules)
     expected = run(graph, {"data": images()})
-    for form in (result.graph, float_graph(result.graph)) if not _composites(result.graph) else (float_graph(result.graph),):
+    for form in (
+        (result.graph, float_graph(result.graph)) if not _composites(result.graph) else (float_graph(result.graph),)
+    ):
         for a, b in zip(expected, run(form, {"data": images()})):
             np.testing.assert_allclose(b, a, atol=1e-5 * np.abs(a).max())
     return result
@@ -86,7 +88,9 @@ def test_batch_norm_does_not_fold_into_computed_weights() -> None:
         conv = b.conv("conv", DATA, 3, 8)
         doubled = b.op("_mul_scalar", "doubled", Tensor("conv_weight"), scalar=2)
         b.nodes[0], b.nodes[1] = b.nodes[1], b.nodes[0]
-        b.nodes[1] = type(b.nodes[1])("conv", "Convolution", (DATA, doubled, Tensor("conv_bias")), b.nodes[1].attrs, ("conv",))
+        b.nodes[1] = type(b.nodes[1])(
+            "conv", "Convolution", (DATA, doubled, Tensor("conv_bias")), b.nodes[1].attrs, ("conv",)
+        )
         return b.batch_norm("bn", conv, 8)
 
     fused = fused_by(network(build), FOLD_BATCH_NORM)
@@ -117,7 +121,9 @@ def test_activations_fuse(activation: str) -> None:
 
 @pytest.mark.parametrize("kind", ["sigmoid", "tanh"])
 def test_activations_without_an_int8_form_do_not_fuse(kind: str) -> None:
-    fused = fused_by(network(lambda b: b.op("Activation", "act", b.conv("conv", DATA, 3, 8), act_type=kind)), ACTIVATION)
+    fused = fused_by(
+        network(lambda b: b.op("Activation", "act", b.conv("conv", DATA, 3, 8), act_type=kind)), ACTIVATION
+    )
     assert ops(fused) == ["Convolution", "Activation"]
     assert kind in fused.refused[0].reason
 
@@ -136,7 +142,9 @@ def test_an_activation_of_a_shared_convolution_does_not_fuse() -> None:
 
 
 def test_dense_with_relu_fuses() -> None:
-    assert ops(fused_by(network(lambda b: b.relu("relu", b.dense("dense", DATA, 768, 8))), ACTIVATION)) == ["fused_dense"]
+    assert ops(fused_by(network(lambda b: b.relu("relu", b.dense("dense", DATA, 768, 8))), ACTIVATION)) == [
+        "fused_dense"
+    ]
 
 
 def test_the_later_convolution_takes_the_sum() -> None:

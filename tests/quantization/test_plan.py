@@ -32,8 +32,9 @@ def test_all_layers_of_a_residual_network_are_int8() -> None:
     network = fused(residual_v1(signed_shortcut=True))
     plan = make_plan(network, table_of(network))
     assert {name: d.precision for name, d in plan.decisions.items()} == {
-        "relu0": "int8", "relu1": "int8", "bn2": "int8", "relu2": "int8", "pool": "fp32", "flatten": "fp32", "dense": "int8",
-    }  # fmt: skip
+        **dict.fromkeys(["relu0", "relu1", "bn2", "relu2", "dense"], "int8"),
+        **dict.fromkeys(["pool", "flatten"], "fp32"),
+    }
     assert all(decision.reason for decision in plan.decisions.values() if decision.precision == "fp32")
     assert plan.activations[Tensor("relu0")].dtype == "uint8"
     assert plan.activations[Tensor("bn2")].dtype == "int8"

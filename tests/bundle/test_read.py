@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quantkit.bundle import read_bundle
+from quantkit.errors import BundleError
+
+FILES = ["model-symbol.json", "model-0000.params", "card.toml", "labels.txt", "sample.npz", "operators.json"]
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("damage", "message"), [(flip, "its hash is another"), (cut, "bytes where"), (Path.unlink, "is missing")]
+)
+def test_every_damaged_file_is_named(bundle: Path, name: str, damage: Callable[[Path], Any], message: str) -> None:
+    damage(bundle / name)
+    with pytest.raises(BundleError, match=f"{name} .*{message}"):
+        read_bundle(bundle)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.update(format="zip"), r"damaged at format"),
+        (lambda m: m.update(version=2), r"is of version 2, and this quantkit reads 1"),
+        (lambda m: m.pop("version"), None),
+        (lambda m: m.update(kind="int4"), r"damaged at kind"),
+        (lambda m: m.update(surprise=1), r"damaged at surprise"),
+        (lambda m: m["input"].update(dtype="float64"), r"damaged at input.dtype"),
+        (lambda m: m["input"].update(shape=[3, 0, 32]), r"damaged at input.shape"),
+        (lambda m: m["input"].update(shape=[3, 32, "32"]), r"damaged at input.shape"),
+        (lambda m: m["input"].update(shape=[3, 32, 33]), r"card.toml describes"),
+        (lambda m: m.update(outputs=[]), r"damaged at outputs"),
+        (lambda m: m.pop("source"), r"damaged at source"),
+        (lambda m: m["source"].update(weights="magic"), r"damaged at source.weights"),
+        (lambda m: m["files"].pop("sample.npz"), r"does not list sample.npz"),
+        (lambda m: m["files"]["card.toml"].update(sha256="x"), r"damaged at files.card.toml.sha256"),
+        (lambda m: m["files"].update({"../secret": m["files"]["card.toml"]}), r"damaged at files"),
+        (lambda m: m["files"].update({"/etc/passwd": m["files"]["card.toml"]}), r"damaged at files"),
+        (lambda m: m["files"].update({"..": m["files"]["card.toml"]}), r"damaged at files"),
+        (lambda m: m["files"].update({"a\n": m["files"]["card.toml"]}), r"damaged at files"),
+    ],
+)
+def test_an_edited_manifest_is_refused(bundle: Path, edit: Callable[..., None], change: Any, message: str) -> None:
+    edit(bundle, change)
+    if message is None:
+        read_bundle(bundle)
+        return
+    with pytest.raises(BundleError, match=message):
+        read_bundle(bundle)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}'])
+def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes) -> None:
+    (bundle / "manifest.json").write_bytes(content)
+    with pytest.raises(BundleError, match=r"manifest.json is damaged"):
+        read_bundle(bundle)
+
+
+def test_a_directory_without_manifest_is_no_bundle(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(BundleError, match="is not a bundle: cannot read manifest.json"):
+            read_bundle(directory)
+
+
+def test_a_bundle_may_be_moved(bundle: Path, tmp_path: Path) -> None:
+    moved = Path(shutil.move(bundle, tmp_path / "elsewhere"))
+    assert read_bundle(moved).graph.inputs == ("data",)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "access"),
+    [
+        ("model-symbol.json", b"{}", "graph"),
+        ("model-0000.params", b"not parameters", "graph"),
+        ("operators.json", b"[{}]", "operators"),
+        ("sample.npz", b"PK not really", "sample"),
+        ("card.toml", b"name = 1", None),
+        ("labels.txt", b"one\n", None),
+    ],
+)
+def test_a_wrong_file_with_a_right_hash_is_named(
+    bundle: Path, resign: Callable[[Path], None], name: str, content: bytes, access: str
+) -> None:
+    (bundle / name).write_bytes(content)
+    resign(bundle)
+    with pytest.raises(BundleError, match=rf"bundle .*({name}|card.toml).* cannot be used"):
+        opened = read_bundle(bundle)
+        getattr(opened, access)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantkit.bundle import read_bundle, write_float_bundle
+from quantkit.bundle.card import card_text, label_lines
+from quantkit.engine.execute import run
+from quantkit.engine.subprocesses import environment
+from quantkit.errors import ModelError
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.images.preprocess import Preprocess
+from quantkit.models.card import read_card
+from quantkit.models.model import Model, Source
+from quantkit.pipeline import FusedModel
+
+WRITE = """
+import sys
+from quantkit.bundle import write_bundle, write_float_bundle
+from quantkit.engine.support import int8_obstacle
+from quantkit.models.load import load_model
+from quantkit.pipeline import fuse_model, quantize
+model = load_model("digits_resnet20_v1")
+write_float_bundle(fuse_model(model, "digits:train"), sys.argv[1] + "/fp32")
+if int8_obstacle() is None:
+    write_bundle(quantize(model, 8, "digits:train"), sys.argv[1] + "/int8")
+"""
+
+
+def test_two_processes_write_the_same_bytes(engine: None, tmp_path: Path) -> None:
+    places = [tmp_path / "one", tmp_path / "other" / "place"]
+    for seed, place in enumerate(places):
+        place.mkdir(parents=True)
+        env = {**environment(), "PYTHONHASHSEED": str(seed + 1), "HOME": str(place)}
+        subprocess.run([sys.executable, "-c", WRITE, str(place)], env=env, cwd=place, check=True, capture_output=True)
+    one, other = ({path.relative_to(place): path.read_bytes() for path in place.rglob("*.*")} for place in places)
+    assert len(one) in (7, 15)
+    assert one == other
+
+
+def test_nothing_of_the_machine_is_written(written: Path) -> None:
+    # The digits network's own files are named without their folders, too.
+    private = [str(Path.cwd()), str(Path.home()), str(written.parent), platform.node(), "/tmp", "/home"]
+    if getpass.getuser() != "root":  # which is a word of Python's and MXNet's too
+        private.append(getpass.getuser())
+    for path in written.iterdir():
+        content = path.read_bytes()
+        assert [word for word in private if word.encode() in content] == [], path.name
+
+
+def test_what_was_written_is_read(written: Path, digits_fused: FusedModel) -> None:
+    bundle = read_bundle(written)
+    model = digits_fused.model
+    assert (bundle.model.name, bundle.model.input_shape, bundle.labels) == (model.name, model.input_shape, model.labels)
+    assert bundle.preprocess == model.preprocess
+    assert bundle.model.source == model.source
+    assert bundle.manifest.files.keys() == {path.name for path in written.iterdir()} - {"manifest.json"}
+    assert [row.node for row in bundle.operators] == [node.name for node in model.graph.nodes]
+    assert len(bundle.sample.outputs) == 1
+    computed = run(bundle.graph, {"data": bundle.sample.input})[0]
+    np.testing.assert_array_equal(computed, bundle.sample.outputs[0])
+
+
+def test_a_float_bundle_computes_what_the_model_does(digits_fused: FusedModel, tmp_path: Path) -> None:
+    bundle = read_bundle(write_float_bundle(digits_fused, tmp_path / "out"))
+    expected = run(digits_fused.model.graph, {"data": bundle.sample.input})[0]
+    np.testing.assert_allclose(bundle.sample.outputs[0], expected, atol=1e-4 * np.abs(expected).max())
+    assert bundle.manifest.kind == "fp32"
+    assert bundle.manifest.settings is None
+    assert bundle.manifest.agreement is None
+    assert bundle.table is None
+    assert {row.precision for row in bundle.operators} <= {"fp32", "gone"}
+
+
+def test_an_int8_bundle_tells_how_it_was_made(digits_int8, tmp_path: Path) -> None:
+    bundle = read_bundle(digits_int8.save(tmp_path / "out"))
+    settings, agreement = bundle.manifest.settings, bundle.manifest.agreement
+    assert (settings.method, settings.samples, settings.exclude, settings.activations) == ("mse", 8, (), "auto")
+    assert bundle.table == digits_int8.table
+    assert (agreement.images, agreement.top1) == (8, digits_int8.agreement.top1)
+    assert "int8" in {row.precision for row in bundle.operators}
+
+
+def test_a_file_size_limit_leaves_nothing_behind(engine: None, tmp_path: Path) -> None:
+    limited = (
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited + WRITE, str(tmp_path)], env=environment(), capture_output=True, text=True
+    )
+    assert "QuantkitError: cannot write" in done.stderr
+    assert "fp32: File too large; free space" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_labels_that_do_not_fit_the_outputs_are_an_error(digits_fused: FusedModel, tmp_path: Path) -> None:
+    wrong = replace(digits_fused, model=replace(digits_fused.model, labels=("only", "two")))
+    with pytest.raises(ModelError, match="has 2 labels for 10 outputs"):
+        write_float_bundle(wrong, tmp_path / "out")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "preprocess",
+    [
+        None,
+        Preprocess(None, None, (0.1, 1 / 3, 1e-7), (1e20, 2.0, 3.0)),
+        Preprocess(256, 224, (0, 0, 0), (1, 1, 1), 127.5, True),
+    ],
+)
+def test_the_card_is_one_that_quantkit_reads(preprocess: Preprocess, tmp_path: Path) -> None:
+    name = 'a "name" with \\ and\ttab, \x7f, é and 網'
+    graph = Graph((), ("data",), (Tensor("data"),))
+    model = Model(name, graph, (3, 8, 9), preprocess, Source("n", "given"), ("a", "b"), ("*_fc", "conv0"))
+    path = tmp_path / "card.toml"
+    path.write_text(card_text(model, 2), encoding="utf-8")
+    card = read_card(path)
+    assert (card.name, card.input_shape, card.classes, card.exclude) == (name, (3, 8, 9), 2, ("*_fc", "conv0"))
+    assert (card.symbol, card.params, card.labels) == ("model-symbol.json", "model-0000.params", "labels.txt")
+    assert card.preprocess == preprocess
+
+
+def test_labels_are_one_a_line() -> None:
+    labels = ["tench, Tinca tinca", "", "two\nlines", "é"]
+    assert label_lines(labels).splitlines() == ["tench, Tinca tinca", "", "two lines", "é"]
+
+
+def test_the_manifest_is_plain_json(written: Path) -> None:
+    document = json.loads((written / "manifest.json").read_text())
+    assert document["format"] == "quantkit-bundle"
+    assert document["version"] == 1
+    assert document["input"] == {"name": "data", "shape": [3, 32, 32], "dtype": "float32", "layout": "NCHW"}
+    assert document["source"]["weights"] == "pretrained"
