@@ -83,7 +83,11 @@ def _document(graph: Graph) -> dict[str, Any]:
 
     def variable(name: str) -> None:
         position[name] = len(entries)
-        entries.append({"op": "null", "name": name, "inputs": []})
+        entry: dict[str, Any] = {"op": "null", "name": name, "inputs": []}
+        if name in graph.params:
+            # Not every parameter's shape follows from the input's, and Module.bind knows of no other way.
+            entry["attrs"] = {"__shape__": str(graph.params[name].shape)}
+        entries.append(entry)
 
     for name in graph.inputs:
         variable(name)

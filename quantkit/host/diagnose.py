@@ -129,11 +129,12 @@ def _threads(facts: Facts) -> Iterator[Finding]:
         yield Finding("threads", "warn", f"OMP_NUM_THREADS={given!r} is not a number of threads", remedy)
     elif threads.asked is None:
         taken = default_threads(cpu)
-        text = f"OMP_NUM_THREADS is unset: MXNet takes {taken} (half of the {len(cpu.usable)} usable hardware threads)"
+        text = f"OMP_NUM_THREADS is unset: quantkit takes {wanted}"
         if taken == wanted:
-            yield Finding("threads", "ok", text)
+            yield Finding("threads", "ok", f"{text}, as MXNet by itself does")
         else:
-            yield Finding("threads", "warn", f"{text} where {wanted} would run best", remedy)
+            alone = f"MXNet by itself takes {taken} (half of the {len(cpu.usable)} usable hardware threads)"
+            yield Finding("threads", "ok", f"{text}; {alone}: for a program without quantkit {remedy}")
     elif threads.asked > len(cpu.usable):
         what = f"OMP_NUM_THREADS={threads.asked}, but this process may run on {len(cpu.usable)} hardware threads"
         yield Finding("threads", "warn", f"{what}; waiting threads will spin in each other's way", remedy)

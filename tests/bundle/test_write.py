@@ -49,12 +49,11 @@ def test_two_processes_write_the_same_bytes(engine: None, tmp_path: Path) -> Non
 
 def test_nothing_of_the_machine_is_written(written: Path) -> None:
     # The digits network's own files are named without their folders, too.
-    private = [str(Path.cwd()), str(Path.home()), str(written.parent), platform.node(), "/tmp", "/home"]
-    if getpass.getuser() != "root":  # which is a word of Python's and MXNet's too
-        private.append(getpass.getuser())
+    private = {str(Path.cwd()), str(Path.home()), str(written.parent), "/tmp", "/home", platform.node(), getpass.getuser()}
     for path in written.iterdir():
         content = path.read_bytes()
-        assert [word for word in private if word.encode() in content] == [], path.name
+        # In so many bytes of weights every short word occurs.
+        assert [word for word in private if len(word) > 3 and word.encode() in content] == [], path.name
 
 
 def test_what_was_written_is_read(written: Path, digits_fused: FusedModel) -> None:

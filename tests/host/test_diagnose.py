@@ -59,8 +59,6 @@ def test_a_sound_machine() -> None:
         ({"threads": Threads({"OMP_NUM_THREADS": "9"}, True)}, "threads", "warn", "may run on 8", "OMP_NUM_THREADS=4"),
         ({"threads": Threads({"OMP_NUM_THREADS": "8"}, True)}, "threads", "warn", "the 4 that", "OMP_NUM_THREADS=4"),
         ({"threads": Threads({"OMP_NUM_THREADS": "x"}, True)}, "threads", "warn", "not a number", "OMP_NUM_THREADS=4"),
-        ({"threads": Threads({}, True), "cpu": replace(CPU, usable=(0, 1), usable_cores=2)},
-         "threads", "warn", "MXNet takes 1", "OMP_NUM_THREADS=2"),
         ({"limits": Limits(4.0)}, "quota", "warn", "4 cores' time", "OMP_NUM_THREADS=4"),
         ({"load": Load(1.5, 0.0, 0.25)}, "load", "warn", "1.5 of 8", "stop the other work"),
         ({"load": Load(1.5, 1.0, 0.25)}, "load", "warn", "1.0 of them taken by the hypervisor", "taskset"),
@@ -73,12 +71,17 @@ def test_one_thing_wrong(change: dict[str, Any], topic: str, level: str, what: s
     assert remedy in findings[0].remedy
 
 
-def test_a_quota_below_what_mxnet_takes_is_two_findings() -> None:
+def test_unset_threads_are_no_fault_but_what_mxnet_would_take_is_told() -> None:
+    facts = replace(SOUND, threads=Threads({}, True), cpu=replace(CPU, usable=(0, 1), usable_cores=2))
+    assert _bad(facts) == []
+    (finding,) = (finding for finding in diagnose(facts) if finding.topic == "threads")
+    assert "quantkit takes 2" in finding.what
+    assert "MXNet by itself takes 1" in finding.what
+
+
+def test_a_quota_below_the_threads_is_found() -> None:
     facts = replace(SOUND, limits=Limits(2.0), threads=Threads({}, True))
-    assert [(finding.topic, finding.remedy[-17:]) for finding in _bad(facts)] == [
-        ("threads", "OMP_NUM_THREADS=2"),
-        ("quota", "OMP_NUM_THREADS=2"),
-    ]
+    assert [(finding.topic, finding.remedy[-17:]) for finding in _bad(facts)] == [("quota", "OMP_NUM_THREADS=2")]
 
 
 def test_a_quota_that_allows_all_and_an_idle_load_are_sound() -> None:

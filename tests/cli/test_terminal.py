@@ -1,0 +1,51 @@
+"""How results, progress and warnings are put into words."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from quantkit.cli.targets import default_bundle
+from quantkit.cli.terminal import Terminal, megabytes, percent
+from quantkit.cli.work import Work
+from quantkit.models.names import AssumedPreprocessWarning
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0, "0.0 %"), (0.5, "50.0 %"), (0.9996, "99.9 %"), (0.99999, "99.9 %"), (1.0, "100.0 %")]
+)
+def test_only_all_are_100_percent(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+@pytest.mark.parametrize(("size", "text"), [(960, "1.0 kB"), (99_999, "100.0 kB"), (102_500_000, "102.5 MB")])
+def test_sizes(size: int, text: str) -> None:
+    assert megabytes(size) == text
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("resnet50", "resnet50_v1-int8"),
+        ("folder/net", "net-int8"),
+        ("folder/net-symbol.json", "net-int8"),
+        ("./resnet50", "resnet50-int8"),
+    ],
+)
+def test_bundles_are_named_after_the_network(spec: str, name: str) -> None:
+    assert str(default_bundle(spec)) == name
+
+
+def test_progress_is_one_line_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(Terminal(Work()).progress(iter("abc"), 3, "counting")) == ["a", "b", "c"]
+    assert list(Terminal(Work(), quiet=True).progress(iter("abc"), 3, "counting")) == ["a", "b", "c"]
+    assert capsys.readouterr() == ("", "counting ...\n")
+
+
+def test_warnings_of_libraries_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        Terminal(Work(), quiet=True).take_warnings()
+        warnings.warn("theirs", UserWarning, stacklevel=1)
+        warnings.warn("ours", AssumedPreprocessWarning, stacklevel=1)
+    assert capsys.readouterr() == ("", "Warning: ours\n")

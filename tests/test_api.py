@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import quantkit
+from quantkit.engine.subprocesses import environment
+
+HEAVY = {"mxnet", "onnx", "gluoncv", "PIL", "skimage", "sklearn", "scipy", "pydantic", "requests", "numpy", "click", "rich"}
+
+
+def in_a_new_process(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_quantkit_is_lean() -> None:
+    loaded = json.loads(in_a_new_process("import json, sys, quantkit; print(json.dumps(list(sys.modules)))"))
+    assert {name.split(".")[0] for name in loaded} & HEAVY == set()
+    assert [name for name in loaded if name.startswith("quantkit.")] == []
+
+
+def test_the_public_names_load_no_engine() -> None:
+    program = "import json, sys, quantkit; [getattr(quantkit, n) for n in quantkit.__all__]; print(json.dumps(list(sys.modules)))"
+    loaded = json.loads(in_a_new_process(program))
+    assert {name.split(".")[0] for name in loaded} & {"mxnet", "onnx", "gluoncv", "PIL", "skimage", "sklearn"} == set()
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    assert quantkit.__all__ == sorted(quantkit.__all__)
+    for name in quantkit.__all__:
+        assert getattr(quantkit, name) is not None
+        assert name in dir(quantkit)
+
+
+def test_type_checkers_see_every_public_name() -> None:
+    source = Path(quantkit.__file__).read_text()
+    seen = set(re.findall(r"^    from .* as (\w+)$", source, re.MULTILINE))
+    assert seen | {"__version__"} == set(quantkit.__all__)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'quantise'"):
+        quantkit.quantise  # noqa: B018
+
+
+@pytest.mark.parametrize("first", ["quantkit.emit.layers", "quantkit.images.sources", "quantkit.pipeline", "sys"])
+def test_functions_are_not_hidden_by_subpackages_of_their_name(first: str) -> None:
+    program = f"""
+import {first}
+import quantkit, inspect
+from quantkit import images
+assert images("digits:test").size == quantkit.images("digits:test").size == 360
+try:
+    quantkit.emit()
+except TypeError as error:
+    print(error)
+import quantkit.images.folder, quantkit.emit.layers
+assert quantkit.images.folder.SUFFIXES and quantkit.emit.layers.CONVOLUTION
+"""
+    assert in_a_new_process(program).startswith("emit() missing")
+
+
+def test_the_version_is_the_package_s() -> None:
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    assert f'\nversion = "{quantkit.__version__}"\n' in project.read_text()
+
+
+def test_the_stages_of_the_api_make_a_bundle_that_predicts(int8_engine: None, tmp_path: Path) -> None:
+    model = quantkit.load("digits_resnet20_v1")
+    fused = quantkit.fuse(model, "digits:train")
+    table = quantkit.calibrate(fused, "digits:train", 4)
+    int8 = quantkit.emit(fused, table, quantkit.plan(fused, table), "digits:train")
+    assert isinstance(int8, quantkit.QuantizedModel)
+    assert isinstance(fused, quantkit.FusedModel)
+    assert isinstance(model, quantkit.Model)
+    predictor = quantkit.load(int8.save(tmp_path / "digits"))
+    assert isinstance(predictor, quantkit.Predictor)
+    for sample in list(quantkit.images("digits:test"))[:5]:
+        ((best,),) = predictor.classify(sample.image, top=1)
+        assert best[0] == str(sample.label)
+
+
+def test_a_directory_without_manifest_is_no_bundle(engine: None, tmp_path: Path) -> None:
+    with pytest.raises(quantkit.errors.ModelError, match="is a folder"):
+        quantkit.load(tmp_path)
