@@ -172,10 +172,11 @@ class Predictor:
             raise DataError(
                 f"{name} is a {type(image).__name__}; give a file, or an array of uint8 pixels or float32 input"
             )
+        prepared: np.ndarray = image
         if image.dtype == np.uint8 and self.preprocess is not None:
-            image = apply(self.preprocess, image, name)
-        check_input(image, self.input_shape, name)
-        return image
+            prepared = apply(self.preprocess, image, name)
+        check_input(prepared, self.input_shape, name)
+        return prepared
 
 
 def _ends_in_scores(graph: Graph) -> bool:

@@ -197,7 +197,7 @@ def test_classify_of_nothing_and_of_no_classes(predictor: Predictor, photographs
 def test_random_weights_must_be_asked_for_by_name(bundle: Bundle) -> None:
     manifest = replace(bundle.manifest, source=replace(bundle.manifest.source, weights="random"))
     random = replace(bundle, manifest=manifest)
-    with pytest.raises(UserError, match="has random weights.*allow_random_weights=True"):
+    with pytest.raises(UserError, match=r"has random weights.*allow_random_weights=True"):
         Predictor(random)
     assert Predictor(random, allow_random_weights=True).manifest.source.weights == "random"
 

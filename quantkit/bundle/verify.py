@@ -116,6 +116,6 @@ def _sample(bundle: Bundle) -> Iterator[Check]:
         difference = relative_difference(expected, found) if expected.shape == found.shape else float("inf")
         ok = difference <= tolerance
         size = f"{difference:.2g}" if alike else f"{difference:.2g} ({difference / INT8_TOLERANCE:.2g} steps of 8 bits)"
-        advice = "" if ok or there.isa == here.isa else f"; {_OTHER_ISA}"
+        advice = "" if ok or alike or there.isa == here.isa else f"; {_OTHER_ISA}"
         why = f"{places}: deviates by {size} of the largest value, {tolerance:.2g} is allowed{advice}"
         yield Check(f"sample {output.name}", ok, why)

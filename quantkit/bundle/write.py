@@ -112,9 +112,7 @@ def _write(
         settings=settings,
         fusion=FusionResult(**asdict(check)),
         agreement=agreement,
-        files={
-            path.name: FileEntry(sha256_of(path), path.stat().st_size) for path in sorted(directory.iterdir())
-        },
+        files={path.name: FileEntry(sha256_of(path), path.stat().st_size) for path in sorted(directory.iterdir())},
     )
     _write_text(directory / MANIFEST, manifest_text(manifest))
 

@@ -85,15 +85,18 @@ def _of_model(
 ) -> Sequence[Explanation]:
     from quantkit.cli.networks import check_count, load
     from quantkit.explain import explain as explained
+    from quantkit.images.sources import open_samples
     from quantkit.pipeline import calibrate, fuse_model, plan
     from quantkit.quantization.exclude import excluded_nodes
 
-    check_count(data, _SAMPLES)
+    check_count(data, None)
+    size = open_samples(data).size
+    count = _SAMPLES if size is None else min(size, _SAMPLES)
     model = load(terminal, spec, weights, input_shape)
     terminal.stage("fusing operators and comparing with the original")
     source = fuse_model(model, data)
     excluded_nodes(source.fused, exclude)
-    table = calibrate(source, data, _SAMPLES, "minmax", terminal.progress)
+    table = calibrate(source, data, count, "minmax", terminal.progress)
     return explained(source.fused, plan(source, table, exclude, activations))  # type: ignore[arg-type]
 
 

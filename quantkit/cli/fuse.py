@@ -15,6 +15,8 @@ from quantkit.cli.terminal import Terminal
 if TYPE_CHECKING:
     from quantkit.pipeline import FusedModel
 
+_SHOWN = 5
+
 
 @click.command(
     cls=Verb,
@@ -71,7 +73,6 @@ def fuse(
 
 def _result(source: FusedModel, out: Path, milliseconds: Optional[dict[str, float]]) -> dict[str, Any]:
     applied = Counter(step.rule for step in source.fused.applied)
-    refused = Counter((refusal.rule, refusal.reason) for refusal in source.fused.refused)
     return {
         "model": source.model.name,
         "bundle": str(out),
@@ -81,7 +82,6 @@ def _result(source: FusedModel, out: Path, milliseconds: Optional[dict[str, floa
         "refused": [
             {"rule": refusal.rule, "node": refusal.node, "reason": refusal.reason} for refusal in source.fused.refused
         ],
-        "refused_kinds": len(refused),
         "check": {
             "samples": source.check.samples,
             "difference": source.check.difference,
@@ -104,8 +104,10 @@ def _tables(result: dict[str, Any]) -> list[Any]:
     ]
     rows += [
         ("refused" if index == 0 else "", f"{refusal['rule']} at {refusal['node']}: {refusal['reason']}")
-        for index, refusal in enumerate(result["refused"])
+        for index, refusal in enumerate(result["refused"][:_SHOWN])
     ]
+    if len(result["refused"]) > _SHOWN:
+        rows.append(("", f"and {len(result['refused']) - _SHOWN} more: quantkit explain {result['bundle']}"))
     rows += [
         (
             "check",

@@ -58,12 +58,12 @@ def _description(card: Card) -> dict[str, Any]:
 
 
 def _sources(card: Card) -> list[dict[str, Any]]:
-    from quantkit.models.weights import _present
+    from quantkit.models.weights import present
 
     if card.params is not None:
         path = card.folder / card.params
         return [{"kind": "file", "location": card.params, "cached": path.is_file()}]
-    found = ((source, _present(card, source)) for source in card.sources)
+    found = ((source, present(card, source)) for source in card.sources)
     return [
         {"kind": source.kind, "location": source.location, "cached": path is not None and path.is_file()}
         for source, path in found

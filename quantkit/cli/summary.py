@@ -88,7 +88,7 @@ def quantize_tables(result: Result, model: str) -> list[Any]:
         ("INT8", _counted(result["int8"].items()) or "none"),
     ]
     rows += [
-        ("FP32" if index == 0 else "", f"{entry['count']:>2} {entry['operator']}: {entry['reason']}")
+        ("FP32" if index == 0 else "", f"{entry['count']} {entry['operator']}: {entry['reason']}")
         for index, entry in enumerate(result["fp32"])
     ]
     rows += [

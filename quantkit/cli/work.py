@@ -51,7 +51,9 @@ class Work:
     def interrupted(self) -> None:
         """Say that the user ended the work, and what there is of it."""
         kept = f"{self._written} is complete" if self._written else "nothing was written"
-        print(f"interrupted; {kept}", file=sys.stderr, flush=True)
+        # The terminal has put ^C on the line, or a progress bar stands there.
+        fresh = "\n" if sys.stderr.isatty() else ""
+        print(f"{fresh}interrupted; {kept}", file=sys.stderr, flush=True)
         self.error_object("Interrupted", f"interrupted; {kept}")
 
     def end_on_interrupt(self) -> None:

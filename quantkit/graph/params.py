@@ -24,6 +24,9 @@ import numpy as np
 
 from quantkit.errors import ModelError
 
+# Trained weights and statistics stay far below; a flipped bit in an exponent often does not.
+_LARGEST_PLAUSIBLE = 1e15
+
 _LIST_MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _DTYPES = {
@@ -97,18 +100,23 @@ def plain_names(params: Mapping[str, np.ndarray], where: str) -> dict[str, np.nd
 
 
 def check_finite(params: Mapping[str, np.ndarray], where: str) -> None:
-    """Refuse parameters that hold NaN or infinity, which would spread through the network unnoticed.
+    """Refuse parameters that hold NaN, infinity or values that no training leaves.
+
+    They would spread through the network unnoticed. A ``.params`` file has no checksum: such values are
+    how damaged bytes show, though not each of them.
 
     Raises:
-        ModelError: naming the arrays and how many of their values are not finite.
+        ModelError: naming the arrays and how many of their values are impossible.
     """
     bad = {}
     for name, value in params.items():
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            bad[name] = f"{name!r} ({np.count_nonzero(~np.isfinite(value))} of {value.size} values)"
+        if value.dtype.kind == "f":
+            possible = np.abs(value) < _LARGEST_PLAUSIBLE
+            if not possible.all():
+                bad[name] = f"{name!r} ({np.count_nonzero(~possible)} of {value.size} values)"
     if bad:
         raise ModelError(
-            f"{where} holds NaN or infinity in {_shortlist(bad.values())}; "
+            f"{where} holds NaN, infinity or values beyond {_LARGEST_PLAUSIBLE:g} in {_shortlist(bad.values())}; "
             "the training diverged or the file is damaged: use another checkpoint"
         )
 

@@ -22,8 +22,8 @@ def symbol_file(path: Path) -> Optional[Path]:
     """The symbol file that ``path`` names, itself or as the prefix of a checkpoint; None if there is none."""
     if path.suffix == ".json":
         return path
-    candidate = path.with_name(path.name + "-symbol.json")
-    return candidate if candidate.is_file() else None
+    candidate = path.parent / f"{path.name}-symbol.json"
+    return candidate if path.name and candidate.is_file() else None
 
 
 def newest_params(symbol: Path) -> Path:

@@ -89,8 +89,8 @@ def _trained(card: Card, network: str, wanted: Parameters, quiet: bool) -> Weigh
     reasons = []
     patience = Patience(_PATIENCE)
     # What lies on this machine already comes before anything that needs the network.
-    for source in sorted(card.sources, key=lambda source: _present(card, source) is None):
-        path = _present(card, source)
+    for source in sorted(card.sources, key=lambda source: present(card, source) is None):
+        path = present(card, source)
         try:
             if path is None:
                 path = _downloaded(source, patience, quiet)
@@ -130,7 +130,7 @@ def _cached(source: WeightSource) -> Path:
     return home() / "weights" / source.kind / name
 
 
-def _present(card: Card, source: WeightSource) -> Optional[Path]:
+def present(card: Card, source: WeightSource) -> Optional[Path]:
     """The file of a source on this machine, where there is a sound one."""
     if source.kind == "file":
         path = card.folder / source.location

@@ -92,6 +92,7 @@ def make_plan(
             reason = _DECIDERS.get(_kind(node), _no_kernel)(state, node)
         precision: Precision = "int8" if reason is None else "fp32"
         decisions[node.name] = Decision(node.name, _operator_name(node), node.origin, precision, reason or "")
+    _share_concat_scales(state, decisions)
     return Plan(decisions, state.activations, tuple(exclude), activations)
 
 
@@ -214,6 +215,19 @@ def _decide_concat(state: _Planning, node: Node) -> Optional[str]:
     values = Range(min(form.range.low for form in forms), max(form.range.high for form in forms))
     state.produce(node, values, "int8" if any(form.dtype == "int8" for form in forms) else "uint8")
     return None
+
+
+def _share_concat_scales(state: _Planning, decisions: Mapping[str, Decision]) -> None:
+    """Let convolutions that only feed a concatenation round to its scale at once, instead of once more there."""
+    for node in state.graph.nodes:
+        if decisions[node.name].precision == "fp32" or _kind(node).lower() != "concat":
+            continue
+        whole = state.activations[node.output]
+        for tensor in node.inputs:
+            producer = unit_of(state.graph.producer(tensor))
+            same_type = state.activations[tensor].dtype == whole.dtype
+            if producer is not None and same_type and state.graph.sole_consumer(tensor) is node:
+                state.activations[tensor] = whole
 
 
 def _decide_addition(state: _Planning, node: Node) -> Optional[str]:

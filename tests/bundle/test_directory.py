@@ -90,10 +90,10 @@ def test_an_error_leaves_everything_as_it_was(old: Path, error: BaseException) -
 
 
 def test_a_full_disk_is_reported_and_leaves_nothing(old: Path) -> None:
-    with pytest.raises(QuantkitError, match=r"cannot write .*out: No space left on device; free space"):
-        with replacing(old, force=True) as new:
-            (new / "manifest.json").write_text("half")
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    message = r"cannot write .*out: No space left on device; free space"
+    with pytest.raises(QuantkitError, match=message), replacing(old, force=True) as new:
+        (new / "manifest.json").write_text("half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert contents(old.parent) == {"out/manifest.json": "old"}
 
 

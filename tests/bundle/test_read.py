@@ -74,7 +74,7 @@ def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes) -> Non
 
 def test_a_directory_without_manifest_is_no_bundle(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(BundleError, match="is not a bundle: cannot read manifest.json"):
+        with pytest.raises(BundleError, match=r"is not a bundle: cannot read manifest\.json"):
             read_bundle(directory)
 
 

@@ -49,7 +49,8 @@ def test_two_processes_write_the_same_bytes(engine: None, tmp_path: Path) -> Non
 
 def test_nothing_of_the_machine_is_written(written: Path) -> None:
     # The digits network's own files are named without their folders, too.
-    private = {str(Path.cwd()), str(Path.home()), str(written.parent), "/tmp", "/home", platform.node(), getpass.getuser()}
+    folders = {str(Path.cwd()), str(Path.home()), str(written.parent), "/tmp", "/home"}
+    private = {*folders, platform.node(), getpass.getuser()}
     for path in written.iterdir():
         content = path.read_bytes()
         # In so many bytes of weights every short word occurs.

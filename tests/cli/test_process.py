@@ -41,16 +41,22 @@ def test_ctrl_c_during_calibration_ends_at_once_and_leaves_nothing(
 
 def test_ctrl_c_ends_a_main_thread_that_does_not_answer(tmp_path: Path) -> None:
     busy = (
-        "import hashlib; from quantkit.cli.work import Work; work = Work(); work.end_on_interrupt(); "
-        "print('busy', flush=True); hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"
+        "import hashlib, sys\n"
+        "from quantkit.cli.main import main\n"
+        "from quantkit.host import report\n"
+        "def examine(engine):\n"
+        "    print('busy', file=sys.stderr, flush=True)\n"
+        "    hashlib.pbkdf2_hmac('sha256', b'', b'', 10**8)\n"
+        "report.examine, sys.argv = examine, ['quantkit', 'doctor', '--quiet']\n"
+        "main()"
     )
     root = str(Path(__file__).parents[2])
     process = subprocess.Popen(
         [sys.executable, "-c", busy], cwd=tmp_path, env={**os.environ, "PYTHONPATH": root},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stdout.readline() == "busy\n"
+    assert process.stderr is not None
+    assert process.stderr.readline() == "busy\n"
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     pressed = time.monotonic()

@@ -135,11 +135,18 @@ def test_silent_server_is_given_up_in_time_and_not_asked_again(server: Server, t
 
 
 def test_name_servers_that_never_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(8))
+    over = threading.Event()
+
+    def hang(*_: object, **__: object) -> list[object]:
+        over.wait(8)
+        raise socket.gaierror("no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
     began = time.monotonic()
     with pytest.raises(WeightsUnavailable, match=r"hub\.invalid cannot be reached"):
         fetch("http://hub.invalid/x", tmp_path / "file.params", Patience(0.5), quiet=True)
     assert time.monotonic() - began < 2.0
+    over.set()
 
 
 def test_no_server_at_all(tmp_path: Path) -> None:
