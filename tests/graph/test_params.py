@@ -176,14 +176,14 @@ def test_plain_names() -> None:
         plain_names({"arg:w": one, "aux:w": two}, "f")
 
 
-def test_flipped_bytes_that_show_are_refused(tmp_path: Path) -> None:
+def test_damage_that_shows_is_refused(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     path = tmp_path / "x.params"
     with path.open("wb") as file:
         write_params(file, {"arg:w": random.normal(size=(64, 64)).astype(np.float32)})
     data = bytearray(path.read_bytes())
     for position in random.integers(200, len(data) - 100, 100):
-        data[position] ^= 0xFF
+        data[position] = random.integers(256)
     path.write_bytes(data)
     with pytest.raises(ModelError, match="damaged"):
         check_finite(read_params(path), "x.params")
