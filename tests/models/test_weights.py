@@ -182,7 +182,7 @@ def test_namings(arrays: dict[str, np.ndarray]) -> None:
         ({"net0_x": np.ones(1)}, "holds 'net0_x', which the network lacks"),
         ({"net0_b": np.ones(3, np.float32)}, r"'net0_b' has shape \(3,\), the network wants \(2,\)"),
         ({"net0_b": np.ones(2, np.int8)}, "int8, not floating-point"),
-        ({"net0_b": np.array([1, np.nan], np.float32)}, "NaN or infinity"),
+        ({"net0_b": np.array([1, np.nan], np.float32)}, "NaN, infinity"),
     ],
 )
 def test_weights_that_do_not_fit(change: dict[str, np.ndarray | None], complaint: str) -> None:
