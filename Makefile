@@ -28,7 +28,7 @@ test-onednn test-mkl: test-%: .venv-%/installed
 # INT8 networks on mxnet-mkl are skipped, and run here instead, on an emulated Intel processor.
 EMULATED := qemu-x86_64 -cpu Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-invpcid,-rtm
 test-mkl-emulated: .venv-mkl/installed
-	$(EMULATED) .venv-mkl/bin/python -m pytest tests/emit --timeout 900
+	$(EMULATED) .venv-mkl/bin/python -m pytest tests/emission --timeout 900
 
 # Where several `make` run at once, each environment is still built once: the stamp is written last.
 .venv-%/installed: pyproject.toml

@@ -22,7 +22,11 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit import pipeline
-from quantkit.emit.mxnet_int8 import int8_graph
+from quantkit.data.batches import batches
+from quantkit.data.preprocess import Preprocess
+from quantkit.data.samples import take
+from quantkit.data.sources import open_samples
+from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.stock import stock_int8_outputs
 from quantkit.engine.stream import outputs_of
@@ -30,10 +34,6 @@ from quantkit.errors import UserError
 from quantkit.evaluation.accuracy import accuracy
 from quantkit.evaluation.agreement import agreement
 from quantkit.host.cpu import read_cpu
-from quantkit.images.batches import batches
-from quantkit.images.preprocess import Preprocess
-from quantkit.images.samples import take
-from quantkit.images.sources import open_samples
 from quantkit.models.load import load_model
 
 if sys.version_info >= (3, 11):

@@ -21,10 +21,10 @@ from typing import Any, Optional
 import numpy as np
 from PIL import Image
 
+from quantkit.data.builtin import digits
+from quantkit.data.preprocess import Preprocess, apply
 from quantkit.engine.compat import load_gluoncv, load_mxnet
 from quantkit.files import sha256_of
-from quantkit.images.builtin import digits
-from quantkit.images.preprocess import Preprocess, apply
 
 NETWORKS = ("cifar_resnet20_v1", "cifar_resnet20_v2")
 PREPROCESS = Preprocess(resize=32, crop=32, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))

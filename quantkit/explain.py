@@ -38,7 +38,5 @@ def explain(fused: Fused, plan: Plan) -> tuple[Explanation, ...]:
                 Explanation(node.name, node.op, "", "gone", dropped.get(node.name, "no output needs it"), refusals)
             )
         else:
-            rows.append(
-                Explanation(node.name, node.op, decision.node, decision.precision, decision.reason, refusals)
-            )
+            rows.append(Explanation(node.name, node.op, decision.node, decision.precision, decision.reason, refusals))
     return tuple(rows)

@@ -13,8 +13,11 @@ import numpy as np
 
 from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.table import CalibrationTable
-from quantkit.emit.mxnet_float import float_graph
-from quantkit.emit.mxnet_int8 import int8_graph
+from quantkit.data.batches import Batch, batches, check_not_constant
+from quantkit.data.samples import Samples, take
+from quantkit.data.sources import open_samples
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.stream import outputs_of
 from quantkit.errors import ModelError
 from quantkit.evaluation.agreement import Agreement, agreement
@@ -22,9 +25,6 @@ from quantkit.fusion.fuse import Fused, fuse
 from quantkit.fusion.gate import FusionCheck, check_fusion
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
-from quantkit.images.batches import Batch, batches, check_not_constant
-from quantkit.images.samples import Samples, take
-from quantkit.images.sources import open_samples
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.quantization.plan import ActivationType, Plan, calibration_targets, make_plan

@@ -12,11 +12,11 @@ from typing import Any, Union
 import numpy as np
 
 from quantkit.bundle.read import Bundle
+from quantkit.data.decode import decode
+from quantkit.data.preprocess import apply, check_input
 from quantkit.engine.execute import Executor
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.graph.graph import Graph
-from quantkit.images.decode import decode
-from quantkit.images.preprocess import apply, check_input
 
 Image = Union[np.ndarray, str, "os.PathLike[str]"]
 """A file, uint8 pixels of shape (height, width, 3), RGB, or preprocessed float32 of shape (channels, height, width)."""

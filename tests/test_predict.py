@@ -14,11 +14,11 @@ import pytest
 from PIL import Image
 
 from quantkit.bundle import Bundle, read_bundle, write_float_bundle
+from quantkit.data.preprocess import apply
 from quantkit.engine import support
 from quantkit.engine.execute import run
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.images.preprocess import apply
 from quantkit.pipeline import FusedModel
 from quantkit.predict import Predictor
 

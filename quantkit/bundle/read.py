@@ -23,13 +23,13 @@ from quantkit.bundle.manifest import (
     read_manifest,
 )
 from quantkit.calibration.table import CalibrationTable, read_table
+from quantkit.data.preprocess import Preprocess
 from quantkit.errors import BundleError, ModelError, UserError
 from quantkit.explain import Explanation
 from quantkit.files import sha256_of
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.params import plain_names, read_params
-from quantkit.images.preprocess import Preprocess
 from quantkit.models.card import read_card
 from quantkit.models.labels import label_names
 from quantkit.models.model import Model, Source

@@ -14,8 +14,8 @@ from quantkit.errors import DataError, UserError
 
 if TYPE_CHECKING:
     from quantkit.cli.networks import Network
-    from quantkit.images.batches import Batch
-    from quantkit.images.samples import Samples
+    from quantkit.data.batches import Batch
+    from quantkit.data.samples import Samples
 
 
 @click.command(
@@ -50,8 +50,8 @@ def evaluate(
     none. --weights and --input-shape are for MODELs; a bundle has its own.
     """
     from quantkit.cli.networks import open_network
-    from quantkit.images.batches import batches
-    from quantkit.images.sources import open_samples
+    from quantkit.data.batches import batches
+    from quantkit.data.sources import open_samples
 
     samples = open_samples(data)
     first = open_network(terminal, network, weights, input_shape)

@@ -84,8 +84,8 @@ def _of_model(
     input_shape: Optional[tuple[int, ...]],
 ) -> Sequence[Explanation]:
     from quantkit.cli.networks import check_count, load
+    from quantkit.data.sources import open_samples
     from quantkit.explain import explain as explained
-    from quantkit.images.sources import open_samples
     from quantkit.pipeline import calibrate, fuse_model, plan
     from quantkit.quantization.exclude import excluded_nodes
 

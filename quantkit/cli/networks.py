@@ -11,8 +11,8 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import DataError, UserError
 
 if TYPE_CHECKING:
+    from quantkit.data.preprocess import Preprocess
     from quantkit.graph.graph import Graph
-    from quantkit.images.preprocess import Preprocess
     from quantkit.models.model import Model
 
 _KEYWORDS = ("auto", "pretrained", "random")
@@ -92,8 +92,8 @@ def check_count(data: object, count: Optional[int]) -> None:
     Raises:
         DataError: they are not, or cannot be opened.
     """
-    from quantkit.images.samples import take
-    from quantkit.images.sources import open_samples
+    from quantkit.data.samples import take
+    from quantkit.data.sources import open_samples
 
     samples = open_samples(data)
     if samples.size == 0:

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Optional, Union
 
+from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.files import shipped
-from quantkit.images.preprocess import Preprocess
 
 if sys.version_info >= (3, 11):
     import tomllib

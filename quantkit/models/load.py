@@ -10,10 +10,10 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
+from quantkit.data.preprocess import Preprocess
 from quantkit.engine.gluon import arrays, block_network, parameter_shapes, zoo_network
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph
-from quantkit.images.preprocess import Preprocess
 from quantkit.models.card import Card, find_card, read_card
 from quantkit.models.fit import Parameters, fit
 from quantkit.models.labels import label_names

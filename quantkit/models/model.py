@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Optional
 
+from quantkit.data.preprocess import Preprocess
 from quantkit.graph.graph import Graph
-from quantkit.images.preprocess import Preprocess
 
 WeightsKind = Literal["pretrained", "random", "file", "given"]
 

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError, WeightsUnavailable
 from quantkit.files import home, sha256_of
-from quantkit.images.preprocess import Preprocess
 from quantkit.models.card import Card, WeightSource
 from quantkit.models.download import Patience, fetch, matches
 from quantkit.models.fit import Parameters, fit

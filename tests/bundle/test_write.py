@@ -14,11 +14,11 @@ import pytest
 
 from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.bundle.card import card_text, label_lines
+from quantkit.data.preprocess import Preprocess
 from quantkit.engine.execute import run
 from quantkit.engine.subprocesses import environment
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph, Tensor
-from quantkit.images.preprocess import Preprocess
 from quantkit.models.card import read_card
 from quantkit.models.model import Model, Source
 from quantkit.pipeline import FusedModel

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quantkit.emit.mxnet_float import float_graph
+from quantkit.emission.mxnet_float import float_graph
 from quantkit.errors import FusionError
 from quantkit.fusion import rewrite
 from quantkit.fusion.fuse import fuse

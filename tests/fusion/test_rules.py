@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from quantkit.emit.mxnet_float import float_graph
+from quantkit.emission.mxnet_float import float_graph
 from quantkit.engine.execute import run
 from quantkit.fusion.activation import ACTIVATION
 from quantkit.fusion.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM

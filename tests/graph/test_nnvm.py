@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from quantkit.emit.mxnet_float import float_graph
+from quantkit.emission.mxnet_float import float_graph
 from quantkit.errors import ModelError
 from quantkit.fusion.fuse import fuse
 from quantkit.graph import nnvm

@@ -42,8 +42,12 @@ def test_what_is_asked_for(value: str, asked: Optional[int]) -> None:
 @pytest.mark.parametrize(
     ("usable", "cores", "quota", "default", "recommended"),
     [
-        (8, 4, None, 4, 4), (2, 2, None, 1, 2), (1, 1, None, 1, 1),
-        (8, 4, 2.5, 4, 2), (8, 4, 0.5, 4, 1), (4, 4, 16.0, 2, 4),
+        (8, 4, None, 4, 4),
+        (2, 2, None, 1, 2),
+        (1, 1, None, 1, 1),
+        (8, 4, 2.5, 4, 2),
+        (8, 4, 0.5, 4, 1),
+        (4, 4, 16.0, 2, 4),
     ],
 )
 def test_number_of_threads(usable: int, cores: int, quota: Optional[float], default: int, recommended: int) -> None:

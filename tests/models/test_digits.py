@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from quantkit.data.builtin import digits
+from quantkit.data.preprocess import apply
 from quantkit.engine.execute import Executor
 from quantkit.files import shipped
 from quantkit.graph.graph import Graph
-from quantkit.images.builtin import digits
-from quantkit.images.preprocess import apply
 from quantkit.models.card import find_card
 from quantkit.models.load import load_model
 

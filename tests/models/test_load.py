@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.data.preprocess import Preprocess
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import run
 from quantkit.errors import ModelError, WeightsUnavailable
-from quantkit.images.preprocess import Preprocess
 from quantkit.models.card import find_card
 from quantkit.models.load import load_model
 from quantkit.models.names import AssumedPreprocessWarning

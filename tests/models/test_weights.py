@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError, WeightsUnavailable
 from quantkit.graph.params import write_params
-from quantkit.images.preprocess import Preprocess
 from quantkit.models.card import Card, WeightSource
 from quantkit.models.fit import Parameters, fit
 from quantkit.models.weights import RandomWeightsWarning, resolve

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.data.loaders import data_iter, data_loader
+from quantkit.data.samples import take
 from quantkit.errors import DataError
-from quantkit.images.loaders import data_iter, data_loader
-from quantkit.images.samples import take
 
 Array = np.ndarray[Any, Any]
 

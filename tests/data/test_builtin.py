@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.data import builtin
+from quantkit.data.builtin import digits, photographs
+from quantkit.data.samples import take
 from quantkit.errors import DataError
-from quantkit.images import builtin
-from quantkit.images.builtin import digits, photographs
-from quantkit.images.samples import take
 
 ndimage = pytest.importorskip("scipy.ndimage")
 sklearn_datasets = pytest.importorskip("sklearn.datasets")

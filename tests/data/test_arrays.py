@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.data.arrays import arrays
+from quantkit.data.npz import npz_file
+from quantkit.data.samples import take
 from quantkit.errors import DataError
-from quantkit.images.arrays import arrays
-from quantkit.images.npz import npz_file
-from quantkit.images.samples import take
 
 Array = np.ndarray[Any, Any]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from quantkit.data.arrays import arrays
+from quantkit.data.decode import decode
+from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
-from quantkit.images.arrays import arrays
-from quantkit.images.decode import decode
-from quantkit.images.samples import Sample, Samples
 
 _PHOTOGRAPHS = (
     ("scikit-image", "skimage", "data/chelsea.png"),

@@ -11,9 +11,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from quantkit.data.arrays import check_layout, labels_of
+from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
-from quantkit.images.arrays import check_layout, labels_of
-from quantkit.images.samples import Sample, Samples
 
 _NPY: Any = np.lib.format
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from quantkit.emit.layers import fused_layer
+from quantkit.emission.layers import fused_layer
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node
 

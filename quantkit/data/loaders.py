@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from quantkit.data.arrays import check_layout, labels_of
+from quantkit.data.samples import Sample, Samples, picked
 from quantkit.errors import DataError
-from quantkit.images.arrays import check_layout, labels_of
-from quantkit.images.samples import Sample, Samples, picked
 
 
 def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:

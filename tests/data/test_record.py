@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from quantkit.data.record import record_file
 from quantkit.errors import DataError
-from quantkit.images.record import record_file
 
 Array = np.ndarray[Any, Any]
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from quantkit.data.decode import decode
+from quantkit.data.folder import images_folder
+from quantkit.data.samples import Samples
 from quantkit.errors import DataError
-from quantkit.images.decode import decode
-from quantkit.images.folder import images_folder
-from quantkit.images.samples import Samples
 
 Array = np.ndarray[Any, Any]
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 4, 3), np.uint8)

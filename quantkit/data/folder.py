@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Optional
 
+from quantkit.data.decode import decode
+from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError
-from quantkit.images.decode import decode
-from quantkit.images.samples import Sample, Samples, label_of
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """The endings, in small letters, of the files that count as images."""

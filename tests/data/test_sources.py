@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from quantkit.data.sources import open_samples
 from quantkit.errors import DataError
-from quantkit.images.sources import open_samples
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), np.uint8)
 
@@ -71,6 +71,6 @@ def test_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: Any) -> 
 
 def test_opening_loads_no_heavy_package() -> None:
     heavy = "PIL", "skimage", "sklearn", "scipy", "mxnet"
-    program = f"import quantkit.images.sources, sys; sys.exit(', '.join({{*{heavy}}} & sys.modules.keys()) or 0)"
+    program = f"import quantkit.data.sources, sys; sys.exit(', '.join({{*{heavy}}} & sys.modules.keys()) or 0)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from quantkit.data import builtin
+from quantkit.data.arrays import arrays
+from quantkit.data.folder import images_folder
+from quantkit.data.loaders import data_iter, data_loader
+from quantkit.data.npz import npz_file
+from quantkit.data.record import record_file
+from quantkit.data.samples import Samples
 from quantkit.errors import DataError
-from quantkit.images import builtin
-from quantkit.images.arrays import arrays
-from quantkit.images.folder import images_folder
-from quantkit.images.loaders import data_iter, data_loader
-from quantkit.images.npz import npz_file
-from quantkit.images.record import record_file
-from quantkit.images.samples import Samples
 
 _KINDS = (
     "a folder of images (FOLDER:SPLIT for one split of its labels.csv), an .npz or .rec file, "

@@ -11,8 +11,8 @@ import pytest
 from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
-from quantkit.emit.mxnet_float import float_graph
-from quantkit.emit.mxnet_int8 import int8_graph
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import run
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.graph.graph import Graph, Tensor
@@ -192,7 +192,7 @@ def test_several_outputs_keep_their_names() -> None:
 
 
 def test_range_attributes_keep_full_precision() -> None:
-    from quantkit.emit.mxnet_int8 import _calibrated
+    from quantkit.emission.mxnet_int8 import _calibrated
     from quantkit.quantization.plan import Activation
 
     attrs = _calibrated(Activation(Range(-1e-9, 1.23456789e-9), "int8"))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.data.preprocess import Preprocess, apply, check_input
 from quantkit.errors import DataError
-from quantkit.images.preprocess import Preprocess, apply, check_input
 
 Array = np.ndarray[Any, Any]
 

@@ -11,8 +11,8 @@ from typing import Callable, Optional
 
 import numpy as np
 
-from quantkit.emit.layers import fused_layer, with_relu_only
-from quantkit.emit.mxnet_float import float_node
+from quantkit.emission.layers import fused_layer, with_relu_only
+from quantkit.emission.mxnet_float import float_node
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.data.arrays import arrays
+from quantkit.data.batches import batches, check_not_constant
+from quantkit.data.preprocess import Preprocess, apply
+from quantkit.data.samples import Sample, Samples, picked, take
+from quantkit.data.sources import open_samples
 from quantkit.errors import DataError
-from quantkit.images.arrays import arrays
-from quantkit.images.batches import batches, check_not_constant
-from quantkit.images.preprocess import Preprocess, apply
-from quantkit.images.samples import Sample, Samples, picked, take
-from quantkit.images.sources import open_samples
 
 Array = np.ndarray[Any, Any]
 

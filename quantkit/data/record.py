@@ -10,9 +10,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO
 
+from quantkit.data.decode import decode
+from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError
-from quantkit.images.decode import decode
-from quantkit.images.samples import Sample, Samples, label_of
 
 _MAGIC = 0xCED7230A
 _LENGTH_BITS = 29

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from quantkit.data.preprocess import Preprocess, apply, check_input
+from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
-from quantkit.images.preprocess import Preprocess, apply, check_input
-from quantkit.images.samples import Sample, Samples
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 import pytest
 
+from quantkit.data.samples import Sample, Samples, label_of, picked, take
 from quantkit.errors import DataError
-from quantkit.images.samples import Sample, Samples, label_of, picked, take
 
 
 def numbered(size: int, known: bool = True, any_order: bool = False) -> Samples:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError
-from quantkit.images.samples import Sample, Samples, label_of
 
 
 def arrays(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None = None, name: str = "arrays") -> Samples:
