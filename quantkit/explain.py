@@ -27,7 +27,8 @@ class Explanation:
 
 def explain(fused: Fused, plan: Plan) -> tuple[Explanation, ...]:
     """Account for every operator of the original network, in its order."""
-    into = {origin: decision for decision in plan.decisions.values() for origin in decision.origin}
+    # Of several operators that stand for one, the first computes and the others only reshape.
+    into = {origin: decision for decision in reversed(list(plan.decisions.values())) for origin in decision.origin}
     dropped = {origin: applied.rule for applied in fused.applied for origin in applied.origin}
     rows = []
     for node in fused.original.nodes:

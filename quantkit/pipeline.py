@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import tee
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
@@ -59,12 +60,12 @@ class FusedModel:
     check: FusionCheck
     sample: np.ndarray
 
-    @property
+    @cached_property
     def graph(self) -> Graph:
         """The fused FP32 network in the form that stock MXNet runs."""
         return float_graph(self.fused.graph)
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """What identifies the fused network, structure and weights."""
         digest = hashlib.sha256(nnvm.serialize(self.graph).encode())
@@ -122,7 +123,7 @@ def calibrate(
     Raises:
         DataError: too few samples, or some that cannot be used.
     """
-    chosen = _chosen(samples, count or DEFAULT_SAMPLES, at_most=count is None)
+    chosen = _chosen(samples, DEFAULT_SAMPLES if count is None else count, at_most=count is None)
     digest = hashlib.sha256()
     seen = 0
 
@@ -141,7 +142,7 @@ def calibrate(
 def plan(
     source: FusedModel,
     table: CalibrationTable,
-    exclude: Sequence[str] = (),
+    exclude: Union[str, Sequence[str]] = (),
     activations: ActivationType = "auto",
 ) -> Plan:
     """Decide what runs in INT8; see ``quantization.plan.make_plan``.
@@ -155,7 +156,8 @@ def plan(
             f"the calibration table was made for another network or other weights than {source.model.name!r}; "
             "calibrate again"
         )
-    return make_plan(source.fused, table, (*source.model.exclude, *exclude), activations)
+    patterns = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+    return make_plan(source.fused, table, (*source.model.exclude, *patterns), activations)
 
 
 def emit(
@@ -186,11 +188,11 @@ def quantize(
     calib: Optional[int] = None,
     samples: Any = "builtin",
     method: str = DEFAULT_METHOD,
-    exclude: Sequence[str] = (),
+    exclude: Union[str, Sequence[str]] = (),
     activations: ActivationType = "auto",
     table: Optional[CalibrationTable] = None,
-    weights: Union[str, Path] = "auto",
     progress: Progress = silent,
+    **loading: Any,
 ) -> QuantizedModel:
     """From a network to its INT8 form in one call.
 
@@ -202,10 +204,11 @@ def quantize(
         exclude: original node names, globs or operator types that stay FP32.
         activations: see ``make_plan``.
         table: an earlier calibration of the same network, instead of a new one.
-        weights: see ``load_model``; ignored for a Model.
         progress: wraps streams of batches.
+        **loading: options of ``load_model`` (``weights``, ``params``, ``input_shape``, ``preprocess``), where
+            ``model`` is not a Model yet.
     """
-    loaded = model if isinstance(model, Model) else load_model(model, weights=weights)
+    loaded = model if isinstance(model, Model) else load_model(model, **loading)
     source = fuse_model(loaded, samples)
     found = table if table is not None else calibrate(source, samples, calib, method, progress)
     return emit(source, found, plan(source, found, exclude, activations), samples, progress)
@@ -213,9 +216,9 @@ def quantize(
 
 def _chosen(samples: Any, count: int, at_most: bool = False) -> Samples:
     opened = open_samples(samples)
-    if at_most and opened.size is not None:
+    if at_most and (opened.size is not None or opened.positions is not None):
         count = min(count, len(opened))
-    return opened if opened.positions is not None else take(opened, count)
+    return take(opened, count)
 
 
 def _batches(model: Model, samples: Samples) -> Iterator[Batch]:

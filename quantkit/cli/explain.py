@@ -30,7 +30,7 @@ _MARKS = {"int8": "[green]INT8[/]", "fp32": "[yellow]FP32[/]", "gone": "[dim]gon
     examples=(
         "quantkit explain resnet50_v1-int8",
         "quantkit explain resnet50 --node '*stage1*'",
-        "quantkit explain my/net --exclude Pooling --json",
+        "quantkit explain my/net.toml --exclude Pooling --json",
     ),
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
@@ -57,6 +57,8 @@ def explain(
     few samples; nothing is written.
     """
     if is_bundle(network):
+        if exclude or activations != "auto" or weights != "auto" or input_shape is not None:
+            raise UserError(f"{network} is a bundle: what became of it is settled; give these options with a model")
         from quantkit.bundle import read_bundle
 
         rows: Sequence[Explanation] = read_bundle(Path(network)).operators

@@ -22,7 +22,7 @@ _SHOWN = 5
     cls=Verb,
     examples=(
         "quantkit fuse resnet50 --out resnet50-fused",
-        "quantkit fuse my/net --out net-fused --calib-data photos/ --input-shape 3,224,224",
+        "quantkit fuse my/net --out net-fused --calib-data data.npz --input-shape 3,224,224",
     ),
 )
 @click.argument("model")

@@ -25,7 +25,7 @@ from quantkit.errors import QuantkitError
 _BROKEN_PIPE = 141
 _EXAMPLES = (
     "quantkit quantize resnet50 --calib 10",
-    "quantkit quantize my/net --calib 100 --calib-data photos/ --input-shape 3,224,224",
+    "quantkit quantize my/net.toml --calib 100 --calib-data photos/",
     "quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50",
     "quantkit explain resnet50_v1-int8",
     "quantkit doctor",

@@ -64,8 +64,8 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
     """
     if array.dtype == np.uint8:
         raise DataError(
-            f"{where} holds uint8 pixels where preprocessed float32 is needed; "
-            "name the network's preprocessing or apply it first"
+            f"{where} holds uint8 pixels where preprocessed float32 is needed, and nothing is known of the network's "
+            "preprocessing; describe the network in a model card (.toml), or give preprocessed float32 arrays (.npz)"
         )
     if array.dtype != np.float32:
         raise DataError(f"{where} is {array.dtype}, not float32; convert it with .astype('float32')")

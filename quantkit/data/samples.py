@@ -85,7 +85,9 @@ def take(samples: Samples, number: int, seed: int = 0) -> Samples:
     if number < 1:
         raise DataError(f"{number} samples were asked for; ask for at least 1")
     if samples.positions is not None:
-        raise DataError(f"{samples.name} is a choice of samples already; take from the whole set")
+        if number > len(samples.positions):
+            raise _too_few(samples, number, len(samples.positions))
+        return replace(samples, positions=samples.positions[:number])
     if samples.size is not None and number > samples.size:
         raise _too_few(samples, number, samples.size)
     if samples.any_order or samples.size is None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quantkit.emission.layers import fused_layer
-from quantkit.fusion.unit import unit_of
+from quantkit.fusion.unit import has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node
 
 
 def float_graph(graph: Graph) -> Graph:
     """The fused graph with each layer as the engine's FP32 fused operator; names and outputs stay."""
-    return replace(graph, nodes=tuple(float_node(node) for node in graph.nodes))
+    return replace(graph, nodes=tuple(float_node(graph, node) for node in graph.nodes))
 
 
-def float_node(node: Node) -> Node:
+def float_node(graph: Graph, node: Node) -> Node:
     """One node of a fused graph in its FP32 form."""
     unit = unit_of(node)
-    if unit is None or not _has_kernel(node, unit.is_convolution):
+    if unit is None or not has_constant_weights(graph, unit) or not _has_kernel(node, unit.is_convolution):
         return node
     return fused_layer(unit, node.name, node.inputs, {})
 

@@ -7,6 +7,7 @@ tensor keeps the tensor's own name, so the network's outputs are called what the
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Callable, Optional
 
 import numpy as np
@@ -16,7 +17,7 @@ from quantkit.emission.mxnet_float import float_node
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS
-from quantkit.quantization.arithmetic import DType, activation_params, magnitude
+from quantkit.quantization.arithmetic import DType, activation_params
 from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.weights import per_channel_int8, without_dead_channels
 
@@ -36,7 +37,7 @@ def int8_graph(graph: Graph, plan: Plan) -> Graph:
     emission = _Emission(graph, plan)
     for node in graph.nodes:
         if plan.decisions[node.name].precision == "fp32":
-            emission.add(float_node(replace(node, inputs=tuple(map(emission.as_float, node.inputs)))))
+            emission.add(float_node(graph, replace(node, inputs=tuple(map(emission.as_float, node.inputs)))))
         else:
             _emitter(node)(emission, node)
     outputs = tuple(map(emission.as_float, graph.outputs))
@@ -52,6 +53,7 @@ class _Emission:
     nodes: list[Node] = field(default_factory=list)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     integers: dict[tuple[Tensor, DType], str] = field(default_factory=dict)
+    native: dict[Tensor, str] = field(default_factory=dict)
     dequantized: set[Tensor] = field(default_factory=set)
 
     def add(self, node: Node) -> Tensor:
@@ -59,13 +61,25 @@ class _Emission:
         return node.output
 
     def add_int8(self, node: Node, stands_for: Tensor) -> None:
-        self.integers[stands_for, self.plan.activations[stands_for].dtype] = self.add(node).node
+        """Add a node whose integers stand for a tensor of the fused graph."""
+        self.native[stands_for] = self.add(replace(node, name=self.free_name(node.name))).node
+        self.integers[stands_for, self.plan.activations[stands_for].dtype] = self.native[stands_for]
+
+    def add_param(self, name: str, value: np.ndarray) -> Tensor:
+        free = self.free_name(name)
+        self.params[free] = value
+        return Tensor(free)
+
+    def free_name(self, wanted: str) -> str:
+        """A name that neither the fused graph nor what was emitted so far has."""
+        taken = {node.name for node in self.nodes} | set(self.params)
+        names = (self.graph.free_name(wanted if number == 0 else f"{wanted}_{number}") for number in count())
+        return next(name for name in names if name not in taken)
 
     def as_float(self, tensor: Tensor) -> Tensor:
         """The tensor in FP32, dequantized where only integers exist."""
-        form = self.plan.activations.get(tensor)
-        native = self.integers.get((tensor, form.dtype)) if form else None
-        if native is not None and native == _PREFIX + tensor.node and tensor not in self.dequantized:
+        native = self.native.get(tensor)
+        if native is not None and tensor not in self.dequantized:
             self.dequantized.add(tensor)
             origin = self.graph.by_name[tensor.node].origin
             self.add(Node(tensor.node, "_contrib_dequantize", _triple(native), {}, origin))
@@ -80,7 +94,9 @@ class _Emission:
         return _triple(self.integers[tensor, wanted])
 
     def _quantize(self, tensor: Tensor, form: Activation) -> str:
-        name = f"{tensor.node}_{tensor.index}_{form.dtype}" if tensor.index else f"{tensor.node}_{form.dtype}"
+        name = self.free_name(
+            f"{tensor.node}_{tensor.index}_{form.dtype}" if tensor.index else f"{tensor.node}_{form.dtype}"
+        )
         attrs = {"out_type": form.dtype, **_calibrated(form)}
         producer = self.graph.producer(tensor)
         self.add(
@@ -95,7 +111,7 @@ def _triple(name: str) -> tuple[Tensor, Tensor, Tensor]:
 
 def _calibrated(form: Activation, factor: float = 1.0) -> dict[str, str]:
     """The range attributes, in full precision: with MXNet's own six decimals small ranges become 0."""
-    peak = float(np.float32(magnitude(form.range) * factor))
+    peak = float(np.float32(form.range.largest * factor))
     low = 0.0 if form.dtype == "uint8" else -peak
     return {"min_calib_range": repr(low), "max_calib_range": repr(peak)}
 
@@ -131,9 +147,7 @@ def _safe_weight(emission: _Emission, unit: Unit) -> Tensor:
     safe = without_dead_channels(weight, bias, *steps)
     if safe is weight:
         return unit.weight
-    name = f"{unit.node.name}_safe_weight"
-    emission.params[name] = safe
-    return Tensor(name)
+    return emission.add_param(f"{unit.node.name}_safe_weight", safe)
 
 
 def _emit_dense(emission: _Emission, node: Node) -> None:
@@ -145,42 +159,33 @@ def _emit_dense(emission: _Emission, node: Node) -> None:
     unit = _unit(node)
     weight = emission.graph.params[unit.weight.node]
     integers, scale = per_channel_int8(weight.reshape(len(weight), -1))
-    names = {
-        f"{node.name}_weight_int8": integers,
-        f"{node.name}_weight_low": np.array([-_UNIT_STEP_RANGE], np.float32),
-        f"{node.name}_weight_high": np.array([_UNIT_STEP_RANGE], np.float32),
-        f"{node.name}_weight_scale": scale.reshape(1, -1),
-    }
-    emission.params.update(names)
-    stored, low, high, scales = map(Tensor, names)
+    stored = emission.add_param(f"{node.name}_weight_int8", integers)
+    low = emission.add_param(f"{node.name}_weight_low", np.array([-_UNIT_STEP_RANGE], np.float32))
+    high = emission.add_param(f"{node.name}_weight_high", np.array([_UNIT_STEP_RANGE], np.float32))
+    scales = emission.add_param(f"{node.name}_weight_scale", scale.reshape(1, -1))
     data, *data_range = emission.as_int8(unit.data)
     core = replace(unit.core, attrs={**unit.core.attrs, "no_bias": "True"}, inputs=unit.core.inputs[:2])
     bare = Unit(replace(core, inputs=(data, stored), origin=node.origin), core)
-    product = fused_layer(
-        bare,
-        _PREFIX + node.name,
-        (data, stored, *data_range, low, high),
-        {"quantized": "true", "enable_float_output": "true"},
-    )
-    steps: list[Node] = [Node("scaled", "broadcast_mul", (emission.add(product), scales), {}, node.origin)]
+    inputs = (data, stored, *data_range, low, high)
+    attrs = {"quantized": "true", "enable_float_output": "true"}
+    product = emission.add(fused_layer(bare, emission.free_name(_PREFIX + node.name), inputs, attrs))
+    steps = [Node("scaled", "broadcast_mul", (product, scales))]
     if unit.bias is not None:
-        emission.params[f"{node.name}_bias_row"] = emission.graph.params[unit.bias.node].reshape(1, -1)
-        steps.append(
-            Node("biased", "broadcast_add", (Tensor("scaled"), Tensor(f"{node.name}_bias_row")), {}, node.origin)
-        )
+        row = emission.add_param(f"{node.name}_bias_row", emission.graph.params[unit.bias.node].reshape(1, -1))
+        steps.append(Node("biased", "broadcast_add", (product, row)))
     if unit.activation is not None:
         steps.append(replace(unit.activation, name="activated"))
-    result: Optional[Tensor] = None
+    result = product
     for step in steps:
-        name = node.name if step is steps[-1] else f"{node.name}_{step.name}"
-        result = emission.add(
-            replace(step, name=name, inputs=(result, *step.inputs[1:]) if result else step.inputs, origin=node.origin)
-        )
+        name = node.name if step is steps[-1] else emission.free_name(f"{node.name}_{step.name}")
+        result = emission.add(replace(step, name=name, inputs=(result, *step.inputs[1:]), origin=node.origin))
 
 
 def _emit_following(emission: _Emission, node: Node) -> None:
     operator = {"Pooling": "_contrib_quantized_pooling"}.get(node.op, "_contrib_quantized_flatten")
-    quantized = Node(_PREFIX + node.name, operator, emission.as_int8(node.inputs[0]), node.attrs, node.origin)
+    # Global pooling needs no kernel, but the INT8 operator checks that there is one.
+    attrs = {"kernel": "(1, 1)", **node.attrs} if node.op == "Pooling" else node.attrs
+    quantized = Node(_PREFIX + node.name, operator, emission.as_int8(node.inputs[0]), attrs, node.origin)
     emission.add_int8(quantized, node.output)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from quantkit.graph.graph import Graph, Tensor
 from quantkit.graph.operators import AUXILIARY_INPUTS
 
 Shape = tuple[int, ...]
+
+# MXNet binds and first runs networks with shared state of its own: threads must take turns, whatever they run.
+_ENGINE = RLock()
 
 
 @contextmanager
@@ -54,7 +58,9 @@ def engine_errors(what: str) -> Iterator[None]:
 
 
 class Executor:
-    """A network bound to fixed input shapes, ready to run. Not thread-safe: one thread at a time.
+    """A network bound to fixed input shapes, ready to run.
+
+    One thread at a time may use it. Several may use several: the engine itself works for one at a time.
 
     Raises:
         EngineError: the engine does not accept the network or the shapes.
@@ -64,7 +70,7 @@ class Executor:
         mxnet = load_mxnet()
         if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
             raise EngineError(obstacle)
-        with engine_errors("bind the network"):
+        with _ENGINE, engine_errors("bind the network"):
             auxiliary = auxiliary_params(graph)
             given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
             self._symbol = symbol_of(graph)
@@ -80,7 +86,7 @@ class Executor:
 
     def _bind(self, shapes: Mapping[str, Shape]) -> None:
         mxnet = load_mxnet()
-        with engine_errors("bind the network"), stock_fusion_off():
+        with _ENGINE, engine_errors("bind the network"), stock_fusion_off():
             self._inputs = {name: mxnet.nd.zeros(shape) for name, shape in shapes.items()}
             self._bound = self._symbol.bind(
                 mxnet.cpu(), args={**self._args, **self._inputs}, aux_states=self._auxiliary, grad_req="null"
@@ -88,7 +94,7 @@ class Executor:
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Compute the network's outputs for one batch of exactly the bound shapes (float32)."""
-        with engine_errors("run the network"):
+        with _ENGINE, engine_errors("run the network"):
             for name, value in inputs.items():
                 if value.shape != self._inputs[name].shape:
                     raise EngineError(f"input {name!r} has shape {value.shape}, bound to {self._inputs[name].shape}")
@@ -117,13 +123,15 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shape]:
-    """The shape of every node's first output, given the shapes of the inputs.
+    """The shape of every tensor, given the shapes of the inputs; of outputs that nothing reads only the first.
 
     Raises:
         EngineError: the shapes do not fit the network.
     """
-    tensors: Sequence[Tensor] = [node.output for node in graph.nodes]
-    with engine_errors(f"fit input {dict(shapes)} to the network"):
+    read = (tensor for node in graph.nodes for tensor in node.inputs)
+    own = (node.output for node in graph.nodes)
+    tensors = [tensor for tensor in dict.fromkeys((*own, *read, *graph.outputs)) if tensor.node in graph.by_name]
+    with _ENGINE, engine_errors(f"fit input {dict(shapes)} to the network"):
         known = {**{name: value.shape for name, value in graph.params.items()}, **shapes}
         symbol = symbol_of(graph.with_outputs(tensors))
         wanted = set(symbol.list_arguments())

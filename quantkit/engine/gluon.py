@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Optional
 
 import numpy as np
@@ -103,13 +104,17 @@ def zoo_sha1(name: str) -> Optional[str]:
     return checksum
 
 
-def parameter_shapes(graph: Graph, input_name: str, input_shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(
+    graph: Graph, input_name: str, input_shape: tuple[int, ...], known: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
     """The shapes of all other variables of a network, given that of its one image input (channels, height, width).
+
+    ``known`` are shapes of variables that the network notes; most follow from the input.
 
     Raises:
         ModelError: the network does not accept the shape, or leaves a parameter's shape open.
     """
-    arguments, _, auxiliary = _shapes(symbol_of(graph), "the network", input_shape, input_name)
+    arguments, _, auxiliary = _shapes(symbol_of(graph), "the network", input_shape, input_name, known)
     return {**arguments, **auxiliary}
 
 
@@ -161,12 +166,17 @@ def _symbol(block: Any) -> Any:
 
 
 def _shapes(
-    symbol: Any, name: str, input_shape: tuple[int, ...], input_name: str = INPUT
+    symbol: Any,
+    name: str,
+    input_shape: tuple[int, ...],
+    input_name: str = INPUT,
+    known: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> tuple[dict[str, tuple[int, ...]], list[tuple[int, ...]], dict[str, tuple[int, ...]]]:
     """Shapes of the parameters, outputs and auxiliary states of a symbol for a batch of one."""
     mxnet = load_mxnet()
     try:
-        arguments, outputs, auxiliary = symbol.infer_shape(**{input_name: (1, *input_shape)})
+        given = {key: shape for key, shape in known.items() if key in symbol.list_arguments()}
+        arguments, outputs, auxiliary = symbol.infer_shape(**{**given, input_name: (1, *input_shape)})
     except mxnet.base.MXNetError as error:
         raise ModelError(
             f"{name} does not accept input of shape {input_shape}: {_first_line(error)}; "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quantkit.fusion.rewrite import Answer, Refusal, Replacement, Rule, Shapes, why_not_fusible
-from quantkit.fusion.unit import extended, unit_of
+from quantkit.fusion.unit import extended, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node
 from quantkit.graph.operators import activation_kind
 
@@ -20,6 +20,8 @@ def _fuse(graph: Graph, node: Node, shapes: Shapes) -> Answer:
         return None
     if kind not in _FUSIBLE:
         return Refusal(NAME, node.name, f"the engine's INT8 layers have no {kind}")
+    if not has_constant_weights(graph, unit):
+        return Refusal(NAME, node.name, f"the weights of {unit.node.name} are computed, not constant")
     if unit.activation is not None:
         return Refusal(NAME, node.name, f"{unit.node.name} already ends in an activation")
     if kind == "relu6" and unit.addition is not None:

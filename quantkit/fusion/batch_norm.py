@@ -49,8 +49,10 @@ def _fold(graph: Graph, node: Node, shapes: Shapes) -> Answer:
     scale, shift = affine
     bias = np.float64(0) if unit.bias is None else np.asarray(graph.params[unit.bias.node], np.float64)
     folded = {
-        f"{node.name}_weight": (weight * scale.reshape(-1, *[1] * (weight.ndim - 1))).astype(np.float32),
-        f"{node.name}_bias": (bias * scale + shift).astype(np.float32),
+        graph.free_name(f"{node.name}_weight"): (weight * scale.reshape(-1, *[1] * (weight.ndim - 1))).astype(
+            np.float32
+        ),
+        graph.free_name(f"{node.name}_bias"): (bias * scale + shift).astype(np.float32),
     }
     core = replace(
         unit.core,
@@ -73,8 +75,8 @@ def _as_convolution(graph: Graph, node: Node, shapes: Shapes) -> Answer:
     scale, shift = affine
     channels = len(scale)
     params = {
-        f"{node.name}_weight": scale.reshape(channels, 1, 1, 1).astype(np.float32),
-        f"{node.name}_bias": shift.astype(np.float32),
+        graph.free_name(f"{node.name}_weight"): scale.reshape(channels, 1, 1, 1).astype(np.float32),
+        graph.free_name(f"{node.name}_bias"): shift.astype(np.float32),
     }
     attrs = {"kernel": "(1, 1)", "num_filter": str(channels), "num_group": str(channels), "no_bias": "False"}
     inputs = (node.inputs[0], *(Tensor(name) for name in params))

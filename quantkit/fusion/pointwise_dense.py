@@ -25,13 +25,13 @@ def _as_dense(graph: Graph, node: Node, shapes: Shapes) -> Answer:
     weight = graph.params.get(node.inputs[1].node)
     if weight is None:
         return None
-    name = f"{node.name}_dense"
-    flat: dict[str, np.ndarray] = {f"{name}_weight": weight.reshape(len(weight), -1)}
+    name, flat_weight = graph.free_name(f"{node.name}_dense"), graph.free_name(f"{node.name}_dense_weight")
+    flat: dict[str, np.ndarray] = {flat_weight: weight.reshape(len(weight), -1)}
     no_bias = str(flag(node, "no_bias"))
     dense = Node(
         name,
         "FullyConnected",
-        (node.inputs[0], Tensor(f"{name}_weight"), *node.inputs[2:]),
+        (node.inputs[0], Tensor(flat_weight), *node.inputs[2:]),
         {"num_hidden": str(len(weight)), "no_bias": no_bias, "flatten": "True"},
         node.origin,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from quantkit.fusion.rewrite import Answer, Refusal, Replacement, Rule, Shapes, why_not_fusible
-from quantkit.fusion.unit import Unit, extended, unit_of
+from quantkit.fusion.unit import Unit, extended, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS
 
@@ -33,13 +33,22 @@ def _fuse(graph: Graph, node: Node, shapes: Shapes) -> Answer:
 
 
 def _why_not(graph: Graph, unit: Unit, own: Tensor, other: Tensor, shapes: Shapes) -> Optional[str]:
-    if unit.activation is not None or unit.addition is not None:
-        return f"{unit.node.name} already ends in an activation or a sum"
-    if other.node in graph.params:
-        return f"{other} is a parameter, not a tensor of the network"
+    if not has_constant_weights(graph, unit):
+        return f"the weights of {unit.node.name} are computed, not constant"
+    if unit.addition is not None:
+        return f"{unit.node.name} already ends in a sum"
+    if not _depends_on_input(graph, other):
+        return f"{other} does not depend on the network's input, so it has no batch of its own"
     if shapes[own] != shapes[other]:
         return f"the shapes {shapes[own]} and {shapes[other]} differ"
     return why_not_fusible(graph, own)
+
+
+def _depends_on_input(graph: Graph, tensor: Tensor) -> bool:
+    producer = graph.producer(tensor)
+    if producer is None:
+        return tensor.node in graph.inputs
+    return any(_depends_on_input(graph, operand) for operand in producer.inputs)
 
 
 RESIDUAL_SUM = Rule(NAME, _fuse)

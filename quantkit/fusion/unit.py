@@ -67,6 +67,11 @@ def unit_of(node: Optional[Node]) -> Optional[Unit]:
     return Unit(node, core, addition, activation)
 
 
+def has_constant_weights(graph: Graph, unit: Unit) -> bool:
+    """Whether weight and bias are parameters: the engine's fused layers keep what they saw in the first run."""
+    return unit.weight.node in graph.params and (unit.bias is None or unit.bias.node in graph.params)
+
+
 def extended(unit: Unit, last: Node, addend: Optional[Tensor] = None) -> Node:
     """The unit with one more operator at its end: an activation, or an addition of ``addend``.
 
@@ -77,6 +82,9 @@ def extended(unit: Unit, last: Node, addend: Optional[Tensor] = None) -> Node:
     result = nodes[-1].output
     inputs = unit.node.inputs
     if addend is None:
+        # The engine's fused layers know the operator Activation, not its short form relu.
+        if last.op == "relu":
+            last = replace(last, op="Activation", attrs={"act_type": "relu"})
         nodes.append(replace(last, inputs=(result,)))
     else:
         body_inputs.append("addend")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain, count
 from typing import Optional
 
 import numpy as np
@@ -98,6 +99,13 @@ class Graph:
         """The one node that reads ``tensor``; None if several do, or if it leaves the network."""
         readers = self.consumers.get(tensor, ())
         return readers[0] if len(readers) == 1 and tensor not in self.outputs else None
+
+    def free_name(self, wanted: str) -> str:
+        """``wanted``, or the first of ``wanted_1``, ``wanted_2`` and so on that nothing in the network is called."""
+        names = chain((wanted,), (f"{wanted}_{number}" for number in count(1)))
+        return next(
+            name for name in names if name not in self.by_name and name not in self.params and name not in self.inputs
+        )
 
     def with_params(self, params: Mapping[str, np.ndarray]) -> Graph:
         """The same network with other parameters."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def parse(text: str, params: Mapping[str, np.ndarray]) -> Graph:
 
 def _parse_document(document: Mapping[str, Any], params: Mapping[str, np.ndarray]) -> Graph:
     entries = document["nodes"]
-    names = [entry["name"] for entry in entries]
+    names = _distinct_names(entries)
     nodes: list[Node] = []
     inputs: list[str] = []
     for position, entry in enumerate(entries):
@@ -54,7 +55,7 @@ def _parse_document(document: Mapping[str, Any], params: Mapping[str, np.ndarray
         bodies = entry.get("subgraphs", [])
         nodes.append(
             Node(
-                name=entry["name"],
+                name=names[position],
                 op=entry["op"],
                 inputs=tuple(Tensor(names[edge[0]], edge[1]) for edge in entry["inputs"]),
                 # Names of the form __x__ are hints for training and profiling, not parameters.
@@ -66,6 +67,21 @@ def _parse_document(document: Mapping[str, Any], params: Mapping[str, np.ndarray
     outputs = tuple(Tensor(names[head[0]], head[1]) for head in document["heads"])
     used = {name: params[name] for name in names if name in params}
     return Graph(tuple(nodes), tuple(inputs), outputs, used)
+
+
+def _distinct_names(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The nodes' names, where several share one all but the first with a number: MXNet tells them apart by position."""
+    taken = {entry["name"] for entry in entries}
+    seen: set[str] = set()
+    names = []
+    for entry in entries:
+        name = entry["name"]
+        if name in seen and entry["op"] != "null":
+            name = next(other for other in (f"{name}_{i}" for i in count(1)) if other not in taken)
+            taken.add(name)
+        seen.add(name)
+        names.append(name)
+    return names
 
 
 def serialize(graph: Graph, version: int = FORMAT_VERSION) -> str:

@@ -35,7 +35,8 @@ def integers(node: Node, name: str) -> tuple[int, ...]:
     Raises:
         ModelError: the text is not a tuple of integers.
     """
-    text = node.attrs.get(name, "()")
+    # Python 2 wrote long integers as 3L.
+    text = node.attrs.get(name, "()").replace("L", "")
     try:
         value = ast.literal_eval(text)
         return tuple(int(item) for item in (value if isinstance(value, (tuple, list)) else (value,)))

@@ -20,7 +20,7 @@ from quantkit.models.labels import label_names
 from quantkit.models.model import Model, Source
 from quantkit.models.names import nearest, zoo_card
 from quantkit.models.random_weights import random_weights
-from quantkit.models.symbol import hinted_shape, image_input, inference_graph, newest_params, read_symbol, symbol_file
+from quantkit.models.symbol import image_input, inference_graph, newest_params, noted_shapes, read_symbol, symbol_file
 from quantkit.models.weights import Weights, from_file, resolve
 
 Shape = tuple[int, ...]
@@ -84,12 +84,17 @@ def _skeleton(
     """Find the one image input among a symbol's variables, and the shapes of the others."""
     graph = inference_graph(text, where)
     image = image_input(graph, where)
-    shape = shape or hinted_shape(text, image)
+    noted = noted_shapes(text)
+    hint = noted.pop(image, ())
+    if shape is None and len(hint) == 4 and min(hint[1:]) > 0:
+        shape = hint[1:]
     if shape is None:
         raise ModelError(
             f"{where} does not tell the shape of its input {image!r}; give it, such as --input-shape 3,224,224"
         )
-    return _Skeleton(graph, image, Parameters(parameter_shapes(graph, image, shape), structured or {})), shape
+    complete = {name: extents for name, extents in noted.items() if min(extents) > 0}
+    shapes = parameter_shapes(graph, image, shape, complete)
+    return _Skeleton(graph, image, Parameters(shapes, structured or {})), shape
 
 
 def _from_text(

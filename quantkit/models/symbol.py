@@ -103,20 +103,18 @@ def image_input(graph: Graph, where: str) -> str:
     return candidates[0]
 
 
-def hinted_shape(text: str, name: str) -> Optional[tuple[int, ...]]:
-    """The shape (channels, height, width) that a symbol itself notes for an input; None if it notes none."""
+def noted_shapes(text: str) -> dict[str, tuple[int, ...]]:
+    """The shapes that a symbol itself notes for its variables (``__shape__``), by name; 0 is an extent left open."""
+    shapes = {}
     for entry in json.loads(text)["nodes"]:
-        if entry["name"] == name:
-            hint = {**entry.get("attr", {}), **entry.get("attrs", {})}.get("__shape__", "()")
-            try:
-                shape = ast.literal_eval(hint)
-            except (ValueError, SyntaxError):
-                return None
-            known = (
-                isinstance(shape, tuple) and len(shape) == 4 and all(isinstance(n, int) and n > 0 for n in shape[1:])
-            )
-            return shape[1:] if known else None
-    return None
+        noted = {**entry.get("attr", {}), **entry.get("attrs", {})}.get("__shape__")
+        try:
+            shape = ast.literal_eval(noted) if noted is not None and entry["op"] == "null" else None
+        except (ValueError, SyntaxError):
+            continue
+        if isinstance(shape, tuple) and shape and all(isinstance(extent, int) for extent in shape):
+            shapes[entry["name"]] = shape
+    return shapes
 
 
 def _without_label(node: Node) -> Node:

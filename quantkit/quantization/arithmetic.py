@@ -31,12 +31,7 @@ class QuantParams:
 
 def activation_params(values: Range, dtype: DType) -> QuantParams:
     """The parameters of a tensor whose values lie in ``values``."""
-    return QuantParams(magnitude(values) / _LEVELS[dtype], dtype)
-
-
-def magnitude(values: Range) -> float:
-    """The largest absolute value of a range."""
-    return max(abs(values.low), abs(values.high))
+    return QuantParams(values.largest / _LEVELS[dtype], dtype)
 
 
 def quantize(array: np.ndarray, params: QuantParams) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Callable, Literal, Optional
+from typing import Callable, Literal, Optional, get_args
 
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
@@ -13,7 +13,7 @@ from quantkit.fusion.fuse import Fused
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS, flag, integer, integers
-from quantkit.quantization.arithmetic import DType, magnitude
+from quantkit.quantization.arithmetic import DType
 from quantkit.quantization.exclude import excluded_nodes
 
 Precision = Literal["int8", "fp32"]
@@ -56,7 +56,7 @@ def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
     """The tensors of a fused graph whose ranges a plan may ask for, in topological order."""
     wanted: dict[Tensor, None] = {}
     for node in graph.nodes:
-        if _DECIDERS.get(_kind(node)) in (_decide_layer, _decide_concat, _decide_addition):
+        if _kind(node) in ("layer", "addition", "Concat", "concat"):
             operands = (node.inputs[0], node.inputs[-1]) if unit_of(node) else node.inputs
             wanted.update(dict.fromkeys(tensor for tensor in operands if tensor.node not in graph.params))
             wanted[node.output] = None
@@ -79,9 +79,12 @@ def make_plan(
             range has no negative values. Results of a fused ReLU are uint8 in the engine's kernels always.
 
     Raises:
-        UserError: an exclusion matches nothing, or uint8 is asked for a tensor with negative values.
+        UserError: the type is unknown, an exclusion matches nothing, or uint8 is asked for a tensor with
+            negative values.
         ModelError: the table lacks a range: it is of another network.
     """
+    if activations not in get_args(ActivationType):
+        raise UserError(f"unknown activation type {activations!r}; choose one of {', '.join(get_args(ActivationType))}")
     state = _Planning(fused, table, activations)
     excluded = excluded_nodes(fused, exclude)
     decisions: dict[str, Decision] = {}
@@ -157,17 +160,19 @@ def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
         return "the engine's INT8 convolution takes 2-D and 3-D kernels only"
     if unit.is_convolution and unit.core.attrs.get("layout", "NCHW") not in ("NCHW", "NCDHW", "None"):
         return f"the engine's INT8 convolution does not take the layout {unit.core.attrs['layout']}"
+    if unit.is_convolution and not _groups_have_own_scales(state, unit):
+        return "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"
     if not unit.is_convolution and not flag(unit.core, "flatten", default=True):
         return "a dense layer over the last axis only has no INT8 form here"
     if not unit.is_convolution and unit.activation_kind not in (None, "relu", "relu6"):
         return "its activation has no INT8 kernel"
-    if magnitude(state.range_of(unit.data)) == 0:
+    if state.range_of(unit.data).largest == 0:
         return "its input is 0 in every sample"
     if unit.is_convolution:
         values = state.range_of(node.output)
-        if magnitude(values) == 0:
+        if values.largest == 0:
             return "its result is 0 in every sample"
-        if unit.addend is not None and magnitude(state.range_of(unit.addend)) == 0:
+        if unit.addend is not None and state.range_of(unit.addend).largest == 0:
             return "what it adds is 0 in every sample"
         state.produce(node, values, "uint8" if unit.is_non_negative else "int8")
     state.consume(unit.data)
@@ -176,10 +181,19 @@ def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
     return None
 
 
+def _groups_have_own_scales(state: _Planning, unit: Unit) -> bool:
+    """Whether the engine scales weights as it says: in grouped ones it takes the scale of the group's number."""
+    groups = integer(unit.core, "num_group", 1)
+    return groups in (1, len(state.graph.params[unit.weight.node]))
+
+
 def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
     if node.attrs.get("pool_type", "max") not in ("max", "avg"):
         return "this kind of pooling has no INT8 kernel"
     averages = node.attrs.get("pool_type", "max") == "avg"
+    rounds_up = node.attrs.get("pooling_convention", "valid") != "valid"
+    if averages and rounds_up and flag(node, "count_include_pad", default=True):
+        return "the engine's INT8 average counts elements beyond the last row and column"
     if averages and all(size == 1 for size in state.fused.shapes[node.output][2:]):
         return "a mean over whole feature maps falls between 8-bit levels, and costs little"
     return _follow(state, node)
@@ -207,7 +221,7 @@ def _decide_concat(state: _Planning, node: Node) -> Optional[str]:
         return "one of its inputs is a parameter"
     if integer(node, "dim", 1) != 1:
         return "the engine's INT8 concatenation is tested along the channels only"
-    if magnitude(state.range_of(node.output)) == 0:
+    if state.range_of(node.output).largest == 0:
         return "its result is 0 in every sample"
     for tensor in node.inputs:
         state.consume(tensor)
@@ -225,8 +239,11 @@ def _share_concat_scales(state: _Planning, decisions: Mapping[str, Decision]) ->
         whole = state.activations[node.output]
         for tensor in node.inputs:
             producer = unit_of(state.graph.producer(tensor))
+            # A clip is done by saturation at the tensor's own range, so that must stay.
+            if producer is None or not producer.is_convolution or producer.activation_kind == "relu6":
+                continue
             same_type = state.activations[tensor].dtype == whole.dtype
-            if producer is not None and same_type and state.graph.sole_consumer(tensor) is node:
+            if same_type and state.graph.sole_consumer(tensor) is node:
                 state.activations[tensor] = whole
 
 
@@ -236,7 +253,7 @@ def _decide_addition(state: _Planning, node: Node) -> Optional[str]:
     if len({state.fused.shapes.get(tensor) for tensor in node.inputs}) != 1:
         return "the engine's INT8 addition does not broadcast"
     values = state.range_of(node.output)
-    if magnitude(values) == 0:
+    if values.largest == 0:
         return "its result is 0 in every sample"
     first, second = (state.activations[tensor].dtype for tensor in node.inputs)
     state.produce(node, values, first if first == second else "int8")

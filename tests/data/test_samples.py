@@ -87,9 +87,11 @@ def test_the_length_of_a_stream_is_unknown() -> None:
         len(numbered(3, known=False))
 
 
-def test_a_choice_is_not_chosen_from_again() -> None:
-    with pytest.raises(DataError, match="choice of samples already"):
-        take(take(numbered(20), 10), 5)
+def test_a_choice_can_be_narrowed_but_not_widened() -> None:
+    chosen = take(numbered(20), 10)
+    assert labels(take(chosen, 5)) == labels(chosen)[:5]
+    with pytest.raises(DataError, match="holds 10"):
+        take(chosen, 11)
 
 
 def test_an_endless_stream_is_read_no_further_than_needed() -> None:

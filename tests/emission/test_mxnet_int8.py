@@ -197,3 +197,88 @@ def test_range_attributes_keep_full_precision() -> None:
     attrs = _calibrated(Activation(Range(-1e-9, 1.23456789e-9), "int8"))
     assert float(attrs["max_calib_range"]) == pytest.approx(1.23456789e-9, rel=1e-7)
     assert attrs["min_calib_range"] == "-" + attrs["max_calib_range"]
+
+
+def largest_error(graph: Graph, data: np.ndarray) -> float:
+    """Of any element, over the largest value; unlike a cosine it sees one wrong channel or border."""
+    expected, found = (run(form, {"data": data})[0] for form in (graph, quantized(graph, data)[2]))
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4, 8])
+def test_every_channel_of_a_grouped_convolution_is_right(groups: int) -> None:
+    b = Builder()
+    graph = b.graph(b.conv("last", b.relu("relu", b.conv("conv", DATA, 3, 8)), 8, 8, groups=groups))
+    weight = graph.params["last_weight"] * np.linspace(0.2, 1, 8, dtype=np.float32)[:, None, None, None]
+    assert largest_error(graph.with_params({**graph.params, "last_weight": weight}), images()) < 0.03
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize("convention", ["valid", "full"])
+@pytest.mark.parametrize("count_include_pad", [True, False])
+@pytest.mark.parametrize("pad", [0, 1])
+def test_pooling_up_to_the_last_row(kind: str, convention: str, count_include_pad: bool, pad: int) -> None:
+    b = Builder()
+    attrs = {"pool_type": kind, "pooling_convention": convention, "count_include_pad": count_include_pad}
+    stem = b.relu("relu", b.conv("conv", DATA, 3, 8))
+    graph = b.graph(b.op("Pooling", "pool", stem, kernel=(3, 3), stride=(2, 2), pad=(pad, pad), **attrs))
+    assert largest_error(graph, images()) < 0.03
+
+
+def test_global_max_pooling_without_a_kernel() -> None:
+    b = Builder()
+    pooled = b.op("Pooling", "pool", b.relu("relu", b.conv("conv", DATA, 3, 8)), global_pool=True, pool_type="max")
+    assert largest_error(b.graph(pooled), images()) < 0.03
+
+
+def test_a_clip_survives_a_concatenation_with_a_wide_branch() -> None:
+    b = Builder()
+    clipped = b.op("clip", "clip", b.conv("conv0", DATA, 3, 8), a_min=0, a_max=0.1)
+    wide = b.relu("wide", b.conv("conv1", DATA, 3, 8))
+    graph = b.graph(b.op("Concat", "concat", clipped, wide, dim=1, num_args=2))
+    found = run(quantized(graph, images())[2], {"data": images()})[0]
+    assert found[:, :8].max() < 0.12
+
+
+def test_convolutions_that_only_feed_a_concatenation_round_to_its_scale() -> None:
+    b = Builder()
+    narrow = b.relu("narrow", b.op("_mul_scalar", "tenth", b.relu("stem", b.conv("conv0", DATA, 3, 8)), scalar=0.1))
+    first, second = b.relu("first", b.conv("conv1", narrow, 8, 8)), b.relu("second", b.conv("conv2", DATA, 3, 8))
+    graph = b.graph(b.op("Concat", "concat", first, second, dim=1, num_args=2))
+    _, plan, _ = quantized(graph, images())
+    assert plan.activations[Tensor("first")] == plan.activations[Tensor("concat")]
+    shared = b.graph(b.op("Concat", "again", first, second, dim=1, num_args=2), first)
+    _, plan, _ = quantized(shared, images())
+    assert plan.activations[Tensor("first")] != plan.activations[Tensor("again")]
+
+
+def test_parts_of_a_split_and_the_operator_relu() -> None:
+    b = Builder()
+    split = b.op("SliceChannel", "split", b.op("relu", "relu", b.conv("conv", DATA, 3, 8)), num_outputs=2, axis=1)
+    second = Tensor(split.node, 1)
+    pointwise = b.conv("pointwise", second, 4, 4, kernel=1)
+    total = b.op("elemwise_add", "add", pointwise, b.batch_norm("bn", second, 4))
+    graph = b.graph(b.op("relu", "last", total), split)
+    assert largest_error(graph, images()) < 0.03
+
+
+def test_names_of_the_user_that_look_like_ours() -> None:
+    b = Builder()
+    stem = b.relu("quantized_dense", b.conv("dense_scaled", DATA, 3, 8))
+    graph = b.graph(b.dense("dense", b.op("Flatten", "quantized_dense_scaled", stem), 2048, 10))
+    assert largest_error(graph, images()) < 0.03
+
+
+def test_weights_that_are_computed_follow_the_input() -> None:
+    """The engine's fused layers would keep the weights of the first run."""
+    from quantkit.engine.stream import outputs_of
+
+    b = Builder()
+    b.param("weight", b.random.normal(size=(4, 768)))
+    scale = b.op("Reshape", "scale", b.op("mean", "mean", DATA), shape=(1, 1))
+    weight = b.op("broadcast_mul", "weights", scale, Tensor("weight"))
+    graph = b.graph(b.relu("relu", b.op("FullyConnected", "dense", DATA, weight, num_hidden=4, no_bias=True)))
+    fused = float_graph(fuse(graph, (3, 16, 16)).graph)
+    batches = [images() + np.float32(offset) for offset in (1, 5)]
+    for expected, found in zip(outputs_of(graph, batches, 4), outputs_of(fused, batches, 4)):
+        np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-4)

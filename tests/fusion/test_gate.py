@@ -10,7 +10,7 @@ from quantkit.errors import FusionError
 from quantkit.fusion import rewrite
 from quantkit.fusion.fuse import fuse
 from quantkit.fusion.gate import check_fusion
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.graph.graph import Graph, Node, Tensor
 from tests.networks import images, residual_v1, residual_v2
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -64,3 +64,22 @@ def test_the_gate_needs_no_quiet_environment(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_reasons_name_the_readers() -> None:
     assert "bn1" in (rewrite.why_not_fusible(residual_v2(), Tensor("conv0")) or "")
+
+
+def test_a_softmax_does_not_hide_a_wrong_layer() -> None:
+    graph = residual_v1()
+    loud = {**graph.params, "dense_weight": graph.params["dense_weight"] * np.float32(1000)}
+    softmax = Node("softmax", "softmax", (graph.outputs[0],), {"axis": "-1"}, ("softmax",))
+    graph = replace(graph, nodes=(*graph.nodes, softmax), outputs=(softmax.output,), params=loud)
+    fused = float_graph(fuse(graph, (3, 16, 16)).graph)
+    wrong = fused.with_params({**fused.params, "dense_weight": fused.params["dense_weight"] * np.float32(1.01)})
+    with pytest.raises(FusionError):
+        check_fusion(graph, wrong, [images()], 4)
+
+
+def test_a_random_network_cannot_pass() -> None:
+    graph = residual_v1()
+    dropout = Node("drop", "Dropout", (graph.outputs[0],), {"p": "0.5", "mode": "always"}, ("drop",))
+    graph = replace(graph, nodes=(*graph.nodes, dropout), outputs=(dropout.output,))
+    with pytest.raises(FusionError, match="random"):
+        check_fusion(graph, float_graph(fuse(graph, (3, 16, 16)).graph), [images()], 4)

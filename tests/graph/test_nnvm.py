@@ -66,3 +66,13 @@ def test_a_cycle_is_refused() -> None:
     document["nodes"][-1]["inputs"][0][0] = len(document["nodes"]) - 1
     with pytest.raises(ModelError, match="damaged"):
         nnvm.parse(json.dumps(document), residual_v2().params)
+
+
+def test_operators_that_share_a_name_are_told_apart() -> None:
+    document = json.loads(nnvm.serialize(residual_v2()))
+    for entry in document["nodes"]:
+        if entry["name"] in ("relu2", "relu3"):
+            entry["name"] = "relu1"
+    graph = nnvm.parse(json.dumps(document), residual_v2().params)
+    assert [node.name for node in graph.nodes if node.op == "Activation"] == ["relu1", "relu1_1", "relu1_2"]
+    assert [node.inputs[0].node for node in graph.nodes if node.op == "Convolution"] == ["bn0", "relu1", "relu1_1"]
