@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -60,6 +61,19 @@ def same(found: np.ndarray, expected: np.ndarray) -> None:
 def test_one_image(predictor: Predictor, photographs: list, inputs: np.ndarray, expected: np.ndarray) -> None:
     same(predictor.predict(photographs[4]), expected[4:5])
     same(predictor.predict(inputs[4]), expected[4:5])
+
+
+def test_threads_with_predictors_of_their_own(bundle: Bundle, inputs: np.ndarray, expected: np.ndarray) -> None:
+    """Unless the engine works for one at a time, this ends the process, or leaves its settings in the environment."""
+
+    def bind_and_run(_: int) -> np.ndarray:
+        return Predictor(bundle).predict(inputs[:2])
+
+    before = dict(os.environ)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(bind_and_run, range(40)):
+            np.testing.assert_allclose(found, expected[:2], rtol=1e-4, atol=1e-4)
+    assert dict(os.environ) == before
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 15, 16, 17, 21])
