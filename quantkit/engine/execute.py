@@ -13,7 +13,7 @@ import numpy as np
 
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.support import int8_obstacle
-from quantkit.errors import EngineError
+from quantkit.errors import EngineError, ModelError
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.graph.operators import AUXILIARY_INPUTS
@@ -51,10 +51,13 @@ def engine_errors(what: str) -> Iterator[None]:
     try:
         yield
     except mxnet.base.MXNetError as error:
-        lines = [line.strip() for line in str(error).splitlines()]
-        # Newer releases put the C++ stack first and the reason last, older ones the other way round.
-        reason = next((line for line in lines if "Error" in line or "Check failed" in line), lines[0])
-        raise EngineError(f"MXNet {mxnet.__version__} cannot {what}: {reason}") from error
+        raise EngineError(f"MXNet {mxnet.__version__} cannot {what}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The line of MXNet's message that tells; newer releases put the C++ stack first, older ones last."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line for line in lines if "Error" in line or "Check failed" in line), lines[0])
 
 
 class Executor:
@@ -103,11 +106,18 @@ class Executor:
 
 
 def symbol_of(graph: Graph) -> Any:
-    """The graph as an ``mx.sym.Symbol``."""
+    """The graph as an ``mx.sym.Symbol``.
+
+    Raises:
+        ModelError: it holds an operator, or a parameter of one, that this engine does not know.
+    """
     mxnet = load_mxnet()
     # Under the engine's own version it neither upgrades the symbol nor reports that it does.
     major, minor, patch = (int(part) for part in mxnet.__version__.split(".")[:3])
-    return mxnet.sym.load_json(nnvm.serialize(graph, major * 10000 + minor * 100 + patch))
+    try:
+        return mxnet.sym.load_json(nnvm.serialize(graph, major * 10000 + minor * 100 + patch))
+    except mxnet.base.MXNetError as error:
+        raise ModelError(f"MXNet {mxnet.__version__} cannot read the network: {_reason(error)}") from error
 
 
 def auxiliary_params(graph: Graph) -> frozenset[str]:

@@ -5,7 +5,7 @@ import pytest
 
 from quantkit.engine.execute import Executor, infer_shapes, run
 from quantkit.engine.stream import outputs_of
-from quantkit.errors import EngineError
+from quantkit.errors import EngineError, ModelError
 from quantkit.graph.graph import Graph, Node, Tensor
 from tests.networks import DATA, Builder, images, residual_v1
 
@@ -49,7 +49,7 @@ def test_a_shape_that_does_not_fit_is_refused_in_one_line() -> None:
 
 
 def test_an_unknown_operator_is_refused() -> None:
-    with pytest.raises(EngineError, match="frobnicate"):
+    with pytest.raises(ModelError, match="frobnicate"):
         run(Graph((Node("x", "frobnicate", (DATA,)),), ("data",), (Tensor("x"),)), {"data": images()})
 
 

@@ -263,3 +263,26 @@ def test_real_checkpoint_as_weights_of_a_named_network(engine: None, real_data: 
     data = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
     other = load_model(real_data / "weights" / "cifar_resnet20_v2", input_shape=(3, 32, 32))
     np.testing.assert_allclose(run(model.graph, {"data": data})[0], run(other.graph, {"data": data})[0], rtol=1e-5)
+
+
+@pytest.mark.usefixtures("engine")
+def test_parameters_whose_shapes_only_the_block_knows() -> None:
+    mxnet = load_mxnet()
+    from mxnet.gluon import nn
+
+    class Scaled(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            with self.name_scope():
+                self.slope = nn.PReLU()
+                self.gain = self.params.get("gain", shape=(1, 3, 1, 1), init="ones")
+
+        def hybrid_forward(self, F: Any, x: Any, gain: Any) -> Any:  # noqa: N803
+            return F.broadcast_mul(F.relu(self.slope(x)), gain)
+
+    block = Scaled()
+    block.initialize()
+    model = load_model(block, input_shape=(3, 8, 8))
+    assert sorted(value.shape for value in model.graph.params.values()) == [(1,), (1, 3, 1, 1)]
+    data = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
+    np.testing.assert_allclose(run(model.graph, {"data": data})[0], block(mxnet.nd.array(data)).asnumpy(), rtol=1e-6)
