@@ -7,6 +7,7 @@ this form, FP32 ones too, so that stock MXNet finds nothing left to fuse when it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from quantkit.fusion.unit import Unit
@@ -41,6 +42,15 @@ def _body(core: Node) -> Graph:
     names = ("data", "weight", "bias")[: len(core.inputs)]
     inner = replace(core, inputs=tuple(Tensor(name) for name in names))
     return Graph((inner,), names, (inner.output,))
+
+
+def with_core_attrs(unit: Unit, attrs: Mapping[str, str]) -> Unit:
+    """The unit with other parameters of its convolution or dense layer."""
+    core = replace(unit.core, attrs={**unit.core.attrs, **attrs})
+    if unit.node.body is None:
+        return replace(unit, core=core)
+    nodes = tuple(core if inner is unit.core else inner for inner in unit.node.body.nodes)
+    return replace(unit, core=core, node=replace(unit.node, body=replace(unit.node.body, nodes=nodes)))
 
 
 def with_relu_only(unit: Unit) -> Unit:

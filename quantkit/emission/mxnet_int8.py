@@ -12,11 +12,11 @@ from typing import Callable, Optional
 
 import numpy as np
 
-from quantkit.emission.layers import fused_layer, with_relu_only
+from quantkit.emission.layers import fused_layer, with_core_attrs, with_relu_only
 from quantkit.emission.mxnet_float import float_node
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import ADDITIONS
+from quantkit.graph.operators import ADDITIONS, integer, integers
 from quantkit.quantization.arithmetic import DType, activation_params
 from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.weights import per_channel_int8, without_dead_channels
@@ -121,7 +121,10 @@ def _emit_convolution(emission: _Emission, node: Node) -> None:
     form = emission.plan.activations[node.output]
     factor = 1.0
     data, *data_range = emission.as_int8(unit.data)
-    inputs = [data, _safe_weight(emission, unit), *((unit.bias,) if unit.bias else ())]
+    weight = _safe_weight(emission, unit)
+    if emission.plan.activations[unit.data].dtype == "uint8" and _is_pointwise_depthwise(emission.graph, unit):
+        unit, weight = _widened(emission, unit, weight)
+    inputs = [data, weight, *((unit.bias,) if unit.bias else ())]
     sum_range: list[Tensor] = []
     if unit.addend is not None:
         # The kernel adds in place, in the addend's type: a signed result needs a signed addend.
@@ -134,6 +137,22 @@ def _emit_convolution(emission: _Emission, node: Node) -> None:
     inputs += [*data_range, *sum_range]
     extra = {"quantized": "true", **_calibrated(form, factor)}
     emission.add_int8(fused_layer(unit, _PREFIX + node.name, tuple(inputs), extra), node.output)
+
+
+def _is_pointwise_depthwise(graph: Graph, unit: Unit) -> bool:
+    weight = graph.params[unit.weight.node]
+    return weight.shape[1:] == (1, 1, 1) and integer(unit.core, "num_group", 1) == len(weight)
+
+
+def _widened(emission: _Emission, unit: Unit, weight: Tensor) -> tuple[Unit, Tensor]:
+    """The same 1x1 depthwise convolution as a 3x3 one, zero around its centre.
+
+    MKL-DNN 1.0 computes the 1x1 one of unsigned input wrongly on processors without AVX-512.
+    """
+    values = {**emission.graph.params, **emission.params}[weight.node]
+    wide = emission.add_param(f"{unit.node.name}_wide_weight", np.pad(values, ((0, 0), (0, 0), (1, 1), (1, 1))))
+    down, across = integers(unit.core, "pad") or (0, 0)
+    return with_core_attrs(unit, {"kernel": "(3, 3)", "pad": f"({down + 1}, {across + 1})", "dilate": "(1, 1)"}), wide
 
 
 def _safe_weight(emission: _Emission, unit: Unit) -> Tensor:

@@ -191,11 +191,11 @@ def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
     if node.attrs.get("pool_type", "max") not in ("max", "avg"):
         return "this kind of pooling has no INT8 kernel"
     averages = node.attrs.get("pool_type", "max") == "avg"
+    if averages and all(size == 1 for size in state.fused.shapes[node.output][2:]):
+        return "a mean over whole feature maps falls between 8-bit levels, and costs little"
     rounds_up = node.attrs.get("pooling_convention", "valid") != "valid"
     if averages and rounds_up and flag(node, "count_include_pad", default=True):
         return "the engine's INT8 average counts elements beyond the last row and column"
-    if averages and all(size == 1 for size in state.fused.shapes[node.output][2:]):
-        return "a mean over whole feature maps falls between 8-bit levels, and costs little"
     return _follow(state, node)
 
 

@@ -282,3 +282,16 @@ def test_weights_that_are_computed_follow_the_input() -> None:
     batches = [images() + np.float32(offset) for offset in (1, 5)]
     for expected, found in zip(outputs_of(graph, batches, 4), outputs_of(fused, batches, 4)):
         np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("with_relu", [True, False])
+def test_a_pointwise_depthwise_convolution_of_unsigned_input(stride: int, with_relu: bool) -> None:
+    """As a batch normalization after a ReLU makes one; MKL-DNN 1.0 without AVX-512 is wrong on it."""
+    b = Builder()
+    stem = b.relu("relu", b.conv("conv", DATA, 3, 8))
+    weight, bias = (b.param(name, b.random.uniform(0.5, 1, shape)) for name, shape in (("w", (8, 1, 1, 1)), ("b", 8)))
+    attrs = {"kernel": (1, 1), "stride": (stride, stride), "num_filter": 8, "num_group": 8}
+    pointwise = b.op("Convolution", "pointwise", stem, weight, bias, **attrs)
+    graph = b.graph(b.relu("last", pointwise) if with_relu else pointwise)
+    assert largest_error(graph, images()) < 0.03
