@@ -37,18 +37,11 @@ def _why_not(graph: Graph, unit: Unit, own: Tensor, other: Tensor, shapes: Shape
         return f"the weights of {unit.node.name} are computed, not constant"
     if unit.addition is not None:
         return f"{unit.node.name} already ends in a sum"
-    if not _depends_on_input(graph, other):
+    if other.node not in graph.input_dependent:
         return f"{other} does not depend on the network's input, so it has no batch of its own"
     if shapes[own] != shapes[other]:
         return f"the shapes {shapes[own]} and {shapes[other]} differ"
     return why_not_fusible(graph, own)
-
-
-def _depends_on_input(graph: Graph, tensor: Tensor) -> bool:
-    producer = graph.producer(tensor)
-    if producer is None:
-        return tensor.node in graph.inputs
-    return any(_depends_on_input(graph, operand) for operand in producer.inputs)
 
 
 RESIDUAL_SUM = Rule(NAME, _fuse)

@@ -91,6 +91,15 @@ class Graph:
                 readers.setdefault(tensor, []).append(node)
         return {tensor: tuple(nodes) for tensor, nodes in readers.items()}
 
+    @cached_property
+    def input_dependent(self) -> frozenset[str]:
+        """The network's inputs and the names of all nodes whose results follow from them."""
+        names = set(self.inputs)
+        for node in self.nodes:
+            if any(tensor.node in names for tensor in node.inputs):
+                names.add(node.name)
+        return frozenset(names)
+
     def producer(self, tensor: Tensor) -> Optional[Node]:
         """The node that computes ``tensor``; None for network inputs and parameters."""
         return self.by_name.get(tensor.node)

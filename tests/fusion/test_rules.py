@@ -209,3 +209,13 @@ def test_a_1x1_convolution_over_one_pixel_becomes_dense() -> None:
 
 def test_a_1x1_convolution_over_a_map_stays() -> None:
     assert ops(fused_by(network(lambda b: b.conv("conv", DATA, 3, 8, kernel=1)), POINTWISE_DENSE)) == ["Convolution"]
+
+
+def test_a_sum_with_something_computed_from_parameters_does_not_fuse() -> None:
+    def build(b: Builder) -> Tensor:
+        doubled = b.op("_mul_scalar", "doubled", b.param("offset", np.ones((1, 8, 16, 16))), scalar=2)
+        return b.op("broadcast_add", "add", b.conv("conv", DATA, 3, 8), doubled)
+
+    fused = fused_by(network(build), RESIDUAL_SUM)
+    assert "fused_convolution" not in ops(fused)
+    assert "does not depend on the network's input" in fused.refused[0].reason

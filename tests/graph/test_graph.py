@@ -42,3 +42,10 @@ def test_pruned_keeps_what_the_outputs_need() -> None:
 def test_impossible_graphs_are_refused(nodes: tuple[Node, ...], outputs: tuple[Tensor, ...], match: str) -> None:
     with pytest.raises(ModelError, match=match):
         Graph(nodes, ("data",), outputs)
+
+
+def test_input_dependence_in_a_network_deeper_than_python_recurses() -> None:
+    constant = Node("constant", "_mul_scalar", (Tensor("weight"),))
+    chain_of_many = [Node(f"n{i}", "relu", (Tensor(f"n{i - 1}" if i else "data"),)) for i in range(3000)]
+    graph = Graph((constant, *chain_of_many), ("data",), (Tensor("n2999"),), {"weight": np.ones(1)})
+    assert graph.input_dependent == {"data", *(node.name for node in chain_of_many)}
