@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo test lint test-onednn test-mkl test-mkl-emulated clean
+.PHONY: demo smoke test lint test-onednn test-mkl test-mkl-emulated clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -13,6 +13,11 @@ demo: $(VENV)/installed
 	$(BIN)/quantkit quantize digits_resnet20_v2 --calib-data digits:train --calib 100 --out $(OUT)/digits-int8 --force
 	$(BIN)/quantkit evaluate $(OUT)/digits-int8 --data digits:test --reference digits_resnet20_v2
 	$(BIN)/quantkit verify $(OUT)/digits-int8
+
+# Native MXNet against oneDNN on two small networks, and a page of the results.
+smoke: $(VENV)/installed
+	$(BIN)/quantkit benchmark smoke --out $(OUT)/smoke --force
+	$(BIN)/quantkit report $(OUT)/smoke --out $(OUT)/smoke-report --force
 
 test: lint test-onednn test-mkl
 

@@ -7,6 +7,8 @@ where the work itself failed.
 
 from __future__ import annotations
 
+from typing import Optional
+
 
 class QuantkitError(Exception):
     """The work failed for a reason that quantkit understands."""
@@ -46,3 +48,17 @@ class EngineError(QuantkitError):
 
 class BundleError(QuantkitError):
     """A bundle on disk is incomplete, altered, or does not reproduce its stored output."""
+
+
+class InstanceError(QuantkitError):
+    """An instance of a benchmark cannot start, died, hangs, or does not keep to the protocol.
+
+    ``kind`` says which (see ``quantkit.benchmark.results.Failure``), ``stderr`` holds its last lines,
+    ``instance`` is its number among those that work together.
+    """
+
+    def __init__(self, kind: str, message: str, stderr: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.stderr = stderr
+        self.instance: Optional[int] = None

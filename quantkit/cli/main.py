@@ -10,7 +10,10 @@ from typing import Any, NoReturn
 
 import click
 
+from quantkit.cli.benchmark import benchmark
+from quantkit.cli.builds import builds
 from quantkit.cli.calibrate import calibrate
+from quantkit.cli.compare import compare
 from quantkit.cli.doctor import doctor
 from quantkit.cli.evaluate import evaluate
 from quantkit.cli.explain import explain
@@ -18,6 +21,7 @@ from quantkit.cli.fuse import fuse
 from quantkit.cli.models import models
 from quantkit.cli.options import write_examples
 from quantkit.cli.quantize import quantize
+from quantkit.cli.report import report
 from quantkit.cli.verify import verify
 from quantkit.cli.work import INTERRUPTED, Work
 from quantkit.errors import QuantkitError
@@ -28,9 +32,11 @@ _EXAMPLES = (
     "quantkit quantize my/net.toml --calib 100 --calib-data photos/",
     "quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50",
     "quantkit explain resnet50_v1-int8",
+    "quantkit benchmark resnet50 --builds native,onednn --batch 1,16",
+    "quantkit report resnet50_v1-benchmark --out report",
     "quantkit doctor",
 )
-_VERBS = (quantize, evaluate, explain, verify, fuse, calibrate, models, doctor)
+_VERBS = (quantize, evaluate, explain, verify, benchmark, report, compare, builds, fuse, calibrate, models, doctor)
 
 
 class _Verbs(click.Group):
@@ -99,7 +105,8 @@ def cli(work: Work, debug: bool) -> None:
     checkpoint. The result is a bundle: a folder with a stock MXNet checkpoint, its calibration, its
     preprocessing, its labels and a manifest with hashes.
 
-    Exit codes: 0 done, 1 the work failed, 2 the request cannot be served as given, 130 interrupted.
+    Exit codes: 0 done, 1 the work failed, 2 the request cannot be served as given, 3 slower than
+    `compare` allows, 130 interrupted.
     """
     work.debug = debug
 

@@ -21,8 +21,12 @@ class Terminal:
 
     def stage(self, title: str) -> None:
         """Say what begins now."""
+        self.tell(f"{title} ...")
+
+    def tell(self, text: str) -> None:
+        """Say what happens."""
         if not self.quiet:
-            print(f"{title} ...", file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
     def progress(self, stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
         """Show how far a stream of ``total`` batches has come: a bar on a terminal, elsewhere one line."""

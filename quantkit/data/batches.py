@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from quantkit.data.prefetch import default_workers, prefetched
 from quantkit.data.preprocess import Preprocess, apply, check_input
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
@@ -34,12 +36,15 @@ def batches(
     batch_size: int,
     limit: int | None = None,
     classes: int | None = None,
-) -> Iterator[Batch]:
+    workers: int | None = None,
+) -> Generator[Batch, None, None]:
     """``samples``, or the first ``limit`` of them, preprocessed and in batches; the last may be smaller.
 
     ``input_shape`` is that of one sample, without the batch axis. Images are preprocessed; float32
-    samples are taken as they are. Only one batch is held at a time. ``classes``, where given, bounds
-    the labels.
+    samples are taken as they are. Only one batch is held at a time, and as many samples as the next one needs,
+    which ``workers`` background threads prepare meanwhile (0: nothing is prepared ahead; None: ``default_workers()``
+    where images have to be decoded, 0 where threads would cost more than they save). ``classes``, where given,
+    bounds the labels.
 
     Raises:
         DataError: a sample cannot be read, has another shape than ``input_shape``, is of another dtype,
@@ -48,14 +53,42 @@ def batches(
     """
     if batch_size < 1:
         raise DataError(f"batches of {batch_size} samples were asked for; ask for at least 1")
-    prepared = _prepared(islice(samples, limit), preprocess, tuple(input_shape), classes)
-    while chunk := list(islice(prepared, batch_size)):
-        labels = [sample.label for sample in chunk if sample.label is not None]
-        yield Batch(
-            np.stack([sample.image for sample in chunk]),
-            np.array(labels, np.int64) if labels else None,
-            tuple(sample.name for sample in chunk),
+    if workers is None:
+        workers = default_workers() if samples.independent else 0
+    shape = tuple(input_shape)
+
+    def prepared(read: Callable[[], Sample]) -> Sample:
+        return prepare(read(), preprocess, shape, classes)
+
+    stream = prefetched(prepared, islice(samples.deferred(), limit), workers, batch_size + workers)
+    with closing(stream):
+        alike = _alike(stream)
+        while chunk := list(islice(alike, batch_size)):
+            labels = [sample.label for sample in chunk if sample.label is not None]
+            yield Batch(
+                np.stack([sample.image for sample in chunk]),
+                np.array(labels, np.int64) if labels else None,
+                tuple(sample.name for sample in chunk),
+            )
+
+
+def prepare(
+    sample: Sample, preprocess: Preprocess | None, input_shape: tuple[int, ...], classes: int | None = None
+) -> Sample:
+    """``sample`` as a network reads it, checked; the arguments are those of ``batches``.
+
+    Raises:
+        DataError: it cannot be used.
+    """
+    if classes is not None and sample.label is not None and sample.label >= classes:
+        raise DataError(
+            f"{sample.name} has label {sample.label}, but the network has {classes} classes (0 to {classes - 1})"
         )
+    image = sample.image
+    if image.dtype == np.uint8 and preprocess is not None:
+        image = apply(preprocess, image, sample.name)
+    check_input(image, input_shape, sample.name)
+    return replace(sample, image=image)
 
 
 def check_not_constant(stream: Iterable[Batch], name: str) -> Iterator[Batch]:
@@ -76,24 +109,14 @@ def check_not_constant(stream: Iterable[Batch], name: str) -> Iterator[Batch]:
         )
 
 
-def _prepared(
-    source: Iterable[Sample], preprocess: Preprocess | None, input_shape: tuple[int, ...], classes: int | None
-) -> Iterator[Sample]:
-    """The samples of ``source`` as the network reads them, checked."""
+def _alike(stream: Iterable[Sample]) -> Iterator[Sample]:
+    """Pass ``stream`` on; make sure that all samples have a label or none."""
     labelled = None
-    for sample in source:
+    for sample in stream:
         if labelled is None:
             labelled = sample.label is not None
         if labelled != (sample.label is not None):
             raise DataError(
                 f"{sample.name} and the samples before it are not alike in having a label; label all or none"
             )
-        if classes is not None and sample.label is not None and sample.label >= classes:
-            raise DataError(
-                f"{sample.name} has label {sample.label}, but the network has {classes} classes (0 to {classes - 1})"
-            )
-        image = sample.image
-        if image.dtype == np.uint8 and preprocess is not None:
-            image = apply(preprocess, image, sample.name)
-        check_input(image, input_shape, sample.name)
-        yield Sample(image, sample.label, sample.name)
+        yield sample

@@ -50,7 +50,7 @@ def photographs() -> Samples:
             file = files[position % len(files)]
             yield Sample(_crop(_photograph(file), position), None, f"crop {position} of {file.name}")
 
-    return Samples("built-in photographs (scikit-image, scikit-learn)", read, _CROPS, any_order=True)
+    return Samples("built-in photographs (scikit-image, scikit-learn)", read, _CROPS, any_order=True, independent=True)
 
 
 def digits(split: str) -> Samples:

@@ -46,7 +46,7 @@ def images_folder(path: Path, split: str | None = None) -> Samples:
             yield Sample(decode(path / file, file), label, file)
 
     name = path.resolve().name
-    return Samples(name if split is None else f"{name}, split {split}", read, len(entries))
+    return Samples(name if split is None else f"{name}, split {split}", read, len(entries), independent=True)
 
 
 def _listed(table: Path, split: str | None) -> list[Entry]:

@@ -51,7 +51,7 @@ def record_file(path: Path) -> Samples:
             for position in positions:
                 yield _sample(_content(file, records[position]), f"record {position} of {path.name}")
 
-    return Samples(path.name, read, len(records))
+    return Samples(path.name, read, len(records), independent=True)
 
 
 @contextmanager

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import partial
+from itertools import count, islice
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from quantkit.errors import DataError
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +37,8 @@ class Samples:
     positions, and stops early where there are no more. ``size`` is how many there are, None where
     only reading to the end would tell. Where ``any_order``, the first N are as good a choice as any
     other (or the only one possible); elsewhere neighbours may be alike, as in a set sorted by class.
-    ``positions`` are those to read; None: all.
+    ``positions`` are those to read; None: all. Where ``independent``, ``read`` may be called for one position at a
+    time, by several threads at once, at no extra cost.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Samples:
     size: int | None
     any_order: bool = False
     positions: range | tuple[int, ...] | None = None
+    independent: bool = False
 
     def __len__(self) -> int:
         """How many samples iterating gives.
@@ -61,15 +66,44 @@ class Samples:
         Raises:
             DataError: there are none, fewer than were taken, or one cannot be read.
         """
-        every = count() if self.size is None else range(self.size)
+        return self._counted(self.read(self._positions()))
+
+    def deferred(self) -> Iterator[Callable[[], Sample]]:
+        """The samples in the same order, as functions that read them; several threads may call these at once.
+
+        Where the samples are not ``independent``, each is read before its function is given out.
+
+        Raises:
+            DataError: as for iterating; what is wrong with a single sample may show when its function is called.
+        """
+        if not self.independent:
+            return (partial(_itself, sample) for sample in self)
+        return self._counted(partial(_only, self.read, position) for position in self._positions())
+
+    def _positions(self) -> Iterable[int]:
+        if self.positions is not None:
+            return self.positions
+        return count() if self.size is None else range(self.size)
+
+    def _counted(self, stream: Iterable[Item]) -> Iterator[Item]:
+        """Pass on a stream of all samples; make sure at its end that it was complete."""
         found = 0
-        for sample in self.read(every if self.positions is None else self.positions):
+        for item in stream:
             found += 1
-            yield sample
+            yield item
         if found == 0:
             raise DataError(f"{self.name} gave no samples: it is empty, or was read to its end before")
         if self.positions is not None and found < len(self.positions):
             raise _too_few(self, len(self.positions), found)
+
+
+def _itself(sample: Sample) -> Sample:
+    return sample
+
+
+def _only(read: Callable[[Iterable[int]], Iterator[Sample]], position: int) -> Sample:
+    (sample,) = read((position,))
+    return sample
 
 
 def take(samples: Samples, number: int, seed: int = 0) -> Samples:
@@ -96,6 +130,22 @@ def take(samples: Samples, number: int, seed: int = 0) -> Samples:
     ranks = [random.random() for _ in range(samples.size)]
     chosen = sorted(range(samples.size), key=ranks.__getitem__)[:number]
     return replace(samples, positions=tuple(sorted(chosen)))
+
+
+def repeated(samples: Samples, number: int) -> Samples:
+    """The first ``number`` of ``samples`` (all where there are fewer), over and over without end."""
+    if samples.independent and samples.size:
+        order = (range(samples.size) if samples.positions is None else samples.positions)[:number]
+
+        def read(positions: Iterable[int]) -> Iterator[Sample]:
+            return samples.read(order[position % len(order)] for position in positions)
+    else:
+
+        def read(positions: Iterable[int]) -> Iterator[Sample]:
+            while True:
+                yield from islice(samples, number)
+
+    return replace(samples, read=read, size=None, positions=None)
 
 
 def picked(stream: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sample]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from quantkit.engine.compat import load_gluoncv, load_mxnet
 from quantkit.engine.execute import symbol_of
+from quantkit.engine.inception_bn import inception_bn
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph
 
@@ -48,6 +49,9 @@ _CLASSIFIERS = frozenset(
 # In those rooms: segmentation networks, and networks that cannot be traced for want of their normalisation's shape.
 _OTHERS = ("_s", "_gn")
 
+# Networks that GluonCV does not have.
+_OWN = {"inception_bn": inception_bn}
+
 
 @dataclass(frozen=True)
 class ZooNetwork:
@@ -76,23 +80,27 @@ def zoo_names() -> tuple[str, ...]:
 
 
 def zoo_network(name: str, input_shape: tuple[int, ...]) -> ZooNetwork:
-    """Build a classifier of GluonCV's by name, without weights.
+    """Build a classifier of GluonCV's, or one of ours, by name, without weights.
 
     Names are the same in every process, whatever was built before. ``input_shape`` is (channels, height, width).
 
     Raises:
-        EngineMissing: gluoncv is not installed.
+        EngineMissing: gluoncv is not installed and the network is one of its own.
         ModelError: the network does not accept the shape, or is not a classifier.
     """
     mxnet = load_mxnet()
     with mxnet.name.NameManager():
-        block = load_gluoncv().model_zoo.get_model(name, pretrained=False, ctx=mxnet.cpu())
+        block = _OWN[name]() if name in _OWN else _from_gluoncv(name)
         symbol = _symbol(block)
     arguments, outputs, auxiliary = _shapes(symbol, name, input_shape)
     if len(outputs) != 1 or len(outputs[0]) != 2:
         raise ModelError(f"{name} is not an image classifier: its outputs have the shapes {outputs}")
     structured = {parameter.name: place for place, parameter in block._collect_params_with_prefix().items()}
     return ZooNetwork(symbol.tojson(), {**arguments, **auxiliary}, structured, outputs[0][1])
+
+
+def _from_gluoncv(name: str) -> Any:
+    return load_gluoncv().model_zoo.get_model(name, pretrained=False, ctx=load_mxnet().cpu())
 
 
 def zoo_sha1(name: str) -> Optional[str]:

@@ -29,9 +29,9 @@ def read_load(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Load:
     """Watch the hardware threads ``cpus`` while this process sleeps; without a /proc they all count as idle."""
-    before = _ticks(proc / "stat")
+    before = read_ticks(proc / "stat")
     sleep(seconds)
-    return load_between(before, _ticks(proc / "stat"), cpus, seconds)
+    return load_between(before, read_ticks(proc / "stat"), cpus, seconds)
 
 
 def load_between(before: Ticks, after: Ticks, cpus: Collection[int], seconds: float) -> Load:
@@ -49,7 +49,8 @@ def load_between(before: Ticks, after: Ticks, cpus: Collection[int], seconds: fl
     return Load(busy, stolen, seconds)
 
 
-def _ticks(stat: Path) -> Ticks:
+def read_ticks(stat: Path) -> Ticks:
+    """The tick counters of every hardware thread in a ``/proc/stat``; none where there is no such file."""
     try:
         lines = stat.read_text().splitlines()
     except OSError:

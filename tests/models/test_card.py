@@ -61,7 +61,8 @@ def test_unknown_names_have_no_card() -> None:
 
 def test_shipped_cards_name_networks_of_gluoncv_and_its_published_weights() -> None:
     for card in cards():
-        if card.network is None:
+        # Inception-BN is quantkit's own, and nobody publishes weights for it.
+        if card.network in (None, "inception_bn"):
             continue
         assert card.network in zoo_names()
         checksum = zoo_sha1(card.network)

@@ -1,0 +1,1 @@
+"""Measuring throughput and latency of networks across engine builds and pinned instances."""

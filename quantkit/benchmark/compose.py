@@ -1,0 +1,127 @@
+"""Suites made from options, and parts of suites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.results import Contestant
+from quantkit.benchmark.suite import Subject, Suite, checked
+from quantkit.errors import UserError
+
+_NEEDS_INT8 = ("fused", "int8")
+
+
+def compose(
+    subject: Subject,
+    builds: Sequence[Build],
+    variants: Sequence[str],
+    policies: Sequence[str],
+    batches: Sequence[int],
+    scenario: str,
+) -> Suite:
+    """A suite for one network: every variant on every build that can run it, under every policy.
+
+    The first contestant is the baseline.
+
+    Args:
+        subject: the network.
+        builds: in the order in which they are shown; native ones can run fp32 alone.
+        variants: of fp32, stock, fused and int8.
+        policies: how instances are placed.
+        batches: the batch sizes.
+        scenario: throughput, latency or server.
+
+    Raises:
+        UserError: no build can run any of the variants.
+    """
+    pairs = [(build, variant) for build in builds for variant in variants if build.int8 or variant == "fp32"]
+    if not pairs:
+        raise UserError(
+            f"none of the builds {', '.join(each.name for each in builds)} can run {', '.join(variants)}: native builds "
+            "run fp32 alone; add a build with MKL-DNN/oneDNN (`quantkit builds list`), or fp32 to --variants"
+        )
+    contestants = tuple(
+        Contestant(_name(build, variant, policy if len(policies) > 1 else ""), build.name, variant, policy)
+        for build, variant in pairs
+        for policy in policies
+    )
+    title = f"{subject.name} on {', '.join(dict.fromkeys(build.name for build, _ in pairs))}"
+    suite = Suite(subject.name, title, scenario, tuple(batches), contestants[0].name, (subject,), contestants)
+    return checked(suite, subject.name)
+
+
+def _name(build: Build, variant: str, policy: str) -> str:
+    shown = {"fp32": "" if not build.int8 else "FP32", "int8": "INT8"}.get(variant, variant)
+    return " ".join(filter(None, (build.name, shown, policy)))
+
+
+def part(
+    suite: Suite,
+    networks: Sequence[str] = (),
+    builds: Sequence[str] = (),
+    variants: Sequence[str] = (),
+    batches: Sequence[int] = (),
+    policies: Sequence[str] = (),
+    scenario: str = "",
+) -> Suite:
+    """A suite reduced to some of its networks, builds and variants, with other batch sizes, policies or scenario.
+
+    Whatever is empty stays as it is. Where the baseline is gone, the first contestant that is left takes its place.
+
+    Raises:
+        UserError: the suite has no such network, build or variant, or nothing is left.
+    """
+    chosen = [each for each in suite.networks if not networks or each.name in networks]
+    _check_known("network", networks, [each.name for each in suite.networks], suite)
+    _check_known("build", builds, [each.build for each in suite.contestants], suite)
+    _check_known("variant", variants, [each.variant for each in suite.contestants], suite)
+    left = [
+        each
+        for each in suite.contestants
+        if (not builds or each.build in builds) and (not variants or each.variant in variants)
+    ]
+    if not left:
+        raise UserError(f"suite {suite.name} has no contestant with these builds and variants; give fewer restrictions")
+    if policies:
+        left = _placed(left, policies)
+    if batches:
+        chosen = [replace(each, batches=tuple(batches)) for each in chosen]
+    if scenario:
+        chosen = [replace(each, scenario=scenario) for each in chosen]
+    names = [each.name for each in left]
+    return checked(
+        replace(
+            suite,
+            networks=tuple(chosen),
+            contestants=tuple(left),
+            batches=tuple(batches) or suite.batches,
+            scenario=scenario or suite.scenario,
+            baseline=suite.baseline if suite.baseline in names else names[0],
+            published=tuple(
+                figure
+                for figure in suite.published
+                if figure.contestant in names and figure.network in {each.name for each in chosen}
+            ),
+        ),
+        suite.name,
+    )
+
+
+def _placed(contestants: Sequence[Contestant], policies: Sequence[str]) -> list[Contestant]:
+    """The contestants under other policies; those that differed only in theirs are one."""
+    kinds = {(each.build, each.variant): each for each in reversed(contestants)}
+    several = len(policies) > 1
+    return [
+        replace(each, policy=policy, name=f"{each.name} {policy}" if several else each.name)
+        for each in contestants
+        if kinds[each.build, each.variant] is each
+        for policy in policies
+    ]
+
+
+def _check_known(what: str, given: Sequence[str], known: Sequence[str], suite: Suite) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UserError(f"suite {suite.name} has no {what} {unknown[0]!r}; it has {', '.join(dict.fromkeys(known))}")

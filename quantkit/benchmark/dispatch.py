@@ -1,0 +1,77 @@
+"""A queue in front of instances: requests are served in the order of their arrival by whoever is idle."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Optional
+
+Serve = Callable[[], object]
+"""Serves one request on one instance and returns when it is done."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request and when it arrived, in ns of the monotonic clock."""
+
+    number: int
+    arrived: int
+
+
+class Dispatcher:
+    """One thread for each instance; use it as a context manager.
+
+    At its end all requests are served, unless an error or Ctrl-C ends it: then none begins any more, but those
+    that an instance is serving are left to end by themselves.
+
+    Args:
+        serve: a function for each instance, always called in the same thread.
+        done: called with every request that was served, in the thread that served it.
+        failed: called once when an instance fails, or ``done`` does; no requests are served any more then.
+    """
+
+    def __init__(self, serve: Sequence[Serve], done: Callable[[Request], None], failed: Callable[[], None]) -> None:
+        self.error: Optional[Exception] = None
+        self._waiting: SimpleQueue[Optional[Request]] = SimpleQueue()
+        self._ended = False
+        self._done = done
+        self._failed = failed
+        self._lock = threading.Lock()
+        # An instance that hangs must not keep the process alive.
+        self._threads = [threading.Thread(target=self._work, args=(each,), daemon=True) for each in serve]
+
+    def submit(self, number: int) -> None:
+        """Put a request at the end of the queue."""
+        self._waiting.put(Request(number, time.monotonic_ns()))
+
+    def _work(self, serve: Serve) -> None:
+        while (request := self._waiting.get()) is not None and not self._ended:
+            try:
+                serve()
+                self._done(request)
+            except Exception as error:
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        with self._lock:
+            first = self.error is None
+            self.error = self.error or error
+            self._ended = True
+        if first:
+            self._failed()
+
+    def __enter__(self) -> Dispatcher:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind: object, *others: object) -> None:
+        self._ended = self._ended or kind is not None
+        for _ in self._threads:
+            self._waiting.put(None)
+        if not self._ended:
+            for thread in self._threads:
+                thread.join()

@@ -1,0 +1,230 @@
+"""Measuring the contestants of one network and batch size in turns."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Optional
+
+import numpy as np
+
+from quantkit.benchmark.outputs import FLOAT_ALLOWED, INT8_ALLOWED, deviation
+from quantkit.benchmark.results import Agreement, Cell, Contestant, Failure, Round, Server, WarmUp
+from quantkit.benchmark.schedule import Forecast, Pace
+from quantkit.benchmark.team import Launch, Team
+from quantkit.benchmark.workload import Workload
+from quantkit.errors import InstanceError
+
+Search = Callable[[Sequence[Callable[[], object]]], Server]
+
+# A request that takes longer than this warms up by itself.
+_SLOW = 1.0
+_LEAST_PATIENCE = 60.0
+_UNKNOWN_PATIENCE = 900.0
+
+
+@dataclass
+class Entry:
+    """A contestant's cell in the making; ``request`` is how long one request took in its warm-up, in seconds."""
+
+    cell: Cell
+    request: float = 0.0
+    warm_up: tuple[WarmUp, ...] = ()
+    rounds: list[Round] = field(default_factory=list)
+
+    def fail(self, kind: str, instance: Optional[int], message: str, stderr: tuple[str, ...] = ()) -> None:
+        """Record why there will be no result."""
+        self.cell = replace(self.cell, failure=Failure(kind, instance, message, stderr))
+
+
+class Bench:
+    """One network with its contestants' instances, which stay alive from batch size to batch size.
+
+    Use it as a context manager. A contestant whose instance fails is started anew for its next batch size.
+    In the server scenario ``search`` finds the rate that instances can keep.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        scenario: str,
+        launches: Mapping[str, Sequence[Launch]],
+        forecast: Forecast,
+        random: np.random.Generator,
+        search: Optional[Search] = None,
+    ) -> None:
+        self._workload = workload
+        self._scenario = scenario
+        self._launches = launches
+        self._forecast = forecast
+        self._random = random
+        self._search = search
+        self._teams: dict[str, tuple[Team, dict[str, Any]]] = {}
+
+    def empty_cell(self, contestant: Contestant, batch: int) -> Cell:
+        """A cell with all that is known before it is measured."""
+        launches = self._launches[contestant.name]
+        return Cell(
+            network=self._workload.name,
+            batch=batch,
+            scenario=self._scenario,
+            contestant=contestant,
+            placements=tuple(launch.placement for launch in launches),
+            environment=_told(launches[0].environment),
+            checkpoint=self._workload.checkpoint(contestant.variant).sha256,
+        )
+
+    def warm(self, contestant: Contestant, batch: int) -> Entry:
+        """Start a contestant where it is not running, bind it to the batch size and see how long a request takes."""
+        entry = Entry(self.empty_cell(contestant, batch))
+        patience = self._patience(contestant, batch)
+
+        def first_runs() -> None:
+            team, engine = self._team(contestant, patience)
+            entry.cell = replace(entry.cell, engine=engine)
+            team.bind(self._workload.input_name, self._workload.inputs(batch), patience)
+            entry.warm_up = team.warm(0, 1, patience)
+            if max(each.durations[0] for each in entry.warm_up) < _SLOW * 1e9:
+                entry.warm_up = _joined(entry.warm_up, team.warm(0, 1, patience))
+            entry.request = max(each.durations[-1] for each in entry.warm_up) / 1e9
+            self._forecast.learn(self._workload.name, contestant.name, batch, entry.request)
+
+        self._guarded(entry, first_runs)
+        return entry
+
+    def measure(self, entries: Sequence[Entry], pace: Pace) -> list[Cell]:
+        """Warm up what has not failed, measure it in rounds of random order, then check placement and outputs."""
+        for entry in entries:
+            if entry.request < _SLOW:
+                self._guarded(entry, partial(self._warm_until_steady, entry, pace))
+        if self._search is not None:
+            for entry in entries:
+                self._guarded(entry, partial(self._serve, entry, self._search))
+        for _ in range(0 if self._search is not None else pace.rounds):
+            for number in self._random.permutation(len(entries)):
+                entry = entries[number]
+                self._guarded(entry, partial(self._measure_round, entry, pace))
+        for entry in entries:
+            self._guarded(entry, partial(self._prove, entry))
+        with tempfile.TemporaryDirectory(prefix="quantkit-") as scratch:
+            self._check_outputs(entries, Path(scratch))
+        return [self._finished(entry) for entry in entries]
+
+    def _guarded(self, entry: Entry, step: Callable[[], None]) -> None:
+        """Do one step of an entry unless it has failed; where the step fails, end its instances."""
+        if entry.cell.failure is not None:
+            return
+        try:
+            step()
+        except InstanceError as error:
+            entry.fail(error.kind, error.instance, str(error), error.stderr)
+            self._drop(entry.cell.contestant)
+
+    def _team(self, contestant: Contestant, patience: float) -> tuple[Team, dict[str, Any]]:
+        if contestant.name not in self._teams:
+            team = Team(self._launches[contestant.name])
+            # It must be known before anything can fail, so that it is ended then.
+            self._teams[contestant.name] = team, {}
+            checkpoint = self._workload.checkpoint(contestant.variant)
+            self._teams[contestant.name] = team, team.load(checkpoint.symbol, checkpoint.params, patience)
+        return self._teams[contestant.name]
+
+    def _warm_until_steady(self, entry: Entry, pace: Pace) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        more = team.warm(pace.warm_up, 1, self._patience(entry.cell.contestant, entry.cell.batch))
+        entry.warm_up = _joined(entry.warm_up, more)
+        entry.request = median(duration for each in more for duration in each.durations) / 1e9
+        self._forecast.learn(entry.cell.network, entry.cell.contestant.name, entry.cell.batch, entry.request)
+
+    def _measure_round(self, entry: Entry, pace: Pace) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        entry.rounds.append(team.measure(pace.seconds, self._patience(entry.cell.contestant, entry.cell.batch)))
+
+    def _serve(self, entry: Entry, search: Search) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        found = search(team.servers(self._patience(entry.cell.contestant, entry.cell.batch)))
+        entry.cell = replace(entry.cell, server=found)
+
+    def _prove(self, entry: Entry) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        entry.cell = replace(entry.cell, proofs=team.prove())
+
+    def _check_outputs(self, entries: Sequence[Entry], scratch: Path) -> None:
+        """Compare the outputs of every instance's last run with the standard.
+
+        INT8 has one of its own; in FP32 the first contestant sets it for all others.
+        """
+        standard: Optional[tuple[str, Path]] = None
+        for number, entry in enumerate(entries):
+            cell = entry.cell
+            folder = scratch / str(number)
+            folder.mkdir()
+            found: list[Path] = []
+            self._guarded(entry, partial(self._collect_outputs, entry, folder, found))
+            if not found:
+                continue
+            own = self._workload.reference(cell.contestant.variant, cell.batch)
+            if own is None and standard is None:
+                standard = cell.contestant.name, Path(shutil.copy(found[0], scratch / "standard.npz"))
+            reference = ("quantkit", own) if own is not None else standard
+            if reference is not None:
+                allowed = FLOAT_ALLOWED if own is None else INT8_ALLOWED
+                self._compare(entry, found, reference[0], reference[1], allowed)
+
+    def _collect_outputs(self, entry: Entry, folder: Path, found: list[Path]) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        found.extend(team.outputs(folder, self._patience(entry.cell.contestant, entry.cell.batch)))
+
+    def _compare(self, entry: Entry, found: Sequence[Path], name: str, reference: Path, allowed: float) -> None:
+        deviations = [deviation(reference, path) for path in found]
+        entry.cell = replace(entry.cell, agreement=Agreement(name, _finite(max(deviations)), allowed))
+        for instance, value in enumerate(deviations):
+            if not value <= allowed:
+                message = (
+                    f"its outputs deviate from those of {name} by {value:.2g} of the largest, {allowed:.2g} is allowed"
+                )
+                entry.fail("output", instance, message)
+                return
+
+    def _finished(self, entry: Entry) -> Cell:
+        return replace(entry.cell, warm_up=entry.warm_up, rounds=tuple(entry.rounds))
+
+    def _patience(self, contestant: Contestant, batch: int) -> float:
+        """How long an instance may be silent before it counts as hanging, in seconds."""
+        expected = self._forecast.seconds(self._workload.name, contestant.name, batch)
+        return _UNKNOWN_PATIENCE if expected is None else max(_LEAST_PATIENCE, 10 * expected)
+
+    def _drop(self, contestant: Contestant) -> None:
+        if contestant.name in self._teams:
+            self._teams.pop(contestant.name)[0].close()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with ExitStack() as stack:
+            for team, _ in self._teams.values():
+                stack.callback(team.close)
+
+
+def _joined(first: Sequence[WarmUp], then: Sequence[WarmUp]) -> tuple[WarmUp, ...]:
+    return tuple(WarmUp(one.durations + two.durations, two.steady) for one, two in zip(first, then))
+
+
+def _finite(value: float) -> float:
+    """JSON knows no infinity; the largest float says as much."""
+    return min(value, float(np.finfo(np.float64).max)) if value == value else float(np.finfo(np.float64).max)
+
+
+_TOLD = ("OMP_", "GOMP_", "KMP_", "MXNET_", "MKLDNN_", "DNNL_", "LD_PRELOAD")
+
+
+def _told(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that steer engines and threads."""
+    return {name: value for name, value in sorted(environment.items()) if name.startswith(_TOLD)}

@@ -1,0 +1,148 @@
+"""One run of the server scenario: Poisson arrivals by MLPerf's LoadGen, answered by instances."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from quantkit.benchmark.dispatch import Dispatcher, Request, Serve
+from quantkit.benchmark.results import ServerTrial
+from quantkit.errors import QuantkitError, UserError
+
+_PROCESS = Path(__file__).with_name("loadgen_process.py")
+_RECORD = ":::MLLOG "
+_LAST_LINES = 20
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A run as LoadGen recorded it, and the latencies of the same requests by our own clock, in ms.
+
+    LoadGen counts from when a query was due, we from when it arrived here.
+    """
+
+    trial: ServerTrial
+    latencies: tuple[float, ...]
+
+
+def check_loadgen() -> None:
+    """Make sure that LoadGen is installed.
+
+    Raises:
+        UserError: it is not.
+    """
+    _location()
+
+
+def run_trial(serve: Sequence[Serve], rate: float, bound: float, seconds: float, seed: int, folder: Path) -> Observed:
+    """Let LoadGen send queries at random times and have the instances answer them.
+
+    Args:
+        serve: a function for each instance that serves one request; what it raises ends the run.
+        rate: queries per second, the mean of the Poisson process.
+        bound: the p99 in ms that LoadGen judges by.
+        seconds: how long queries are sent; those that wait then are still answered.
+        seed: of the arrival times.
+        folder: for LoadGen's logs; those of an earlier run are replaced.
+
+    Raises:
+        UserError: LoadGen is not installed.
+        QuantkitError: LoadGen failed, or an instance did (what it raised).
+    """
+    settings = {"rate": rate, "bound": bound, "seconds": seconds, "seed": seed, "folder": str(folder)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise QuantkitError(f"cannot make {folder}: {error.strerror or error}; choose another folder") from error
+    latencies: list[float] = []
+    with tempfile.TemporaryFile() as stderr, _generator(settings, stderr) as (process, queries):
+        answers = process.stdin
+        assert answers is not None
+
+        def done(request: Request) -> None:
+            latencies.append((time.monotonic_ns() - request.arrived) / 1e6)
+            answers.write(b"%d\n" % request.number)
+
+        with Dispatcher(serve, done, process.kill) as dispatcher:
+            for line in queries:
+                dispatcher.submit(int(line))
+        code = process.wait()
+        if dispatcher.error is not None and not isinstance(dispatcher.error, BrokenPipeError):
+            raise dispatcher.error
+        if code != 0:
+            raise QuantkitError(f"LoadGen ended with exit code {code} at {rate:.4g} queries/s: {_last_lines(stderr)}")
+    return Observed(_read(folder, rate), tuple(latencies))
+
+
+def _location() -> str:
+    """The folder that LoadGen is installed in."""
+    spec = importlib.util.find_spec("mlperf_loadgen")
+    if spec is None or spec.origin is None:
+        raise UserError(
+            "the server scenario needs MLPerf's LoadGen, which is not installed here; pip install 'quantkit[loadgen]'"
+        )
+    return str(Path(spec.origin).parent)
+
+
+@contextmanager
+def _generator(settings: dict[str, Any], stderr: IO[bytes]) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """A LoadGen process and the queries that it sends; at the end it is killed where it still runs."""
+    location = _location()
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as queries:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", str(_PROCESS), json.dumps({**settings, "path": location, "queries": write})],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=stderr,
+                stderr=stderr,
+                pass_fds=(write,),
+                # Ctrl-C in the terminal is for the parent alone.
+                start_new_session=True,
+            )
+        finally:
+            os.close(write)
+        try:
+            yield process, queries
+        finally:
+            process.kill()
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+
+
+def _read(folder: Path, rate: float) -> ServerTrial:
+    """What LoadGen's logs say."""
+    try:
+        lines = (folder / "mlperf_log_detail.txt").read_text().splitlines()
+        summary = (folder / "mlperf_log_summary.txt").read_text()
+    except OSError as error:
+        raise QuantkitError(f"LoadGen's logs in {folder} cannot be read: {error.strerror or error}") from error
+    records = [json.loads(line[len(_RECORD) :]) for line in lines if line.startswith(_RECORD) and '"result_' in line]
+    found = {record["key"]: record["value"] for record in records}
+    p50, p90, p99 = (found[f"result_{level}.00_percentile_latency_ns"] / 1e6 for level in (50, 90, 99))
+    valid = found["result_validity"] == "VALID"
+    return ServerTrial(rate, found["result_query_count"], p50, p90, p99, valid, () if valid else _reasons(summary))
+
+
+def _reasons(summary: str) -> tuple[str, ...]:
+    """The lines of LoadGen's summary below its verdict, without the conditions that were met."""
+    verdict = summary.partition("Result is")[2].partition("=====")[0]
+    lines = (line.strip() for line in verdict.splitlines()[1:])
+    return tuple(line for line in lines if line and not line.endswith(": Yes"))
+
+
+def _last_lines(stderr: IO[bytes]) -> str:
+    stderr.seek(0)
+    return " / ".join(stderr.read().decode(errors="replace").splitlines()[-_LAST_LINES:]) or "it said nothing"

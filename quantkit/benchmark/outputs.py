@@ -1,0 +1,36 @@
+"""Whether two builds computed the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+# FP32 kernels add up in different orders; what differs by more computes something else.
+FLOAT_ALLOWED = 1e-3
+
+# Another engine may round a few activations to the neighbouring integer: one step of an 8-bit output.
+INT8_ALLOWED = 1 / 127
+
+
+def deviation(reference: Path, found: Path) -> float:
+    """The largest difference over all outputs, relative to the largest value of each; infinite where they do not fit.
+
+    Args:
+        reference: an .npz file with the outputs in order.
+        found: another.
+    """
+    with np.load(reference) as expected, np.load(found) as computed:
+        if len(expected.files) != len(computed.files):
+            return float("inf")
+        pairs = [(expected[one], computed[two]) for one, two in zip(expected.files, computed.files)]
+    return max(_relative(one, two) for one, two in pairs)
+
+
+def _relative(expected: np.ndarray, computed: np.ndarray) -> float:
+    if expected.shape != computed.shape or not np.isfinite(computed).all():
+        return float("inf")
+    difference, largest = np.abs(expected - computed).max(), np.abs(expected).max()
+    if difference == 0:
+        return 0.0
+    return float(difference / largest) if largest else float("inf")

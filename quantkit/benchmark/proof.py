@@ -1,0 +1,103 @@
+"""Whether an instance is where it should be, read from /proc while it lives."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Optional
+
+from quantkit.benchmark.placement import Placement
+from quantkit.benchmark.results import Proof
+from quantkit.errors import InstanceError
+from quantkit.host.topology import parse_list
+
+# Pages that may lie elsewhere: an interpreter that binds itself has touched some before. Both must be exceeded.
+_STRAY_SHARE = 0.05
+_STRAY_PAGES = 4096
+
+# The column of a thread's last hardware thread in proc(5)'s stat, counted after the name.
+_PROCESSOR = 36
+
+
+def prove(pid: int, placement: Placement, proc: Path = Path("/proc")) -> Proof:
+    """Where all threads of a process may run and where its memory lies.
+
+    ``bound`` counts the hardware threads of the placement that some thread is bound to alone: threads bound to
+    the same one count once. ``pages`` counts private anonymous memory in units of 4 KiB by node; it is empty where
+    the kernel does not tell. Files that are mapped lie where the page cache has them, and do not count.
+
+    Raises:
+        InstanceError: the process is gone.
+    """
+    process = proc / str(pid)
+    masks = list(_masks(process))
+    if not masks:
+        raise InstanceError("crashed", f"process {pid} ended before its placement was looked at")
+    asked = set(placement.cpus or ())
+    alone = {cpu for mask in masks if len(mask) == 1 for cpu in mask}
+    return Proof(
+        threads=len(masks),
+        bound=len(alone & asked) if asked else len(alone),
+        cpus=tuple(sorted(set().union(*masks))),
+        pages=_pages(process),
+    )
+
+
+def problem(proof: Proof, placement: Placement) -> Optional[str]:
+    """What is wrong with where an instance runs; None where all is right, as it always is where nothing was asked.
+
+    Wrong are a thread that may run on other hardware threads, OpenMP threads that are not bound apart from each
+    other, and memory on other nodes that is more than five percent and more than 16 MiB. That fewer of them are bound
+    than were asked for is not wrong: GNU's runtime ends those that an operator has no work for.
+    """
+    if placement.cpus is None:
+        return None
+    stray = sorted(set(proof.cpus) - set(placement.cpus))
+    if stray:
+        return f"its threads may run on hardware threads {_list(stray)}, beyond {_list(placement.cpus)}"
+    if proof.bound < min(2, placement.threads):
+        return (
+            f"OpenMP has bound threads to {proof.bound} of its {placement.threads} hardware threads; "
+            "look whether the engine uses another OpenMP runtime than it was told to"
+        )
+    return None if placement.nodes is None else _memory_problem(proof.pages, placement.nodes)
+
+
+def _memory_problem(pages: Mapping[int, int], nodes: Collection[int]) -> Optional[str]:
+    away = {node: count for node, count in pages.items() if node not in nodes}
+    total, stray = sum(pages.values()), sum(away.values())
+    if stray > max(_STRAY_PAGES, _STRAY_SHARE * total):
+        return f"{stray / total:.0%} of its memory lies on nodes {_list(away)}, not on {_list(nodes)}"
+    return None
+
+
+def _masks(process: Path) -> Iterator[frozenset[int]]:
+    """The hardware threads that each thread may use, with the one that it last ran on."""
+    for task in process.glob("task/*"):
+        # A thread may end while it is looked at.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            allowed = re.search(r"^Cpus_allowed_list:(.*)", (task / "status").read_text(), re.MULTILINE)
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            if allowed:
+                yield frozenset(parse_list(allowed[1])) | {int(fields[_PROCESSOR])}
+
+
+def _pages(process: Path) -> dict[int, int]:
+    """The lines of numa_maps are ``address policy key=value ...`` with the pages on node 1 as ``N1=``."""
+    pages: Counter[int] = Counter()
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        for line in (process / "numa_maps").read_text().splitlines():
+            fields: Mapping[str, str] = dict(re.findall(r"(\w+)=(\S+)", line))
+            if "anon" in fields and "file" not in fields:
+                units = int(fields.get("kernelpagesize_kB", 4)) // 4
+                for name, value in fields.items():
+                    if re.fullmatch(r"N\d+", name):
+                        pages[int(name[1:])] += int(value) * units
+    return dict(sorted(pages.items()))
+
+
+def _list(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(numbers)))

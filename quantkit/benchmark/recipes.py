@@ -1,0 +1,179 @@
+"""The builds that quantkit can make by itself: which wheel, and the virtual environment around it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.build_folder import interpreter_in
+from quantkit.benchmark.foreign import ending, foreign_environment, last_lines, running
+from quantkit.errors import QuantkitError, UserError
+
+Tell = Callable[[str], None]
+
+# The newest NumPy that all the wheels run with, and the Pythons that it has wheels for.
+_NUMPY = "numpy==1.26.4"
+_OLDEST_PYTHON, _NEWEST_PYTHON = (3, 9), (3, 12)
+
+_ABOUT = (
+    "import json, os, sys, sysconfig; print(json.dumps({'version': list(sys.version_info[:2]), "
+    "'executable': os.path.realpath(sys.executable), 'abi': sysconfig.get_config_var('SOABI') or sys.platform}))"
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """``wheel`` is a requirement as pip reads it; what it installs calls itself ``version``."""
+
+    name: str
+    wheel: str
+    version: str
+    mkldnn: bool
+    role: str
+
+    def check(self, build: Build) -> None:
+        """See that a build is what the recipe promises.
+
+        Raises:
+            QuantkitError: it has another version, or another engine inside.
+        """
+        if (build.mxnet, build.mkldnn) != (self.version, self.mkldnn):
+            raise QuantkitError(
+                f"build {self.name} stands for mxnet {self.version} {_engine(self.mkldnn)}, but {build.python} has "
+                f"mxnet {build.mxnet} {_engine(build.mkldnn)}; give it another name, or install {self.wheel} there"
+            )
+
+
+def _engine(mkldnn: bool) -> str:
+    return "with MKL-DNN" if mkldnn else "without MKL-DNN"
+
+
+RECIPES: Mapping[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe("native", "mxnet==1.5.0", "1.5.0", False, "published baseline"),
+        Recipe("native-1.8", "mxnet-native==1.8.0.post0", "1.8.0", False, "newest baseline"),
+        Recipe("mkl-1.5", "mxnet-mkl==1.5.0", "1.5.0", True, "published optimised build"),
+        Recipe("mkl-1.6", "mxnet-mkl==1.6.0", "1.6.0", True, "last mxnet-mkl"),
+        Recipe("onednn", "mxnet==1.9.1", "1.9.1", True, "newest mxnet"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class BasePython:
+    """An interpreter that virtual environments can be made with; ``executable`` has no symbolic links in it."""
+
+    python: str
+    executable: str
+
+
+def base_python(python: Optional[str] = None) -> BasePython:
+    """Look at the interpreter ``python``, by default the one that runs, or the one behind its virtual environment.
+
+    Raises:
+        UserError: there is none of that name, or the recipes' wheels are not for it.
+    """
+    python = python or str(getattr(sys, "_base_executable", None) or sys.executable)
+    try:
+        with running([python, "-I", "-c", _ABOUT], foreign_environment()) as process:
+            out, _ = process.communicate(timeout=60)
+        about = json.loads(out)
+        version, abi = tuple(about["version"]), str(about["abi"])
+    except QuantkitError as error:
+        raise UserError(f"{error}; name another interpreter with --python") from error
+    except (ValueError, LookupError, TypeError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"{python} is no Python 3 interpreter; name another one with --python") from error
+    if not re.fullmatch(r"cpython-\w+-x86_64-linux-gnu", abi):
+        raise UserError(
+            f"MXNet's wheels are for CPython on Linux, x86-64 with glibc; {python} is {abi}; "
+            "name an interpreter that has mxnet all the same with NAME=/path/to/python"
+        )
+    if not _OLDEST_PYTHON <= version <= _NEWEST_PYTHON:
+        raise UserError(
+            f"{python} is Python {version[0]}.{version[1]}; MXNet's wheels run with {_NUMPY}, which is for "
+            f"Python {_text(_OLDEST_PYTHON)} to {_text(_NEWEST_PYTHON)}; name one of these with --python"
+        )
+    return BasePython(python, about["executable"])
+
+
+def _text(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+def make_environment(recipe: Recipe, folder: Path, base: BasePython, tell: Tell) -> None:
+    """Make a virtual environment with nothing but the recipe's wheel and NumPy.
+
+    pip reads its own configuration and variables (PIP_INDEX_URL, PIP_FIND_LINKS, PIP_NO_INDEX, ...) as usual.
+
+    Raises:
+        QuantkitError: the environment cannot be made, or pip cannot install.
+    """
+    tell(f"{recipe.name}: making a virtual environment with {base.python}")
+    code, said = _run([base.python, "-I", "-m", "venv", str(folder)])
+    if code != 0:
+        raise QuantkitError(
+            f"{base.python} {ending(code)} when it made a virtual environment:{last_lines(said)}\n"
+            "on Debian and Ubuntu: apt-get install python3-venv; or name another interpreter with --python"
+        )
+    python = str(interpreter_in(folder))
+    wanted = [recipe.wheel, _NUMPY]
+    tell(f"{recipe.name}: installing {' and '.join(wanted)}")
+    # The wheels ask for an old NumPy, which today's Pythons cannot have.
+    options = ["--no-deps", "--only-binary", ":all:", "--no-user", "--no-input", "--progress-bar", "off"]
+    code, said = _run([*_pip(python), "install", *options, *wanted], lambda line: _retell(recipe, line, tell))
+    if code != 0:
+        raise QuantkitError(_cannot_install(recipe, code, said, base))
+    # Neither is used again, and setuptools would have a word in every start of the interpreter.
+    code, said = _run([*_pip(python), "uninstall", "--yes", "setuptools", "pip"])
+    if code != 0:
+        raise QuantkitError(f"build {recipe.name}: pip {ending(code)} when it removed itself:{last_lines(said)}")
+
+
+def _pip(python: str) -> list[str]:
+    return [python, "-I", "-m", "pip", "--disable-pip-version-check"]
+
+
+def _retell(recipe: Recipe, line: str, tell: Tell) -> None:
+    words = line.split(maxsplit=1)
+    if len(words) == 2 and words[0] in ("Downloading", "Installing"):
+        tell(f"{recipe.name}: {words[0].lower()} {words[1].strip()}")
+
+
+def _run(command: list[str], hear: Tell = lambda line: None) -> tuple[int, str]:
+    """Run to the end and hear every line; the exit code and the last lines."""
+    said: deque[str] = deque(maxlen=50)
+    with running(command, _pip_environment(), merged=True) as process:
+        for line in process.stdout or ():
+            hear(line)
+            said.append(line)
+        code = process.wait()
+    return code, "".join(said)
+
+
+def _pip_environment() -> dict[str, str]:
+    """The environment, but what would install elsewhere, and with few retries where the user set none."""
+    elsewhere = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
+    kept = {name: value for name, value in os.environ.items() if name not in elsewhere}
+    return {"PIP_RETRIES": "1", **foreign_environment(kept)}
+
+
+def _cannot_install(recipe: Recipe, code: int, said: str, base: BasePython) -> str:
+    wanted = f"{recipe.wheel} {_NUMPY}"
+    return (
+        f"build {recipe.name} needs {wanted}, and pip {ending(code)}:{last_lines(said)}\n"
+        "Without a package index, do one of these:\n"
+        f"  where there is one, with the same version of Python: pip download --no-deps --dest wheels {wanted}\n"
+        f"    then here: PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels quantkit builds add {recipe.name}\n"
+        f"  PIP_INDEX_URL=https://your.mirror/simple quantkit builds add {recipe.name}\n"
+        f"  quantkit builds add {recipe.name}=/path/to/python, an interpreter that has {recipe.wheel} and NumPy"
+    )

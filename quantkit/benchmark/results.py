@@ -1,0 +1,292 @@
+"""What a benchmark leaves behind: raw clock readings of every cell, with all that is needed to judge them.
+
+A run is a folder: ``run.json`` describes the host, the builds and the plan, ``cells/`` holds one file for
+each cell, written whole as soon as the cell is measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from quantkit import files
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.placement import Placement
+from quantkit.errors import UserError
+
+FORMAT = 1
+RUN = "run.json"
+CELLS = "cells"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One competitor: ``variant`` of the networks (fp32, stock, fused, int8) on ``build``, placed by ``policy``.
+
+    ``name`` is what tables call it, unique in its run.
+    """
+
+    name: str
+    build: str
+    variant: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """When each request of one instance began and ended, in ns after the round's common start."""
+
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One turn of a contestant, all its instances at once.
+
+    ``at`` is the wall-clock time in seconds since 1970; ``busy`` and ``stolen`` are the cores' worth of work that
+    others did and that the hypervisor took meanwhile, on the instances' hardware threads.
+    """
+
+    at: float
+    busy: float
+    stolen: float
+    instances: tuple[Ticks, ...]
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The runs of one instance before anything counts: their durations in ns, and whether it became steady."""
+
+    durations: tuple[int, ...]
+    steady: bool
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Where an instance really was, read from /proc: its threads, the hardware threads they may use, its pages by node.
+
+    ``bound`` is the number of threads that OpenMP has bound to a place of their own.
+    """
+
+    threads: int
+    bound: int
+    cpus: tuple[int, ...]
+    pages: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The largest deviation of a contestant's outputs from the reference's, over the reference's largest value."""
+
+    reference: str
+    deviation: float
+    allowed: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cell has no result: which instance (None: all), what happened, and its last words on standard error.
+
+    ``kind`` is one of: start, killed, crashed, hung, protocol, output, placement, disk.
+    """
+
+    kind: str
+    instance: Optional[int]
+    message: str
+    stderr: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ServerTrial:
+    """One run of the server scenario at a rate of requests per second; latencies in ms.
+
+    ``valid`` is LoadGen's own verdict, ``why`` its reasons where it is not.
+    """
+
+    rate: float
+    completed: int
+    p50: float
+    p90: float
+    p99: float
+    valid: bool
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Server:
+    """The search for the highest rate whose p99 stays within ``bound`` ms; ``rate`` is 0.0 where none does."""
+
+    bound: float
+    rate: float
+    trials: tuple[ServerTrial, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The smallest unit of measurement: one contestant on one network at one batch size.
+
+    ``checkpoint`` maps ``symbol`` and ``params`` to the SHA-256 of what was run; ``engine`` is what the worker says
+    of itself (versions, OpenMP runtimes and allocators loaded); ``environment`` the variables set for it.
+    """
+
+    network: str
+    batch: int
+    scenario: str
+    contestant: Contestant
+    placements: tuple[Placement, ...]
+    environment: Mapping[str, str]
+    checkpoint: Mapping[str, str]
+    engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    proofs: tuple[Proof, ...] = ()
+    warm_up: tuple[WarmUp, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    agreement: Optional[Agreement] = None
+    server: Optional[Server] = None
+    warnings: tuple[str, ...] = ()
+    failure: Optional[Failure] = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the run. ``macs`` are multiply-accumulates for one item; ``item`` is what one item of a batch is.
+
+    ``weights`` is ``trained`` or ``random``; ``accuracy`` maps figures that its bundle holds (``agreement``,
+    ``cosine``, ``top1`` and the like, as shares from 0 to 1) to their values.
+    """
+
+    name: str
+    weights: str
+    macs: int
+    item: str = "image"
+    accuracy: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure that others published: ``metric`` is throughput (items/s), latency (ms) or speedup (ratio to native).
+
+    ``scenario`` tells which of our scenarios it belongs to.
+    """
+
+    network: str
+    batch: int
+    contestant: str
+    scenario: str
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A cell that was not measured, and why."""
+
+    network: str
+    batch: int
+    contestant: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was to be measured, where, and with what. ``host`` holds the machine's facts, ``host["id"]`` its identity.
+
+    ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the published figures
+    come from; ``state`` is ``running``, ``interrupted`` or ``finished``; ``minutes`` is the time it took.
+    """
+
+    name: str
+    title: str
+    scenario: str
+    quantkit: str
+    command: str
+    created: str
+    host: Mapping[str, Any]
+    builds: tuple[Build, ...]
+    networks: tuple[Network, ...]
+    batches: tuple[int, ...]
+    contestants: tuple[Contestant, ...]
+    baseline: str
+    seed: int
+    budget: Optional[float] = None
+    published: tuple[Published, ...] = ()
+    source: str = ""
+    left_out: tuple[LeftOut, ...] = ()
+    warnings: tuple[str, ...] = ()
+    state: str = "running"
+    minutes: float = 0.0
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class Results:
+    """A run and those of its cells that were measured or failed."""
+
+    run: Run
+    cells: tuple[Cell, ...]
+
+
+def write_run(run: Run, folder: Path) -> None:
+    """Write the run's description into its folder."""
+    _write(run, folder / RUN)
+
+
+def write_cell(cell: Cell, folder: Path) -> None:
+    """Write one cell into the run's folder."""
+    _write(cell, folder / CELLS / cell_file(cell.network, cell.batch, cell.contestant.name))
+
+
+def cell_file(network: str, batch: int, contestant: str) -> str:
+    """The name of a cell's file."""
+    return re.sub(r"[^\w.+-]+", "_", f"{network}-b{batch}-{contestant}") + ".json"
+
+
+def read_results(folder: Path) -> Results:
+    """Read a run and its cells.
+
+    Raises:
+        UserError: the folder holds no run, one of another format, or a damaged file.
+    """
+    if not (folder / RUN).is_file():
+        raise UserError(f"{folder} holds no benchmark results ({RUN} is missing); `quantkit benchmark` makes them")
+    run = read_run(folder)
+    paths = sorted((folder / CELLS).glob("*.json"))
+    return Results(run, tuple(_read(Cell, path) for path in paths))
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run's description.
+
+    Raises:
+        UserError: it is damaged or of another format.
+    """
+    run: Run = _read(Run, folder / RUN)
+    if run.format != FORMAT:
+        raise UserError(
+            f"{folder / RUN} has format {run.format}, this quantkit reads {FORMAT}; measure again with this version"
+        )
+    return run
+
+
+def _write(value: Any, path: Path) -> None:
+    text = json.dumps(dataclasses.asdict(value), indent=None, separators=(",", ":"), allow_nan=False)
+    with files.writing(path) as file:
+        file.write(text.encode() + b"\n")
+
+
+def _read(kind: Any, path: Path) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path} is damaged: {where}: {first['msg']}; remove it and measure again") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error

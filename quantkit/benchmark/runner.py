@@ -1,0 +1,233 @@
+"""Running a suite: network by network, batch by batch, within a budget, resumable."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+
+from quantkit.benchmark.group import Bench, Entry, Search
+from quantkit.benchmark.results import (
+    CELLS,
+    Cell,
+    Contestant,
+    LeftOut,
+    Results,
+    Run,
+    Server,
+    read_results,
+    write_cell,
+    write_run,
+)
+from quantkit.benchmark.schedule import Forecast, affordable, least_cost, pace, share
+from quantkit.benchmark.server import search_rate
+from quantkit.benchmark.statistics import mean_latency
+from quantkit.benchmark.suite import Subject, Suite, batches_of
+from quantkit.benchmark.team import Launch
+from quantkit.benchmark.workload import Workload
+
+# How long requests are sent in each run of the server scenario.
+_TRIAL_SECONDS = 5.0
+
+Tell = Callable[[str], None]
+Key = tuple[int, str]
+
+
+def run_suite(
+    suite: Suite,
+    run: Run,
+    workloads: Mapping[str, Workload],
+    launches: Mapping[str, Sequence[Launch]],
+    folder: Path,
+    tell: Tell,
+    started: Optional[float] = None,
+    latency_bound: Optional[float] = None,
+) -> Results:
+    """Measure all cells of a suite that the folder does not hold yet.
+
+    Every cell is on disk when its group is done; what could not be afforded is in the run's ``left_out``.
+
+    Args:
+        suite: what to measure.
+        run: its description, as it goes into the folder.
+        workloads: by the names of the suite's networks.
+        launches: how to start each contestant's instances, by its name.
+        folder: where results go; those of an interrupted run of the same suite are kept.
+        tell: is told what happens.
+        started: when the budget began to run, on the monotonic clock in seconds; now where omitted.
+        latency_bound: the p99 in ms that the server scenario has to keep.
+
+    Raises:
+        QuantkitError: results cannot be written.
+    """
+    (folder / CELLS).mkdir(parents=True, exist_ok=True)
+    write_run(run, folder)
+    before = read_results(folder).cells
+    search = None if latency_bound is None else partial(_search, latency_bound, run.seed, tell)
+    runner = _Runner(suite, run, before, workloads, launches, folder, tell, started or time.monotonic(), search)
+    try:
+        for network in suite.networks:
+            runner.measure_network(network)
+        runner.write("finished")
+    except KeyboardInterrupt:
+        runner.write("interrupted")
+        raise
+    return read_results(folder)
+
+
+def _search(bound: float, seed: int, tell: Tell, serve: Sequence[Callable[[], object]]) -> Server:
+    """The highest rate that instances keep within the bound; LoadGen's own logs are not kept."""
+    with tempfile.TemporaryDirectory(prefix="quantkit-") as logs:
+        return search_rate(serve, bound, _TRIAL_SECONDS, seed, Path(logs), tell)
+
+
+class _Runner:
+    """A run in progress."""
+
+    def __init__(
+        self,
+        suite: Suite,
+        run: Run,
+        before: Sequence[Cell],
+        workloads: Mapping[str, Workload],
+        launches: Mapping[str, Sequence[Launch]],
+        folder: Path,
+        tell: Tell,
+        started: float,
+        search: Optional[Search],
+    ) -> None:
+        self._suite, self._run, self._folder, self._tell = suite, run, folder, tell
+        self._before = tuple(before)
+        self._workloads, self._launches = workloads, launches
+        self._started = started
+        self._search = search
+        self._minutes_before = run.minutes
+        self._forecast = Forecast({name: workload.macs for name, workload in workloads.items()})
+        self._left_out: list[LeftOut] = []
+        self._random = np.random.default_rng(run.seed)
+
+    def write(self, state: str) -> None:
+        """Write how far the run has come."""
+        minutes = self._minutes_before + (time.monotonic() - self._started) / 60
+        write_run(replace(self._run, left_out=tuple(self._left_out), state=state, minutes=minutes), self._folder)
+
+    def measure_network(self, network: Subject) -> None:
+        """Measure a network at all its batch sizes, in its share of the time."""
+        workload = self._workloads[network.name]
+        batches = batches_of(self._suite, network)
+        deadline = self._deadline(network)
+        scenario = network.scenario or self._suite.scenario
+        search = self._search if scenario == "server" else None
+        with Bench(workload, scenario, self._launches, self._forecast, self._random, search) as bench:
+            for batch in batches:
+                self._measure_batch(bench, network.name, batch, [each for each in batches if each >= batch], deadline)
+                self.write("running")
+
+    def _measure_batch(
+        self, bench: Bench, network: str, batch: int, batches: Sequence[int], deadline: Optional[float]
+    ) -> None:
+        done = self._done(bench, batch)
+        for cell in done.values():
+            if cell.rounds:
+                self._forecast.learn(network, cell.contestant.name, batch, mean_latency(cell) / 1e3)
+        known = [each for each in self._suite.contestants if self._forecast_known(network, each, batch)]
+        chosen = self._chosen(network, batches, deadline)
+        wanted = [each for each in self._suite.contestants if each not in known or (batch, each.name) in chosen]
+        missing = [each for each in self._suite.contestants if each.name not in done]
+        if not any(each in missing for each in wanted):
+            self._leave_out(network, batch, missing, deadline)
+            return
+        self._tell(f"{network}, batch {batch}: {', '.join(each.name for each in wanted)}")
+        entries = [bench.warm(each, batch) for each in wanted]
+        # What was not known before may have turned out to be too slow.
+        chosen = self._chosen(network, batches, deadline)
+        ready = [each for each in entries if self._is_chosen(each, chosen)]
+        measured = {each.cell.contestant.name for each in ready}
+        self._leave_out(network, batch, [each for each in missing if each.name not in measured], deadline)
+        available = self._available(network, batch, batches, chosen, deadline)
+        requests = [each.request for each in ready if each.cell.failure is None]
+        for cell in bench.measure(ready, pace(requests, available)):
+            write_cell(cell, self._folder)
+            if cell.failure is not None:
+                instance = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
+                self._tell(f"FAILED {network}, batch {batch}, {cell.contestant.name}{instance}: {cell.failure.message}")
+
+    def _is_chosen(self, entry: Entry, chosen: set[Key]) -> bool:
+        cell = entry.cell
+        return cell.failure is not None or (cell.batch, cell.contestant.name) in chosen
+
+    def _done(self, bench: Bench, batch: int) -> dict[str, Cell]:
+        """The cells of this batch size that are on disk and would be measured in the same way again."""
+        found = {}
+        expected = {each.name: bench.empty_cell(each, batch) for each in self._suite.contestants}
+        for cell in self._before:
+            other = expected.get(cell.contestant.name)
+            if other is not None and cell.failure is None and _same_way(cell, other):
+                found[cell.contestant.name] = cell
+        return found
+
+    def _forecast_known(self, network: str, contestant: Contestant, batch: int) -> bool:
+        return self._forecast.seconds(network, contestant.name, batch) is not None
+
+    def _costs(self, network: str, batches: Sequence[int]) -> dict[Key, float]:
+        """The least that the cells of these batch sizes cost, as far as known."""
+        costs = {}
+        for batch in batches:
+            for contestant in self._suite.contestants:
+                request = self._forecast.seconds(network, contestant.name, batch)
+                if request is not None:
+                    costs[batch, contestant.name] = least_cost(request)
+        return costs
+
+    def _chosen(self, network: str, batches: Sequence[int], deadline: Optional[float]) -> set[Key]:
+        costs = self._costs(network, batches)
+        return set(costs) if deadline is None else affordable(costs, deadline - time.monotonic())
+
+    def _available(
+        self, network: str, batch: int, batches: Sequence[int], chosen: set[Key], deadline: Optional[float]
+    ) -> Optional[float]:
+        """The seconds for one batch size: its least cost, and an equal part of what all the others leave."""
+        if deadline is None:
+            return None
+        costs = {key: cost for key, cost in self._costs(network, batches).items() if key in chosen}
+        own = sum(cost for (size, _), cost in costs.items() if size == batch)
+        return own + max(0.0, deadline - time.monotonic() - sum(costs.values())) / len(batches)
+
+    def _leave_out(
+        self, network: str, batch: int, contestants: Sequence[Contestant], deadline: Optional[float]
+    ) -> None:
+        for contestant in contestants:
+            request = self._forecast.seconds(network, contestant.name, batch) or 0.0
+            left = max(0.0, (deadline or 0.0) - time.monotonic())
+            reason = (
+                f"one request takes about {request:.2g} s, the least measurement {least_cost(request):.0f} s; "
+                f"of the budget {left:.0f} s were left for this network"
+            )
+            self._left_out.append(LeftOut(network, batch, contestant.name, reason))
+            self._tell(f"left out {network}, batch {batch}, {contestant.name}: {reason}")
+
+    def _deadline(self, network: Subject) -> Optional[float]:
+        """When this network's share of the time ends, on the monotonic clock; None without a budget."""
+        if self._run.budget is None:
+            return None
+        names = [each.name for each in self._suite.networks]
+        remaining = names[names.index(network.name) :]
+        arithmetic = {
+            each.name: self._workloads[each.name].macs * sum(batches_of(self._suite, each))
+            for each in self._suite.networks
+        }
+        now = time.monotonic()
+        end = self._started + (self._run.budget - self._minutes_before) * 60
+        return now + max(0.0, end - now) * share(arithmetic, remaining, network.name)
+
+
+def _same_way(cell: Cell, other: Cell) -> bool:
+    """Whether two cells agree in all that is known before measuring."""
+    names = ("network", "batch", "scenario", "contestant", "placements", "environment", "checkpoint")
+    return all(getattr(cell, name) == getattr(other, name) for name in names)

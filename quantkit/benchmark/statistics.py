@@ -1,0 +1,161 @@
+"""Throughput, latency and ratios with intervals, computed from raw clock readings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from quantkit.benchmark.results import Cell, Round, Ticks
+
+Metric = Literal["throughput", "latency"]
+
+_RESAMPLES = 4000
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as good one cell is as another, above 1 is better; ``low`` to ``high`` is a 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """``faster`` or ``slower`` where the interval leaves no doubt, else ``not distinguishable``."""
+        if self.low > 1:
+            return "faster"
+        return "slower" if self.high < 1 else "not distinguishable"
+
+
+def window(turn: Round) -> tuple[int, int]:
+    """The common window: from when all instances had begun until the first of them had ended, in ns."""
+    return max(ticks.starts[0] for ticks in turn.instances), min(ticks.ends[-1] for ticks in turn.instances)
+
+
+def work(ticks: Ticks, low: int, high: int) -> float:
+    """The requests that one instance served between two times; one that crosses an edge counts by its share inside."""
+    starts, ends = np.asarray(ticks.starts, float), np.asarray(ticks.ends, float)
+    inside = np.minimum(ends, high) - np.maximum(starts, low)
+    return float(np.sum(np.clip(inside, 0, None) / (ends - starts)))
+
+
+def finished(cell: Cell) -> int:
+    """How many requests ended inside the common windows of all rounds."""
+    return sum(_ended_between(ticks, *window(turn)) for turn in cell.rounds for ticks in turn.instances)
+
+
+def _ended_between(ticks: Ticks, low: int, high: int) -> int:
+    return sum(low < end <= high for end in ticks.ends)
+
+
+def round_throughputs(cell: Cell) -> np.ndarray:
+    """Items per second of all instances together, for each round."""
+    done, seconds = _work_and_time(cell)
+    throughputs: np.ndarray = cell.batch * done / seconds
+    return throughputs
+
+
+def throughput(cell: Cell) -> float:
+    """Items per second: what all instances served inside the common windows, over the windows' length."""
+    done, seconds = _work_and_time(cell)
+    return float(cell.batch * done.sum() / seconds.sum())
+
+
+def latencies(cell: Cell) -> np.ndarray:
+    """The duration of every request of all rounds and instances, in ms."""
+    return np.concatenate([_durations(ticks) for turn in cell.rounds for ticks in turn.instances])
+
+
+def mean_latency(cell: Cell) -> float:
+    """The mean over instances of each one's mean duration of a request, in ms."""
+    total, count = _time_and_count(cell)
+    return float((total.sum(0) / count.sum(0)).mean())
+
+
+def ratio(cell: Cell, baseline: Cell, metric: Metric, paired: bool = True) -> Ratio:
+    """How many times as good ``cell`` is as ``baseline``, with a bootstrap interval over rounds.
+
+    Rounds, not requests, are drawn: requests of one round share the machine's mood. ``paired`` cells were
+    measured in turns, so that the rounds of one number are drawn together and moods cancel. Few rounds
+    make a percentile interval too narrow; its levels are widened by Student's t, after Hesterberg,
+    "What Teachers Should Know About the Bootstrap" (2015), section 5.2, "expanded percentile interval".
+    With one round the interval is unbounded.
+    """
+    better, value = (_speed(cell, metric), _speed(baseline, metric))
+    rounds, others = len(cell.rounds), len(baseline.rounds)
+    estimate = better(np.arange(rounds)[None])[0] / value(np.arange(others)[None])[0]
+    if min(rounds, others) < 2:
+        return Ratio(float(estimate), 0.0, float("inf"))
+    random = np.random.default_rng(0)
+    drawn = random.integers(rounds, size=(_RESAMPLES, rounds))
+    other = drawn if paired and rounds == others else random.integers(others, size=(_RESAMPLES, others))
+    low, high = np.quantile(better(drawn) / value(other), _levels(min(rounds, others)))
+    return Ratio(float(estimate), float(low), float(high))
+
+
+def _levels(count: int) -> tuple[float, float]:
+    from scipy.stats import norm, t
+
+    tail = (1 - _CONFIDENCE) / 2
+    expanded = float(norm.cdf(-np.sqrt(count / (count - 1)) * t.ppf(1 - tail, count - 1)))
+    return expanded, 1 - expanded
+
+
+def _speed(cell: Cell, metric: Metric) -> Callable[[np.ndarray], np.ndarray]:
+    """A function from draws of round numbers, one draw a row, to what is better the larger it is."""
+    if metric == "throughput":
+        done, seconds = _work_and_time(cell)
+        return lambda drawn: cell.batch * done[drawn].sum(1) / seconds[drawn].sum(1)
+    total, count = _time_and_count(cell)
+    return lambda drawn: 1 / (total[drawn].sum(1) / count[drawn].sum(1)).mean(-1)
+
+
+def _work_and_time(cell: Cell) -> tuple[np.ndarray, np.ndarray]:
+    """For each round the requests served in its window, and the window's length in seconds."""
+    windows = [window(turn) for turn in cell.rounds]
+    done = [sum(work(ticks, *edges) for ticks in turn.instances) for turn, edges in zip(cell.rounds, windows)]
+    return np.array(done), np.array([(high - low) / 1e9 for low, high in windows])
+
+
+def _time_and_count(cell: Cell) -> tuple[np.ndarray, np.ndarray]:
+    """The summed duration (ms) and the number of requests, by round and instance."""
+    durations = [[_durations(ticks) for ticks in turn.instances] for turn in cell.rounds]
+    total = [[float(each.sum()) for each in turn] for turn in durations]
+    return np.array(total), np.array([[each.size for each in turn] for turn in durations])
+
+
+def _durations(ticks: Ticks) -> np.ndarray:
+    durations: np.ndarray = (np.asarray(ticks.ends, float) - np.asarray(ticks.starts, float)) / 1e6
+    return durations
+
+
+# Cores' worth of work, averaged over the rounds, above which others disturb what is measured.
+_STOLEN, _BUSY = 0.03, 0.1
+_FEW_ROUNDS, _FEW_REQUESTS = 5, 20
+_ENOUGH_TO_TELL = 6
+
+
+def warnings(cell: Cell) -> tuple[str, ...]:
+    """What makes this cell's figures less sure than they look, its own warnings first."""
+    found = list(cell.warnings)
+    if not cell.rounds:
+        return tuple(found)
+    stolen = float(np.mean([turn.stolen for turn in cell.rounds]))
+    busy = float(np.mean([turn.busy for turn in cell.rounds]))
+    if stolen > _STOLEN:
+        found.append(f"the hypervisor took {stolen:.2f} cores of processor time meanwhile")
+    if busy > _BUSY:
+        found.append(f"other processes used {busy:.2f} cores on the same processors meanwhile")
+    # Slow networks are warmed with less than it takes to tell; few samples are reported below.
+    unsteady = sum(not each.steady for each in cell.warm_up if len(each.durations) >= _ENOUGH_TO_TELL)
+    if unsteady:
+        found.append(f"{unsteady} of {len(cell.warm_up)} instances were not steady when measuring began")
+    requests = sum(len(ticks.ends) for turn in cell.rounds for ticks in turn.instances)
+    if len(cell.rounds) < _FEW_ROUNDS or requests < _FEW_REQUESTS:
+        found.append(f"few samples: {requests} requests in {len(cell.rounds)} rounds")
+    return tuple(found)

@@ -1,0 +1,152 @@
+"""Suites: what to measure, as a TOML file or made from options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from quantkit.benchmark.results import Contestant, Published
+from quantkit.errors import UserError
+
+SCENARIOS = ("throughput", "latency", "server")
+VARIANTS = ("fp32", "stock", "fused", "int8")
+
+
+@dataclass(frozen=True)
+class Lstm:
+    """A stack of LSTM layers with seeded random weights over ``steps`` time steps."""
+
+    layers: int
+    steps: int
+    inputs: int
+    hidden: int
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network to measure: a ``model`` (name, card or bundle) or an ``lstm``.
+
+    ``batches`` and ``scenario`` are its own; where empty, the suite's count.
+    """
+
+    name: str
+    model: Optional[str] = None
+    lstm: Optional[Lstm] = None
+    batches: tuple[int, ...] = ()
+    scenario: str = ""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Networks, batch sizes and contestants; each combination is a cell.
+
+    ``baseline`` names the contestant whose speed counts as 1; ``budget`` is in minutes, None for all that it takes.
+    """
+
+    name: str
+    title: str
+    scenario: str
+    batches: tuple[int, ...]
+    baseline: str
+    networks: tuple[Subject, ...]
+    contestants: tuple[Contestant, ...]
+    published: tuple[Published, ...] = ()
+    source: str = ""
+    budget: Optional[float] = None
+
+
+def read_suite(path: Path) -> Suite:
+    """Read a suite's file.
+
+    Raises:
+        UserError: it is not TOML, not a suite, or does not agree with itself.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    document = _toml(path)
+    try:
+        networks = [_subject(entry) for entry in document.pop("network", [])]
+        suite: Suite = TypeAdapter(Suite).validate_python(
+            {
+                "name": path.stem,
+                "networks": networks,
+                "contestants": document.pop("contestant", []),
+                "published": document.pop("published", []),
+                **document,
+            },
+            context={"forbid": True},
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path} is not a benchmark suite: {where}: {first['msg']}") from error
+    unknown = sorted(document.keys() - {"title", "scenario", "batches", "baseline", "source", "budget"})
+    if unknown:
+        raise UserError(f"{path}: a suite has no setting {unknown[0]!r}")
+    return checked(suite, str(path))
+
+
+def _subject(entry: Any) -> Any:
+    """A network's entry; its name is the model's where it has none of its own."""
+    return {"name": entry.get("model"), **entry} if isinstance(entry, dict) else entry
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"cannot read the suite {path}: {error}") from error
+
+
+def checked(suite: Suite, where: str) -> Suite:
+    """The suite, if it agrees with itself.
+
+    Raises:
+        UserError: with the first thing in it that cannot be.
+    """
+    problem = next(_problems(suite), None)
+    if problem:
+        raise UserError(f"{where}: {problem}")
+    return suite
+
+
+def _problems(suite: Suite) -> Iterator[str]:
+    names = [contestant.name for contestant in suite.contestants]
+    networks = [network.name for network in suite.networks]
+    for what, given in (("contestant", names), ("network", networks)):
+        if not given:
+            yield f"there is no {what}"
+        twice = sorted({name for name in given if given.count(name) > 1})
+        if twice:
+            yield f"two {what}s are called {twice[0]!r}; give each a name of its own"
+    for scenario in (suite.scenario, *(network.scenario for network in suite.networks if network.scenario)):
+        if scenario not in SCENARIOS:
+            yield f"there is no scenario {scenario!r}; choose from {', '.join(SCENARIOS)}"
+    if suite.baseline not in names:
+        yield f"the baseline {suite.baseline!r} is no contestant; there are {', '.join(names)}"
+    if suite.budget is not None and not suite.budget > 0:
+        yield f"the budget must be a number of minutes above zero, not {suite.budget}"
+    for contestant in suite.contestants:
+        if contestant.variant not in VARIANTS:
+            yield f"there is no variant {contestant.variant!r}; choose from {', '.join(VARIANTS)}"
+    for network in suite.networks:
+        batches = network.batches or suite.batches
+        if not batches or min(batches) < 1 or len(set(batches)) < len(batches):
+            yield f"batch sizes of {network.name} must be different whole numbers above zero, not {list(batches)}"
+        if (network.model is None) == (network.lstm is None):
+            yield f"network {network.name} needs either a model or an lstm"
+    for figure in suite.published:
+        if figure.network not in networks or figure.contestant not in names:
+            yield f"a published figure is for {figure.network}, {figure.contestant}, which the suite does not measure"
+
+
+def batches_of(suite: Suite, network: Subject) -> tuple[int, ...]:
+    """The batch sizes at which a network is measured, ascending."""
+    return tuple(sorted(network.batches or suite.batches))

@@ -1,0 +1,165 @@
+"""All instances of one contestant on one network: started, bound, proven and measured together."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Optional
+
+from quantkit.benchmark.instance import WORKER, Instance
+from quantkit.benchmark.placement import Placement
+from quantkit.benchmark.proof import problem, prove
+from quantkit.benchmark.results import Proof, Round, Ticks, WarmUp
+from quantkit.errors import InstanceError
+from quantkit.host.load import load_between, read_ticks
+
+_STAT = Path("/proc/stat")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+# From the command until all instances begin: enough for it to reach each of them.
+_LEAD = 0.03
+_LEAD_EACH = 0.002
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How one instance is started (see ``Instance``) and where it shall then be."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    placement: Placement
+    cpus: Optional[tuple[int, ...]] = None
+    nodes: Optional[tuple[int, ...]] = None
+    worker: Path = WORKER
+
+
+class Team:
+    """Instances that work at the same time; use it as a context manager.
+
+    Whatever goes wrong with one is raised as an InstanceError with its number as ``instance``.
+    """
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self._launches = tuple(launches)
+        self.instances: list[Instance] = []
+        with ExitStack() as stack:
+            for number, launch in enumerate(launches):
+                with _numbered(number):
+                    instance = Instance(launch.command, launch.environment, launch.cpus, launch.nodes, launch.worker)
+                self.instances.append(stack.enter_context(instance))
+            self._stack = stack.pop_all()
+
+    def load(self, symbol: Path, params: Path, patience: float) -> dict[str, Any]:
+        """Have all instances read a checkpoint; what the engine says of itself."""
+        answers = self._ask("load", patience, symbol=str(symbol), params=str(params))
+        return {name: value for name, value in answers[0].items() if name != "event"}
+
+    def bind(self, input_name: str, data: Path, patience: float) -> None:
+        """Bind the network to the input in an .npy file."""
+        self._ask("bind", patience, input=input_name, data=str(data))
+
+    def warm(self, seconds: float, least: int, patience: float) -> tuple[WarmUp, ...]:
+        """Run until steady, all at once: at least ``least`` times, beginning none after ``seconds``."""
+        answers = self._ask("warm", patience, limit=int(seconds * 1e9), least=least)
+        return tuple(
+            WarmUp(tuple(end - start for start, end in zip(each["starts"], each["ends"])), each["steady"])
+            for each in answers
+        )
+
+    def prove(self) -> tuple[Proof, ...]:
+        """Where the instances really run.
+
+        Raises:
+            InstanceError: one runs elsewhere than it should.
+        """
+        proofs = []
+        for number, (instance, launch) in enumerate(zip(self.instances, self._launches)):
+            proof = prove(instance.pid, launch.placement)
+            wrong = problem(proof, launch.placement)
+            if wrong:
+                with _numbered(number):
+                    raise InstanceError("placement", f"process {instance.pid}: {wrong}", instance.last_lines())
+            proofs.append(proof)
+        return tuple(proofs)
+
+    def outputs(self, folder: Path, patience: float) -> list[Path]:
+        """Have each instance write the outputs of its last run into an .npz file of the folder."""
+        paths = [folder / f"{instance.pid}.npz" for instance in self.instances]
+        for number, (instance, path) in enumerate(zip(self.instances, paths)):
+            with _numbered(number):
+                instance.ask("outputs", patience, path=str(path))
+        return paths
+
+    def measure(self, seconds: float, patience: float) -> Round:
+        """One round: all instances begin at the same time and begin no request after ``seconds``."""
+        cpus = sorted({cpu for launch in self._launches for cpu in launch.placement.cpus or os.sched_getaffinity(0)})
+        at, before, own = time.time(), read_ticks(_STAT), self._processor_seconds()
+        begun = time.monotonic_ns()
+        start = begun + int((_LEAD + _LEAD_EACH * len(self.instances)) * 1e9)
+        answers = self._ask("measure", patience, start=start, stop=start + int(seconds * 1e9), least=1)
+        elapsed = (time.monotonic_ns() - begun) / 1e9
+        load = load_between(before, read_ticks(_STAT), cpus, elapsed)
+        own = self._processor_seconds() - own
+        return Round(
+            at=at,
+            busy=max(0.0, load.busy - load.stolen - own / elapsed),
+            stolen=load.stolen,
+            instances=tuple(
+                Ticks(
+                    tuple(tick - start for tick in answer["starts"]),
+                    tuple(tick - start for tick in answer["ends"]),
+                )
+                for answer in answers
+            ),
+        )
+
+    def servers(self, patience: float) -> list[Callable[[], None]]:
+        """For each instance a function that has it serve one request; they may be called from several threads."""
+        return [partial(self._serve, number, patience) for number in range(len(self.instances))]
+
+    def _serve(self, number: int, patience: float) -> None:
+        with _numbered(number):
+            self.instances[number].ask("run", patience)
+
+    def _processor_seconds(self) -> float:
+        """The processor time that the instances have used so far."""
+        total = 0
+        for instance in self.instances:
+            fields = Path(f"/proc/{instance.pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+        return total / _TICKS_PER_SECOND
+
+    def _ask(self, command: str, patience: float, **arguments: Any) -> list[dict[str, Any]]:
+        for number, instance in enumerate(self.instances):
+            with _numbered(number):
+                instance.tell(command, **arguments)
+        answers = []
+        for number, instance in enumerate(self.instances):
+            with _numbered(number):
+                answers.append(instance.answer(command, patience))
+        return answers
+
+    def close(self) -> None:
+        """End all instances at once."""
+        self._stack.close()
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def _numbered(number: int) -> Iterator[None]:
+    """Give the errors of an instance its number."""
+    try:
+        yield
+    except InstanceError as error:
+        error.instance = number
+        raise

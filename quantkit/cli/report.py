@@ -1,0 +1,65 @@
+"""``quantkit report``: a page, tables and figures from benchmark results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from quantkit.cli.options import Verb, output_options
+from quantkit.cli.terminal import Terminal
+
+
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit report smoke-benchmark --out report",
+        "quantkit report int8-speedup-benchmark rnn-benchmark --out report --price-per-hour 3.06",
+    ),
+)
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RESULTS...")
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Folder for the report.")
+@click.option(
+    "--price-per-hour",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="PRICE",
+    help="What the machine costs in an hour: adds the cost of a million items.",
+)
+@click.option("--title", metavar="TEXT", help="Title of the report.  [default: that of the run]")
+@output_options
+def report(
+    terminal: Terminal, results: tuple[Path, ...], out: Path, price_per_hour: Optional[float], title: Optional[str]
+) -> None:
+    """Make a report of benchmark results.
+
+    Writes index.html, a page that needs no network, report.md, report.json, cells.csv, and the figures as
+    PNG and SVG. Several RESULTS go into one report if they were measured on the same host.
+    """
+    from quantkit.benchmark.results import read_results
+    from quantkit.report.write import PAGE, write_report
+
+    runs = [read_results(folder) for folder in results]
+    written = write_report(runs, out, title, price_per_hour, terminal.stage)
+    found = {
+        "page": str(out / PAGE),
+        "files": [str(path) for path in written.files],
+        "runs": [
+            {"title": part.title, "verdicts": part.verdicts, "reservations": part.reservations}
+            for part in written.document.parts
+        ],
+    }
+    terminal.show(found, *_summary(found))
+
+
+def _summary(found: dict) -> list[str]:
+    from rich.markup import escape
+
+    from quantkit.report.words import printable
+
+    lines = []
+    for run in found["runs"]:
+        lines.append(f"\n[bold]{escape(printable(run['title']))}[/]")
+        lines += [f"  {escape(printable(text))}" for text in run["verdicts"]]
+        lines += [f"  [yellow]{escape(printable(text))}[/]" for text in run["reservations"]]
+    return [*lines, f"\n{escape(found['page'])}"]

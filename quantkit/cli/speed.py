@@ -1,0 +1,114 @@
+"""Benchmark results on the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    from quantkit.benchmark.results import Cell, Results
+
+
+def figures(results: Results) -> list[dict[str, Any]]:
+    """For every measured cell its throughput (items/s), latencies (ms) and ratio to the baseline with its interval."""
+    import numpy as np
+
+    from quantkit.benchmark.statistics import latencies, mean_latency, ratio, throughput, warnings
+
+    cells = {(cell.network, cell.batch, cell.contestant.name): cell for cell in results.cells if not cell.failure}
+    rows = []
+    for (network, batch, name), cell in cells.items():
+        if not cell.rounds:
+            continue
+        metric: Any = "latency" if cell.scenario == "latency" else "throughput"
+        baseline = cells.get((network, batch, results.run.baseline))
+        times = np.percentile(latencies(cell), (50, 90, 99))
+        rows.append(
+            {
+                "network": network,
+                "batch": batch,
+                "contestant": name,
+                "scenario": cell.scenario,
+                "throughput": throughput(cell),
+                "mean_latency": mean_latency(cell),
+                "p50": float(times[0]),
+                "p90": float(times[1]),
+                "p99": float(times[2]),
+                "speedup": None if baseline is None else _ratio(ratio(cell, baseline, metric)),
+                "warnings": list(warnings(cell)),
+            }
+        )
+    return rows
+
+
+def _ratio(found: Any) -> dict[str, Any]:
+    """JSON knows no infinity: an open interval has no upper end."""
+    high: Optional[float] = found.high if found.high < float("inf") else None
+    return {"value": found.value, "low": found.low, "high": high, "verdict": found.verdict}
+
+
+def tables(results: Results) -> Iterator[Any]:
+    """A table for each network, then what failed and what was left out."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    run = results.run
+    rows = figures(results)
+    order = {each.name: number for number, each in enumerate(run.contestants)}
+    for network in run.networks:
+        own = [row for row in rows if row["network"] == network.name]
+        if not own:
+            continue
+        weights = " (random weights)" if network.weights == "random" else ""
+        table = Table(title=f"\n{escape(network.name)}{weights}", title_justify="left", box=None, padding=(0, 2, 0, 0))
+        for column, justify in (
+            ("batch", "right"), ("contestant", "left"), (f"{network.item}s/s", "right"), ("p50 ms", "right"),
+            ("p99 ms", "right"), (f"speed-up over {run.baseline}", "left"),
+        ):  # fmt: skip
+            table.add_column(column, justify=justify)  # type: ignore[arg-type]
+        for row in sorted(own, key=lambda row: (row["batch"], order[row["contestant"]])):
+            table.add_row(
+                str(row["batch"]), escape(row["contestant"]), f"{row['throughput']:.4g}", f"{row['p50']:.4g}",
+                f"{row['p99']:.4g}", _speedup(row, run.baseline),
+            )  # fmt: skip
+        yield table
+    yield from _server(results)
+    for cell in results.cells:
+        if cell.failure:
+            where = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
+            yield f"[red]failed[/]: {escape(_cell(cell))}{where}: {escape(cell.failure.message)}"
+    for each in run.left_out:
+        yield f"left out: {escape(each.network)}, batch {each.batch}, {escape(each.contestant)}: {escape(each.reason)}"
+    kinds: dict[str, list[str]] = {}
+    for text in (text for row in rows for text in row["warnings"]):
+        kinds.setdefault(re.sub(r"[\d.]+", "", text), []).append(text)
+    for texts in kinds.values():
+        such_as = "" if len(set(texts)) == 1 else "such as: "
+        yield f"[yellow]warning[/]: {len(texts)} of {len(rows)} cells: {such_as}{escape(max(texts))}"
+    for text in run.warnings:
+        yield f"[yellow]warning[/]: {escape(text)}"
+
+
+def _speedup(row: dict[str, Any], baseline: str) -> str:
+    found = row["speedup"]
+    if found is None or row["contestant"] == baseline:
+        return "1" if found else "baseline missing"
+    high = "inf" if found["high"] is None else f"{found['high']:.3g}"
+    shown = f"{found['value']:.3g}  [{found['low']:.3g}, {high}]"
+    return shown if found["verdict"] != "not distinguishable" else f"{shown} not distinguishable"
+
+
+def _server(results: Results) -> Iterator[str]:
+    from rich.markup import escape
+
+    for cell in results.cells:
+        if cell.server is None:
+            continue
+        trial = next((each for each in cell.server.trials if each.rate == cell.server.rate), None)
+        verdict = "" if trial is None else f" (p99 {trial.p99:.3g} ms, {'VALID' if trial.valid else 'INVALID'})"
+        yield f"{escape(_cell(cell))}: {cell.server.rate:.4g} requests/s within {cell.server.bound:g} ms{verdict}"
+
+
+def _cell(cell: Cell) -> str:
+    return f"{cell.network}, batch {cell.batch}, {cell.contestant.name}"

@@ -1,0 +1,67 @@
+"""Working ahead: results are made in background threads while the one before is in use."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# More would mostly wait for each other: every image needs Python's interpreter lock for a part of its time.
+_MOST_WORKERS = 16
+
+# The engine's OpenMP threads wait for each other in every layer: those that work ahead must not displace one.
+_NICENESS = 10
+
+
+def default_workers() -> int:
+    """One thread for each hardware thread that this process may use, at most 16."""
+    return min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
+
+
+def prefetched(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int, depth: int
+) -> Generator[Result, None, None]:
+    """``function`` of each of the ``items``, in their order, computed ahead in ``workers`` threads.
+
+    At most ``depth`` results are held or in the making. ``items`` are drawn in the caller's thread, a few
+    ahead. What ``function`` or ``items`` raise is raised in the place of that result, after all those before
+    it. When the iteration ends, early or not, so do the threads, each after the result that it is
+    making; an iterator that is dropped in the middle is best closed (``contextlib.closing``). With 0 workers
+    nothing is done ahead.
+    """
+    if workers == 0:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="prefetch", initializer=_step_back)
+    try:
+        futures = _submitted(pool, function, items)
+        pending = deque(islice(futures, max(1, depth)))
+        while pending:
+            yield pending.popleft().result()
+            pending.extend(islice(futures, 1))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _submitted(
+    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Future[Result]]:
+    """The results to come; where ``items`` fail, the last one brings the error."""
+    try:
+        for item in items:
+            yield pool.submit(function, item)
+    except Exception as error:
+        failed: Future[Result] = Future()
+        failed.set_exception(error)
+        yield failed
+
+
+def _step_back() -> None:
+    """Let this thread run where the others leave time; on Linux each thread has a niceness of its own."""
+    os.nice(_NICENESS)

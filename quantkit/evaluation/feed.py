@@ -1,0 +1,204 @@
+"""Whether images can be decoded as fast as a network reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from quantkit.data.batches import Batch, batches, prepare
+from quantkit.data.preprocess import Preprocess
+from quantkit.data.samples import Samples, repeated
+from quantkit.engine.execute import Executor
+from quantkit.graph.graph import Graph
+
+_ROUNDS = 5
+_LOOKED_AT = 20
+
+# What the first reading of the files may take of the time, and the runs that warm a network up.
+_FIRST_PASS = 0.2
+_WARM_UP = 3
+
+Batches = Generator[Batch, None, None]
+Consume = Callable[[np.ndarray], object]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Images per second, measured once in each round."""
+
+    rounds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The median over the rounds."""
+        return median(self.rounds)
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images as they are stored; medians of ``looked_at`` of them.
+
+    ``short_side`` is in pixels, None where the samples are preprocessed arrays; ``decoding`` and ``preprocessing``
+    are ms for one image in one thread.
+    """
+
+    looked_at: int
+    short_side: int | None
+    decoding: float
+    preprocessing: float
+
+
+@dataclass(frozen=True)
+class Feed:
+    """How fast images come and go.
+
+    Attributes:
+        images: what was read.
+        distinct: how many different images there were; they were read over and over.
+        batch: images in one run of the network.
+        workers: the most threads that decoded.
+        first_pass: images per second when the files were read for the first time, by all workers; later
+            passes find them in the system's file cache.
+        one_worker: decoding and preprocessing alone, in one background thread.
+        all_workers: the same in all of them.
+        network: the network alone.
+        together: the network over the images, which all workers decode ahead.
+        waiting: the share of the time that the network waited for images in ``together``, the median over rounds.
+    """
+
+    images: Images
+    distinct: int
+    batch: int
+    workers: int
+    first_pass: float
+    one_worker: Rate
+    all_workers: Rate
+    network: Rate
+    together: Rate
+    waiting: float
+
+    @property
+    def lead(self) -> float:
+        """How many times as fast as the network reads images they can be decoded, each alone; below 1 it starves."""
+        return self.all_workers.median / self.network.median
+
+    @property
+    def starved(self) -> bool:
+        """Whether images come slower than the network could read them."""
+        return self.lead < 1
+
+
+def measure_feed(
+    graph: Graph,
+    samples: Samples,
+    preprocess: Preprocess | None,
+    input_shape: tuple[int, ...],
+    batch: int,
+    workers: int,
+    seconds: float = 20.0,
+) -> Feed:
+    """Measure decoding, the network, and both together, in turns so that the machine's moods hit all alike.
+
+    Args:
+        graph: a network with one input.
+        samples: as many as are read in a fifth of the time are used, over and over.
+        preprocess: for images; float32 samples are taken as they are.
+        input_shape: that of one sample.
+        batch: images in one run of the network.
+        workers: the most threads that decode.
+        seconds: how long to measure in all; each of five rounds runs each at least once.
+
+    Raises:
+        DataError: the samples cannot be used; see ``batches``.
+        EngineError: the engine cannot run the network.
+    """
+
+    def stream(source: Samples, threads: int) -> Batches:
+        return batches(source, preprocess, input_shape, batch, workers=threads)
+
+    (name,) = graph.inputs
+    network = Executor(graph, {name: (batch, *input_shape)})
+
+    def run(data: np.ndarray) -> None:
+        network.run({name: data})
+
+    (one,) = batches(samples, preprocess, input_shape, 1, limit=1, workers=0)
+    ready = replace(one, data=np.repeat(one.data, batch, axis=0))
+    for _ in range(_WARM_UP):
+        run(ready.data)
+    first_pass, distinct = _first_pass(stream(samples, workers), seconds * _FIRST_PASS)
+    endless = repeated(samples, distinct)
+    contestants: dict[str, tuple[Callable[[], Batches], Consume]] = {
+        "one_worker": (lambda: stream(endless, 1), len),
+        "all_workers": (lambda: stream(endless, workers), len),
+        "network": (lambda: _again(ready), run),
+        "together": (lambda: stream(endless, workers), run),
+    }
+    turns: dict[str, list[tuple[float, float]]] = {contestant: [] for contestant in contestants}
+    turn = seconds * (1 - _FIRST_PASS) / _ROUNDS / len(contestants)
+    for _ in range(_ROUNDS):
+        for contestant, (opened, consume) in contestants.items():
+            turns[contestant].append(_turn(opened(), consume, turn))
+    return Feed(
+        images=_looked_at(samples, preprocess, input_shape),
+        distinct=distinct,
+        batch=batch,
+        workers=workers,
+        first_pass=first_pass,
+        waiting=median(waited for _, waited in turns["together"]),
+        **{contestant: Rate(tuple(rate for rate, _ in values)) for contestant, values in turns.items()},
+    )
+
+
+def _again(batch: Batch) -> Batches:
+    while True:
+        yield batch
+
+
+def _first_pass(stream: Batches, seconds: float) -> tuple[float, int]:
+    """Images per second and how many were read, until the stream or the time ends."""
+    count = 0
+    with closing(stream):
+        begun = perf_counter()
+        for batch in stream:
+            count += len(batch.data)
+            if perf_counter() - begun >= seconds:
+                break
+        return count / (perf_counter() - begun), count
+
+
+def _turn(stream: Batches, consume: Consume, seconds: float) -> tuple[float, float]:
+    """Images per second, and the share of the time spent in waiting for them; the first batch only warms up."""
+    count, waited = 0, 0.0
+    with closing(stream):
+        consume(next(stream).data)
+        begun = now = perf_counter()
+        while now - begun < seconds:
+            batch = next(stream)
+            waited += perf_counter() - now
+            consume(batch.data)
+            count += len(batch.data)
+            now = perf_counter()
+    return count / (now - begun), waited / (now - begun)
+
+
+def _looked_at(samples: Samples, preprocess: Preprocess | None, input_shape: tuple[int, ...]) -> Images:
+    """Time the two steps for the first few images in this thread."""
+    decoding, preprocessing, sides = [], [], []
+    begun = perf_counter()
+    for sample in islice(samples, _LOOKED_AT):
+        decoded = perf_counter()
+        prepare(sample, preprocess, input_shape)
+        if sample.image.dtype == np.uint8:
+            sides.append(min(sample.image.shape[:2]))
+        decoding.append(decoded - begun)
+        begun = perf_counter()
+        preprocessing.append(begun - decoded)
+    side = int(median(sides)) if sides else None
+    return Images(len(decoding), side, median(decoding) * 1e3, median(preprocessing) * 1e3)

@@ -1,0 +1,208 @@
+"""From a suite to benchmark results: builds, checkpoints and placements brought together."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from quantkit.benchmark.binding import launch
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.environments import open_build
+from quantkit.benchmark.loadgen import check_loadgen
+from quantkit.benchmark.placement import place
+from quantkit.benchmark.results import CELLS, RUN, Contestant, Network, Results, Run, read_run, write_run
+from quantkit.benchmark.runner import run_suite
+from quantkit.benchmark.suite import Suite, batches_of
+from quantkit.benchmark.team import Launch
+from quantkit.errors import UserError
+from quantkit.host.cpu import read_cpu
+from quantkit.host.limits import read_limits
+from quantkit.host.machine import describe, throttled
+from quantkit.host.topology import Topology, read_topology
+from quantkit.workloads.workload import Workload, prepare
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How a suite is run.
+
+    ``builds`` maps the suite's build names to others or to interpreters (``name=/path/python``); ``budget`` is in
+    minutes, for preparing and measuring, None for the suite's own; ``openmp`` is ``gnu`` or ``intel``; ``allocator``
+    is ``system``, ``jemalloc`` or ``tcmalloc``; ``latency_bound`` is in ms, for the server scenario; ``loading`` are
+    options of ``load_model``; ``reference`` is the FP32 network that a bundle was made from; ``data`` are the images.
+    """
+
+    builds: Mapping[str, str] = field(default_factory=dict)
+    budget: Optional[float] = None
+    openmp: str = "gnu"
+    allocator: str = "system"
+    latency_bound: Optional[float] = None
+    loading: Mapping[str, Any] = field(default_factory=dict)
+    reference: Optional[str] = None
+    data: Any = "builtin"
+    seed: int = 0
+    command: str = ""
+
+
+def run_benchmark(
+    suite: Suite, folder: Path, conditions: Conditions = Conditions(), tell: Tell = print, force: bool = False
+) -> Results:
+    """Measure a suite and write everything into a folder; an interrupted run of the same suite goes on.
+
+    Contestants whose placement this machine cannot offer are left out and named in the run's warnings.
+
+    Args:
+        suite: what to measure.
+        folder: where results go.
+        conditions: how to run it.
+        tell: is told what happens.
+        force: discard what the folder holds of another run.
+
+    Raises:
+        UserError: a build, a network or every placement cannot be had, or the folder holds something else.
+        QuantkitError: results cannot be written.
+    """
+    _check_server(suite, conditions)
+    topology = read_topology()
+    suite, warnings = _placeable(suite, topology)
+    for warning in warnings:
+        tell(warning)
+    builds = _opened(suite, conditions, tell)
+    started = time.monotonic()
+    run = _described(suite, topology, tuple(builds.values()), conditions, warnings)
+    before = _before(run, folder, force)
+    launches = {each.name: _launches(each, builds[each.build], topology, conditions) for each in suite.contestants}
+    variants = tuple(dict.fromkeys(each.variant for each in suite.contestants))
+    workloads: dict[str, Workload] = {}
+    for subject in suite.networks:
+        tell(f"preparing {subject.name}")
+        workloads[subject.name] = prepare(
+            subject, variants, conditions.data, conditions.reference, conditions.loading, tell
+        )
+    run = replace(run, networks=tuple(_network(each) for each in workloads.values()), minutes=before)
+    cooled = throttled()
+    results = run_suite(suite, run, workloads, launches, folder, tell, started, conditions.latency_bound)
+    return _with_throttling(results, cooled, folder)
+
+
+def _check_server(suite: Suite, conditions: Conditions) -> None:
+    """Make sure that the server scenario has all that it needs, before anything long begins."""
+    if not any(scenario == "server" for scenario in (suite.scenario, *(each.scenario for each in suite.networks))):
+        return
+    if conditions.latency_bound is None:
+        raise UserError("the server scenario needs a latency bound, such as --latency-bound 15ms: the p99 to keep")
+    if conditions.budget is not None:
+        raise UserError("the server scenario ends when it has found the rate; leave out --budget")
+    check_loadgen()
+
+
+def _placeable(suite: Suite, topology: Topology) -> tuple[Suite, tuple[str, ...]]:
+    """The suite without the contestants that find no place here, and what was said of these."""
+    fitting: list[Contestant] = []
+    reasons: list[str] = []
+    for contestant in suite.contestants:
+        try:
+            place(contestant.policy, topology)
+            fitting.append(contestant)
+        except UserError as error:
+            reasons.append(f"{contestant.name} is left out: {error}")
+    if not fitting:
+        raise UserError("; ".join(reasons))
+    names = [each.name for each in fitting]
+    baseline = suite.baseline if suite.baseline in names else names[0]
+    return replace(suite, contestants=tuple(fitting), baseline=baseline), tuple(reasons)
+
+
+def _opened(suite: Suite, conditions: Conditions, tell: Tell) -> dict[str, Build]:
+    """The builds by the names that the suite gives them."""
+    names = dict.fromkeys(each.build for each in suite.contestants)
+    return {name: replace(open_build(conditions.builds.get(name, name), tell), name=name) for name in names}
+
+
+def _described(
+    suite: Suite, topology: Topology, builds: tuple[Build, ...], conditions: Conditions, warnings: tuple[str, ...]
+) -> Run:
+    from quantkit import __version__
+
+    return Run(
+        name=suite.name,
+        title=suite.title,
+        scenario=suite.scenario,
+        quantkit=__version__,
+        command=conditions.command,
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        host=describe(read_cpu(), read_limits(), topology),
+        builds=builds,
+        networks=(),
+        batches=tuple(sorted({batch for each in suite.networks for batch in batches_of(suite, each)})),
+        contestants=suite.contestants,
+        baseline=suite.baseline,
+        seed=conditions.seed,
+        budget=suite.budget if conditions.budget is None else conditions.budget,
+        published=suite.published,
+        source=suite.source,
+        warnings=warnings,
+    )
+
+
+def _before(run: Run, folder: Path, force: bool) -> float:
+    """The minutes that an interrupted run in the folder has used; with ``force`` another run there is discarded.
+
+    Raises:
+        UserError: the folder holds something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; choose a folder with --out")
+    if not (folder / RUN).is_file():
+        if folder.is_dir() and any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty and holds no benchmark results; choose another folder with --out")
+        return 0.0
+    try:
+        earlier: Optional[Run] = read_run(folder)
+    except UserError:
+        if not force:
+            raise
+        earlier = None
+    same = ("name", "scenario", "contestants", "baseline", "builds")
+    other = [name for name in same if earlier is None or getattr(earlier, name) != getattr(run, name)]
+    if earlier is not None and earlier.host["id"] != run.host["id"]:
+        other.append("host")
+    if not other and not force and earlier is not None:
+        return 0.0 if earlier.state == "finished" else earlier.minutes
+    if not force:
+        raise UserError(
+            f"{folder} holds another run ({' and '.join(other)} differ); choose another folder with --out, "
+            "or discard it with --force"
+        )
+    (folder / RUN).unlink()
+    shutil.rmtree(folder / CELLS, ignore_errors=True)
+    return 0.0
+
+
+def _launches(contestant: Contestant, build: Build, topology: Topology, conditions: Conditions) -> tuple[Launch, ...]:
+    return tuple(
+        launch(build, contestant.variant, each, conditions.openmp, conditions.allocator)
+        for each in place(contestant.policy, topology)
+    )
+
+
+def _network(workload: Workload) -> Network:
+    return Network(workload.name, workload.weights, workload.macs, workload.item, dict(workload.accuracy))
+
+
+def _with_throttling(results: Results, before: Optional[int], folder: Path) -> Results:
+    """The results, with a warning where the processor has slowed down for heat meanwhile."""
+    after = throttled()
+    if before is None or after is None or after <= before:
+        return results
+    warning = f"the processor slowed down for heat {after - before} times during the run"
+    run = replace(results.run, warnings=(*results.run.warnings, warning))
+    write_run(run, folder)
+    return replace(results, run=run)

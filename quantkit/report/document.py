@@ -1,0 +1,187 @@
+"""A report as a value: sections of texts, tables and figures, which the page and the Markdown show alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Optional, Union
+
+from quantkit.report.figure import Figure
+from quantkit.report.figures import figures
+from quantkit.report.setup import builds, contestants, grouped_warnings, host, provenance, thread_settings
+from quantkit.report.summary import Study
+from quantkit.report.table import Table
+from quantkit.report.tables import (
+    accuracy_table,
+    attribution_table,
+    cell_tables,
+    cost_table,
+    left_out_table,
+    scaling_table,
+    server_table,
+    speedup_table,
+    warning_table,
+)
+from quantkit.report.verdict import reservations, verdicts
+from quantkit.report.words import counted
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure; ``file`` is its file's path in the report's folder, without ending."""
+
+    figure: Figure
+    file: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a process printed, word for word."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+Block = Union[Text, Bullets, Table, Picture, Output]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Blocks under a title."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What there is to say about one run: its verdicts, what must be known to believe them, its sections."""
+
+    title: str
+    verdicts: tuple[str, ...]
+    reservations: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """The whole report."""
+
+    title: str
+    host: Table
+    parts: tuple[Part, ...]
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """All figures."""
+        return tuple(
+            block
+            for part in self.parts
+            for section in part.sections
+            for block in section.blocks
+            if isinstance(block, Picture)
+        )
+
+
+def document(studies: Sequence[Study], title: Optional[str] = None) -> Document:
+    """Write the report on runs of one host.
+
+    Args:
+        studies: the runs, evaluated.
+        title: the report's title; None for that of the only run.
+    """
+    own = studies[0].run.title if len(studies) == 1 else "Benchmark results"
+    folders = ["figures" if len(studies) == 1 else f"figures/{number}" for number in range(1, len(studies) + 1)]
+    return Document(
+        title or own,
+        host([study.run for study in studies]),
+        tuple(_part(study, folder) for study, folder in zip(studies, folders)),
+    )
+
+
+def _part(study: Study, folder: str) -> Part:
+    drawn = {name: Picture(figure, f"{folder}/{name}") for name, figure in figures(study).items()}
+    sections = (
+        (
+            "Builds and placement",
+            [provenance(study.run), builds(study.run), contestants(study), thread_settings(study)],
+        ),
+        ("Warnings", [_warnings(study)]),
+        (
+            "Speed-up",
+            [_no_speedup(study), drawn.get("throughput"), drawn.get("latency"), *speedup_table(study), _source(study)],
+        ),
+        ("Where it comes from", [drawn.get("attribution"), attribution_table(study)]),
+        ("Scaling over instances", [drawn.get("scaling"), scaling_table(study)]),
+        ("Latency", [drawn.get("distribution")]),
+        ("Accuracy", [drawn.get("accuracy"), accuracy_table(study)]),
+        ("Server", [drawn.get("server"), server_table(study)]),
+        ("Cost", [cost_table(study)]),
+        ("All measurements", [*cell_tables(study), warning_table(study)]),
+        ("Left out", [left_out_table(study)]),
+        ("Failures", _failures(study)),
+    )
+    return Part(
+        study.run.title,
+        verdicts(study),
+        reservations(study),
+        tuple(
+            Section(title, blocks)
+            for title, blocks in ((title, tuple(each for each in found if each)) for title, found in sections)
+            if blocks
+        ),
+    )
+
+
+def _warnings(study: Study) -> Bullets:
+    found = (*study.run.warnings, *grouped_warnings(study))
+    return Bullets(found or ("There are none.",))
+
+
+def _no_speedup(study: Study) -> Optional[Text]:
+    if any(row.speedups for row in study.rows) or not study.rows:
+        return None
+    baseline = study.run.baseline
+    failed = sum(cell.contestant.name == baseline for cell in study.failed)
+    left_out = sum(each.contestant == baseline for each in study.left_out)
+    if any(row.contestant == baseline for row in study.rows):
+        return Text(f"No speed-up is given: no other contestant has a result where the baseline, {baseline}, has one.")
+    why = [f"{counted(failed, 'cell')} failed"] * bool(failed) + [f"{counted(left_out, 'cell')} left out"] * bool(
+        left_out
+    )
+    reason = f" ({', '.join(why)})" if why else ""
+    return Text(f"No speed-up is given: the baseline, {baseline}, has no result{reason}.")
+
+
+def _source(study: Study) -> Optional[Text]:
+    return Text(f"Published figures: {study.run.source}") if study.run.published and study.run.source else None
+
+
+def _failures(study: Study) -> list[Block]:
+    found: list[Block] = []
+    for cell in study.failed:
+        failure = cell.failure
+        if failure is None:
+            continue
+        who = f", instance {failure.instance}" if failure.instance is not None else ""
+        where = f"{cell.network}, batch size {cell.batch}, {cell.contestant.name}{who}"
+        found.append(Text(f"{where}: {failure.message} ({failure.kind})"))
+        if failure.stderr:
+            found.append(
+                Output(f"Last lines on standard error of {cell.contestant.name} ({cell.network})", failure.stderr)
+            )
+    return found

@@ -1,0 +1,24 @@
+"""The figures of a report, one file each: from an evaluated run to what is drawn."""
+
+from __future__ import annotations
+
+from quantkit.report.figure import Figure
+from quantkit.report.figures import accuracy, attribution, distribution, scaling, server, speedup
+from quantkit.report.summary import Study
+
+
+def figures(study: Study) -> dict[str, Figure]:
+    """All figures that a run has the data for, by name."""
+    found = (
+        speedup.figure(study, "throughput"),
+        speedup.figure(study, "latency"),
+        attribution.figure(study),
+        scaling.figure(study),
+        distribution.figure(study),
+        accuracy.figure(study),
+        server.figure(study),
+    )
+    return {each.name: each for each in found if each is not None}
+
+
+NAMES = ("throughput", "latency", "attribution", "scaling", "distribution", "accuracy", "server")

@@ -1,0 +1,185 @@
+"""What was measured with: the host, the builds, the contestants, and the warnings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional
+
+from quantkit.benchmark.results import Cell, Run
+from quantkit.report.summary import Study
+from quantkit.report.table import FACTS, Table
+from quantkit.report.words import TIMES, counted, number
+
+_FACTS = {
+    "id": "host id",
+    "cpu": "processor",
+    "isa": "instruction sets",
+    "sockets": "sockets",
+    "nodes": "memory nodes",
+    "cores": "physical cores",
+    "threads": "hardware threads",
+    "memory_gib": "memory, GiB",
+    "virtual": "virtual machine",
+    "usable_cores": "cores that may be used",
+    "cpu_quota": "processor quota, cores",
+    "governor": "frequency governor",
+    "turbo": "turbo",
+    "kernel": "kernel",
+}
+
+
+def host(runs: Sequence[Run]) -> Table:
+    """The machine's facts; where runs saw different ones (another kernel, say), all that they saw."""
+    names = dict.fromkeys(name for run in runs for name in (*_FACTS, *run.host) if name in run.host)
+    rows = []
+    for name in names:
+        values = dict.fromkeys(_fact(run.host.get(name)) for run in runs)
+        rows.append((_FACTS.get(name, name), " / ".join(values)))
+    return Table("Host", FACTS, tuple(rows))
+
+
+def _fact(value: Any) -> str:
+    if value is None:
+        return "not told"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
+
+
+def provenance(run: Run) -> Table:
+    """When and how a run was made."""
+    budget = "none" if run.budget is None else counted_minutes(run.budget)
+    rows = (
+        ("run", run.name),
+        ("begun", run.created),
+        ("took", counted_minutes(run.minutes)),
+        ("time budget", budget),
+        ("quantkit", run.quantkit),
+        ("seed of the order of turns", str(run.seed)),
+        ("command", run.command),
+    )
+    return Table("Run", FACTS, rows)
+
+
+def counted_minutes(minutes: float) -> str:
+    """A time in words."""
+    text = number(minutes) if minutes % 1 else str(int(minutes))
+    return f"{text} {'minute' if text == '1' else 'minutes'}"
+
+
+def builds(run: Run) -> Table:
+    """The engine builds."""
+    return Table(
+        "Builds",
+        ("build", "MXNet", "Python", "NumPy", "INT8 convolutions", "features"),
+        tuple(
+            (
+                build.name,
+                build.mxnet,
+                build.python_version,
+                build.numpy,
+                "yes" if build.int8 else "no",
+                ", ".join(build.features),
+            )
+            for build in run.builds
+        ),
+    )
+
+
+def contestants(study: Study) -> Table:
+    """Who competed, and where their instances ran."""
+    rows = []
+    for each in study.run.contestants:
+        cell = _first(study, each.name)
+        baseline = " (baseline)" if each.name == study.run.baseline else ""
+        rows.append(
+            (each.name + baseline, each.build, each.variant, each.policy, *_placed(cell), _agreement(study, each.name))
+        )
+    return Table(
+        "Contestants",
+        (
+            "contestant",
+            "build",
+            "variant",
+            "policy",
+            f"instances {TIMES} threads",
+            "processors",
+            "largest deviation of outputs",
+        ),
+        tuple(rows),
+        note="Variants: fp32 unfused, stock fused by MXNet, fused by quantkit, int8. The deviation is relative to the "
+        "largest output of the reference, over all cells.",
+    )
+
+
+def _first(study: Study, name: str) -> Optional[Cell]:
+    cells: Iterable[Cell] = (*study.cells.values(), *study.served, *study.failed)
+    return next((cell for cell in cells if cell.contestant.name == name), None)
+
+
+def _placed(cell: Optional[Cell]) -> tuple[str, str]:
+    if cell is None:
+        return "not run", ""
+    threads = dict.fromkeys(placement.threads for placement in cell.placements)
+    cpus = [ranges(each.cpus) if each.cpus is not None else "not pinned" for each in cell.placements]
+    text = " | ".join(cpus) if any(each.cpus is not None for each in cell.placements) else "not pinned"
+    return f"{len(cell.placements)} {TIMES} {' or '.join(map(str, threads))}", text
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """``0-3,8``: whole numbers with runs drawn together."""
+    parts: list[list[int]] = []
+    for value in sorted(numbers):
+        if parts and value == parts[-1][1] + 1:
+            parts[-1][1] = value
+        else:
+            parts.append([value, value])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _agreement(study: Study, name: str) -> str:
+    cells = (*study.cells.values(), *study.failed)
+    found = [cell.agreement for cell in cells if cell.contestant.name == name and cell.agreement]
+    if not found:
+        return "not compared"
+    worst = max(found, key=lambda each: each.deviation / each.allowed if each.allowed else each.deviation)
+    against = "is the reference" if worst.reference == name and worst.deviation == 0 else f"from {worst.reference}"
+    if against == "is the reference":
+        return against
+    return f"{worst.deviation:.1e} {against}, {worst.allowed:.1e} allowed"
+
+
+def thread_settings(study: Study) -> Table:
+    """The variables set for each contestant's instances, and the runtimes that they loaded."""
+    rows = []
+    for each in study.run.contestants:
+        cell = _first(study, each.name)
+        if cell is not None:
+            variables = "  ".join(f"{name}={value}" for name, value in cell.environment.items())
+            libraries = cell.engine.get("libraries") or ()
+            rows.append((each.name, variables or "none", ", ".join(map(str, libraries)) or "not told"))
+    return Table("Thread settings", ("contestant", "variables", "OpenMP runtimes and allocators"), tuple(rows))
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def grouped_warnings(study: Study) -> tuple[str, ...]:
+    """The cells' warnings, those alike but for their numbers drawn together."""
+    groups: dict[str, list[str]] = {}
+    for row in study.rows:
+        for warning in row.warnings:
+            groups.setdefault(_NUMBER.sub("#", warning), []).append(warning)
+    return tuple(f"In {counted(len(texts), 'cell')}: {_together(texts)}." for texts in groups.values())
+
+
+def _together(texts: Sequence[str]) -> str:
+    """One text for several that differ in numbers; a number that varies becomes ``2 to 7``."""
+    columns = [
+        (min(values, key=float), max(values, key=float)) for values in zip(*(_NUMBER.findall(text) for text in texts))
+    ]
+    filled = iter(low if low == high else f"{low} to {high}" for low, high in columns)
+    return _NUMBER.sub(lambda _: next(filled), texts[0]).rstrip(".")

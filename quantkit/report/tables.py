@@ -1,0 +1,239 @@
+"""The tables of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Optional
+
+from quantkit.benchmark.results import Network
+from quantkit.benchmark.statistics import Metric
+from quantkit.report.accuracy import graded
+from quantkit.report.attribution import attributions
+from quantkit.report.scaling import scalings
+from quantkit.report.summary import METRICS, PERCENTILES, Row, Study, published_throughputs
+from quantkit.report.table import Table
+from quantkit.report.words import factor, number, percent, plural, ratio_text
+
+
+def items(study: Study, networks: Iterable[str]) -> str:
+    """What the items of these networks are, in the plural."""
+    chosen = set(networks)
+    found = {network.item for network in study.run.networks if network.name in chosen}
+    return plural(found.pop()) if len(found) == 1 else "items"
+
+
+def speedup_table(study: Study) -> tuple[Table, ...]:
+    """The ratios to the baseline, a table for each metric that cells were measured for."""
+    return tuple(
+        _speedups(study, metric, rows)
+        for metric in METRICS
+        if (rows := [row for row in study.rows if row.metric == metric]) and any(row.speedup for row in rows)
+    )
+
+
+def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
+    by_key = {row.key: row for row in rows}
+    names = [name for name in study.challengers if any(row.contestant == name for row in rows)]
+    published = [name for name in names if any(row.contestant == name and metric in row.published for row in rows)]
+    unit = f"{items(study, (row.network for row in rows))}/s" if metric == "throughput" else "ms"
+    lines = []
+    for network, batch in dict.fromkeys((row.network, row.batch) for row in rows):
+        base = by_key.get((network, batch, study.run.baseline))
+        line = [study.flagged(network), str(batch), _absolute(base, metric) if base else "no result"]
+        for name in names:
+            row = by_key.get((network, batch, name))
+            line.append("no result" if row is None else ratio_text(row.speedup, "no baseline"))
+            if name in published:
+                line.append(factor(row.published[metric]) if row and metric in row.published else "")
+        lines.append(tuple(line))
+    heads = [head for name in names for head in ((name, f"{name}, published") if name in published else (name,))]
+    columns = ("network", "batch size", f"{study.run.baseline}, {unit}", *heads)
+    return Table(
+        f"Speed-up in {metric} over {study.run.baseline}",
+        columns,
+        tuple(lines),
+        frozenset(range(1, len(columns))),
+        "Times as fast as the baseline; in parentheses the 95 % interval.",
+    )
+
+
+def _absolute(row: Row, metric: Metric) -> str:
+    return number(row.throughput if metric == "throughput" else row.mean_latency)
+
+
+def attribution_table(study: Study) -> Table:
+    """What each step multiplies the speed by, for every network and batch size; empty where there is but one step."""
+    found = attributions(study)
+    if all(len(each.steps) == 1 for each in found):
+        found = ()
+    steps = list(dict.fromkeys(step.label for each in found for step in each.steps))
+    rows = []
+    for each in found:
+        factors = {step.label: ratio_text(step.factor) for step in each.steps}
+        total = ratio_text(each.steps[-1].total)
+        rows.append((study.flagged(each.network), str(each.batch), *(factors.get(step, "") for step in steps), total))
+    return Table(
+        f"Steps from {study.run.baseline}",
+        ("network", "batch size", *steps, "all"),
+        tuple(rows),
+        frozenset(range(1, len(steps) + 3)),
+        "Times as fast as after the step before; in parentheses the 95 % interval.",
+    )
+
+
+def scaling_table(study: Study) -> Table:
+    """Every placement of every variant."""
+    return Table(
+        "Placements",
+        ("network", "batch size", "variant", "policy", "instances", "cores", "times the smallest", "ideal"),
+        tuple(
+            (
+                study.flagged(each.network),
+                str(each.batch),
+                f"{each.variant} on {each.build}",
+                point.policy,
+                str(point.instances),
+                str(point.cores),
+                "1 (the smallest)" if number == 0 else ratio_text(point.speedup),
+                factor(point.ideal),
+            )
+            for each in scalings(study)
+            for number, point in enumerate(each.points)
+        ),
+        frozenset({1, 4, 5, 6, 7}),
+    )
+
+
+def accuracy_table(study: Study) -> Table:
+    """What the bundles hold about accuracy, beside the speed of INT8."""
+    rows = graded(study)
+    measures = list(dict.fromkeys(name for each in rows for name in each.accuracy))
+    columns = ("network", *measures, "INT8 over the baseline", "at batch size")
+    return Table(
+        "Accuracy of the INT8 networks",
+        columns,
+        tuple(
+            (
+                each.network + (": random weights, accuracy means nothing" if each.weights == "random" else ""),
+                *(_share(name, each.accuracy.get(name)) for name in measures),
+                ratio_text(each.speedup, "no result"),
+                str(each.row.batch) if each.row else "",
+            )
+            for each in rows
+        ),
+        frozenset(range(1, len(columns))),
+    )
+
+
+def _share(name: str, value: Optional[float]) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4f}" if name == "cosine" else percent(value)
+
+
+def server_table(study: Study) -> Table:
+    """Every rate that was tried in the server scenario."""
+    return Table(
+        "Rates of requests",
+        (
+            "network",
+            "batch size",
+            "contestant",
+            "bound, ms",
+            "requests/s",
+            "completed",
+            "p50, ms",
+            "p90, ms",
+            "p99, ms",
+            "LoadGen's verdict",
+        ),
+        tuple(
+            (
+                study.flagged(cell.network),
+                str(cell.batch),
+                cell.contestant.name,
+                number(cell.server.bound),
+                number(trial.rate),
+                str(trial.completed),
+                number(trial.p50),
+                number(trial.p90),
+                number(trial.p99),
+                "valid" if trial.valid else f"not valid: {'; '.join(trial.why) or 'no reason given'}",
+            )
+            for cell in study.served
+            if cell.server
+            for trial in cell.server.trials
+        ),
+        frozenset(range(3, 9)) | {1},
+    )
+
+
+def cost_table(study: Study) -> Table:
+    """The price of a million items, where the machine's price was given."""
+    rows = [row for row in study.rows if row.cost is not None]
+    names = [each.name for each in study.run.contestants if any(row.contestant == each.name for row in rows)]
+    by_key = {row.key: row for row in rows}
+    return Table(
+        f"Cost per million {items(study, (row.network for row in rows))}",
+        ("network", "batch size", *names),
+        tuple(
+            (
+                study.flagged(network),
+                str(batch),
+                *(_cost(by_key.get((network, batch, name))) for name in names),
+            )
+            for network, batch in dict.fromkeys((row.network, row.batch) for row in rows)
+        ),
+        frozenset(range(1, len(names) + 2)),
+        "At the throughput measured. The price is that of the whole machine, whichever part of it the instances used.",
+    )
+
+
+def _cost(row: Optional[Row]) -> str:
+    return "no result" if row is None or row.cost is None else number(row.cost)
+
+
+def cell_tables(study: Study) -> tuple[Table, ...]:
+    """All that was measured, one table for each network."""
+    published = published_throughputs(study.run)
+    return tuple(_cells(study, network, published) for network in study.networks)
+
+
+def _cells(study: Study, network: Network, published: dict[tuple[str, int, str], float]) -> Table:
+    rows = [row for row in study.rows if row.network == network.name]
+    with_published = any(row.key in published for row in rows)
+    with_speedups = any(row.speedups for row in rows)
+    columns = ["contestant", "batch size", "scenario", "instances", f"{plural(network.item)}/s"]
+    columns += ["published"] * with_published + ["mean, ms"] + [f"p{each}, ms" for each in PERCENTILES]
+    columns += ["speed-up in throughput", "speed-up in latency"] * with_speedups + ["requests", "rounds", "warnings"]
+    lines = []
+    for row in rows:
+        line = [row.contestant, str(row.batch), row.scenario, str(row.instances), number(row.throughput)]
+        if with_published:
+            line.append(number(published[row.key]) if row.key in published else "")
+        line += [number(row.mean_latency), *map(number, row.percentiles)]
+        if with_speedups:
+            absent = "baseline" if row.contestant == study.run.baseline else "no baseline"
+            line += [ratio_text(row.speedups.get(metric), absent) for metric in METRICS]
+        lines.append((*line, str(row.requests), str(row.rounds), str(len(row.warnings) or "none")))
+    return Table(study.flagged(network.name), tuple(columns), tuple(lines), frozenset({1, *range(3, len(columns))}))
+
+
+def warning_table(study: Study) -> Table:
+    """The warnings of each cell."""
+    return Table(
+        "Warnings of each cell",
+        ("network", "batch size", "contestant", "warning"),
+        tuple((row.network, str(row.batch), row.contestant, warning) for row in study.rows for warning in row.warnings),
+        frozenset({1}),
+    )
+
+
+def left_out_table(study: Study) -> Table:
+    """What was not measured, and why."""
+    return Table(
+        "Cells that were not measured",
+        ("network", "batch size", "contestant", "reason"),
+        tuple((each.network, str(each.batch), each.contestant, each.reason) for each in study.left_out),
+        frozenset({1}),
+    )

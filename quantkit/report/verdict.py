@@ -1,0 +1,125 @@
+"""What the figures say, in sentences made from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quantkit.benchmark.results import Cell, Server
+from quantkit.benchmark.statistics import Metric, Ratio
+from quantkit.report.summary import METRICS, Row, Study
+from quantkit.report.words import bounded, counted, factor, listed, number, span
+
+Compared = tuple[Row, Ratio]
+
+
+def verdicts(study: Study) -> tuple[str, ...]:
+    """A sentence for each contestant but the baseline and each metric, INT8 first and then the fastest first."""
+    variants = {each.name: each.variant for each in study.run.contestants}
+
+    def rank(name: str) -> tuple[bool, float]:
+        values = [ratio.value for metric in METRICS for _, ratio in _compared(study, name, metric)]
+        return variants[name] != "int8", -sum(values) / max(1, len(values))
+
+    ranked = sorted(study.challengers, key=rank)
+    sentences = [sentence for name in ranked for sentence in _of_contestant(study, name)]
+    sentences += [_served(cell, cell.server) for cell in study.served if cell.server]
+    return tuple(sentences) or ("There is nothing to compare: no contestant but the baseline has a result.",)
+
+
+def reservations(study: Study) -> tuple[str, ...]:
+    """What the reader must know before believing a verdict: an unfinished run, failures, random weights."""
+    found = []
+    run = study.run
+    if run.state != "finished":
+        found.append(f"The run is not complete (its state: {run.state}), so cells may be missing.")
+    if study.failed:
+        found.append(f"{counted(len(study.failed), 'cell')} failed; the reasons are below.")
+    if study.left_out:
+        verb = "was" if len(study.left_out) == 1 else "were"
+        found.append(f"{counted(len(study.left_out), 'cell')} {verb} left out; the reasons are below.")
+    random = [network.name for network in run.networks if network.weights == "random"]
+    if random:
+        verb = "has" if len(random) == 1 else "have"
+        found.append(f"{listed(random)} {verb} random weights: the speed is real, the accuracy is not.")
+    return tuple(found)
+
+
+def _compared(study: Study, name: str, metric: Metric) -> list[Compared]:
+    rows = [row for row in study.rows if row.contestant == name and row.metric == metric]
+    return [(row, row.speedup) for row in rows if row.speedup]
+
+
+def _planned(study: Study, name: str) -> set[tuple[str, int]]:
+    """The networks and batch sizes at which a contestant was measured, failed or was left out."""
+    return {
+        *(key[:2] for key in study.cells if key[2] == name),
+        *((cell.network, cell.batch) for cell in study.failed if cell.contestant.name == name),
+        *((each.network, each.batch) for each in study.left_out if each.contestant == name),
+    }
+
+
+def _of_contestant(study: Study, name: str) -> list[str]:
+    baseline = study.run.baseline
+    planned = _planned(study, name)
+    by_metric = {metric: found for metric in METRICS if (found := _compared(study, name, metric))}
+    sentences = [
+        _one(*found[0], baseline, metric) if len(found) == 1 else _several(found, baseline, metric)
+        for metric, found in by_metric.items()
+    ]
+    absent = len(planned) - sum(map(len, by_metric.values()))
+    if planned and not sentences:
+        sentences = [f"{name} cannot be compared with {baseline}: nowhere do both have a result."]
+    elif absent:
+        verb = "is" if absent == 1 else "are"
+        sentences[-1] += f" {absent} of {counted(len(planned), 'comparison')} {verb} missing."
+    return sentences
+
+
+def _one(row: Row, ratio: Ratio, baseline: str, metric: Metric) -> str:
+    times = f"{row.contestant} runs {factor(ratio.value)} times as fast as {baseline}"
+    where = f"on {row.network} at batch size {row.batch} ({metric}"
+    if not bounded(ratio):
+        return f"{times} {where}), but a single round proves nothing."
+    interval = f"95 % interval {factor(ratio.low)} to {factor(ratio.high)}"
+    if ratio.verdict == "not distinguishable":
+        same = f"{row.contestant} is not distinguishable in speed from {baseline}"
+        return f"{same} {where}: ratio {factor(ratio.value)}, {interval})."
+    return f"{times} {where}, {interval})."
+
+
+def _several(compared: Sequence[Compared], baseline: str, metric: Metric) -> str:
+    name = compared[0][0].contestant
+    all_verdicts = [ratio.verdict for _, ratio in compared]
+    doubtful, slower = all_verdicts.count("not distinguishable"), all_verdicts.count("slower")
+    values = [ratio.value for _, ratio in compared]
+    reach = span(min(values), max(values))
+    where = _where([row for row, _ in compared])
+    if doubtful == len(compared):
+        same = f"{name} is not distinguishable in speed from {baseline} in any of {len(compared)} comparisons"
+        return f"{same} {where} ({metric}, ratios {reach})."
+    sentence = f"{name} runs {reach} times as fast as {baseline} {where} ({metric})"
+    exceptions = []
+    if slower:
+        exceptions.append(f"it is slower in {slower} of {len(compared)} comparisons")
+    if doubtful:
+        exceptions.append(f"it is not distinguishable in {doubtful} of {len(compared)} comparisons")
+    return f"{sentence}; {listed(exceptions)}." if exceptions else f"{sentence}."
+
+
+def _where(rows: Sequence[Row]) -> str:
+    networks = list(dict.fromkeys(row.network for row in rows))
+    batches = sorted({row.batch for row in rows})
+    on = f"on {networks[0]}" if len(networks) == 1 else f"on {counted(len(networks), 'network')}"
+    if len(batches) == 1:
+        return f"{on} at batch size {batches[0]}"
+    if len(batches) == 2:
+        return f"{on} at batch sizes {batches[0]} and {batches[1]}"
+    return f"{on} at batch sizes {batches[0]} to {batches[-1]}"
+
+
+def _served(cell: Cell, server: Server) -> str:
+    what = f"{cell.contestant.name} serves {cell.network} at batch size {cell.batch}"
+    bound = f"a p99 within {number(server.bound)} ms"
+    if server.rate == 0:
+        return f"{what} with {bound} at none of the rates tried."
+    return f"{what} with {bound} at up to {number(server.rate)} requests per second."

@@ -1,0 +1,81 @@
+"""Numbers and lists in English."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Optional
+
+from quantkit.benchmark.statistics import Ratio
+
+TIMES = "\u00d7"
+
+_IRREGULAR = {"query": "queries", "box": "boxes"}
+
+
+def printable(text: str) -> str:
+    """A text without characters that cannot be seen or that turn the reading direction; each becomes U+FFFD."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text.expandtabs(4))
+
+
+def shortened(text: str, length: int) -> str:
+    """A printable text of at most ``length`` characters, for where there is no room for more."""
+    text = printable(text)
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def plural(noun: str) -> str:
+    """A noun in the plural."""
+    return _IRREGULAR.get(noun, noun if noun.endswith("s") else noun + "s")
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{count} {noun if count == 1 else plural(noun)}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+
+
+def number(value: float) -> str:
+    """Three significant digits, but no digit before the point is lost."""
+    if not math.isfinite(value):
+        return "unbounded"
+    rounded = float(f"{value:.3g}")
+    if rounded == 0 or abs(rounded) >= 100:
+        return f"{value:.0f}"
+    return f"{rounded:g}" if abs(rounded) < 0.001 else f"{rounded:.{2 - math.floor(math.log10(abs(rounded)))}f}"
+
+
+def factor(value: float) -> str:
+    """A ratio with two decimals, above ten with one."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
+
+
+def span(low: float, high: float) -> str:
+    """``6.10 to 7.31``, or one factor where both read the same."""
+    ends = factor(low), factor(high)
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+def bounded(ratio: Ratio) -> bool:
+    """Whether there were enough rounds for an interval."""
+    return math.isfinite(ratio.high)
+
+
+def ratio_text(ratio: Optional[Ratio], missing: str = "") -> str:
+    """A ratio with its interval, and that it cannot be told from 1 where that is so."""
+    if ratio is None:
+        return missing
+    if not bounded(ratio):
+        return f"{factor(ratio.value)} (one round: no interval)"
+    doubt = f", {ratio.verdict}" if ratio.verdict == "not distinguishable" else ""
+    return f"{factor(ratio.value)} ({factor(ratio.low)} to {factor(ratio.high)}){doubt}"
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1 as a percentage; 100 % means every single one."""
+    text = f"{100 * share:.1f}"
+    return "99.9 %" if text == "100.0" and share < 1 else f"{text} %"

@@ -1,0 +1,1 @@
+"""Networks made ready for measuring: checkpoints that any build can run, inputs, and expected outputs."""

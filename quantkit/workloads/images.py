@@ -1,0 +1,32 @@
+"""Images to run networks on."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+
+from quantkit.data.batches import batches
+from quantkit.data.preprocess import Preprocess
+from quantkit.data.samples import take
+from quantkit.data.sources import open_samples
+
+
+def image_batch(data: Any, preprocess: Optional[Preprocess], input_shape: tuple[int, ...], batch: int) -> np.ndarray:
+    """Images as a network reads them, float32 of shape (batch, *input_shape); where there are fewer, they repeat.
+
+    Args:
+        data: anything that ``open_samples`` takes.
+        preprocess: the network's.
+        input_shape: (channels, height, width).
+        batch: how many.
+
+    Raises:
+        DataError: the samples cannot be used.
+    """
+    samples = open_samples(data)
+    if samples.size is not None or samples.positions is not None:
+        samples = take(samples, min(batch, len(samples)))
+    images = next(batches(samples, preprocess, input_shape, batch)).data
+    repeated: np.ndarray = images[np.arange(batch) % len(images)]
+    return repeated

@@ -1,0 +1,154 @@
+"""``QUANTKIT_HOME/workloads``: prepared files, named by a hash of what they were made from.
+
+A file appears whole, so whoever finds one may use it; of two processes that want the same checkpoint one waits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+
+from quantkit import files
+from quantkit.benchmark.workload import Checkpoint
+from quantkit.engine.execute import auxiliary_params
+from quantkit.errors import QuantkitError
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph
+from quantkit.graph.params import plain_names, read_params, write_params
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A network's form, and what is known of its accuracy: figures by name."""
+
+    graph: Graph
+    accuracy: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A checkpoint on disk, with its figures of accuracy."""
+
+    checkpoint: Checkpoint
+    accuracy: Mapping[str, float]
+
+
+def content_hash(graph: Graph) -> str:
+    """What identifies a network, structure and weights."""
+    digest = hashlib.sha256(nnvm.serialize(graph).encode())
+    for name in sorted(graph.params):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(graph.params[name]).data)
+    return digest.hexdigest()
+
+
+def stored_checkpoint(name: str, key: str, make: Callable[[], Made], tell: Tell) -> Stored:
+    """The checkpoint that has this key, made and written where it is not there or was altered.
+
+    Raises:
+        QuantkitError: the folder cannot be written.
+    """
+    folder = _folder("checkpoints")
+    stem = re.sub(r"[^\w.+-]+", "_", name) + f"-{key[:16]}"
+    with _locked(folder / f".{stem}.lock", name, tell):
+        return _find(folder, stem) or _write(folder, stem, make())
+
+
+def stored_array(array: np.ndarray) -> Path:
+    """A .npy file that holds the array."""
+    content = np.ascontiguousarray(array)
+    digest = hashlib.sha256(f"{content.dtype} {content.shape}".encode())
+    digest.update(content.data)
+    path = _folder("inputs") / f"{digest.hexdigest()[:32]}.npy"
+    if not path.is_file():
+        with files.writing(path) as file:
+            np.save(file, content)
+    return path
+
+
+def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
+    """An .npz file of outputs that has this key, made and written where it is not there."""
+    path = _folder("references") / f"{key[:32]}.npz"
+    if not path.is_file():
+        outputs = make()
+        with files.writing(path) as file:
+            np.savez(file, *outputs)
+    return path
+
+
+def read_checkpoint(checkpoint: Checkpoint) -> Graph:
+    """The network of a checkpoint."""
+    params = plain_names(read_params(checkpoint.params), checkpoint.params.name)
+    return nnvm.parse(checkpoint.symbol.read_text(encoding="utf-8"), params)
+
+
+def _find(folder: Path, stem: str) -> Optional[Stored]:
+    symbol, params, record = _paths(folder, stem)
+    try:
+        known = json.loads(record.read_bytes())
+        if known["symbol"] == files.sha256_of(symbol) and known["params"] == files.sha256_of(params):
+            sha256 = {"symbol": known["symbol"], "params": known["params"]}
+            return Stored(Checkpoint(symbol, params, sha256), dict(known["accuracy"]))
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    return None
+
+
+def _write(folder: Path, stem: str, made: Made) -> Stored:
+    symbol, params, record = _paths(folder, stem)
+    values, auxiliary = made.graph.params, auxiliary_params(made.graph)
+    with files.writing(params) as file:
+        write_params(file, {f"{'aux' if name in auxiliary else 'arg'}:{name}": values[name] for name in sorted(values)})
+    with files.writing(symbol) as file:
+        file.write(nnvm.serialize(made.graph).encode())
+    sha256 = {"symbol": files.sha256_of(symbol), "params": files.sha256_of(params)}
+    with files.writing(record) as file:
+        file.write(json.dumps({**sha256, "accuracy": dict(made.accuracy)}).encode() + b"\n")
+    return Stored(Checkpoint(symbol, params, sha256), made.accuracy)
+
+
+def _paths(folder: Path, stem: str) -> tuple[Path, Path, Path]:
+    return folder / f"{stem}-symbol.json", folder / f"{stem}-0000.params", folder / f"{stem}.json"
+
+
+def _folder(kind: str) -> Path:
+    folder = files.home() / "workloads" / kind
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return folder
+
+
+def _unwritable(path: Path, error: OSError) -> QuantkitError:
+    return QuantkitError(
+        f"cannot write {path}: {error.strerror or error}; set QUANTKIT_HOME to a folder that you may write to"
+    )
+
+
+@contextmanager
+def _locked(path: Path, name: str, tell: Tell) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        tell(f"{name}: waiting for another process that prepares it")
+        lock.acquire()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        yield
+    finally:
+        lock.release()

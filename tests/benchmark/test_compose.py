@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.compose import compose, part
+from quantkit.benchmark.results import Contestant, Published
+from quantkit.benchmark.suite import Subject, Suite
+from quantkit.errors import UserError
+
+
+def build(name: str, int8: bool) -> Build:
+    return Build(name, "/python", "3.11", "1.26", "1.9.1", "/lib", (), int8)
+
+
+NATIVE, ONEDNN = build("native", False), build("onednn", True)
+NET = Subject("net", model="net")
+
+
+def names(suite: Suite) -> list[str]:
+    return [each.name for each in suite.contestants]
+
+
+def test_native_builds_run_fp32_alone_and_are_the_baseline() -> None:
+    suite = compose(NET, [NATIVE, ONEDNN], ["fp32", "fused", "int8"], ["node"], [1, 16], "throughput")
+    assert names(suite) == ["native", "onednn FP32", "onednn fused", "onednn INT8"]
+    assert suite.baseline == "native"
+    assert suite.contestants[3] == Contestant("onednn INT8", "onednn", "int8", "node")
+
+
+def test_several_policies_are_contestants_of_their_own() -> None:
+    suite = compose(NET, [ONEDNN], ["int8"], ["1x1", "2x1"], [1], "throughput")
+    assert [(each.name, each.policy) for each in suite.contestants] == [
+        ("onednn INT8 1x1", "1x1"),
+        ("onednn INT8 2x1", "2x1"),
+    ]
+
+
+def test_native_builds_alone_cannot_run_int8() -> None:
+    with pytest.raises(UserError, match="native can run int8"):
+        compose(NET, [NATIVE], ["int8"], ["node"], [1], "throughput")
+
+
+@pytest.fixture
+def suite() -> Suite:
+    contestants = tuple(
+        Contestant(name, build, variant, "node")
+        for name, build, variant in (
+            ("native", "native", "fp32"),
+            ("MKL", "onednn", "fp32"),
+            ("INT8", "onednn", "int8"),
+        )
+    )
+    published = tuple(
+        Published(net, 64, name, "throughput", "speedup", 2.0) for net in "ab" for name in ("MKL", "INT8")
+    )
+    subjects = (Subject("a", model="a"), Subject("b", model="b", batches=(2,)))
+    return Suite("toy", "Toy", "throughput", (1, 64), "native", subjects, contestants, published)
+
+
+def test_a_part_keeps_what_belongs_to_it(suite: Suite) -> None:
+    found = part(suite, networks=["b"], builds=["onednn"], variants=["int8"])
+    assert [each.name for each in found.networks] == ["b"]
+    assert names(found) == ["INT8"] and found.baseline == "INT8"
+    assert [(each.network, each.contestant) for each in found.published] == [("b", "INT8")]
+
+
+def test_other_batches_scenario_and_policies(suite: Suite) -> None:
+    found = part(suite, batches=[4], scenario="latency", policies=["1x1", "2x1"])
+    assert [each.batches for each in found.networks] == [(4,), (4,)]
+    assert {each.scenario for each in found.networks} == {"latency"}
+    assert names(found) == ["native 1x1", "native 2x1", "MKL 1x1", "MKL 2x1", "INT8 1x1", "INT8 2x1"]
+
+
+def test_one_policy_keeps_the_names(suite: Suite) -> None:
+    found = part(suite, policies=["core"])
+    assert [(each.name, each.policy) for each in found.contestants] == [
+        ("native", "core"),
+        ("MKL", "core"),
+        ("INT8", "core"),
+    ]
+    assert found.baseline == "native"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"networks": ["c"]}, "no network 'c'; it has a, b"),
+        ({"builds": ["mkl"]}, "no build 'mkl'; it has native, onednn"),
+        ({"variants": ["stock"]}, "no variant 'stock'; it has fp32, int8"),
+        ({"builds": ["native"], "variants": ["int8"]}, "no contestant with these"),
+    ],
+)
+def test_what_a_suite_does_not_have(suite: Suite, options: dict, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        part(suite, **options)

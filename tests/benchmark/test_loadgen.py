@@ -1,0 +1,241 @@
+"""Runs of LoadGen's server scenario over instances that sleep, against the queue's theory."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from math import exp, factorial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantkit.benchmark import loadgen
+from quantkit.benchmark.loadgen import Observed, check_loadgen, run_trial
+from quantkit.errors import InstanceError, QuantkitError, UserError
+
+needs_loadgen = pytest.mark.skipif(
+    importlib.util.find_spec("mlperf_loadgen") is None, reason="mlcommons-loadgen is not installed (quantkit[loadgen])"
+)
+
+
+def waits_at_most(time_: float, rate: float, service: float) -> float:
+    """The share of requests that wait no longer than ``time_`` in an M/D/1 queue (Erlang, 1909)."""
+    steps = range(int(time_ / service) + 1)
+    terms = (
+        (-1) ** k * (rate * (time_ - k * service)) ** k / factorial(k) * exp(rate * (time_ - k * service))
+        for k in steps
+    )
+    return (1 - rate * service) * sum(terms)
+
+
+def theory(percentile: float, rate: float, service: float) -> float:
+    """That percentile of latency in an M/D/1 queue, in the unit of ``service``."""
+    low, high = 0.0, 20 * service
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if waits_at_most(middle, rate, service) < percentile / 100 else (low, middle)
+    return service + low
+
+
+def test_the_theory() -> None:
+    assert waits_at_most(0, 50, 0.01) == pytest.approx(0.5)
+    random = np.random.default_rng(0)
+    arrivals = np.cumsum(random.exponential(1 / 60, 400_000))
+    begun = 0.01 * np.arange(len(arrivals)) + np.maximum.accumulate(arrivals - 0.01 * np.arange(len(arrivals)))
+    for percentile in (50, 90, 99):
+        simulated = np.percentile(begun + 0.01 - arrivals, percentile)
+        assert theory(percentile, 60, 0.01) == pytest.approx(simulated, rel=0.03)
+
+
+def sleeping(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def observed(
+    folder: Path, rate: float, service: float, seconds: float, instances: int = 1, bound: float = 50
+) -> Observed:
+    return run_trial([lambda: sleeping(service)] * instances, rate, bound, seconds, 7, folder)
+
+
+@needs_loadgen
+def test_latencies_are_those_of_the_queue(tmp_path: Path) -> None:
+    found = observed(tmp_path / "run", rate=60, service=0.01, seconds=5)
+    trial = found.trial
+    assert trial.rate == 60
+    assert trial.completed == len(found.latencies)
+    assert 220 < trial.completed < 380
+    # Sleeping takes longer than asked, on a busy machine by much.
+    for percentile, value in ((50, trial.p50), (90, trial.p90), (99, trial.p99)):
+        expected = 1e3 * theory(percentile, 60, 0.01)
+        assert 0.6 * expected < value < 2.5 * expected, percentile
+
+
+@needs_loadgen
+def test_loadgen_and_our_own_clock_agree(tmp_path: Path) -> None:
+    found = observed(tmp_path / "run", rate=40, service=0.01, seconds=3)
+    own = np.percentile(found.latencies, (50, 90, 99))
+    # LoadGen counts the way to us and back as well, and takes a percentile's upper neighbour.
+    assert found.trial.p50 == pytest.approx(own[0], abs=3)
+    assert found.trial.p90 == pytest.approx(own[1], abs=8)
+    assert min(found.latencies) >= 10
+    assert found.trial.p50 >= own[0] - 0.5
+
+
+@needs_loadgen
+def test_two_instances_work_at_the_same_time(tmp_path: Path) -> None:
+    found = observed(tmp_path / "run", rate=60, service=0.02, seconds=2, instances=2)
+    # One instance would need 1.2 times as long as there is, and the last request would wait for 0.4 s.
+    assert found.trial.p99 < 250
+
+
+@needs_loadgen
+def test_the_verdict_and_its_reasons_are_loadgens_own(tmp_path: Path) -> None:
+    trial = observed(tmp_path / "run", rate=50, service=0.005, seconds=1, bound=1).trial
+    assert not trial.valid
+    summary = (tmp_path / "run" / "mlperf_log_summary.txt").read_text()
+    assert "Result is : INVALID" in summary
+    lines = [line.strip() for line in summary.splitlines()]
+    assert all(reason in lines for reason in trial.why)
+    assert "Performance constraints satisfied : NO" in trial.why
+    assert "* Reduce target QPS to improve latency." in trial.why
+    assert not any("Yes" in reason for reason in trial.why)
+
+
+@needs_loadgen
+def test_a_valid_run_needs_no_reasons(tmp_path: Path) -> None:
+    trial = observed(tmp_path / "run", rate=400, service=0.0, seconds=3, bound=1000).trial
+    assert trial.valid
+    assert trial.why == ()
+
+
+@needs_loadgen
+def test_the_seed_decides_the_arrivals(tmp_path: Path) -> None:
+    def count(seed: int) -> int:
+        return run_trial([lambda: None], 100, 50, 1, seed, tmp_path / f"{seed}").trial.completed
+
+    first = count(1)
+    assert count(1) == first
+    assert len({count(seed) for seed in (2, 3, 4)} | {first}) > 1
+
+
+@needs_loadgen
+def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    observed(tmp_path / "run", rate=50, service=0.0, seconds=0.3)
+    assert capfd.readouterr() == ("", "")
+
+
+@needs_loadgen
+def test_an_audit_file_in_the_current_folder_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "audit.config").write_text("*.*.min_duration = 60000\n")
+    monkeypatch.chdir(tmp_path)
+    assert observed(tmp_path / "run", rate=50, service=0.0, seconds=0.3).trial.completed < 50
+
+
+def children() -> set[int]:
+    """The processes that this one has started and that still exist."""
+    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+
+
+@needs_loadgen
+def test_an_instance_that_fails_ends_the_run_at_once(tmp_path: Path) -> None:
+    calls = 0
+
+    def serve() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise InstanceError("killed", "process 1 was killed by SIGKILL")
+
+    begun = time.monotonic()
+    with pytest.raises(InstanceError, match="SIGKILL"):
+        run_trial([serve], 50, 50, 60, 0, tmp_path / "run")
+    assert time.monotonic() - begun < 5
+    assert children() == set()
+
+
+@needs_loadgen
+def test_a_killed_loadgen_is_reported(tmp_path: Path) -> None:
+    def kill() -> None:
+        for pid in children():
+            os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(QuantkitError, match=r"LoadGen ended with exit code -9"):
+        run_trial([kill], 50, 50, 60, 0, tmp_path / "run")
+    assert children() == set()
+
+
+@needs_loadgen
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(QuantkitError, match="choose another folder"):
+        run_trial([lambda: None], 50, 50, 1, 0, file / "run")
+
+
+INTERRUPTED = """
+import sys, time
+from pathlib import Path
+from quantkit.benchmark.loadgen import run_trial
+def serve():
+    print("serving", flush=True)
+    time.sleep(60)
+try:
+    run_trial([serve], 20, 50, 60, 0, Path(sys.argv[1]))
+except KeyboardInterrupt:
+    print(Path("/proc/self/task/%d/children" % __import__("os").getpid()).read_text() or "none", flush=True)
+"""
+
+
+@needs_loadgen
+def test_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "serving\n"
+        begun = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "none\n"
+        assert process.wait(5) == 0
+        assert time.monotonic() - begun < 2
+
+
+@needs_loadgen
+def test_loadgen_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+        if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.01)
+    assert not Path(f"/proc/{child}").exists()
+
+
+@needs_loadgen
+def test_no_thread_is_left(tmp_path: Path) -> None:
+    before = threading.active_count()
+    observed(tmp_path / "run", rate=50, service=0.0, seconds=0.3, instances=3)
+    assert threading.active_count() == before
+
+
+def test_a_missing_loadgen_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loadgen.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(UserError, match=r"pip install 'quantkit\[loadgen\]'"):
+        check_loadgen()
+    with pytest.raises(UserError, match="LoadGen"):
+        run_trial([lambda: None], 50, 50, 1, 0, tmp_path / "run")
+
+
+def test_logs_that_are_missing_are_named(tmp_path: Path) -> None:
+    with pytest.raises(QuantkitError, match="cannot be read"):
+        loadgen._read(tmp_path, 10)

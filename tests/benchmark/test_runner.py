@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from quantkit.benchmark import group, schedule
+from quantkit.benchmark.placement import Placement
+from quantkit.benchmark.results import Cell, Results, read_results
+from quantkit.benchmark.runner import run_suite
+from quantkit.benchmark.statistics import finished, throughput
+from quantkit.benchmark.suite import Suite
+from quantkit.benchmark.team import Launch
+from tests.benchmark.fakes import FakeWorkload, launch, run_of, suite
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three short rounds."""
+    monkeypatch.setattr(schedule, "ROUNDS", 3)
+    monkeypatch.setattr(schedule, "_SLICE", 0.1)
+    monkeypatch.setattr(schedule, "_WARM_UP", 0.05)
+
+
+def bench(
+    toy: Suite,
+    folder: Path,
+    variants: Mapping[str, Mapping[str, Any]],
+    launches: Optional[Mapping[str, tuple[Launch, ...]]] = None,
+    budget: Optional[float] = None,
+    told: Optional[list[str]] = None,
+) -> Results:
+    workloads = {each.name: FakeWorkload(folder, variants, each.name) for each in toy.networks}
+    launches = launches or {each.name: (launch(0), launch(1)) for each in toy.contestants}
+    tell = [].append if told is None else told.append
+    return run_suite(toy, run_of(toy, budget), workloads, launches, folder / "out", tell)
+
+
+def by_name(results: Results) -> dict[tuple[str, int], Cell]:
+    return {(cell.contestant.name, cell.batch): cell for cell in results.cells}
+
+
+def children() -> set[int]:
+    """The processes that this one has started and that still run."""
+    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return {int(pid) for pid in listed}
+
+
+def test_contestants_take_turns_and_all_is_on_disk(tmp_path: Path) -> None:
+    toy = suite(("fp32", "fused"), batches=(1, 2))
+    results = bench(toy, tmp_path, {"fp32": {}, "fused": {"seconds": 0.02}})
+    cells = by_name(results)
+    assert set(cells) == {("fp32", 1), ("fused", 1), ("fp32", 2), ("fused", 2)}
+    assert results.run.state == "finished" and results.run.left_out == ()
+    for batch in (1, 2):
+        turns = sorted((turn.at, name) for name in ("fp32", "fused") for turn in cells[name, batch].rounds)
+        assert [{name for _, name in turns[i : i + 2]} for i in range(0, 6, 2)] == [{"fp32", "fused"}] * 3
+    assert throughput(cells["fp32", 2]) == pytest.approx(2 * throughput(cells["fp32", 1]), rel=0.2)
+    assert throughput(cells["fp32", 1]) == pytest.approx(2 / 0.01, rel=0.2)
+    assert throughput(cells["fused", 1]) == pytest.approx(2 / 0.02, rel=0.2)
+    assert children() == set()
+
+
+def test_throughput_is_what_the_instances_finished_in_the_common_window(tmp_path: Path) -> None:
+    cell = bench(suite(), tmp_path, {"fp32": {"seconds": 0.004}}).cells[0]
+    counted, seconds = 0, 0.0
+    for turn in cell.rounds:
+        first, second = turn.instances
+        begin, end = max(first.starts[0], second.starts[0]), min(first.ends[-1], second.ends[-1])
+        # Both begin at the barrier.
+        assert abs(first.starts[0] - second.starts[0]) < 5e6
+        counted += sum(begin < tick <= end for ticks in turn.instances for tick in ticks.ends)
+        seconds += (end - begin) / 1e9
+    assert finished(cell) == counted
+    assert throughput(cell) == pytest.approx(counted / seconds, abs=2 * len(cell.rounds) / seconds)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("load:exit", "crashed"),
+        ("measure:kill", "killed"),
+        ("measure:stop", "hung"),
+        ("measure:exit", "crashed"),
+        ("measure:garbage", "protocol"),
+        ("outputs:kill", "killed"),
+        ("wrong", "output"),
+    ],
+)
+def test_a_failing_instance_is_named_and_the_others_go_on(fault: str, kind: str, tmp_path: Path) -> None:
+    toy = suite(("fp32", "int8"), batches=(1, 2))
+    told: list[str] = []
+    results = bench(toy, tmp_path, {"fp32": {}, "int8": {"fault": fault, "instance": 1}}, told=told)
+    cells = by_name(results)
+    for batch in (1, 2):
+        failure = cells["int8", batch].failure
+        assert failure is not None and (failure.kind, failure.instance) == (kind, 1)
+        assert cells["fp32", batch].failure is None and len(cells["fp32", batch].rounds) == 3
+    if kind != "output":
+        assert cells["int8", 1].failure.stderr == ("last words",)  # type: ignore[union-attr]
+    assert sum("FAILED net, batch 1, int8, instance 1" in text for text in told) == 1
+    assert children() == set()
+
+
+def test_fp32_contestants_must_agree_with_the_first(tmp_path: Path) -> None:
+    toy = suite(("fp32", "stock", "fused"))
+    cells = by_name(bench(toy, tmp_path, {"fp32": {}, "stock": {"value": 1.0005}, "fused": {"value": 1.01}}))
+    assert cells["fp32", 1].agreement.deviation == 0  # type: ignore[union-attr]
+    assert cells["stock", 1].failure is None
+    assert cells["stock", 1].agreement.deviation == pytest.approx(5e-4, rel=0.01)  # type: ignore[union-attr]
+    assert cells["fused", 1].failure.kind == "output"  # type: ignore[union-attr]
+
+
+def test_a_wrong_placement_fails(tmp_path: Path) -> None:
+    placed = (launch(0, Placement((0,), None, 1)),)  # but nobody binds it
+    if len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("one hardware thread: every placement is right")
+    cell = bench(suite(), tmp_path, {"fp32": {}}, {"fp32": placed}).cells[0]
+    assert cell.failure is not None and cell.failure.kind == "placement"
+
+
+def test_what_is_finished_is_not_measured_again(tmp_path: Path) -> None:
+    toy = suite(("fp32", "fused"), batches=(1, 2))
+    variants: dict[str, dict[str, Any]] = {"fp32": {}, "fused": {}}
+    first = bench(toy, tmp_path, variants)
+    (tmp_path / "out" / "cells" / "net-b2-fused.json").unlink()
+    told: list[str] = []
+    second = bench(toy, tmp_path, variants, told=told)
+    assert told == ["net, batch 2: fp32, fused"]
+    assert by_name(second)["fp32", 1] == by_name(first)["fp32", 1]
+    assert by_name(second)["fp32", 2] != by_name(first)["fp32", 2]
+
+
+def test_a_failed_cell_is_tried_again(tmp_path: Path) -> None:
+    failed = bench(suite(), tmp_path, {"fp32": {"fault": "measure:exit"}}).cells[0]
+    assert failed.failure is not None
+    assert bench(suite(), tmp_path, {"fp32": {}}).cells[0].failure is None
+
+
+def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path) -> None:
+    toy = suite(batches=(1, 2))
+
+    def interrupt() -> None:
+        while not (tmp_path / "out" / "cells" / "net-b1-fp32.json").exists():
+            time.sleep(0.01)
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        bench(toy, tmp_path, {"fp32": {"seconds": 0.05}})
+    thread.join()
+    assert children() == set()
+    results = read_results(tmp_path / "out")
+    assert results.run.state == "interrupted"
+    assert [cell.batch for cell in results.cells] == [1]
+    assert len(bench(toy, tmp_path, {"fp32": {"seconds": 0.05}}).cells) == 2
+
+
+def test_a_budget_leaves_out_the_dearest_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toy = suite(("fp32", "int8"), batches=(1, 4))
+    begun = time.monotonic()
+    monkeypatch.setattr(group, "_SLOW", 0.1)
+    results = bench(toy, tmp_path, {"fp32": {"seconds": 0.2}, "int8": {}}, budget=5 / 60)
+    assert time.monotonic() - begun < 7
+    (left_out,) = results.run.left_out
+    assert (left_out.network, left_out.batch, left_out.contestant) == ("net", 4, "fp32")
+    assert "one request takes about 0.8 s" in left_out.reason
+    assert set(by_name(results)) == {("fp32", 1), ("int8", 1), ("int8", 4)}
+
+
+def test_results_of_another_checkpoint_do_not_count_as_done(tmp_path: Path) -> None:
+    bench(suite(), tmp_path, {"fp32": {}})
+    path = tmp_path / "out" / "cells" / "net-b1-fp32.json"
+    cell = json.loads(path.read_text())
+    path.write_text(json.dumps({**cell, "checkpoint": {"symbol": "other", "params": "other"}}))
+    told: list[str] = []
+    bench(suite(), tmp_path, {"fp32": {}}, told=told)
+    assert told == ["net, batch 1: fp32"]
+
+
+def test_what_is_measured_already_is_not_called_left_out(tmp_path: Path) -> None:
+    toy = suite(("fp32", "int8"))
+    variants: dict[str, dict[str, Any]] = {"fp32": {"seconds": 0.2}, "int8": {}}
+    first = bench(toy, tmp_path, variants)
+    again = bench(toy, tmp_path, variants, budget=0.001 / 60)
+    assert again.run.left_out == ()
+    assert by_name(again) == by_name(first)

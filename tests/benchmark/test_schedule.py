@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from quantkit.benchmark.schedule import LEAST_ROUNDS, ROUNDS, Forecast, affordable, least_cost, pace, share
+
+
+def test_without_a_budget_the_pace_is_the_most_thorough() -> None:
+    assert pace([100.0], None).rounds == ROUNDS
+
+
+@pytest.mark.parametrize("requests", [[0.001], [0.5, 0.05], [3.0, 0.4, 0.3, 0.1], [200.0, 1.0]])
+@pytest.mark.parametrize("spare", [0.0, 5.0, 50.0])
+def test_the_pace_fits_where_the_least_fits(requests: list[float], spare: float) -> None:
+    available = sum(map(least_cost, requests)) + spare
+    found = pace(requests, available)
+    # A round ends with the request that is running when its time is over.
+    spent = sum(found.rounds * max(request, found.seconds) + max(request, found.warm_up) for request in requests)
+    assert LEAST_ROUNDS <= found.rounds <= ROUNDS
+    assert spent <= available
+
+
+def test_more_time_never_means_fewer_rounds() -> None:
+    rounds = [pace([0.2, 0.02], seconds).rounds for seconds in (1, 3, 5, 10, 20, 100)]
+    assert rounds == sorted(rounds) and rounds[0] < rounds[-1]
+
+
+def test_affordable_takes_as_many_as_any_choice_could() -> None:
+    costs = {"a": 5.0, "b": 1.0, "c": 3.0, "d": 40.0}
+    for seconds in (0, 1, 4, 8, 9, 48, 49, 100):
+        found = affordable(costs, seconds)
+        fitting = [
+            set(each)
+            for size in range(5)
+            for each in combinations(costs, size)
+            if sum(costs[k] for k in each) <= seconds
+        ]
+        assert found in fitting and len(found) == max(map(len, fitting))
+
+
+def test_shares_of_all_networks_in_turn_use_up_the_time() -> None:
+    macs, left = {"small": 1, "large": 9, "none": 0}, 100.0
+    got = {}
+    for position, name in enumerate(macs):
+        got[name] = left * share(macs, list(macs)[position:], name)
+        left -= got[name]
+    assert left == pytest.approx(0.0)
+    assert got["large"] > got["small"] > 100 / 6
+
+
+def test_a_forecast_scales_what_it_has_seen() -> None:
+    forecast = Forecast({"one": 1000, "two": 3000, "unknown": 0})
+    assert forecast.seconds("one", "native", 1) is None
+    forecast.learn("one", "native", 2, 0.5)
+    assert forecast.seconds("one", "native", 8) == pytest.approx(2.0)
+    # Of the other network nothing is known but its size.
+    assert forecast.seconds("two", "native", 2) == pytest.approx(1.5)
+    assert forecast.seconds("two", "int8", 2) is None
+    forecast.learn("unknown", "native", 1, 7.0)
+    assert forecast.seconds("unknown", "native", 2) == pytest.approx(14.0)

@@ -1,0 +1,47 @@
+"""The suites that ship: what they name exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quantkit.benchmark.recipes import RECIPES
+from quantkit.benchmark.suite import Suite, batches_of, read_suite
+from quantkit.files import shipped
+from quantkit.models.card import cards
+
+PATHS = [path for path in sorted(shipped("benchmarks").glob("*.toml")) if "[[contestant]]" in path.read_text()]
+
+
+@pytest.fixture(params=PATHS, ids=lambda path: path.stem)
+def suite(request: pytest.FixtureRequest) -> Suite:
+    path: Path = request.param
+    return read_suite(path)
+
+
+def test_there_are_all_of_them() -> None:
+    assert {path.stem for path in PATHS} == {"int8-speedup", "rnn", "score", "scaling", "smoke"}
+
+
+def test_networks_have_cards_and_builds_have_recipes(suite: Suite) -> None:
+    assert {network.model for network in suite.networks if network.model} <= {card.name for card in cards()}
+    assert {contestant.build for contestant in suite.contestants} <= {*RECIPES, "here"}
+
+
+def test_native_builds_and_lstms_are_asked_for_fp32_alone(suite: Suite) -> None:
+    variants = {contestant.variant for contestant in suite.contestants if contestant.build.startswith("native")}
+    if any(network.lstm for network in suite.networks):
+        variants |= {contestant.variant for contestant in suite.contestants}
+    assert variants <= {"fp32"}
+
+
+def test_published_figures_stand_beside_cells_that_are_measured(suite: Suite) -> None:
+    measured = {network.name: batches_of(suite, network) for network in suite.networks}
+    for figure in suite.published:
+        assert figure.batch in measured[figure.network]
+        assert figure.metric in ("throughput", "latency", "speedup")
+        assert figure.value > 0
+    keys = [(f.network, f.batch, f.contestant, f.scenario, f.metric) for f in suite.published]
+    assert len(set(keys)) == len(keys)
+    assert suite.source or not suite.published

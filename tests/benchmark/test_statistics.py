@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.benchmark.results import Cell, WarmUp
+from quantkit.benchmark.statistics import (
+    finished,
+    latencies,
+    mean_latency,
+    ratio,
+    round_throughputs,
+    throughput,
+    warnings,
+)
+from tests.benchmark.cells import cell, closed_loop
+
+
+def test_one_instance_is_requests_over_time() -> None:
+    one = cell([[closed_loop([10, 10, 20])], [closed_loop([40])]], batch=8)
+    assert throughput(one) == pytest.approx(8 * 4 / 0.080)
+    assert round_throughputs(one) == pytest.approx([8 * 3 / 0.040, 8 * 1 / 0.040])
+    assert finished(one) == 4
+
+
+def test_the_common_window_cuts_what_hangs_over() -> None:
+    # From 1 ms, when the second begins, to 30 ms, when the first has ended: 29 ms of 10 ms requests and of 15 ms ones.
+    two = cell([[closed_loop([10, 10, 10]), closed_loop([15, 15], start_ms=1)]])
+    assert throughput(two) == pytest.approx((29 / 10 + 29 / 15) / 0.029)
+    assert finished(two) == 3 + 1
+
+
+def test_steady_instances_add_up() -> None:
+    alone = [cell([[closed_loop([period] * 50)]]) for period in (7.0, 11.0)]
+    together = cell([[closed_loop([7.0] * 50), closed_loop([11.0] * 50)]])
+    assert throughput(together) == pytest.approx(sum(map(throughput, alone)))
+
+
+def test_latencies_are_those_of_all_requests() -> None:
+    two = cell([[closed_loop([1, 3]), closed_loop([10])], [closed_loop([2]), closed_loop([20])]])
+    assert sorted(latencies(two)) == pytest.approx([1, 2, 3, 10, 20])
+    # The mean over instances, however many requests each has served.
+    assert mean_latency(two) == pytest.approx((2 + 15) / 2)
+
+
+def noisy(random: np.random.Generator, speed: float, moods: np.ndarray, noise: float = 0.02) -> Cell:
+    """Rounds of ten requests that share their round's mood."""
+    return cell([[closed_loop(10 / speed * mood * random.lognormal(0, noise, 10))] for mood in moods])
+
+
+@pytest.mark.parametrize("metric", ["throughput", "latency"])
+@pytest.mark.parametrize("rounds", [3, 5, 10])
+def test_the_interval_holds_the_truth_as_often_as_it_says(metric: str, rounds: int) -> None:
+    random = np.random.default_rng(rounds)
+    held = []
+    for _ in range(200):
+        one = noisy(random, 1.5, random.lognormal(0, 0.1, rounds))
+        other = noisy(random, 1.0, random.lognormal(0, 0.1, rounds))
+        found = ratio(one, other, metric, paired=False)  # type: ignore[arg-type]
+        held.append(found.low <= 1.5 <= found.high)
+    assert np.mean(held) >= (0.88 if rounds > 3 else 0.80)
+
+
+def test_pairs_cancel_the_moods_that_they_share() -> None:
+    random = np.random.default_rng(0)
+    moods = random.lognormal(0, 0.3, 10)
+    one, other = noisy(random, 1.1, moods), noisy(random, 1.0, moods)
+    paired, unpaired = ratio(one, other, "throughput"), ratio(one, other, "throughput", paired=False)
+    assert paired.verdict == "faster" and paired.low == pytest.approx(1.1, rel=0.05)
+    assert unpaired.verdict == "not distinguishable"
+
+
+def test_verdicts() -> None:
+    random = np.random.default_rng(1)
+    moods = np.ones(8)
+    one = noisy(random, 1.0, moods)
+    assert ratio(noisy(random, 2.0, moods), one, "latency").verdict == "faster"
+    assert ratio(noisy(random, 0.5, moods), one, "latency").verdict == "slower"
+    assert ratio(noisy(random, 1.0, moods), one, "latency").verdict == "not distinguishable"
+
+
+def test_one_round_says_nothing_about_the_next() -> None:
+    found = ratio(cell([[closed_loop([1.0])]]), cell([[closed_loop([3.0])]]), "latency")
+    assert found.value == pytest.approx(3.0)
+    assert (found.low, found.high, found.verdict) == (0.0, float("inf"), "not distinguishable")
+
+
+def test_batch_counts_for_throughput_and_not_for_latency() -> None:
+    one, other = (cell([[closed_loop([5.0, 5.0])]] * 3, batch=batch) for batch in (4, 1))
+    assert ratio(one, other, "throughput").value == pytest.approx(4.0)
+    assert ratio(one, other, "latency").value == pytest.approx(1.0)
+
+
+def test_warnings_name_what_disturbs() -> None:
+    calm = cell([[closed_loop([1.0] * 10)]] * 10)
+    assert warnings(calm) == ()
+    stolen = replace(calm, rounds=tuple(replace(turn, stolen=0.5) for turn in calm.rounds))
+    busy = replace(calm, rounds=tuple(replace(turn, busy=0.5) for turn in calm.rounds))
+    unsteady = replace(calm, warm_up=(WarmUp((1,) * 6, False), WarmUp((1,) * 6, True)))
+    few = replace(calm, rounds=calm.rounds[:2])
+    assert ["hypervisor" in text for text in warnings(stolen)] == [True]
+    assert ["other processes" in text for text in warnings(busy)] == [True]
+    assert ["1 of 2 instances" in text for text in warnings(unsteady)] == [True]
+    assert ["20 requests in 2 rounds" in text for text in warnings(few)] == [True]
+    assert warnings(replace(calm, warnings=("own",))) == ("own",)

@@ -1,0 +1,126 @@
+"""The real worker, in this interpreter's engine."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantkit.benchmark.instance import WORKER, Instance
+from quantkit.engine.execute import auxiliary_params, run
+from quantkit.errors import InstanceError
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.graph.params import write_params
+from tests.networks import Builder
+
+
+@pytest.fixture
+def graph(engine: None) -> Graph:
+    builder = Builder()
+    first = builder.conv("first", Tensor("data"), 3, 8)
+    normal = builder.batch_norm("normal", first, 8)
+    return builder.graph(builder.relu("relu", normal), first)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32))
+    return path
+
+
+@pytest.fixture
+def checkpoint(graph: Graph, tmp_path: Path) -> dict[str, str]:
+    auxiliary = auxiliary_params(graph)
+    named = {f"{'aux' if name in auxiliary else 'arg'}:{name}": value for name, value in graph.params.items()}
+    (tmp_path / "net.json").write_text(nnvm.serialize(graph))
+    with (tmp_path / "net.params").open("wb") as file:
+        write_params(file, named)
+    return {"symbol": str(tmp_path / "net.json"), "params": str(tmp_path / "net.params")}
+
+
+@pytest.fixture
+def instance() -> Iterator[Instance]:
+    with Instance([sys.executable], {**os.environ, "MXNET_SUBGRAPH_BACKEND": "default"}, cpus=[_last_cpu()]) as started:
+        yield started
+
+
+def _last_cpu() -> int:
+    return max(os.sched_getaffinity(0))
+
+
+def test_it_computes_what_the_network_computes(
+    instance: Instance, graph: Graph, checkpoint: dict[str, str], data: Path, tmp_path: Path
+) -> None:
+    loaded = instance.ask("load", 60, **checkpoint)
+    assert loaded["python"] == sys.version.split()[0] and any("gomp" in name for name in loaded["libraries"])
+    instance.ask("bind", 60, input="data", data=str(data))
+    instance.ask("run", 60)
+    instance.ask("outputs", 60, path=str(tmp_path / "out.npz"))
+    with np.load(tmp_path / "out.npz") as found:
+        computed = [found[name] for name in found.files]
+    assert len(computed) == 2
+    for one, two in zip(run(graph, {"data": np.load(data)}), computed):
+        np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
+    assert os.sched_getaffinity(instance.pid) == {_last_cpu()}
+
+
+def test_measuring_starts_at_the_barrier_and_ends_after_the_time(
+    instance: Instance, checkpoint: dict[str, str], data: Path
+) -> None:
+    instance.ask("load", 60, **checkpoint)
+    instance.ask("bind", 60, input="data", data=str(data))
+    warm = instance.ask("warm", 60, limit=int(5e9), least=2)
+    assert len(warm["starts"]) == len(warm["ends"]) >= 2 and warm["steady"]
+    start = time.monotonic_ns() + 100_000_000
+    stop = start + 50_000_000
+    measured = instance.ask("measure", 60, start=start, stop=stop, least=1)
+    starts, ends = np.array(measured["starts"]), np.array(measured["ends"])
+    assert start <= starts[0] < start + 20_000_000
+    assert (starts < stop).all() and ends[-1] >= stop
+    assert (ends > starts).all() and (starts[1:] >= ends[:-1]).all()
+
+
+def test_a_slow_start_is_no_reason_to_measure_nothing(
+    instance: Instance, checkpoint: dict[str, str], data: Path
+) -> None:
+    instance.ask("load", 60, **checkpoint)
+    instance.ask("bind", 60, input="data", data=str(data))
+    past = time.monotonic_ns() - 1_000_000_000
+    assert len(instance.ask("measure", 60, start=past, stop=past, least=3)["ends"]) == 3
+
+
+def test_what_the_engine_refuses_is_told(instance: Instance, engine: None, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text('{"nodes": []}')
+    (tmp_path / "bad.params").write_bytes(b"")
+    with pytest.raises(InstanceError, match="could not load") as caught:
+        instance.ask("load", 60, symbol=str(tmp_path / "bad.json"), params=str(tmp_path / "bad.params"))
+    assert caught.value.kind == "crashed"
+
+
+def test_it_is_one_file_for_old_interpreters() -> None:
+    tree = ast.parse(WORKER.read_text(), feature_version=(3, 7))
+    modules = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(str(node.module).split(".")[0])
+    assert modules - {"numpy", "mxnet", "distutils", "requests"} <= sys.stdlib_module_names
+
+
+def test_nothing_heavy_is_imported_before_it_is_bound() -> None:
+    outside = {
+        alias.name
+        for node in ast.parse(WORKER.read_text()).body
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert not {"numpy", "mxnet"} & outside

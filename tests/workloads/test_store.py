@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantkit.errors import QuantkitError
+from quantkit.workloads.store import (
+    Made,
+    Stored,
+    content_hash,
+    read_checkpoint,
+    stored_array,
+    stored_checkpoint,
+    stored_outputs,
+)
+from tests.networks import residual_v1
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path))
+    return tmp_path
+
+
+class Maker:
+    """Makes a network and counts how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> Made:
+        self.times += 1
+        return Made(residual_v1(), {"agreement": 0.5})
+
+
+def stored(maker: Maker, key: str = "k" * 64) -> Stored:
+    return stored_checkpoint("a net/1", key, maker, lambda message: None)
+
+
+def test_a_checkpoint_is_made_once_and_read_back() -> None:
+    maker = Maker()
+    first = stored(maker)
+    assert stored(maker) == first
+    assert maker.times == 1
+    assert first.accuracy == {"agreement": 0.5}
+    assert content_hash(read_checkpoint(first.checkpoint)) == content_hash(residual_v1())
+    assert stored(maker, "another") != first
+
+
+@pytest.mark.parametrize("file", ["symbol", "params"])
+def test_an_altered_checkpoint_is_made_anew(file: str) -> None:
+    maker = Maker()
+    first = stored(maker)
+    path: Path = getattr(first.checkpoint, file)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert stored(maker) == first
+    assert maker.times == 2
+    assert path.read_bytes() == content
+
+
+def test_a_checkpoint_whose_writing_was_cut_off_is_made_anew(home: Path) -> None:
+    maker = Maker()
+    checkpoint = stored(maker).checkpoint
+    (record,) = set((home / "workloads" / "checkpoints").glob("*.json")) - {checkpoint.symbol}
+    record.unlink()
+    stored(maker)
+    assert maker.times == 2
+
+
+def test_of_two_that_want_the_same_one_waits() -> None:
+    begun, told = threading.Event(), threading.Event()
+    maker = Maker()
+
+    def slow() -> Made:
+        begun.set()
+        assert told.wait(10)
+        return maker()
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(stored_checkpoint, "net", "key", slow, lambda message: None)
+        assert begun.wait(10)
+        second = pool.submit(stored_checkpoint, "net", "key", maker, lambda message: told.set())
+        assert first.result(20) == second.result(20)
+    assert maker.times == 1
+
+
+def test_arrays_are_stored_by_content() -> None:
+    ones = np.ones((2, 3), np.float32)
+    path = stored_array(ones)
+    np.testing.assert_array_equal(np.load(path), ones)
+    assert stored_array(ones.copy()) == path
+    assert len({path, stored_array(ones.reshape(3, 2)), stored_array(ones.view(np.int32)), stored_array(ones * 2)}) == 4
+
+
+def test_outputs_are_made_once_by_key() -> None:
+    calls = []
+
+    def outputs() -> list[np.ndarray]:
+        calls.append(1)
+        return [np.zeros(2), np.ones(3)]
+
+    path = stored_outputs("a", outputs)
+    assert stored_outputs("a", outputs) == path
+    with np.load(path) as archive:
+        assert [archive[name].tolist() for name in archive.files] == [[0, 0], [1, 1, 1]]
+    assert len(calls) == 1
+    assert stored_outputs("b", outputs) != path
+
+
+def test_a_lock_that_cannot_be_had_is_named(home: Path) -> None:
+    (home / "workloads" / "checkpoints" / ".a_net_1-kkkkkkkkkkkkkkkk.lock").mkdir(parents=True)
+    with pytest.raises(QuantkitError, match="set QUANTKIT_HOME"):
+        stored(Maker())
+
+
+def test_a_home_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "file"))
+    with pytest.raises(QuantkitError, match="set QUANTKIT_HOME"):
+        stored_array(np.zeros(1))
