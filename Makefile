@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke test lint test-onednn test-mkl test-mkl-emulated clean
+.PHONY: demo smoke test lint test-onednn test-mkl test-mkl-emulated test-numa clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -34,6 +34,11 @@ test-onednn test-mkl: test-%: .venv-%/installed
 EMULATED := qemu-x86_64 -cpu Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-invpcid,-rtm
 test-mkl-emulated: .venv-mkl/installed
 	$(EMULATED) .venv-mkl/bin/python -m pytest tests/emission --timeout 900
+
+# Placement on two NUMA nodes, in a virtual machine.
+test-numa: .venv-onednn/installed
+	tests/numa/prepare build/numa
+	QUANTKIT_NUMA_KERNEL=build/numa/vmlinuz .venv-onednn/bin/python -m pytest tests/numa
 
 # Where several `make` run at once, each environment is still built once: the stamp is written last.
 .venv-%/installed: pyproject.toml

@@ -65,7 +65,8 @@ def environment(
         build: the interpreter and its engine.
         variant: ``stock`` has MXNet fuse by itself, all others run as they are.
         placement: where it runs.
-        openmp: ``gnu``, the runtime that MXNet is linked with, or ``intel``, which is loaded in its place.
+        openmp: ``gnu``, the runtime that the engine is linked with (which in mxnet-mkl 1.5 is Intel's), or ``intel``,
+            which is loaded in its place.
         allocator: ``system``, ``jemalloc`` or ``tcmalloc``.
         inherited: the environment that is the base.
 

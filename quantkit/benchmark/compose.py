@@ -39,8 +39,8 @@ def compose(
     pairs = [(build, variant) for build in builds for variant in variants if build.int8 or variant == "fp32"]
     if not pairs:
         raise UserError(
-            f"none of the builds {', '.join(each.name for each in builds)} can run {', '.join(variants)}: native builds "
-            "run fp32 alone; add a build with MKL-DNN/oneDNN (`quantkit builds list`), or fp32 to --variants"
+            f"none of the builds {', '.join(each.name for each in builds)} can run {', '.join(variants)}: native "
+            "builds run fp32 alone; add a build with MKL-DNN/oneDNN (`quantkit builds list`), or fp32 to --variants"
         )
     contestants = tuple(
         Contestant(_name(build, variant, policy if len(policies) > 1 else ""), build.name, variant, policy)

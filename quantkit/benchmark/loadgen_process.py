@@ -36,7 +36,7 @@ def main(argument: str) -> None:
     log.log_output.outdir = settings["folder"]
     log.log_output.copy_summary_to_stdout = False
     # An audit.config in the current folder would change the test.
-    audit = "audit.config"
+    audit = os.path.join(settings["folder"], "audit.config")
     loadgen.StartTestWithLogSettings(system, library, _test(loadgen, settings), log, audit)
 
 

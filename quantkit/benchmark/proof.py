@@ -91,7 +91,7 @@ def _pages(process: Path) -> dict[int, int]:
     with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         for line in (process / "numa_maps").read_text().splitlines():
             fields: Mapping[str, str] = dict(re.findall(r"(\w+)=(\S+)", line))
-            if "anon" in fields and "file" not in fields:
+            if "file" not in fields:
                 units = int(fields.get("kernelpagesize_kB", 4)) // 4
                 for name, value in fields.items():
                     if re.fullmatch(r"N\d+", name):

@@ -136,7 +136,7 @@ class _Runner:
         for cell in done.values():
             if cell.rounds:
                 self._forecast.learn(network, cell.contestant.name, batch, mean_latency(cell) / 1e3)
-        known = [each for each in self._suite.contestants if self._forecast_known(network, each, batch)]
+        known = [each for each in self._suite.contestants if self._is_known(network, each, batch, deadline)]
         chosen = self._chosen(network, batches, deadline)
         wanted = [each for each in self._suite.contestants if each not in known or (batch, each.name) in chosen]
         missing = [each for each in self._suite.contestants if each.name not in done]
@@ -172,8 +172,12 @@ class _Runner:
                 found[cell.contestant.name] = cell
         return found
 
-    def _forecast_known(self, network: str, contestant: Contestant, batch: int) -> bool:
-        return self._forecast.seconds(network, contestant.name, batch) is not None
+    def _is_known(self, network: str, contestant: Contestant, batch: int, deadline: Optional[float]) -> bool:
+        """Whether enough is known to decide: seen in this network, or out of reach by what others took."""
+        if self._forecast.has_seen(network, contestant.name):
+            return True
+        request = self._forecast.seconds(network, contestant.name, batch)
+        return request is not None and deadline is not None and least_cost(request) > deadline - time.monotonic()
 
     def _costs(self, network: str, batches: Sequence[int]) -> dict[Key, float]:
         """The least that the cells of these batch sizes cost, as far as known."""
@@ -187,7 +191,11 @@ class _Runner:
 
     def _chosen(self, network: str, batches: Sequence[int], deadline: Optional[float]) -> set[Key]:
         costs = self._costs(network, batches)
-        return set(costs) if deadline is None else affordable(costs, deadline - time.monotonic())
+        if deadline is None:
+            return set(costs)
+        contestants = len(self._suite.contestants)
+        worth = {(batch, name): contestants if name == self._suite.baseline else 1 for batch, name in costs}
+        return affordable(costs, worth, deadline - time.monotonic())
 
     def _available(
         self, network: str, batch: int, batches: Sequence[int], chosen: set[Key], deadline: Optional[float]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Optional, TypeVar
 
 Key = TypeVar("Key")
@@ -59,14 +60,21 @@ def _cost(requests: Sequence[float], chosen: Pace) -> float:
     )
 
 
-def affordable(costs: Mapping[Key, float], seconds: float) -> set[Key]:
-    """The cheapest of the cells, as many as fit: what costs minutes for one figure gives way to many figures."""
+def affordable(costs: Mapping[Key, float], worth: Mapping[Key, float], seconds: float) -> set[Key]:
+    """The cells that are worth most for their cost, as many as fit.
+
+    What costs minutes for one figure gives way to many figures; a baseline is worth all the ratios that refer to it.
+
+    Args:
+        costs: the least that each cell takes, in seconds.
+        worth: how many figures each cell makes possible.
+        seconds: how much time there is.
+    """
     chosen: set[Key] = set()
-    for key in sorted(costs, key=lambda key: costs[key]):
-        seconds -= costs[key]
-        if seconds < 0:
-            break
-        chosen.add(key)
+    for key in sorted(costs, key=lambda key: costs[key] / worth[key]):
+        if costs[key] <= seconds:
+            seconds -= costs[key]
+            chosen.add(key)
     return chosen
 
 
@@ -92,20 +100,23 @@ class Forecast:
     def __init__(self, macs: Mapping[str, int]) -> None:
         self._macs = macs
         self._seen: dict[tuple[str, str], tuple[int, float]] = {}
-        self._seconds_per_mac: dict[str, float] = {}
+        self._rates: dict[str, dict[str, float]] = {}
 
     def learn(self, network: str, contestant: str, batch: int, seconds: float) -> None:
         """Take in that one request of ``batch`` items took so long."""
         self._seen[network, contestant] = batch, seconds
         if self._macs[network]:
-            rate = seconds / (batch * self._macs[network])
-            self._seconds_per_mac[contestant] = max(rate, self._seconds_per_mac.get(contestant, 0.0))
+            self._rates.setdefault(contestant, {})[network] = seconds / (batch * self._macs[network])
+
+    def has_seen(self, network: str, contestant: str) -> bool:
+        """Whether a request of this network and contestant was seen, of whatever batch size."""
+        return (network, contestant) in self._seen
 
     def seconds(self, network: str, contestant: str, batch: int) -> Optional[float]:
         """How long a request of ``batch`` items will take; None where nothing is known yet."""
         if (network, contestant) in self._seen:
             known, seconds = self._seen[network, contestant]
             return seconds * batch / known
-        if contestant in self._seconds_per_mac:
-            return self._seconds_per_mac[contestant] * batch * self._macs[network]
+        if contestant in self._rates:
+            return median(self._rates[contestant].values()) * batch * self._macs[network]
         return None

@@ -21,7 +21,7 @@ _CLOSED_LOOP_SECONDS = 2.0
 _LOWEST = 1 / 128
 _PRECISION = 1.05
 
-# A rate that the search has found must also hold for so many times as long; else a little less is tried.
+# A rate that the search has found must also hold for so many times as long; else less is tried, in growing steps.
 _CONFIRMATION = 3.0
 _STEP_BACK = 0.9
 
@@ -50,7 +50,7 @@ def search_rate(
     The instances first work without pause; that throughput bounds the search, since at no higher rate can a
     queue stay short. Half of it is tried, and halved again while it does not hold; then the search goes on
     between the highest rate that holds and the lowest that does not. What it finds has to hold in a run three
-    times as long with other arrival times, else a tenth less is tried so.
+    times as long with other arrival times; else a tenth less is tried so, then again less in growing steps.
 
     Args:
         serve: a function for each instance that serves one request and returns when it is done. Requests go
@@ -92,8 +92,9 @@ def search_rate(
             rate = middle
         else:
             high = middle
+    step = _STEP_BACK
     while not holds(rate, seconds * _CONFIRMATION, seed + 1):
-        rate *= _STEP_BACK
+        rate, step = rate * step, step * step
         if rate < closed.rate * _LOWEST:
             return Server(bound, 0.0, tuple(trials))
     return Server(bound, rate, tuple(trials))

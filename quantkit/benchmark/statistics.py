@@ -136,7 +136,7 @@ def _durations(ticks: Ticks) -> np.ndarray:
 
 # Cores' worth of work, averaged over the rounds, above which others disturb what is measured.
 _STOLEN, _BUSY = 0.03, 0.1
-_FEW_ROUNDS, _FEW_REQUESTS = 5, 20
+_FEW_ROUNDS, _FEW_REQUESTS = 5, 10
 _ENOUGH_TO_TELL = 6
 
 
@@ -154,7 +154,7 @@ def warnings(cell: Cell) -> tuple[str, ...]:
     # Slow networks are warmed with less than it takes to tell; few samples are reported below.
     unsteady = sum(not each.steady for each in cell.warm_up if len(each.durations) >= _ENOUGH_TO_TELL)
     if unsteady:
-        found.append(f"{unsteady} of {len(cell.warm_up)} instances were not steady when measuring began")
+        found.append(f"not steady when measuring began: {unsteady} of {len(cell.warm_up)} instances")
     requests = sum(len(ticks.ends) for turn in cell.rounds for ticks in turn.instances)
     if len(cell.rounds) < _FEW_ROUNDS or requests < _FEW_REQUESTS:
         found.append(f"few samples: {requests} requests in {len(cell.rounds)} rounds")

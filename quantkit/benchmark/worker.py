@@ -14,6 +14,7 @@ system's monotonic clock, which is the same in every process of a machine.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib.util
@@ -42,6 +43,7 @@ def main(arguments: list[str]) -> None:
     settings = json.loads(arguments[1])
     die_with_parent(settings["parent"])
     bind(settings["cpus"], settings["nodes"])
+    load_openmp()
     os.dup2(2, 1)
     answers = os.fdopen(settings["write"], "w")
     with os.fdopen(settings["read"]) as commands:
@@ -75,6 +77,18 @@ def bind(cpus: Optional[list[int]], nodes: Optional[list[int]]) -> None:
         # The kernel takes one bit fewer than it is told.
         if libc.syscall(_SET_MEMPOLICY, _MPOL_BIND, mask, ctypes.c_ulong(64 * len(words) + 1)) != 0:
             raise OSError(ctypes.get_errno(), f"cannot bind memory to nodes {nodes}")
+
+
+def load_openmp() -> None:
+    """Load GNU's OpenMP before the engine does, and give this thread back all its hardware threads.
+
+    Told to bind threads, libgomp binds the one that loads it to the first place at once. OpenBLAS, which native
+    builds multiply matrices with, then counts a single hardware thread and would use no other.
+    """
+    allowed = os.sched_getaffinity(0)
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libgomp.so.1")
+    os.sched_setaffinity(0, allowed)
 
 
 class _Version:

@@ -13,7 +13,7 @@ import click
 from quantkit.cli.options import Verb, model_options, output_options
 from quantkit.cli.targets import is_bundle, network_name
 from quantkit.cli.terminal import Terminal
-from quantkit.errors import UserError
+from quantkit.errors import ModelError, UserError
 
 if TYPE_CHECKING:
     from quantkit.benchmark.build import Build
@@ -166,6 +166,7 @@ def benchmark(
     if path is not None:
         suite = _part(path, chosen, _listed(networks), scenario)
     else:
+        _check_target(target)
         names = [*(_listed(builds) or _listed(_DEFAULT_BUILDS)), *(name for name in interpreters if not builds)]
         opened = [open_build(interpreters.get(name, name), terminal.tell) for name in names]
         suite = _composed(target, opened, chosen, scenario, reference)
@@ -208,6 +209,24 @@ def _policies(instances: Optional[str], cores: Optional[int]) -> list[str]:
     if cores is not None and not any(each.isdigit() for each in asked):
         raise UserError("--cores is the number of cores of each of N instances; give --instances N as well")
     return [f"{each}x{cores}" if each.isdigit() and cores else each for each in asked]
+
+
+def _check_target(target: str) -> None:
+    """Make sure that the network exists before builds are made for it."""
+    from quantkit.models.load import locate
+
+    if is_bundle(target):
+        return
+    try:
+        locate(target)
+    except ModelError as error:
+        raise UserError(f"{error}; suites that ship: {', '.join(_shipped_suites())}") from error
+
+
+def _shipped_suites() -> list[str]:
+    from quantkit.files import shipped
+
+    return sorted(path.stem for path in shipped("benchmarks").glob("*.toml") if "[[contestant]]" in path.read_text())
 
 
 def _suite_file(target: str) -> Optional[Path]:

@@ -118,7 +118,7 @@ def _tables(comparison: Comparison) -> list[Any]:
         ("95 % interval", "left"),
         ("verdict", "left"),
     ):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+        table.add_column(title, justify=justify, no_wrap=title != "network", overflow="fold")  # type: ignore[arg-type]
     for cell in comparison.cells:
         ratio = cell.ratio
         interval = f"{factor(ratio.low)} to {factor(ratio.high)}" if bounded(ratio) else "one round: none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Any, Optional
 
-from quantkit.cli.terminal import Terminal, percent
+from quantkit.cli.terminal import Terminal, megabytes, percent
 
 if TYPE_CHECKING:
     from quantkit.cli.networks import Network
@@ -71,6 +71,7 @@ def feed_result(feed: Feed, network: Network, data: str) -> dict[str, Any]:
             "network": _rate(feed.network),
             "together": _rate(feed.together),
         },
+        "first_pass_bytes_from_storage": feed.from_storage,
         "waiting": feed.waiting,
         "verdict": "starved" if feed.starved else "fed",
         "decoded_per_read": feed.lead,
@@ -82,11 +83,11 @@ def advice(feed: Feed, preprocess: Optional[Preprocess]) -> list[str]:
     """What the figures mean beyond the verdict, and the remedies where the network starves."""
     found = []
     stored = feed.images.short_side
-    if feed.first_pass < _COLD * min(feed.all_workers.rounds):
-        cold = "the network would starve" if feed.first_pass < feed.network.median else "enough for the network"
+    if feed.from_storage and feed.first_pass < _COLD * min(feed.all_workers.rounds):
+        enough = "too few" if feed.first_pass < feed.network.median else "enough"
         found.append(
-            f"the first reading gave {feed.first_pass:.0f} images/s, {cold}: the files came from storage, not from the "
-            "system's file cache; many small files are read faster when packed into one .rec file"
+            f"from storage only {feed.first_pass:.0f} images/s came, {enough} for the network; "
+            "many small files are read faster when packed into one .rec file"
         )
     if feed.together.median < _SHARED * min(feed.all_workers.median, feed.network.median):
         found.append(
@@ -118,7 +119,9 @@ def _tables(result: dict[str, Any]) -> list[Any]:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for column, justify in (("", "left"), ("images/s", "right"), ("lowest to highest round", "left")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    table.add_row(f"decoding, first reading, {workers}", f"{rates['first_pass']:.0f}", "")
+    stored = result["first_pass_bytes_from_storage"]
+    source = "" if stored is None else f"{megabytes(stored)} came from storage" if stored else "the files were cached"
+    table.add_row(f"decoding, first reading, {workers}", f"{rates['first_pass']:.0f}", source)
     for label, name in (
         ("decoding again, 1 worker", "one_worker"),
         (f"decoding again, {workers}", "all_workers"),

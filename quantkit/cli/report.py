@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import click
 
@@ -37,22 +37,24 @@ def report(
     PNG and SVG. Several RESULTS go into one report if they were measured on the same host.
     """
     from quantkit.benchmark.results import read_results
-    from quantkit.report.write import PAGE, write_report
+    from quantkit.report.write import PAGE, make_report, write_report
 
     runs = [read_results(folder) for folder in results]
-    written = write_report(runs, out, title, price_per_hour, terminal.stage)
+    made = make_report(runs, title, price_per_hour, terminal.stage)
+    with terminal.work.writing(out):
+        written = write_report(made, out)
     found = {
         "page": str(out / PAGE),
-        "files": [str(path) for path in written.files],
+        "files": [str(path) for path in written],
         "runs": [
             {"title": part.title, "verdicts": part.verdicts, "reservations": part.reservations}
-            for part in written.document.parts
+            for part in made.document.parts
         ],
     }
     terminal.show(found, *_summary(found))
 
 
-def _summary(found: dict) -> list[str]:
+def _summary(found: dict[str, Any]) -> list[str]:
     from rich.markup import escape
 
     from quantkit.report.words import printable

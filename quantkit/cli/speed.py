@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Optional
 
 if TYPE_CHECKING:
@@ -78,8 +79,13 @@ def tables(results: Results) -> Iterator[Any]:
         if cell.failure:
             where = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
             yield f"[red]failed[/]: {escape(_cell(cell))}{where}: {escape(cell.failure.message)}"
-    for each in run.left_out:
-        yield f"left out: {escape(each.network)}, batch {each.batch}, {escape(each.contestant)}: {escape(each.reason)}"
+    for (network, contestant), group in groupby(
+        sorted(run.left_out, key=lambda each: (each.network, each.contestant, each.batch)),
+        key=lambda each: (each.network, each.contestant),
+    ):
+        cells = list(group)
+        batches = ", ".join(str(each.batch) for each in cells)
+        yield f"left out: {escape(network)}, {escape(contestant)}, batch {batches}: {escape(cells[0].reason)}"
     kinds: dict[str, list[str]] = {}
     for text in (text for row in rows for text in row["warnings"]):
         kinds.setdefault(re.sub(r"[\d.]+", "", text), []).append(text)
@@ -105,7 +111,7 @@ def _server(results: Results) -> Iterator[str]:
     for cell in results.cells:
         if cell.server is None:
             continue
-        trial = next((each for each in cell.server.trials if each.rate == cell.server.rate), None)
+        trial = cell.server.trials[-1] if cell.server.rate else None
         verdict = "" if trial is None else f" (p99 {trial.p99:.3g} ms, {'VALID' if trial.valid else 'INVALID'})"
         yield f"{escape(_cell(cell))}: {cell.server.rate:.4g} requests/s within {cell.server.bound:g} ms{verdict}"
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from statistics import median
 from time import perf_counter
 
@@ -65,6 +66,8 @@ class Feed:
         workers: the most threads that decoded.
         first_pass: images per second when the files were read for the first time, by all workers; later
             passes find them in the system's file cache.
+        from_storage: bytes that came from storage in the first pass, the others came from the file cache; None
+            where the system does not tell.
         one_worker: decoding and preprocessing alone, in one background thread.
         all_workers: the same in all of them.
         network: the network alone.
@@ -77,6 +80,7 @@ class Feed:
     batch: int
     workers: int
     first_pass: float
+    from_storage: int | None
     one_worker: Rate
     all_workers: Rate
     network: Rate
@@ -128,11 +132,14 @@ def measure_feed(
     def run(data: np.ndarray) -> None:
         network.run({name: data})
 
+    # Also loads all that decoding needs.
     (one,) = batches(samples, preprocess, input_shape, 1, limit=1, workers=0)
     ready = replace(one, data=np.repeat(one.data, batch, axis=0))
     for _ in range(_WARM_UP):
         run(ready.data)
+    before = _storage_bytes()
     first_pass, distinct = _first_pass(stream(samples, workers), seconds * _FIRST_PASS)
+    after = _storage_bytes()
     endless = repeated(samples, distinct)
     contestants: dict[str, tuple[Callable[[], Batches], Consume]] = {
         "one_worker": (lambda: stream(endless, 1), len),
@@ -151,6 +158,7 @@ def measure_feed(
         batch=batch,
         workers=workers,
         first_pass=first_pass,
+        from_storage=None if before is None or after is None else after - before,
         waiting=median(waited for _, waited in turns["together"]),
         **{contestant: Rate(tuple(rate for rate, _ in values)) for contestant, values in turns.items()},
     )
@@ -171,6 +179,15 @@ def _first_pass(stream: Batches, seconds: float) -> tuple[float, int]:
             if perf_counter() - begun >= seconds:
                 break
         return count / (perf_counter() - begun), count
+
+
+def _storage_bytes() -> int | None:
+    """The bytes that this process has had fetched from storage so far, after proc(5)."""
+    try:
+        lines = Path("/proc/self/io").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), None)
 
 
 def _turn(stream: Batches, consume: Consume, seconds: float) -> tuple[float, float]:

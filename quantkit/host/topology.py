@@ -66,7 +66,6 @@ def read_topology(
     folders = {int(path.name[4:]): path for path in _numbered(sys / "devices/system/node", "node")}
     homes = {cpu: number for number, folder in folders.items() for cpu in _list(folder / "cpulist")}
     cores = _cores(sys / "devices/system/cpu", online, homes, usable)
-    # A core that no node claims goes to the first.
     nodes = tuple(Node(number, memory) for number, memory in sorted(_memory(folders, proc).items())) or (Node(0, ()),)
     return Topology(cores, nodes, read_limits(proc, cgroup).cpu_quota)
 
@@ -93,6 +92,7 @@ def _cores(
     cores = [
         Core(
             socket=_number(folder / f"cpu{cpus[0]}" / "topology/physical_package_id"),
+            # A core that no node claims goes to the first.
             node=homes.get(cpus[0], min(homes.values(), default=0)),
             cpus=tuple(cpus),
             usable=tuple(cpu for cpu in cpus if cpu in usable),

@@ -105,16 +105,23 @@ def _from_text(
     preprocess: Optional[Preprocess],
     quiet: bool,
 ) -> Model:
+    found = locate(spec)
+    if isinstance(found, Card):
+        return _from_card(found, weights, given, shape, preprocess, quiet)
+    return _from_checkpoint(found, weights, given, shape, preprocess)
+
+
+def locate(spec: str) -> Union[Card, Path]:
+    """What a name or path stands for: a model card, or the symbol file of a checkpoint.
+
+    Raises:
+        ModelError: there is no such network, or its card cannot be read.
+    """
     path = Path(spec)
     if path.suffix == ".toml":
-        card = read_card(path)
-    else:
-        shipped = None if os.sep in spec else find_card(spec)
-        symbol = symbol_file(path)
-        if shipped is None and symbol is not None:
-            return _from_checkpoint(symbol, weights, given, shape, preprocess)
-        card = shipped or _checked_name(spec)
-    return _from_card(card, weights, given, shape, preprocess, quiet)
+        return read_card(path)
+    shipped = None if os.sep in spec else find_card(spec)
+    return shipped or symbol_file(path) or _checked_name(spec)
 
 
 def _from_card(

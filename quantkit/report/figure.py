@@ -145,3 +145,9 @@ def error_bars(axes: Axes, x: Sequence[float], ratios: Sequence[tuple[float, flo
         capsize=1.6,
         capthick=0.8,
     )
+
+
+def value_label(axes: Axes, x: float, y: float, text: str) -> None:
+    """A number above a bar, legible where an error bar runs behind it."""
+    paper = {"facecolor": LIGHT["paper"], "edgecolor": "none", "pad": 0.6}
+    axes.text(x, y, text, ha="center", va="bottom", fontsize=7, bbox=paper)

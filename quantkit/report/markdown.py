@@ -32,7 +32,8 @@ def markdown(report: Document) -> str:
 
 def escaped(text: str) -> str:
     """A text that Markdown shows as it is, on one line."""
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&$@])", r"\\\1", printable(text)).replace("://", ":\\//")
+    plain = re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", printable(text)).replace("://", ":\\//")
+    return re.sub(r"^(\d*)([-+=]|(?<=\d)[.)])", r"\1\\\2", plain)
 
 
 def _block(block: Block) -> list[str]:

@@ -149,7 +149,7 @@ def _agreement(study: Study, name: str) -> str:
     against = "is the reference" if worst.reference == name and worst.deviation == 0 else f"from {worst.reference}"
     if against == "is the reference":
         return against
-    return f"{worst.deviation:.1e} {against}, {worst.allowed:.1e} allowed"
+    return f"{worst.deviation:.2g} {against}, {worst.allowed:.2g} allowed"
 
 
 def thread_settings(study: Study) -> Table:
@@ -170,9 +170,8 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 def grouped_warnings(study: Study) -> tuple[str, ...]:
     """The cells' warnings, those alike but for their numbers drawn together."""
     groups: dict[str, list[str]] = {}
-    for row in study.rows:
-        for warning in row.warnings:
-            groups.setdefault(_NUMBER.sub("#", warning), []).append(warning)
+    for _, warning in study.warned:
+        groups.setdefault(_NUMBER.sub("#", warning), []).append(warning)
     return tuple(f"In {counted(len(texts), 'cell')}: {_together(texts)}." for texts in groups.values())
 
 

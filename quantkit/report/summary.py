@@ -79,6 +79,13 @@ class Study:
         found = {row.network for row in self.rows}
         return tuple(network for network in self.run.networks if network.name in found)
 
+    @property
+    def warned(self) -> tuple[tuple[Key, str], ...]:
+        """The warnings of every cell that has a result, timed or served."""
+        served = [cell for cell in self.served if not cell.rounds]
+        found = [(row.key, row.warnings) for row in self.rows] + [(key_of(cell), warnings(cell)) for cell in served]
+        return tuple((key, warning) for key, texts in found for warning in texts)
+
     def flagged(self, network: str) -> str:
         """A network's name, with a flag where its weights are random."""
         random = any(each.weights == "random" for each in self.run.networks if each.name == network)

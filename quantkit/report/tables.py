@@ -203,12 +203,12 @@ def _cells(study: Study, network: Network, published: dict[tuple[str, int, str],
     rows = [row for row in study.rows if row.network == network.name]
     with_published = any(row.key in published for row in rows)
     with_speedups = any(row.speedups for row in rows)
-    columns = ["contestant", "batch size", "scenario", "instances", f"{plural(network.item)}/s"]
+    columns = ["batch size", "contestant", "scenario", "instances", f"{plural(network.item)}/s"]
     columns += ["published"] * with_published + ["mean, ms"] + [f"p{each}, ms" for each in PERCENTILES]
     columns += ["speed-up in throughput", "speed-up in latency"] * with_speedups + ["requests", "rounds", "warnings"]
     lines = []
     for row in rows:
-        line = [row.contestant, str(row.batch), row.scenario, str(row.instances), number(row.throughput)]
+        line = [str(row.batch), row.contestant, row.scenario, str(row.instances), number(row.throughput)]
         if with_published:
             line.append(number(published[row.key]) if row.key in published else "")
         line += [number(row.mean_latency), *map(number, row.percentiles)]
@@ -216,7 +216,7 @@ def _cells(study: Study, network: Network, published: dict[tuple[str, int, str],
             absent = "baseline" if row.contestant == study.run.baseline else "no baseline"
             line += [ratio_text(row.speedups.get(metric), absent) for metric in METRICS]
         lines.append((*line, str(row.requests), str(row.rounds), str(len(row.warnings) or "none")))
-    return Table(study.flagged(network.name), tuple(columns), tuple(lines), frozenset({1, *range(3, len(columns))}))
+    return Table(study.flagged(network.name), tuple(columns), tuple(lines), frozenset({0, *range(3, len(columns))}))
 
 
 def warning_table(study: Study) -> Table:
@@ -224,7 +224,7 @@ def warning_table(study: Study) -> Table:
     return Table(
         "Warnings of each cell",
         ("network", "batch size", "contestant", "warning"),
-        tuple((row.network, str(row.batch), row.contestant, warning) for row in study.rows for warning in row.warnings),
+        tuple((network, str(batch), contestant, warning) for (network, batch, contestant), warning in study.warned),
         frozenset({1}),
     )
 

@@ -22,7 +22,8 @@ def verdicts(study: Study) -> tuple[str, ...]:
 
     ranked = sorted(study.challengers, key=rank)
     sentences = [sentence for name in ranked for sentence in _of_contestant(study, name)]
-    sentences += [_served(cell, cell.server) for cell in study.served if cell.server]
+    served = sorted(study.served, key=lambda cell: cell.contestant.variant != "int8")
+    sentences += [_served(cell, cell.server) for cell in served if cell.server]
     return tuple(sentences) or ("There is nothing to compare: no contestant but the baseline has a result.",)
 
 

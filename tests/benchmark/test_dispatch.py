@@ -89,6 +89,22 @@ def test_an_error_ends_it_and_is_reported_once(where: str) -> None:
     assert log.failures == 1
 
 
+def test_instances_that_fail_together_are_reported_once() -> None:
+    together = threading.Barrier(2)
+
+    def serve() -> None:
+        together.wait(5)
+        raise OSError("gone")
+
+    log = Log()
+    with Dispatcher([serve, serve], log.add, log.fail) as dispatcher:
+        dispatcher.submit(0)
+        dispatcher.submit(1)
+        time.sleep(0.2)
+    assert isinstance(dispatcher.error, OSError)
+    assert log.failures == 1
+
+
 def test_ctrl_c_leaves_waiting_requests_alone_and_does_not_wait() -> None:
     log = Log()
     release: SimpleQueue[None] = SimpleQueue()

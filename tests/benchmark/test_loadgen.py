@@ -9,8 +9,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from math import exp, factorial
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -178,47 +180,60 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
         run_trial([lambda: None], 50, 50, 1, 0, file / "run")
 
 
-INTERRUPTED = """
-import sys, time
+WAITING = """
+import os, sys, time
 from pathlib import Path
 from quantkit.benchmark.loadgen import run_trial
 def serve():
-    print("serving", flush=True)
+    print(own_children(), flush=True)
     time.sleep(60)
+def own_children():
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text()
 try:
-    run_trial([serve], 20, 50, 60, 0, Path(sys.argv[1]))
+    # After the first query LoadGen sleeps for a long time.
+    run_trial([serve], 0.01, 50, 60, 0, Path(sys.argv[1]))
 except KeyboardInterrupt:
-    print(Path("/proc/self/task/%d/children" % __import__("os").getpid()).read_text() or "none", flush=True)
+    print(own_children() or "none", flush=True)
 """
 
 
-@needs_loadgen
-def test_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "run")]
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str], int]]:
+    """A process in the middle of a run, its standard output, and its LoadGen's process number."""
+    command = [sys.executable, "-c", WAITING, str(tmp_path / "run")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "serving\n"
-        begun = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        assert process.stdout.readline() == "none\n"
-        assert process.wait(5) == 0
-        assert time.monotonic() - begun < 2
+        try:
+            yield process, process.stdout, int(process.stdout.readline())
+        finally:
+            process.kill()
 
 
 @needs_loadgen
-def test_loadgen_does_not_outlive_a_killed_parent(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "run")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        process.kill()
+def test_ctrl_c_ends_it_at_once(waiting: tuple[subprocess.Popen[str], IO[str], int]) -> None:
+    process, output, _ = waiting
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(5) == 0
+    assert output.read() == "none\n"
+    assert time.monotonic() - begun < 2
+
+
+@needs_loadgen
+def test_loadgen_does_not_outlive_a_killed_parent(waiting: tuple[subprocess.Popen[str], IO[str], int]) -> None:
+    process, _, child = waiting
+    process.kill()
     deadline = time.monotonic() + 5
-    while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
-        if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            return
+    while (alive := _alive(child)) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not Path(f"/proc/{child}").exists()
+    assert not alive
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @needs_loadgen

@@ -91,6 +91,7 @@ FOUR = Placement((0, 1, 2, 3), (0,), 4)
         (replace(GOOD, pages={0: 1_000, 1: 100_000}), FOUR, "99% of its memory lies on nodes 1, not on 0"),
         (replace(GOOD, pages={0: 100_000, 1: 6_000}), FOUR, "6% of its memory"),
         (replace(GOOD, pages={0: 100_000, 1: 6_000}), replace(FOUR, nodes=(0, 1)), None),
+        (replace(GOOD, pages={0: 200_000, 1: 6_000}), FOUR, None),
         # A small process that has bound itself: what it touched before stays where it was.
         (replace(GOOD, pages={0: 20_000, 1: 4_000}), FOUR, None),
         (replace(GOOD, pages={}), FOUR, None),

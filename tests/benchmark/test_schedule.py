@@ -30,14 +30,17 @@ def test_more_time_never_means_fewer_rounds() -> None:
 def test_affordable_takes_as_many_as_any_choice_could() -> None:
     costs = {"a": 5.0, "b": 1.0, "c": 3.0, "d": 40.0}
     for seconds in (0, 1, 4, 8, 9, 48, 49, 100):
-        found = affordable(costs, seconds)
-        fitting = [
-            set(each)
-            for size in range(5)
-            for each in combinations(costs, size)
-            if sum(costs[k] for k in each) <= seconds
-        ]
+        found = affordable(costs, dict.fromkeys(costs, 1), seconds)
+        choices = [set(each) for size in range(5) for each in combinations(costs, size)]
+        fitting = [each for each in choices if sum(costs[key] for key in each) <= seconds]
         assert found in fitting and len(found) == max(map(len, fitting))
+
+
+def test_a_baseline_is_worth_the_ratios_that_refer_to_it() -> None:
+    costs = {"baseline": 8.0, "one": 3.0, "two": 3.0, "three": 3.0}
+    worth = {"baseline": 4, "one": 1, "two": 1, "three": 1}
+    assert affordable(costs, worth, 12) == {"baseline", "one"}
+    assert affordable(costs, worth, 7) == {"one", "two"}
 
 
 def test_shares_of_all_networks_in_turn_use_up_the_time() -> None:
@@ -54,6 +57,7 @@ def test_a_forecast_scales_what_it_has_seen() -> None:
     forecast = Forecast({"one": 1000, "two": 3000, "unknown": 0})
     assert forecast.seconds("one", "native", 1) is None
     forecast.learn("one", "native", 2, 0.5)
+    assert forecast.has_seen("one", "native") and not forecast.has_seen("two", "native")
     assert forecast.seconds("one", "native", 8) == pytest.approx(2.0)
     # Of the other network nothing is known but its size.
     assert forecast.seconds("two", "native", 2) == pytest.approx(1.5)

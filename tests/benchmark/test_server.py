@@ -66,9 +66,10 @@ def test_what_was_found_is_confirmed_longer_with_other_arrivals(monkeypatch: pyt
 
 def test_less_is_tried_where_the_longer_run_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     result, runs = found(monkeypatch, lambda rate, seconds: p99(rate) * (1.3 if seconds > 10 else 1), 30)
-    assert p99(result.rate) * 1.3 <= 30 < p99(result.rate / 0.9) * 1.3
+    long = [rate for rate, seconds, *_ in runs.calls if seconds > 10]
+    assert p99(result.rate) * 1.3 <= 30 < p99(long[-2]) * 1.3
+    assert long[1] == pytest.approx(0.9 * long[0]) and result.rate > 0.6 * long[-2]
     assert result.trials[-1].rate == result.rate
-    assert all(seconds == 30 for _, seconds, *_ in runs.calls[-2:])
 
 
 def test_a_bound_below_the_time_of_one_request_is_given_up_after_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +91,10 @@ def test_nothing_above_the_throughput_without_pause_is_tried(monkeypatch: pytest
     assert all(rate < CAPACITY for rate, *_ in runs.calls)
 
 
-def test_a_long_run_that_never_holds_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _ = found(monkeypatch, lambda _, seconds: 1e6 if seconds > 10 else 1.0, 30)
+def test_long_runs_that_never_hold_come_to_an_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, runs = found(monkeypatch, lambda _, seconds: 1e6 if seconds > 10 else 1.0, 30)
     assert result.rate == 0.0
+    assert 3 < sum(seconds > 10 for _, seconds, *_ in runs.calls) < 8
 
 
 def test_runs_in_words() -> None:
@@ -134,7 +136,7 @@ def test_the_search_over_loadgen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     told: list[str] = []
     result = search_rate([lambda: sleeping(SERVICE / 1e3)], 40.0, 1.0, 0, tmp_path, told.append)
     # The theory allows half of the capacity; short runs make it less or more, a busy machine less.
-    assert p99(0.47 * CAPACITY) < 40 < p99(0.5 * CAPACITY)
+    assert p99(0.45 * CAPACITY) < 40 < p99(0.5 * CAPACITY)
     assert 0.1 * CAPACITY < result.rate < 0.8 * CAPACITY
     assert result.trials[-1].rate == result.rate and result.trials[-1].p99 <= 40
     assert len(list(tmp_path.glob("trial-*/mlperf_log_summary.txt"))) == len(result.trials)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -70,6 +71,27 @@ def test_it_computes_what_the_network_computes(
     for one, two in zip(run(graph, {"data": np.load(data)}), computed):
         np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
     assert os.sched_getaffinity(instance.pid) == {_last_cpu()}
+
+
+def test_openmp_that_binds_threads_leaves_all_processors_to_be_counted() -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    if len(cpus) < 2:
+        pytest.skip("one hardware thread")
+    places = {"OMP_PROC_BIND": "close", "OMP_PLACES": ",".join(f"{{{cpu}}}" for cpu in cpus)}
+    before = "import ctypes, os, runpy; os.sched_setaffinity(0, {cpus}); "
+    after = "; print(sorted(os.sched_getaffinity(0)))"
+    found = [
+        subprocess.run(
+            [sys.executable, "-I", "-c", before.format(cpus=cpus) + step + after],
+            env={**os.environ, **places},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for step in ('ctypes.CDLL("libgomp.so.1")', f"runpy.run_path({str(WORKER)!r})['load_openmp']()")
+    ]
+    # The first shows what the second is there for.
+    assert found == [str(cpus[:1]), str(cpus)]
 
 
 def test_measuring_starts_at_the_barrier_and_ends_after_the_time(

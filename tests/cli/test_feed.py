@@ -26,11 +26,12 @@ def feed(
     together: float = 290,
     first: float = 390,
     side: int = 300,
+    stored: Optional[int] = 10**6,
 ) -> Feed:
     one_, every_, network_, together_ = (
         Rate((rate * 0.99, rate, rate * 1.01)) for rate in (one, every, network, together)
     )
-    return Feed(Images(20, side, 5.0, 1.0), 400, 8, 4, first, one_, every_, network_, together_, 0.1)
+    return Feed(Images(20, side, 5.0, 1.0), 400, 8, 4, first, stored, one_, every_, network_, together_, 0.1)
 
 
 def test_a_fed_network_needs_no_advice() -> None:
@@ -66,10 +67,15 @@ def test_arrays_cannot_be_decoded_faster() -> None:
     assert advice(replace(starved, images=replace(starved.images, short_side=None)), None) == []
 
 
-@pytest.mark.parametrize(("first", "words"), [(250, "the network would starve"), (310, "enough for the network")])
+@pytest.mark.parametrize(("first", "words"), [(250, "too few for the network"), (310, "enough for the network")])
 def test_a_cold_first_reading_is_told(first: float, words: str) -> None:
     (found,) = advice(feed(first=first), PREPROCESS)
     assert words in found and ".rec" in found
+
+
+@pytest.mark.parametrize("stored", [0, None])
+def test_a_slow_first_reading_of_cached_files_is_not_blamed_on_storage(stored: Optional[int]) -> None:
+    assert advice(feed(first=250, stored=stored), PREPROCESS) == []
 
 
 def test_shared_cores_are_told() -> None:

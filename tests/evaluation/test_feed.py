@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,6 +97,29 @@ def test_the_first_reading_is_told_from_later_ones(network: type[Network]) -> No
     assert found.distinct == 12
     assert found.first_pass < 1.1 * 4 / 0.02
     assert found.all_workers.median > 2 * found.first_pass
+
+
+def test_files_that_come_from_storage_are_counted(network: type[Network], tmp_path: Path) -> None:
+    file = tmp_path / "block"
+    file.write_bytes(os.urandom(1 << 20))
+    descriptor = os.open(file, os.O_RDONLY)
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            os.fsync(descriptor)
+            if evicted:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.pread(descriptor, 1 << 20, 0)
+            yield Sample(np.full((6, 5, 3), position, np.uint8), None, f"image {position}")
+
+    found = {}
+    for evicted in (False, True):
+        found[evicted] = measured(Samples("file", read, 12, independent=True), workers=1).from_storage
+    os.close(descriptor)
+    assert found[False] == 0
+    if not found[True]:
+        pytest.skip("this file system has no storage below it, or does not tell")
+    assert 1 << 20 <= found[True] <= 13 << 20
 
 
 def test_only_what_the_first_reading_had_time_for_is_used(network: type[Network]) -> None:

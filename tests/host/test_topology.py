@@ -78,6 +78,20 @@ def test_a_node_without_memory_uses_the_nearest_that_has_some(tmp_path: Path) ->
     assert [node.memory for node in bare.read(tmp_path).nodes] == [(0,), (2,), (2,)]
 
 
+def test_distances_that_are_not_told(tmp_path: Path) -> None:
+    bare = replace(machine(sockets=3, cores=1), memory={0: 8, 1: 0, 2: 8})
+    bare.write(tmp_path)
+    for file in tmp_path.rglob("distance"):
+        file.unlink()
+    topology = read_topology(tmp_path / "sys", tmp_path / "proc", tmp_path, {0, 1, 2})
+    assert [node.memory for node in topology.nodes] == [(0,), (0, 2), (2,)]
+
+
+def test_a_core_that_no_node_claims_goes_to_the_first(tmp_path: Path) -> None:
+    topology = Machine(((0, 1, (0,)), (0, None, (1,))), {1: 8, 2: 8}).read(tmp_path)
+    assert [core.node for core in topology.cores] == [1, 1]
+
+
 def test_equally_near_nodes_serve_alike(tmp_path: Path) -> None:
     bare = replace(machine(sockets=3, cores=1), memory={0: 8, 1: 0, 2: 8})
     assert [node.memory for node in bare.read(tmp_path).nodes] == [(0,), (0, 2), (2,)]

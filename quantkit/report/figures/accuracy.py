@@ -18,12 +18,12 @@ _NO_SHARE_OF_IMAGES = {"cosine"}
 
 
 def figure(study: Study) -> Optional[Figure]:
-    """A row for each network with trained weights and accuracy, None where there is none."""
+    """A row for each network with trained weights and accuracy, None where there is none or no INT8 has a speed-up."""
     rows = [each for each in graded(study) if each.weights != "random"]
     if not rows:
         return None
     measures = list(dict.fromkeys(name for each in rows for name in each.accuracy if name not in _NO_SHARE_OF_IMAGES))
-    if not measures:
+    if not measures or not any(each.speedup for each in rows):
         return None
     look = {name: Style(f"series{number % 6 + 1}", marker="osD^vP"[number % 6]) for number, name in enumerate(measures)}
     return Figure(
@@ -57,6 +57,7 @@ def _draw(axes: Axes, rows: Sequence[Graded], look: Mapping[str, Style]) -> None
                 markersize=5.5,
                 markeredgecolor=LIGHT["paper"],
                 markeredgewidth=0.6,
+                clip_on=False,
             )
         if row.speedup:
             axes.text(
@@ -67,7 +68,7 @@ def _draw(axes: Axes, rows: Sequence[Graded], look: Mapping[str, Style]) -> None
     )
     shares = [100 * share for row in rows for name, share in row.accuracy.items() if name in look]
     margin = max(0.4, 0.06 * (max(shares) - min(shares)))
-    axes.set_xlim(min(shares) - margin, min(max(shares) + margin, 100 + margin))
+    axes.set_xlim(min(shares) - margin, min(max(shares) + margin, 100))
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_yticks(range(len(rows)), [shortened(row.network, 26) for row in rows])
     axes.tick_params(axis="y", length=0)

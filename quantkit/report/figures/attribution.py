@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from quantkit.report.attribution import Attribution, attributions, one_per_network
-from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, error_bars, set_log
+from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, error_bars, set_log, value_label
 from quantkit.report.summary import Study
 from quantkit.report.words import TIMES, bounded, factor, ratio_text, shortened
 
@@ -17,7 +17,7 @@ _TOTAL = Style("baseline")
 _STEPS = {
     "faster": ("step that gains", Style("series1")),
     "slower": ("step that loses", Style("series2")),
-    "not distinguishable": ("not distinguishable from no change", Style("series5", hatch="////")),
+    "not distinguishable": ("not distinguishable from 1", Style("series5", hatch="////")),
 }
 
 
@@ -26,8 +26,8 @@ def figure(study: Study) -> Optional[Figure]:
     chosen = [each for each in one_per_network(attributions(study)) if len(each.steps) > 1]
     if not chosen:
         return None
-    reached = [ratio.value for each in chosen for step in each.steps for ratio in (step.total, step.factor)]
-    edges = min(0.8, *(value / 1.3 for value in reached)), max(value * 1.9 for value in reached)
+    reached = [1.0, *(step.total.value for each in chosen for step in each.steps)]
+    edges = 0.8 * min(reached), 2.2 * max(reached)
     panels = tuple(
         Panel(
             f"{study.flagged(each.network)}, batch {each.batch}",
@@ -57,16 +57,16 @@ def _draw(axes: Axes, attribution: Attribution, edges: tuple[float, float]) -> N
     steps = attribution.steps
     bars = [(step.label, step.factor) for step in steps] + [("all", steps[-1].total)]
     set_log(axes, "y", *edges)
-    for place, (label, ratio) in enumerate(bars):
-        start = 1.0 if label == "all" and place == len(steps) else before
+    for place, (_, ratio) in enumerate(bars):
+        start = 1.0 if place == len(steps) else before
         end = start * ratio.value
         style = _TOTAL if place == len(steps) else _STEPS[ratio.verdict][1]
-        axes.bar(place, abs(end - start), 0.62, bottom=min(start, end), color=style.value, hatch=style.hatch)
+        axes.bar(place, abs(end - start), 0.62, bottom=min(start, end), facecolor=style.value, hatch=style.hatch)
         summit = max(start, end)
         if bounded(ratio):
             error_bars(axes, [place], [(end, start * ratio.low, start * ratio.high)])
             summit = max(summit, start * ratio.high)
-        axes.text(place, summit * 1.06, f"{TIMES}{factor(ratio.value)}", ha="center", va="bottom", fontsize=7.5)
+        value_label(axes, place, min(summit * 1.06, edges[1] / 1.35), f"{TIMES}{factor(ratio.value)}")
         if place < len(steps):
             axes.plot([place + 0.31, place + 0.69], [end, end], color=LIGHT["muted"], linewidth=0.8)
         before = end

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
-from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, error_bars
+from quantkit.report.figure import Entry, Figure, Panel, Style, error_bars
 from quantkit.report.scaling import Scaling, scalings
 from quantkit.report.summary import Study
 from quantkit.report.words import TIMES, bounded, counted, factor, ratio_text, shortened
@@ -14,95 +13,90 @@ from quantkit.report.words import TIMES, bounded, counted, factor, ratio_text, s
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_IDEAL = Style("muted", line="--")
+_MEASURED, _IDEAL = Style("series1"), Style("muted", line="--")
+# An interval may be longer than this many times its value, which would press the line flat.
+_HEADROOM = 1.6
 
 
 def figure(study: Study) -> Optional[Figure]:
-    """One panel for each network, with a line for each variant; None where no placement was varied."""
+    """A panel for each network and variant, None where no placement was varied."""
     found = scalings(study)
     if not found:
         return None
-    variants = list(dict.fromkeys((each.build, each.variant) for each in found))
-    look = {
-        variant: Style(f"series{number % 6 + 1}", marker="os^vPX"[number % 6])
-        for number, variant in enumerate(variants)
-    }
+    subjects = dict.fromkeys((each.network, each.build, each.variant) for each in found)
+    several = len({subject[1:] for subject in subjects}) > 1
     panels = []
-    for network in dict.fromkeys(each.network for each in found):
-        batch = max((len(each.points), each.batch) for each in found if each.network == network)[1]
-        shown = [each for each in found if (each.network, each.batch) == (network, batch)]
+    for subject in subjects:
+        candidates = [each for each in found if (each.network, each.build, each.variant) == subject]
+        shown = max(candidates, key=lambda each: (len(each.points), each.batch))
+        variant = f", {shown.variant} on {shown.build}" if several else ""
         panels.append(
             Panel(
-                f"{study.flagged(network)}, batch {batch}",
+                f"{study.flagged(shown.network)}, batch {shown.batch}{variant}",
                 _alternative(shown),
-                partial(_draw, shown=shown, look=look),
-                width=min(7.2, max(3.5, 0.7 + 0.5 * max(len(each.points) for each in shown))),
+                partial(_draw, scaling=shown),
+                width=min(7.2, max(3.5, 0.7 + 0.5 * len(shown.points))),
                 height=2.5,
             )
         )
-    legend = [Entry(f"{variant} on {build}", style, "marker") for (build, variant), style in look.items()]
     return Figure(
         "scaling",
         "Scaling over instances",
         "Throughput under each placement, relative to the one with the fewest cores, with 95 % intervals. The ideal "
         "line is what there would be if every core gave as much as in that one. Each network is shown at the batch "
         "size that was measured under the most placements.",
-        (*legend, Entry("ideal", _IDEAL, "line")),
+        (Entry("measured", _MEASURED, "marker"), Entry("ideal", _IDEAL, "line")),
         tuple(panels),
     )
 
 
-def _draw(axes: Axes, shown: Sequence[Scaling], look: Mapping[tuple[str, str], Style]) -> None:
-    most = max(shown, key=lambda each: len(each.points))
-    places = [(point.policy, point.instances, point.cores) for point in most.points]
-    ideal = [point.ideal for point in most.points]
-    axes.plot(range(len(places)), ideal, color=_IDEAL.value, linestyle=_IDEAL.line, linewidth=1, drawstyle="steps-mid")
-    top = max(ideal)
-    for number, scaling in enumerate(shown):
-        style = look[scaling.build, scaling.variant]
-        shift = 0.08 * (number - (len(shown) - 1) / 2)
-        points = [
-            (places.index(key), point)
-            for point in scaling.points
-            if (key := (point.policy, point.instances, point.cores)) in places
-        ]
-        x = [place + shift for place, _ in points]
-        values = [point.speedup.value for _, point in points]
-        axes.plot(x, values, marker=style.marker, markersize=4, color=style.value, linewidth=1.4)
-        sure = [(at, point.speedup) for at, (_, point) in zip(x, points) if bounded(point.speedup)]
-        error_bars(axes, [at for at, _ in sure], [(each.value, each.low, each.high) for _, each in sure])
-        top = max(top, *values, *(each.high for _, each in sure))
-        if len(shown) == 1:
-            for at, (_, point) in zip(x, points):
-                foot = point.speedup.low if bounded(point.speedup) else point.speedup.value
-                axes.annotate(
-                    factor(point.speedup.value),
-                    (at, foot),
-                    (0, -10),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=7,
-                )
-    axes.set_ylim(0, 1.08 * top)
-    axes.set_xlim(-0.4, len(places) - 0.6)
+def _draw(axes: Axes, scaling: Scaling) -> None:
+    points = scaling.points
+    ratios = [point.speedup for point in points]
+    places = range(len(points))
+    axes.plot(
+        places,
+        [point.ideal for point in points],
+        color=_IDEAL.value,
+        linestyle=_IDEAL.line,
+        linewidth=1,
+        drawstyle="steps-mid",
+    )
+    axes.plot(places, [each.value for each in ratios], marker="o", markersize=4, color=_MEASURED.value, linewidth=1.4)
+    sure = [(place, each) for place, each in zip(places, ratios) if bounded(each)]
+    error_bars(axes, [place for place, _ in sure], [(each.value, each.low, each.high) for _, each in sure])
+    top = 1.08 * max(*(point.ideal for point in points), *(min(each.high, _HEADROOM * each.value) for each in ratios))
+    for place, each in zip(places, ratios):
+        low, high = (each.low, min(each.high, 0.94 * top)) if bounded(each) else (each.value, each.value)
+        # Near the axis there is room above only.
+        above = low < 0.15 * top
+        axes.annotate(
+            factor(each.value),
+            (place, high if above else low),
+            (0, 4 if above else -10),
+            textcoords="offset points",
+            ha="center",
+            fontsize=7,
+        )
+    axes.set_ylim(0, top)
+    axes.set_xlim(-0.4, len(points) - 0.6)
     axes.set_xticks(
-        range(len(places)),
-        [f"{shortened(policy, 12)}\n{instances} {TIMES} {cores / instances:g}" for policy, instances, cores in places],
+        places,
+        [
+            f"{shortened(point.policy, 12)}\n{point.instances} {TIMES} {point.cores / point.instances:g}"
+            for point in points
+        ],
     )
     axes.set_xlabel(f"placement: policy, instances {TIMES} cores of each")
     axes.set_ylabel("times the smallest")
     axes.grid(visible=False, axis="x")
-    axes.spines["left"].set_color(LIGHT["muted"])
 
 
-def _alternative(shown: Sequence[Scaling]) -> str:
-    lines = []
-    for scaling in shown:
-        points = "; ".join(
-            f"{point.policy} ({counted(point.instances, 'instance')}, {counted(point.cores, 'core')}) "
-            f"{ratio_text(point.speedup)}, ideal {factor(point.ideal)}"
-            for point in scaling.points
-        )
-        lines.append(f"{scaling.variant} on {scaling.build}: {points}")
-    first = shown[0]
-    return f"Scaling of {first.network} at batch size {first.batch}. {'. '.join(lines)}."
+def _alternative(scaling: Scaling) -> str:
+    points = "; ".join(
+        f"{point.policy} ({counted(point.instances, 'instance')}, {counted(point.cores, 'core')}) "
+        f"{ratio_text(point.speedup)}, ideal {factor(point.ideal)}"
+        for point in scaling.points
+    )
+    subject = f"{scaling.network} at batch size {scaling.batch}, {scaling.variant} on {scaling.build}"
+    return f"Scaling of {subject}: {points}."

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Optional
 
 from quantkit.benchmark.statistics import Metric
-from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, error_bars, styles
+from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, error_bars, styles, value_label
 from quantkit.report.summary import Row, Study
 from quantkit.report.words import bounded, factor, listed, ratio_text, shortened
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 _PUBLISHED = Style("ink", marker="D")
 _BASELINE = Style("ink", line="--")
+# An interval may be longer than this many times the tallest bar, which would press all bars flat.
+_HEADROOM = 1.6
 # More bars than these have no room for a number on each.
-_NUMBERED_BARS = 10
+_NUMBERED_BARS = 8
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def figure(study: Study, metric: Metric) -> Optional[Figure]:
             for network in networks
         }
     look = styles(study.run)
-    top = 1.06 * max(_reach(row, metric) for row in rows.values())
+    tallest = max(max(row.speedups[metric].value, row.published.get(metric, 1.0)) for row in rows.values())
+    top = min(1.06 * max(_reach(row, metric) for row in rows.values()), _HEADROOM * tallest)
     panels = tuple(
         Panel(
             study.flagged(title),
@@ -67,19 +70,21 @@ def figure(study: Study, metric: Metric) -> Optional[Figure]:
     return Figure(
         metric,
         f"Speed-up in {metric} over {study.run.baseline}",
-        _caption(study, metric, published),
+        _caption(study, metric, list(rows.values()), top, published),
         tuple(legend),
         panels,
     )
 
 
-def _caption(study: Study, metric: Metric, published: bool) -> str:
+def _caption(study: Study, metric: Metric, rows: Sequence[Row], top: float, published: bool) -> str:
     meaning = (
         "Items per second of all instances together"
         if metric == "throughput"
         else "Mean duration of a request, averaged over instances"
     )
     text = f"{meaning}, relative to {study.run.baseline}; higher is better. Thin bars are 95 % intervals."
+    if any(_reach(row, metric) > top for row in rows):
+        text += " An interval that leaves the figure stands in the table."
     if published:
         text += " Diamonds are published figures, measured on other machines."
     return text
@@ -126,18 +131,18 @@ def _draw(
                 axes.text(x, 0.02 * top, "-", ha="center", color=LIGHT["muted"])
                 continue
             ratio = row.speedups[metric]
-            axes.bar(x, ratio.value, 0.92 * width, color=style.value, hatch=style.hatch)
+            axes.bar(x, ratio.value, 0.92 * width, facecolor=style.value, hatch=style.hatch)
             if bounded(ratio):
                 error_bars(axes, [x], [(ratio.value, ratio.low, ratio.high)])
             if numbered:
                 summit = ratio.high if bounded(ratio) else ratio.value
-                axes.text(x, max(summit, ratio.value) + 0.015 * top, factor(ratio.value), ha="center", fontsize=7)
+                value_label(axes, x, min(summit, 0.97 * top) + 0.015 * top, factor(ratio.value))
             if metric in row.published:
                 axes.plot(
                     x, row.published[metric], "D", markersize=4, color=LIGHT["ink"], markerfacecolor=LIGHT["paper"]
                 )
     axes.axhline(1, color=LIGHT["ink"], linewidth=0.9, linestyle="--")
-    axes.set_ylim(0, top * (1.05 if numbered else 1))
+    axes.set_ylim(0, 1.05 * top)
     axes.set_xlim(-0.6, len(groups) - 0.4)
     axes.set_xticks(range(len(groups)), [group.label for group in groups])
     axes.tick_params(axis="x", length=0)

@@ -1,0 +1,106 @@
+"""Run a checkpoint again and again in one of three ways, in a process that the profiler's settings may spoil.
+
+    python -m quantkit.engine.profiled_run WAY SYMBOL PARAMS 1,3,224,224 RUNS FOLDER
+
+``plain`` only takes the time of each run; ``events`` has MXNet's profiler record each operator as well;
+``kernels`` prints a mark after each operator, so that what the engine (told to be verbose) says before it
+is known to be that operator's. RUNS is 0 for as many as fit into a few seconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quantkit.engine.compat import load_mxnet
+from quantkit.engine.execute import engine_errors, stock_fusion_off
+from quantkit.errors import QuantkitError
+
+WINDOWS, EVENTS = "windows.json", "events.json"
+RUN_BEGINS, NODE_DONE = "quantkit: run", "quantkit: done "
+
+# Kernels are compiled and weights reordered in the first run; clocks and caches settle in the next.
+_WARM_UP = 3
+_SECONDS = 3.0
+_FEWEST, _MOST = 5, 50
+
+
+def main(way: str, symbol: str, params: str, shape: str, runs: str, folder: str) -> None:
+    """Load, bind to inputs of ``shape`` (numbers with commas, the batch first), warm up, run and write what was seen."""
+    with engine_errors("run the network"):
+        mxnet, bound = load_mxnet(), _bound(symbol, params, shape)
+
+        def forward() -> None:
+            bound.forward(is_train=False)
+            mxnet.nd.waitall()
+
+        for _ in range(_WARM_UP):
+            forward()
+        ways: dict[str, Callable[..., None]] = {"plain": _plain, "events": _events, "kernels": _kernels}
+        ways[way](mxnet, bound, forward, int(runs) or _affordable(forward), Path(folder))
+
+
+def _bound(symbol_file: str, params_file: str, shape: str) -> Any:
+    mxnet = load_mxnet()
+    symbol = mxnet.sym.load(symbol_file)
+    given = {name.partition(":")[2]: value for name, value in mxnet.nd.load(params_file).items()}
+    image = np.random.RandomState(0).uniform(0, 1, [int(size) for size in shape.split(",")])
+    names = [name for name in symbol.list_arguments() if name not in given]
+    inputs = {name: mxnet.nd.array(image, dtype="float32") for name in names}
+    auxiliary = {name: given[name] for name in symbol.list_auxiliary_states()}
+    with stock_fusion_off():
+        return symbol.bind(mxnet.cpu(), args={**given, **inputs}, aux_states=auxiliary, grad_req="null")
+
+
+def _affordable(forward: Callable[[], None]) -> int:
+    before = time.perf_counter()
+    forward()
+    return max(_FEWEST, min(_MOST, int(_SECONDS / (time.perf_counter() - before))))
+
+
+def _plain(mxnet: Any, bound: Any, forward: Callable[[], None], runs: int, folder: Path) -> None:
+    windows = []
+    for _ in range(runs):
+        # The profiler stamps its events with this clock.
+        begun = time.time_ns()
+        forward()
+        windows.append((begun, time.time_ns()))
+    (folder / WINDOWS).write_text(json.dumps(windows))
+
+
+def _events(mxnet: Any, bound: Any, forward: Callable[[], None], runs: int, folder: Path) -> None:
+    # What is not turned off by name is on, and would show each operator a second time.
+    unwanted = dict.fromkeys(("profile_imperative", "profile_memory", "profile_api", "aggregate_stats"), False)
+    mxnet.profiler.set_config(filename=str(folder / EVENTS), profile_symbolic=True, **unwanted)
+    mxnet.profiler.set_state("run")
+    _plain(mxnet, bound, forward, runs, folder)
+    mxnet.profiler.set_state("stop")
+    mxnet.profiler.dump()
+
+
+def _kernels(mxnet: Any, bound: Any, forward: Callable[[], None], runs: int, folder: Path) -> None:
+    # The engine writes through C's buffer, so the marks must, too.
+    c = ctypes.CDLL(None)
+
+    def mark(name: bytes, _: Any) -> None:
+        c.printf(b"%s%s\n", NODE_DONE.encode(), name)
+
+    bound.set_monitor_callback(mark)
+    for _ in range(runs):
+        c.printf(b"%s\n", RUN_BEGINS.encode())
+        forward()
+    c.fflush(None)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except QuantkitError as error:
+        sys.exit(str(error))

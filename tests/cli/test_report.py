@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from quantkit.benchmark.results import CELLS, Results, write_cell, write_run
+from tests.cli.conftest import Run
+from tests.report.showcase import complete, hostile
+from tests.report.synthetic import HOST, INT8, NATIVE, results
+
+
+def stored(given: Results, folder: Path) -> Path:
+    (folder / CELLS).mkdir(parents=True)
+    write_run(given.run, folder)
+    for cell in given.cells:
+        write_cell(cell, folder)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return stored(results(batches=(1,), contestants=(NATIVE, INT8)), tmp_path / "results")
+
+
+def test_a_report_is_written_and_told(run: Run, folder: Path, tmp_path: Path) -> None:
+    result = run("report", folder, "--out", "out", "--price-per-hour", "3.06", "--title", "Mine", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert all((tmp_path / path).is_file() for path in found["files"])
+    assert "<h1>Mine</h1>" in (tmp_path / found["page"]).read_text()
+    assert found["runs"][0]["verdicts"][0].startswith("INT8 runs ")
+    printed = run("report", folder, "--out", "out")
+    assert found["runs"][0]["verdicts"][0] in " ".join(printed.stdout.split())
+    assert run("report", folder, "--out", "out", "--quiet").stdout == ""
+
+
+def test_everything_that_a_report_can_show(run: Run, tmp_path: Path) -> None:
+    for name, given in (("complete", complete()), ("hostile", hostile())):
+        result = run("report", stored(given, tmp_path / name), "--out", f"{name}-report")
+        assert result.exit_code == 0, result.stderr
+        assert "\x1b" not in result.stdout
+
+
+def test_several_results_of_one_host(run: Run, folder: Path, tmp_path: Path) -> None:
+    again = stored(results(title="Again", batches=(1,), contestants=(NATIVE, INT8)), tmp_path / "again")
+    found = json.loads(run("report", folder, again, "--out", "out", "--json").stdout)
+    assert [each["title"] for each in found["runs"]] == ["Demonstration", "Again"]
+
+
+def test_what_cannot_be_served_is_refused(run: Run, folder: Path, tmp_path: Path) -> None:
+    other = stored(results(host={**HOST, "id": "ffff"}), tmp_path / "other")
+    refused = run("report", folder, other, "--out", "out")
+    assert refused.exit_code == 2
+    assert "0123456789abcdef" in refused.stderr
+    assert "ffff" in refused.stderr
+    assert not (tmp_path / "out").exists()
+    assert run("report", tmp_path, "--out", "out").exit_code == 2
+    assert run("report", folder, "--out", "out", "--price-per-hour", "nan").exit_code == 2
+    assert run("report", "--out", "out").exit_code == 2

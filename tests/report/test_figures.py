@@ -1,0 +1,206 @@
+"""What is drawn, read back from the axes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Optional
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Sheet
+
+from quantkit.benchmark.results import Results
+from quantkit.benchmark.statistics import latencies
+from quantkit.report.drawing import panel_svg
+from quantkit.report.figure import DARK, LIGHT, Figure, Panel, log_ticks, styles
+from quantkit.report.figures import NAMES, accuracy, attribution, distribution, figures, scaling, server, speedup
+from quantkit.report.summary import Study, summarize
+from tests.report.showcase import HOSTILE, complete, hostile
+from tests.report.synthetic import INT8, NATIVE, results
+
+
+def study(given: Results) -> Study:
+    return summarize([given])[0]
+
+
+def drawn(panel: Panel) -> Axes:
+    axes = Sheet().add_subplot()
+    panel.draw(axes)
+    return axes
+
+
+def found(figure: Optional[Figure]) -> Figure:
+    assert figure is not None
+    return figure
+
+
+def tops(axes: Axes) -> list[float]:
+    return [bar.get_y() + bar.get_height() for bar in axes.patches]  # type: ignore[attr-defined]
+
+
+def marked(axes: Axes, marker: str) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for line in axes.lines if line.get_marker() == marker for x, y in line.get_xydata()]
+
+
+def test_every_figure_is_drawn_where_there_is_data() -> None:
+    assert tuple(figures(study(complete()))) == NAMES
+    nothing = study(Results(complete().run, ()))
+    assert figures(nothing) == {}
+
+
+def test_bars_are_as_high_as_the_ratios() -> None:
+    given = study(complete())
+    figure = found(speedup.figure(given, "throughput"))
+    assert [panel.title for panel in figure.panels] == ["good", "drawn (random weights)"]
+    for panel, network in zip(figure.panels, ("good", "drawn")):
+        expected = [row.speedups["throughput"].value for row in given.rows if row.network == network and row.speedups]
+        assert sorted(tops(drawn(panel))) == pytest.approx(sorted(expected))
+
+
+def test_error_bars_span_the_intervals() -> None:
+    given = study(results(batches=(1,), contestants=(NATIVE, INT8)))
+    axes = drawn(found(speedup.figure(given, "throughput")).panels[0])
+    ratio = next(row.speedup for row in given.rows if row.speedup)
+    segment = axes.collections[0].get_segments()[0]  # type: ignore[attr-defined]
+    assert [point[1] for point in segment] == pytest.approx([ratio.low, ratio.high])
+
+
+def test_published_values_stand_at_their_bars() -> None:
+    figure = found(speedup.figure(study(complete()), "throughput"))
+    good, other = map(drawn, (panel for panel in figure.panels))
+    ((x, y),) = marked(good, "D")
+    bar = next(bar for bar in good.patches if bar.get_x() < x < bar.get_x() + bar.get_width())  # type: ignore[attr-defined]
+    row = next(row for row in study(complete()).rows if row.key == ("good", 8, "INT8"))
+    assert (y, bar.get_height()) == (28.0, pytest.approx(row.speedups["throughput"].value))  # type: ignore[attr-defined]
+    assert marked(other, "D") == []
+    assert "published" in [entry.label for entry in figure.legend]
+
+
+def test_networks_of_one_batch_size_stand_side_by_side() -> None:
+    figure = found(speedup.figure(study(results(("a", "b", "c"), (1,))), "throughput"))
+    (panel,) = figure.panels
+    assert [label.get_text() for label in drawn(panel).get_xticklabels()] == ["a\nbatch 1", "b\nbatch 1", "c\nbatch 1"]
+
+
+def test_the_waterfall_ends_at_the_total() -> None:
+    given = study(results(batches=(1,)))
+    axes = drawn(found(attribution.figure(given)).panels[0])
+    *steps, total = axes.patches
+    best = max(row.speedup.value for row in given.rows if row.speedup)
+    assert tops(axes)[-2:] == pytest.approx([best, best])
+    assert total.get_y() == 1  # type: ignore[attr-defined]
+    for before, after in zip(steps, steps[1:]):
+        assert after.get_y() == pytest.approx(before.get_y() + before.get_height())  # type: ignore[attr-defined]
+
+
+def test_scaling_shows_the_ideal() -> None:
+    axes = drawn(found(scaling.figure(study(results(batches=(1,))))).panels[0])
+    ideal, real = axes.lines[0], axes.lines[1]
+    assert list(ideal.get_ydata()) == [1, 1]
+    assert list(real.get_ydata()) == pytest.approx([1, 1.2], rel=0.08)
+
+
+def test_distributions_are_cumulative_shares() -> None:
+    given = study(results(batches=(4, 1), contestants=(NATIVE, INT8), requests=200))
+    panel = found(distribution.figure(given)).panels[0]
+    assert panel.title == "resnet50_v1, batch 1"
+    axes = drawn(panel)
+    curves = [line for line in axes.lines if line.get_marker() == "None"]
+    for line, name in zip(curves, ("native", "INT8")):
+        times = np.sort(latencies(given.cells["resnet50_v1", 1, name]))
+        x, y = map(np.asarray, line.get_data())
+        assert (x[0], x[-1], y[0], y[-1]) == pytest.approx((times[0], times[-1], 0, 1))
+        assert y[1:] == pytest.approx(np.searchsorted(times, x[1:], "right") / times.size)
+        mark = marked(axes, "^")[("native", "INT8").index(name)]
+        assert mark == pytest.approx((np.percentile(times, 99), 0.99))
+
+
+def test_accuracy_shows_trained_networks_only() -> None:
+    (panel,) = found(accuracy.figure(study(complete()))).panels
+    axes = drawn(panel)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["good"]
+    assert marked(axes, "o") == [(pytest.approx(97.2), 0)]
+
+
+def test_server_marks_what_is_not_valid() -> None:
+    axes = drawn(found(server.figure(study(complete()))).panels[0])
+    points = [line for line in axes.lines if line.get_marker() not in ("None", "")]
+    assert [line.get_markerfacecolor() == LIGHT["paper"] for line in points] == [False, False, False, True, True]
+    assert list(axes.lines[0].get_ydata()) == [15, 15]
+
+
+def test_contestants_keep_their_look_and_differ() -> None:
+    run = complete().run
+    many = replace(run, contestants=tuple(replace(INT8, name=str(number)) for number in range(13)), baseline="0")
+    looks = styles(many)
+    assert len({(style.colour, style.hatch) for style in looks.values()}) == 13
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 1.5), (3, 8), (0.02, 900), (95, 105), (4.9, 5.1)])
+def test_logarithmic_axes_have_ticks(low: float, high: float) -> None:
+    ticks = log_ticks(low, high)
+    assert len(ticks) >= 2
+    assert all(low <= tick <= high for tick in ticks)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.03928 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_colours_have_contrast(palette: dict[str, str]) -> None:
+    """WCAG 2.1: 3 to 1 for graphics, 4.5 to 1 for text."""
+    paper = luminance(palette["paper"])
+    for name, colour in palette.items():
+        low, high = sorted((paper, luminance(colour)))
+        contrast = (high + 0.05) / (low + 0.05)
+        assert contrast >= (4.5 if name in ("ink", "muted") else 0 if name in ("paper", "grid") else 3), name
+    assert LIGHT.keys() == DARK.keys()
+    assert len(set(LIGHT.values())) == len(LIGHT)
+
+
+def draw_all(axes: Any) -> None:
+    axes.bar([0, 1], [1, 2], facecolor=LIGHT["series1"], hatch="//")
+    axes.plot([0, 1], [1, 2], "o", color=LIGHT["series2"])
+    axes.set_xticks([0, 1], ['id="x"', "#0072b2"])
+
+
+def test_panels_take_their_colours_from_the_page() -> None:
+    root = ElementTree.fromstring(panel_svg(Panel("", 'a "b" <c> \\1', draw_all), "p7-"))
+    attributes = [(name, value) for element in root.iter() for name, value in element.items()]
+    assert root.attrib["aria-label"] == 'a "b" <c> \\1'
+    assert not {"style", "metadata"} & {element.tag for element in root.iter()}
+    assert not [value for _, value in attributes if any(colour in value for colour in LIGHT.values())]
+    assert any("var(--series1)" in value for _, value in attributes)
+    ids = [value for name, value in attributes if name == "id"]
+    assert ids
+    assert all(value.startswith("p7-") for value in ids)
+    links = [
+        value.strip("#").removeprefix("url(#").rstrip(")")
+        for name, value in attributes
+        if name in ("href", "clip-path")
+    ]
+    assert set(links) <= set(ids)
+    assert {element.text for element in root.iter("text")} >= {'id="x"', "#0072b2"}
+
+
+def test_hostile_names_are_only_text() -> None:
+    for figure in figures(study(hostile())).values():
+        for panel in figure.panels:
+            root = ElementTree.fromstring(panel_svg(panel, "p-"))
+            assert {element.tag for element in root.iter()} <= {
+                "svg",
+                "g",
+                "path",
+                "defs",
+                "use",
+                "text",
+                "clipPath",
+                "rect",
+                "pattern",
+            }
+            assert HOSTILE[:20] in root.attrib["aria-label"] or "=1+1" in root.attrib["aria-label"]

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quantkit.errors import UserError
+from quantkit.report.write import make_report, write_report
+from tests.report.synthetic import INT8, NATIVE, results
+
+SMALL = results(batches=(1,), contestants=(NATIVE, INT8))
+
+
+def names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_report_is_a_folder_of_files(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "report"
+    told: list[str] = []
+    written = write_report(make_report([SMALL], "My title", tell=told.append), out)
+    figures = {
+        f"figures/{name}.{kind}" for name in ("throughput", "latency", "distribution") for kind in ("png", "svg")
+    }
+    assert names(out) == {"index.html", "report.md", "report.json", "cells.csv"} | figures
+    assert {str(path.relative_to(out)) for path in written} == names(out)
+    assert (out / "figures" / "throughput.png").read_bytes().startswith(b"\x89PNG")
+    assert "<title>My title</title>" in (out / "index.html").read_text()
+    assert told
+
+
+def test_figures_of_an_earlier_report_go_and_other_files_stay(tmp_path: Path) -> None:
+    write_report(make_report([SMALL, SMALL]), tmp_path)
+    (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
+    write_report(make_report([SMALL]), tmp_path)
+    assert not any(name.startswith("figures/1/") for name in names(tmp_path))
+    assert "figures/mine.png" in names(tmp_path)
+
+
+def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_report(make_report([SMALL]), tmp_path / name)
+    assert names(tmp_path / "a") == names(tmp_path / "b")
+    for name in names(tmp_path / "a"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    made = make_report([SMALL])
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(UserError, match="a file is in the way"):
+            write_report(made, out)
