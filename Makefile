@@ -17,7 +17,7 @@ demo: $(VENV)/installed
 # Native MXNet against oneDNN on two small networks, and a page of the results.
 smoke: $(VENV)/installed
 	$(BIN)/quantkit benchmark smoke --out $(OUT)/smoke --force
-	$(BIN)/quantkit report $(OUT)/smoke --out $(OUT)/smoke-report --force
+	$(BIN)/quantkit report $(OUT)/smoke --out $(OUT)/smoke-report
 
 test: lint test-onednn test-mkl
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from quantkit import errors as errors
     from quantkit.data.sources import open_samples as images
     from quantkit.loading import load as load
+    from quantkit.measurement import Conditions as Conditions
+    from quantkit.measurement import run_benchmark as run_benchmark
     from quantkit.models.model import Model as Model
     from quantkit.pipeline import FusedModel as FusedModel
     from quantkit.pipeline import QuantizedModel as QuantizedModel
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Conditions",
     "FusedModel",
     "Model",
     "Predictor",
@@ -38,10 +41,12 @@ __all__ = [
     "load",
     "plan",
     "quantize",
+    "run_benchmark",
 ]
 
 # Where each public name is defined: its module, and its name there (empty: the module itself).
 _HOMES = {
+    "Conditions": ("quantkit.measurement", "Conditions"),
     "FusedModel": ("quantkit.pipeline", "FusedModel"),
     "Model": ("quantkit.models.model", "Model"),
     "Predictor": ("quantkit.predict", "Predictor"),
@@ -54,6 +59,7 @@ _HOMES = {
     "load": ("quantkit.loading", "load"),
     "plan": ("quantkit.pipeline", "plan"),
     "quantize": ("quantkit.pipeline", "quantize"),
+    "run_benchmark": ("quantkit.measurement", "run_benchmark"),
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from quantkit.benchmark.binding import launch
 from quantkit.benchmark.build import Build
@@ -17,7 +17,7 @@ from quantkit.benchmark.loadgen import check_loadgen
 from quantkit.benchmark.placement import place
 from quantkit.benchmark.results import CELLS, RUN, Contestant, Network, Results, Run, read_run, write_run
 from quantkit.benchmark.runner import run_suite
-from quantkit.benchmark.suite import Suite, batches_of
+from quantkit.benchmark.suite import Suite, batches_of, find_suite, read_suite, shipped_suites
 from quantkit.benchmark.team import Launch
 from quantkit.errors import UserError
 from quantkit.host.cpu import read_cpu
@@ -52,23 +52,29 @@ class Conditions:
 
 
 def run_benchmark(
-    suite: Suite, folder: Path, conditions: Conditions = Conditions(), tell: Tell = print, force: bool = False
+    suite: Union[Suite, str, Path],
+    folder: Union[str, Path],
+    conditions: Conditions = Conditions(),
+    tell: Tell = print,
+    force: bool = False,
 ) -> Results:
     """Measure a suite and write everything into a folder; an interrupted run of the same suite goes on.
 
     Contestants whose placement this machine cannot offer are left out and named in the run's warnings.
 
     Args:
-        suite: what to measure.
+        suite: what to measure; the name of a suite that ships, or a file, will do.
         folder: where results go.
         conditions: how to run it.
         tell: is told what happens.
         force: discard what the folder holds of another run.
 
     Raises:
-        UserError: a build, a network or every placement cannot be had, or the folder holds something else.
+        UserError: there is no such suite; a build, a network or every placement cannot be had; or the folder
+            holds something else.
         QuantkitError: results cannot be written.
     """
+    suite, folder = _read(suite), Path(folder)
     _check_server(suite, conditions)
     topology = read_topology()
     suite, warnings = _placeable(suite, topology)
@@ -90,6 +96,15 @@ def run_benchmark(
     cooled = throttled()
     results = run_suite(suite, run, workloads, launches, folder, tell, started, conditions.latency_bound)
     return _with_throttling(results, cooled, folder)
+
+
+def _read(suite: Union[Suite, str, Path]) -> Suite:
+    if isinstance(suite, Suite):
+        return suite
+    path = find_suite(str(suite))
+    if path is None:
+        raise UserError(f"there is no suite {str(suite)!r}; give a file, or one of {', '.join(shipped_suites())}")
+    return read_suite(path)
 
 
 def _check_server(suite: Suite, conditions: Conditions) -> None:

@@ -72,8 +72,9 @@ def run_suite(
     search = None if latency_bound is None else partial(_search, latency_bound, run.seed, tell)
     runner = _Runner(suite, run, before, workloads, launches, folder, tell, started or time.monotonic(), search)
     try:
-        for network in suite.networks:
-            runner.measure_network(network)
+        runner.measure(suite.networks)
+        # What the others did not need may be enough for some of what was left out.
+        runner.measure(runner.incomplete())
         runner.write("finished")
     except KeyboardInterrupt:
         runner.write("interrupted")
@@ -103,13 +104,14 @@ class _Runner:
         search: Optional[Search],
     ) -> None:
         self._suite, self._run, self._folder, self._tell = suite, run, folder, tell
-        self._before = tuple(before)
+        self._cells = {(cell.network, cell.batch, cell.contestant.name): cell for cell in before}
         self._workloads, self._launches = workloads, launches
         self._started = started
         self._search = search
         self._minutes_before = run.minutes
         self._forecast = Forecast({name: workload.macs for name, workload in workloads.items()})
         self._left_out: list[LeftOut] = []
+        self._failed: set[tuple[str, int, str]] = set()
         self._random = np.random.default_rng(run.seed)
 
     def write(self, state: str) -> None:
@@ -117,11 +119,19 @@ class _Runner:
         minutes = self._minutes_before + (time.monotonic() - self._started) / 60
         write_run(replace(self._run, left_out=tuple(self._left_out), state=state, minutes=minutes), self._folder)
 
-    def measure_network(self, network: Subject) -> None:
-        """Measure a network at all its batch sizes, in its share of the time."""
+    def incomplete(self) -> list[Subject]:
+        """The networks of which cells were left out."""
+        return [each for each in self._suite.networks if any(cell.network == each.name for cell in self._left_out)]
+
+    def measure(self, networks: Sequence[Subject]) -> None:
+        """Measure networks one after the other, each in its share of the time."""
+        for position, network in enumerate(networks):
+            self._left_out = [cell for cell in self._left_out if cell.network != network.name]
+            self._measure_network(network, self._deadline(networks[position:]))
+
+    def _measure_network(self, network: Subject, deadline: Optional[float]) -> None:
         workload = self._workloads[network.name]
         batches = batches_of(self._suite, network)
-        deadline = self._deadline(network)
         scenario = network.scenario or self._suite.scenario
         search = self._search if scenario == "server" else None
         with Bench(workload, scenario, self._launches, self._forecast, self._random, search) as bench:
@@ -134,7 +144,7 @@ class _Runner:
     ) -> None:
         done = self._done(bench, batch)
         for cell in done.values():
-            if cell.rounds:
+            if cell.rounds and cell.failure is None:
                 self._forecast.learn(network, cell.contestant.name, batch, mean_latency(cell) / 1e3)
         known = [each for each in self._suite.contestants if self._is_known(network, each, batch, deadline)]
         chosen = self._chosen(network, batches, deadline)
@@ -154,7 +164,9 @@ class _Runner:
         requests = [each.request for each in ready if each.cell.failure is None]
         for cell in bench.measure(ready, pace(requests, available)):
             write_cell(cell, self._folder)
+            self._cells[network, batch, cell.contestant.name] = cell
             if cell.failure is not None:
+                self._failed.add((network, batch, cell.contestant.name))
                 instance = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
                 self._tell(f"FAILED {network}, batch {batch}, {cell.contestant.name}{instance}: {cell.failure.message}")
 
@@ -166,10 +178,12 @@ class _Runner:
         """The cells of this batch size that are on disk and would be measured in the same way again."""
         found = {}
         expected = {each.name: bench.empty_cell(each, batch) for each in self._suite.contestants}
-        for cell in self._before:
-            other = expected.get(cell.contestant.name)
-            if other is not None and cell.failure is None and _same_way(cell, other):
-                found[cell.contestant.name] = cell
+        for name, other in expected.items():
+            key = other.network, batch, name
+            cell = self._cells.get(key)
+            # What failed in this run would fail again; what failed in an earlier one gets another chance.
+            if cell is not None and (cell.failure is None or key in self._failed) and _same_way(cell, other):
+                found[name] = cell
         return found
 
     def _is_known(self, network: str, contestant: Contestant, batch: int, deadline: Optional[float]) -> bool:
@@ -220,19 +234,16 @@ class _Runner:
             self._left_out.append(LeftOut(network, batch, contestant.name, reason))
             self._tell(f"left out {network}, batch {batch}, {contestant.name}: {reason}")
 
-    def _deadline(self, network: Subject) -> Optional[float]:
-        """When this network's share of the time ends, on the monotonic clock; None without a budget."""
+    def _deadline(self, remaining: Sequence[Subject]) -> Optional[float]:
+        """When the share of the first of the remaining networks ends, on the monotonic clock; None without a budget."""
         if self._run.budget is None:
             return None
-        names = [each.name for each in self._suite.networks]
-        remaining = names[names.index(network.name) :]
         arithmetic = {
-            each.name: self._workloads[each.name].macs * sum(batches_of(self._suite, each))
-            for each in self._suite.networks
+            each.name: self._workloads[each.name].macs * sum(batches_of(self._suite, each)) for each in remaining
         }
         now = time.monotonic()
         end = self._started + (self._run.budget - self._minutes_before) * 60
-        return now + max(0.0, end - now) * share(arithmetic, remaining, network.name)
+        return now + max(0.0, end - now) * share(arithmetic, remaining[0].name)
 
 
 def _same_way(cell: Cell, other: Cell) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Optional, TypeVar
@@ -78,17 +78,16 @@ def affordable(costs: Mapping[Key, float], worth: Mapping[Key, float], seconds: 
     return chosen
 
 
-def share(macs: Mapping[str, int], remaining: Collection[str], network: str) -> float:
+def share(macs: Mapping[str, int], network: str) -> float:
     """The part of the remaining time that a network gets: half in equal parts, half by its arithmetic.
 
     Args:
-        macs: the multiply-accumulates of each network, over all its batch sizes.
-        remaining: the networks not yet measured.
+        macs: the multiply-accumulates, over all batch sizes, of each network that is not yet measured.
         network: the one of them that comes next.
     """
-    total = sum(macs[name] for name in remaining)
-    by_macs = macs[network] / total if total else 1 / len(remaining)
-    return 0.5 / len(remaining) + 0.5 * by_macs
+    total = sum(macs.values())
+    by_macs = macs[network] / total if total else 1 / len(macs)
+    return 0.5 / len(macs) + 0.5 * by_macs
 
 
 class Forecast:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
+from quantkit import files
 from quantkit.benchmark.results import Contestant, Published
 from quantkit.errors import UserError
 
@@ -56,6 +57,24 @@ class Suite:
     published: tuple[Published, ...] = ()
     source: str = ""
     budget: Optional[float] = None
+
+
+def shipped_suites() -> dict[str, Path]:
+    """The suites that ship with quantkit, by name."""
+    return {path.stem: path for path in sorted(files.shipped("benchmarks").glob("*.toml")) if _is_suite(path)}
+
+
+def find_suite(spec: str) -> Optional[Path]:
+    """The file of a suite: a path, or the name of one that ships; None where it is something else."""
+    path = Path(spec)
+    if path.suffix == ".toml":
+        return path if _is_suite(path) else None
+    return shipped_suites().get(spec)
+
+
+def _is_suite(path: Path) -> bool:
+    """A network's card is TOML, too, but has no contestants."""
+    return path.is_file() and b"contestant" in path.read_bytes()
 
 
 def read_suite(path: Path) -> Suite:

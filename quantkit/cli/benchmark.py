@@ -158,11 +158,12 @@ def benchmark(
         return
     scenario = _scenario(scenario, latency_bound)
     from quantkit.benchmark.environments import open_build
+    from quantkit.benchmark.suite import find_suite
     from quantkit.measurement import Conditions, run_benchmark
 
     interpreters = dict(_named(each) for each in named)
     chosen = (_listed(builds), _listed(variants), _policies(instances, cores), batches or ())
-    path = _suite_file(target)
+    path = None if is_bundle(target) else find_suite(target)
     if path is not None:
         suite = _part(path, chosen, _listed(networks), scenario)
     else:
@@ -213,6 +214,7 @@ def _policies(instances: Optional[str], cores: Optional[int]) -> list[str]:
 
 def _check_target(target: str) -> None:
     """Make sure that the network exists before builds are made for it."""
+    from quantkit.benchmark.suite import shipped_suites
     from quantkit.models.load import locate
 
     if is_bundle(target):
@@ -220,27 +222,7 @@ def _check_target(target: str) -> None:
     try:
         locate(target)
     except ModelError as error:
-        raise UserError(f"{error}; suites that ship: {', '.join(_shipped_suites())}") from error
-
-
-def _shipped_suites() -> list[str]:
-    from quantkit.files import shipped
-
-    return sorted(path.stem for path in shipped("benchmarks").glob("*.toml") if "[[contestant]]" in path.read_text())
-
-
-def _suite_file(target: str) -> Optional[Path]:
-    """The file of the suite that ``target`` names; None where it is a network or a bundle."""
-    from quantkit.files import shipped
-
-    if is_bundle(target):
-        return None
-    path = Path(target)
-    if path.suffix == ".toml":
-        # A network's card is TOML, too, but has no contestants.
-        return path if path.is_file() and "[[contestant]]" in path.read_text(errors="replace") else None
-    path = shipped("benchmarks") / f"{target}.toml"
-    return path if path.is_file() and "[[contestant]]" in path.read_text() else None
+        raise UserError(f"{error}; suites that ship: {', '.join(shipped_suites())}") from error
 
 
 def _part(path: Path, chosen: tuple[Any, ...], networks: list[str], scenario: Optional[str]) -> Suite:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Optional
 
 import pytest
@@ -36,8 +37,10 @@ def bench(
     launches: Optional[Mapping[str, tuple[Launch, ...]]] = None,
     budget: Optional[float] = None,
     told: Optional[list[str]] = None,
+    others: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType({}),
 ) -> Results:
-    workloads = {each.name: FakeWorkload(folder, variants, each.name) for each in toy.networks}
+    """Run a suite; networks named in ``others`` have variants of their own."""
+    workloads = {each.name: FakeWorkload(folder, others.get(each.name, variants), each.name) for each in toy.networks}
     launches = launches or {each.name: (launch(0), launch(1)) for each in toy.contestants}
     tell = [].append if told is None else told.append
     return run_suite(toy, run_of(toy, budget), workloads, launches, folder / "out", tell)
@@ -194,3 +197,20 @@ def test_what_is_measured_already_is_not_called_left_out(tmp_path: Path) -> None
     again = bench(toy, tmp_path, variants, budget=0.001 / 60)
     assert again.run.left_out == ()
     assert by_name(again) == by_name(first)
+
+
+def test_time_that_others_did_not_need_goes_to_what_was_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "_SLOW", 0.1)
+    toy = suite(("fp32", "int8"), batches=(1, 2), networks=2)
+    slow: dict[str, dict[str, Any]] = {"fp32": {"seconds": 0.4}, "int8": {}}
+    # Its instances cannot even be loaded, so that it needs no time.
+    broken = {variant: {"fault": "load:exit", "instance": 0} for variant in slow}
+    told: list[str] = []
+    results = bench(toy, tmp_path, slow, budget=11 / 60, told=told, others={"net1": broken})
+    assert "left out net, batch 2, fp32" in "".join(told)
+    assert results.run.left_out == ()
+    measured = {(cell.network, cell.batch, cell.contestant.name) for cell in results.cells if cell.rounds}
+    assert measured == {("net", batch, name) for batch in (1, 2) for name in ("fp32", "int8")}
+    assert sum("FAILED net1, batch 1, fp32" in text for text in told) == 1

@@ -47,7 +47,7 @@ def test_shares_of_all_networks_in_turn_use_up_the_time() -> None:
     macs, left = {"small": 1, "large": 9, "none": 0}, 100.0
     got = {}
     for position, name in enumerate(macs):
-        got[name] = left * share(macs, list(macs)[position:], name)
+        got[name] = left * share({each: macs[each] for each in list(macs)[position:]}, name)
         left -= got[name]
     assert left == pytest.approx(0.0)
     assert got["large"] > got["small"] > 100 / 6

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from quantkit.benchmark.recipes import RECIPES
-from quantkit.benchmark.suite import Suite, batches_of, read_suite
-from quantkit.files import shipped
+from quantkit.benchmark.suite import Suite, batches_of, read_suite, shipped_suites
 from quantkit.models.card import cards
 
-PATHS = [path for path in sorted(shipped("benchmarks").glob("*.toml")) if "[[contestant]]" in path.read_text()]
+PATHS = list(shipped_suites().values())
 
 
 @pytest.fixture(params=PATHS, ids=lambda path: path.stem)
