@@ -30,6 +30,7 @@ ROOMS = {
     "explain": "errors fusion quantization",
     "bundle": "errors files graph engine data models fusion calibration quantization explain",
     "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission bundle",
+    "profile": "errors graph engine",
     "benchmark": "errors files host",
     "report": "errors files benchmark",
     "workloads": "errors files graph engine data models fusion calibration quantization emission bundle pipeline "
@@ -38,7 +39,7 @@ ROOMS = {
     "predict": "errors graph engine data bundle",
     "loading": "errors models bundle predict",
     "cli": "errors files host graph engine data models fusion calibration quantization evaluation emission explain "
-    "bundle pipeline predict loading benchmark report workloads measurement",
+    "bundle pipeline predict loading profile benchmark report workloads measurement",
     "__main__": "cli",
 }
 

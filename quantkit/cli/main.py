@@ -20,6 +20,7 @@ from quantkit.cli.explain import explain
 from quantkit.cli.fuse import fuse
 from quantkit.cli.models import models
 from quantkit.cli.options import write_examples
+from quantkit.cli.profile import profile
 from quantkit.cli.quantize import quantize
 from quantkit.cli.report import report
 from quantkit.cli.verify import verify
@@ -36,7 +37,7 @@ _EXAMPLES = (
     "quantkit report resnet50_v1-benchmark --out report",
     "quantkit doctor",
 )
-_VERBS = (quantize, evaluate, explain, verify, benchmark, report, compare, builds, fuse, calibrate, models, doctor)
+_VERBS = (quantize, evaluate, explain, verify, benchmark, report, compare, profile, builds, fuse, calibrate, models, doctor)
 
 
 class _Verbs(click.Group):

@@ -33,7 +33,7 @@ _FEWEST, _MOST = 5, 50
 
 
 def main(way: str, symbol: str, params: str, shape: str, runs: str, folder: str) -> None:
-    """Load, bind to inputs of ``shape`` (numbers with commas, the batch first), warm up, run and write what was seen."""
+    """Load, bind to inputs of ``shape`` (numbers with commas, batch first), warm up, run and write what was seen."""
     with engine_errors("run the network"):
         mxnet, bound = load_mxnet(), _bound(symbol, params, shape)
 

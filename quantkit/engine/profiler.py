@@ -23,6 +23,7 @@ from quantkit.engine.profiled_run import EVENTS, NODE_DONE, RUN_BEGINS, WINDOWS
 from quantkit.engine.subprocesses import environment
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
+from quantkit.files import writing
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.params import write_params
@@ -82,6 +83,7 @@ def record(
 
     Raises:
         EngineError: the network cannot be run, the engine ends the process, or it records nothing.
+        QuantkitError: the disk has no room for a copy of the network.
     """
     if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
         raise EngineError(obstacle)
@@ -120,8 +122,9 @@ def runs_of(trace: Mapping[str, Any], windows: Iterable[tuple[int, int]]) -> tup
         # The profiler cuts off fractions of a microsecond.
         inside = [each for each in found if begun // 1000 <= each[0] <= end // 1000]
         events = (
-            Event(operator, max(0.0, start / 1e3 - begun / 1e6), (stop - start) / 1e3)
-            for start, stop, operator in inside
+            Event(operator, (first - begun) / 1e6, (last * 1000 - first) / 1e6)
+            for start, last, operator in inside
+            for first in [max(start * 1000, begun)]
         )
         runs.append(Run((end - begun) / 1e6, tuple(events)))
     return tuple(runs)
@@ -141,9 +144,7 @@ def _pairs(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, int, str]
             yield start, event["ts"], name
 
 
-def kernels_by_node(
-    output: str, names: Collection[str]
-) -> tuple[tuple[str, ...], Mapping[str, tuple[Kernel, ...]]]:
+def kernels_by_node(output: str, names: Collection[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[Kernel, ...]]]:
     """The nodes in order of execution and the kernels of each, from verbose output with marks.
 
     Of several runs the one with the median time in kernels counts.
@@ -183,8 +184,9 @@ def _owner(output: str, names: Collection[str]) -> str:
 def _write_checkpoint(graph: Graph, folder: Path) -> tuple[Path, Path]:
     symbol, params = folder / "network-symbol.json", folder / "network-0000.params"
     auxiliary = auxiliary_params(graph)
-    symbol.write_text(nnvm.serialize(graph), encoding="utf-8")
-    with params.open("wb") as file:
+    with writing(symbol) as file:
+        file.write(nnvm.serialize(graph).encode())
+    with writing(params) as file:
         write_params(file, {f"{'aux' if k in auxiliary else 'arg'}:{k}": v for k, v in graph.params.items()})
     return symbol, params
 

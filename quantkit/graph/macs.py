@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.operators import flag
 
 Shape = tuple[int, ...]
 
@@ -27,8 +28,7 @@ def macs(graph: Graph, shapes: Mapping[Tensor, Shape]) -> dict[str, int]:
 
 def _macs(node: Node, shapes: Mapping[Tensor, Shape]) -> int:
     core = node if node.body is None else next((each for each in node.body.nodes if each.op in _COUNTERS), node)
-    op = core.op.replace("_contrib_quantized_conv", "Convolution")
-    op = op.replace("_contrib_quantized_fully_connected", "FullyConnected")
+    op = _FLOAT_FORMS.get(core.op, core.op)
     if op == "RNN":
         return _recurrent(core, shapes)
     if op not in _COUNTERS:
@@ -41,11 +41,17 @@ def _macs(node: Node, shapes: Mapping[Tensor, Shape]) -> int:
 
 _COUNTERS = frozenset({"Convolution", "FullyConnected", "Deconvolution", "RNN"})
 
+_FLOAT_FORMS = {
+    "_contrib_quantized_conv": "Convolution",
+    "_contrib_quantized_fully_connected": "FullyConnected",
+    "_contrib_quantized_rnn": "RNN",
+}
+
 
 def _recurrent(node: Node, shapes: Mapping[Tensor, Shape]) -> int:
     steps, batch, width = shapes[node.inputs[0]]
     hidden, layers = int(node.attrs["state_size"]), int(node.attrs["num_layers"])
-    directions = 2 if node.attrs.get("bidirectional", "False").lower() in ("true", "1") else 1
+    directions = 2 if flag(node, "bidirectional") else 1
     widths = [width] + [hidden * directions] * (layers - 1)
     gates = _GATES[node.attrs["mode"]]
     return steps * batch * directions * sum(gates * hidden * (each + hidden) for each in widths)

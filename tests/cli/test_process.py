@@ -87,8 +87,12 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["", "quantize", "evaluate", "explain", "verify", "fuse", "calibrate", "models", "doctor"]
-)
+    "verb",
+    [
+        "", "quantize", "evaluate", "explain", "fuse", "calibrate", "verify", "models", "doctor", "benchmark", "report",
+        "compare", "profile", "builds",
+    ],
+)  # fmt: skip
 def test_help_loads_nothing_heavy(verb: str) -> None:
     code = (
         "import sys, quantkit\nfrom quantkit.cli.main import cli\n"
@@ -100,7 +104,8 @@ def test_help_loads_nothing_heavy(verb: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     loaded = set(eval(done.stderr))
     assert "click" in loaded
-    heavy = {"mxnet", "gluoncv", "onnx", "numpy", "pydantic", "PIL", "skimage", "sklearn", "requests", "rich"}
+    heavy = {"mxnet", "gluoncv", "onnx", "numpy", "pydantic", "PIL", "skimage", "sklearn", "requests", "rich", "scipy", "jinja2"}
+    heavy |= {"matplotlib", "filelock"}
     assert not loaded & heavy
 
 

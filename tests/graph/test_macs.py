@@ -62,6 +62,21 @@ def test_recurrent_layers_multiply_input_and_state_at_every_step(mode: str, gate
     assert counted(layer, shapes(data=(steps, batch, width), weight=(1,), third=(1,), layer=(1,))) == products
 
 
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("Convolution", {}),
+        ("FullyConnected", {}),
+        ("RNN", {"mode": "lstm", "state_size": 4, "num_layers": 1}),
+    ],
+)
+def test_stock_int8_operators_count_like_their_float_forms(op: str, attrs: dict[str, object]) -> None:
+    int8 = {"Convolution": "conv", "FullyConnected": "fully_connected", "RNN": "rnn"}[op]
+    given = shapes(data=(5, 2, 3), weight=(4, 3), third=(1,), layer=(5, 4))
+    expected = counted(node(op, 3, **attrs), given)
+    assert counted(node(f"_contrib_quantized_{int8}", 3, **attrs), given) == expected > 0
+
+
 def test_other_operators_multiply_nothing() -> None:
     assert counted(node("Activation", 1), shapes(data=(1, 8), layer=(1, 8))) == 0
 

@@ -1,0 +1,293 @@
+"""``quantkit profile``: where the time of a network goes."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+import click
+
+from quantkit.cli.options import Verb, force_option, model_options, output_options
+from quantkit.cli.targets import is_bundle
+from quantkit.cli.terminal import Terminal, percent
+from quantkit.errors import QuantkitError, UserError
+
+if TYPE_CHECKING:
+    from quantkit.graph.graph import Graph
+    from quantkit.profile.profile import Profile, Row
+
+_TOP = 15
+_TRACE = "trace.json"
+_STEADY = 0.2
+
+_SPENT = {
+    "int8": "INT8 kernels",
+    "floating": "FP32 kernels",
+    "reorders": "reorders and quantization",
+    "around": "operators, around their kernels",
+    "own": "operators of MXNet's own",
+    "others": "operators of no layer",
+    "between": "outside of operators",
+}
+
+
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit profile resnet50_v1-int8",
+        "quantkit profile resnet50_v1-int8 --batch 16 --all",
+        "quantkit profile resnet50 --out resnet50-profile",
+    ),
+)
+@click.argument("network", metavar="BUNDLE|MODEL")
+@click.option("--batch", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Images in a run.")
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many runs to record.  [default: what 3 s allow, 5 to 50]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help=f"Write DIR/{_TRACE}, for chrome://tracing or Perfetto.",
+)
+@click.option("--all", "everything", is_flag=True, help=f"Show all layers, not only the {_TOP} that take longest.")
+@force_option
+@model_options
+@output_options
+def profile(
+    terminal: Terminal,
+    network: str,
+    batch: int,
+    runs: Optional[int],
+    out: Optional[Path],
+    everything: bool,
+    force: bool,
+    weights: str,
+    input_shape: Optional[tuple[int, ...]],
+) -> None:
+    """Show where the time goes: by layer, by operator and by kernel.
+
+    Layers bear their original names. Times are those of MXNet's profiler and add up to one run; the
+    kernels and the instruction set are what the engine itself reports. Speeds are in 10^9
+    multiply-accumulates a second, beside the peak that this machine reaches in the same precision.
+    """
+    from quantkit.engine.execute import infer_shapes
+    from quantkit.engine.peak import measured_peak
+    from quantkit.engine.profiler import record
+    from quantkit.graph.macs import macs
+    from quantkit.profile.chrome import chrome_trace
+    from quantkit.profile.layers import layers_of
+    from quantkit.profile.profile import profile as profiled
+
+    if out is not None:
+        _check_folder(out, force)
+    graph, image, kind, originals = _opened(terminal, network, weights, input_shape)
+    shape = (batch, *image)
+    counts = macs(graph, infer_shapes(graph, dict.fromkeys(graph.inputs, shape)))
+    recording = record(graph, shape, runs, terminal.stage)
+    terminal.stage("measuring the peak of this machine")
+    peak = measured_peak()
+    found = profiled(graph, recording, layers_of(graph, originals), counts, peak, batch)
+    trace = None
+    if out is not None:
+        trace = out / _TRACE
+        _write(terminal, trace, chrome_trace(network, graph, recording, found))
+    result = {"network": network, "kind": kind, **_result(found, graph), "trace": str(trace) if trace else None}
+    terminal.show(result, *_tables(result, found, everything))
+    if found.times.spread > _STEADY:
+        terminal.warn(
+            f"even the middle half of the runs differ by {percent(found.times.spread)}: other work keeps this machine "
+            "busy; times and shares are no better than that"
+        )
+    if found.times.doubt:
+        terminal.warn(f"times are by operator, not by layer: {found.times.doubt}")
+
+
+def _opened(
+    terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]]
+) -> tuple[Graph, tuple[int, ...], str, dict[str, list[tuple[str, str]]]]:
+    """The network, the shape of its image, its kind, and what its nodes stand for."""
+    from quantkit.cli.networks import load, warn_if_random
+
+    originals: dict[str, list[tuple[str, str]]] = {}
+    if not is_bundle(spec):
+        model = load(terminal, spec, weights, input_shape)
+        return model.graph, model.input_shape, "fp32", originals
+    from quantkit.bundle import read_bundle
+
+    terminal.stage(f"loading {spec}")
+    bundle = read_bundle(Path(spec))
+    warn_if_random(terminal, spec, bundle.manifest.source.weights)
+    for row in bundle.operators:
+        if row.into:
+            originals.setdefault(row.into, []).append((row.node, row.operator))
+    return bundle.graph, bundle.manifest.input.shape, bundle.manifest.kind, originals
+
+
+def _check_folder(out: Path, force: bool) -> None:
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file; give a folder with --out")
+    if (out / _TRACE).exists() and not force:
+        raise UserError(f"{out / _TRACE} exists already; replace it with --force, or choose another folder with --out")
+    existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"{existing} cannot be written; choose another place with --out")
+
+
+def _write(terminal: Terminal, path: Path, trace: dict[str, Any]) -> None:
+    from quantkit.files import writing
+
+    with terminal.work.writing(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise QuantkitError(f"cannot make {path.parent}: {error.strerror}; choose another folder") from error
+        with writing(path) as file:
+            file.write(json.dumps(trace, ensure_ascii=False).encode())
+
+
+def _result(found: Profile, graph: Graph) -> dict[str, Any]:
+    """What was found, as JSON's own types: times in ms, speeds in GMAC/s, shares from 0 to 1."""
+    times = found.times
+    return {
+        "batch": found.batch,
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "latency_ms": found.latency,
+        "profiled_ms": times.total,
+        "macs": found.macs,
+        "gmacs_per_s": found.gmacs,
+        "of_peak": found.of_peak,
+        "peak_gmacs_per_s": asdict(found.peak),
+        "spent_ms": asdict(found.spent),
+        "int8_share": found.spent.int8 / times.total,
+        "int8_isa": list(found.isa),
+        "layers": [_layer(row, graph) for row in found.rows] if times.nodes else [],
+        "operators": [
+            {"operator": name, "count": count, "ms": spent} for name, (count, spent) in found.operators.items()
+        ],
+        "others_ms": dict(times.others),
+        "between_ms": times.between,
+        "skipped": list(found.skipped),
+        "doubt": times.doubt,
+    }
+
+
+def _layer(row: Row, graph: Graph) -> dict[str, Any]:
+    return {
+        "layer": row.layer.name,
+        "operator": row.layer.operator,
+        "stands_for": list(row.layer.originals),
+        "nodes": [{"name": name, "operator": graph.by_name[name].op} for name in row.nodes],
+        "ms": row.milliseconds,
+        "macs": row.macs,
+        "gmacs_per_s": row.gmacs,
+        "of_peak": row.of_peak,
+        "int8": row.int8,
+        "kernels": [asdict(kernel) for kernel in row.kernels],
+    }
+
+
+def _tables(result: dict[str, Any], found: Profile, everything: bool) -> list[Any]:
+    from rich.markup import escape
+
+    kind = result["kind"].upper()
+    title = f"\n[bold]{escape(result['network'])} ({kind}), batch {found.batch}, {result['threads']} threads[/]"
+    parts: list[Any] = [title]
+    if found.times.nodes:
+        parts += [_layers_table(found, everything), "\n[bold]by operator[/]"]
+    parts += [_operators_table(found), "\n[bold]in all[/]", _summary(result, found)]
+    if result["trace"]:
+        parts.append(f"\ntrace: {escape(result['trace'])}    open it in chrome://tracing or ui.perfetto.dev")
+    return parts
+
+
+def _layers_table(found: Profile, everything: bool) -> Any:
+    from rich.markup import escape
+
+    table = _table("layer", "operator", "kernel", "ms", "%", "GMAC/s", "of peak")
+    rows = sorted(found.rows, key=lambda row: -row.milliseconds)
+    shown = rows if everything else rows[:_TOP]
+    for row in shown:
+        table.add_row(
+            escape(row.layer.name), row.layer.operator, _kernel_text(row), *_time(found, row.milliseconds),
+            "" if row.gmacs is None else f"{row.gmacs:.1f}",
+            "" if row.of_peak is None else f"{100 * row.of_peak:.0f} %",
+        )  # fmt: skip
+    rest = rows[len(shown) :]
+    if rest:
+        name = "1 other layer" if len(rest) == 1 else f"{len(rest)} other layers"
+        table.add_row(f"[dim]{name}[/]", "", "", *_time(found, sum(row.milliseconds for row in rest)))
+    if found.times.others:
+        table.add_row("[dim]operators of no layer[/]", "", "", *_time(found, sum(found.times.others.values())))
+    table.add_row("[dim]outside of operators[/]", "", "", *_time(found, found.times.between))
+    table.add_row("[bold]one run, profiled[/]", "", "", *_time(found, found.times.total))
+    return table
+
+
+def _operators_table(found: Profile) -> Any:
+    table = _table("operator", "", "calls", "ms", "%")
+    rows = [(name, str(count), spent) for name, (count, spent) in found.operators.items()]
+    rows += [(name, "", spent) for name, spent in found.times.others.items()]
+    for name, count, spent in sorted(rows, key=lambda row: -row[2]):
+        table.add_row(name, "", count, *_time(found, spent))
+    return table
+
+
+def _summary(result: dict[str, Any], found: Profile) -> Any:
+    from quantkit.cli.summary import grid_of
+
+    total = found.times.total
+    change = 100 * (total / found.latency - 1)
+    rows = [
+        ("latency", f"{found.latency:.3g} ms a run without the profiler (median)"),
+        ("profiled", f"{total:.3g} ms a run, operators one by one: {change:+.1f} %"),
+    ]
+    for key, name in _SPENT.items():
+        spent = result["spent_ms"][key]
+        if spent or (key == "int8" and result["kind"] == "int8"):
+            isa = f", on {', '.join(found.isa)}" if key == "int8" and found.isa else ""
+            rows.append((name, f"{spent:.3f} ms, {percent(spent / total)}{isa}"))
+    if found.gmacs is not None:
+        share = f", {percent(found.of_peak)} of the peak" if found.of_peak is not None else ""
+        rows.append(
+            ("speed", f"{found.macs / 1e9:.3g} GMAC in {found.latency:.3g} ms: {found.gmacs:.0f} GMAC/s{share}")
+        )
+    int8 = "INT8 cannot run here" if found.peak.int8 is None else f"INT8 {found.peak.int8:.0f}"
+    rows.append(("peak, measured", f"{int8}, FP32 {found.peak.fp32:.0f} GMAC/s"))
+    if any(row.of_peak is not None and row.of_peak > 1.05 for row in found.rows):
+        rows.append(("", "layers above the peak: the machine was busy while it was measured; run again"))
+    return grid_of(rows)
+
+
+def _table(*columns: str) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, header_style="cyan")
+    numbers = {"ms", "%", "GMAC/s", "of peak", "calls"}
+    for column in columns:
+        if column in numbers:
+            table.add_column(column, justify="right", no_wrap=True)
+        else:
+            table.add_column(column, min_width=16 if column == "kernel" else None, overflow="fold")
+    return table
+
+
+def _time(found: Profile, milliseconds: float) -> tuple[str, str]:
+    return f"{milliseconds:.3f}", f"{100 * milliseconds / found.times.total:.1f}"
+
+
+def _kernel_text(row: Row) -> str:
+    if row.kernel is None:
+        return "[dim]MXNet's own[/]"
+    kernel = row.kernel
+    types = "x".join(filter(None, (kernel.source, kernel.weights)))
+    # Words, which a narrow terminal can wrap.
+    name = kernel.implementation.replace(f":{kernel.isa}", "") if kernel.isa else kernel.implementation
+    return " ".join(filter(None, (name, types, kernel.isa)))

@@ -1,0 +1,170 @@
+"""``profile``: that its numbers add up, what it prints and writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quantkit.engine.peak import Peak
+from quantkit.engine.profiler import Recording, record
+from quantkit.engine.profiler import Run as ProfiledRun
+from tests.cli.conftest import SHAPE, Run, start
+
+
+@pytest.fixture(autouse=True)
+def known_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring takes seconds, and is tested elsewhere."""
+    monkeypatch.setattr("quantkit.engine.peak.measured_peak", lambda: Peak(400.0, 100.0))
+
+
+@pytest.fixture(scope="module")
+def recorded(checkpoint: Path) -> Recording:
+    """A recording of the checkpoint, 2 images in a run."""
+    from quantkit.models.load import load_model
+
+    return record(load_model(str(checkpoint), input_shape=(3, 16, 16)).graph, (2, 3, 16, 16), runs=3)
+
+
+@pytest.fixture
+def replayed(recorded: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quantkit.engine.profiler.record", lambda *_: recorded)
+
+
+def added_up(result: dict[str, Any]) -> float:
+    parts = [layer["ms"] for layer in result["layers"]] + list(result["others_ms"].values())
+    return float(sum(parts) + result["between_ms"])
+
+
+def test_a_model_by_its_own_names(run: Run, checkpoint: Path, replayed: None) -> None:
+    result = run("profile", checkpoint, "--input-shape", SHAPE, "--batch", 2, "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert [layer["layer"] for layer in found["layers"]] == [
+        "first", "normal", "stem", "branch", "sum", "joined", "pooled", "flat", "dense",
+    ]  # fmt: skip
+    assert found["doubt"] == ""
+    assert added_up(found) == pytest.approx(found["profiled_ms"])
+    assert sum(found["spent_ms"].values()) == pytest.approx(found["profiled_ms"])
+    assert sum(each["ms"] for each in found["operators"]) + found["between_ms"] == pytest.approx(found["profiled_ms"])
+    by_name = {layer["layer"]: layer for layer in found["layers"]}
+    # Two images, 8 filters over 16x16 values, 3 and 8 channels, 3x3 windows; a dense layer from 8 to 7.
+    assert by_name["first"]["macs"] == 2 * 8 * 256 * 27
+    assert found["macs"] == 2 * (8 * 256 * 27 + 8 * 256 * 72 + 56)
+    assert found["gmacs_per_s"] == pytest.approx(found["macs"] / found["latency_ms"] / 1e6)
+
+
+def test_an_int8_bundle_by_its_original_names(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:
+    common = ["--input-shape", SHAPE, "--calib-data", samples]
+    assert run("quantize", checkpoint, *common, "--out", "b", "--no-latency").exit_code == 0
+    result = run("profile", "b", "--runs", 3, "--out", "p", "--json")
+    found = json.loads(result.stdout)
+    assert found["kind"] == "int8"
+    assert added_up(found) == pytest.approx(found["profiled_ms"])
+    multiplied = {layer["layer"]: layer for layer in found["layers"] if layer["macs"]}
+    assert set(multiplied) == {"first", "branch", "dense"}
+    assert multiplied["branch"]["stands_for"] == ["branch", "sum", "joined"]
+    assert all(layer["int8"] for layer in multiplied.values())
+    assert found["int8_isa"] and found["spent_ms"]["int8"] > 0
+    trace = json.loads(Path("p/trace.json").read_text())
+    assert {"first", "branch", "dense", "run 1"} <= {event["name"] for event in trace["traceEvents"]}
+
+
+def test_what_is_printed_names_layers_operators_and_the_sum(run: Run, checkpoint: Path, replayed: None) -> None:
+    shown = run("profile", checkpoint, "--input-shape", SHAPE).stdout
+    for text in (
+        "branch",
+        "FullyConnected",
+        "of peak",
+        "outside of operators",
+        "one run, profiled",
+        "FP32 100 GMAC/s",
+    ):
+        assert text in shown
+    assert run("profile", checkpoint, "--input-shape", SHAPE, "--quiet").stdout == ""
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_every_column_is_shown_on_narrow_terminals(
+    run: Run, checkpoint: Path, replayed: None, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = run("profile", checkpoint, "--input-shape", SHAPE).stdout.splitlines()
+    assert any(line.rstrip().endswith("of peak") for line in lines)
+    assert max(map(len, lines)) <= columns
+
+
+def test_few_layers_are_shown_unless_all_are_asked_for(
+    run: Run, checkpoint: Path, replayed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quantkit.cli.profile._TOP", 2)
+    command = ["profile", checkpoint, "--input-shape", SHAPE]
+    assert "7 other layers" in run(*command).stdout
+    assert "other layers" not in run(*command, "--all").stdout
+
+
+def test_a_trace_is_replaced_only_by_force(run: Run, checkpoint: Path, replayed: None, tmp_path: Path) -> None:
+    command = ["profile", checkpoint, "--input-shape", SHAPE, "--out", tmp_path / "deep" / "down"]
+    assert run(*command).exit_code == 0
+    written = tmp_path / "deep" / "down" / "trace.json"
+    assert "joined" in written.read_text()
+    written.write_text("mine")
+    assert run(*command).exit_code == 2
+    assert written.read_text() == "mine"
+    assert run(*command, "--force").exit_code == 0
+    assert "joined" in written.read_text()
+
+
+def test_what_cannot_be_trusted_is_said(
+    run: Run, checkpoint: Path, recorded: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = recorded.runs[0].events
+    uneven = (ProfiledRun(100.0, events), ProfiledRun(140.0, events[:-1]))
+    monkeypatch.setattr("quantkit.engine.profiler.record", lambda *_: replace(recorded, runs=uneven))
+    result = run("profile", checkpoint, "--input-shape", SHAPE, "--json")
+    assert "differ by 40.0 %" in result.stderr
+    assert "by operator, not by layer" in result.stderr
+    found = json.loads(result.stdout)
+    assert found["layers"] == []
+    assert added_up(found) == pytest.approx(120.0)
+    assert "Convolution" in run("profile", checkpoint, "--input-shape", SHAPE).stdout
+
+
+def test_damaged_bundles_and_impossible_requests_are_refused(
+    run: Run, checkpoint: Path, samples: Path, tmp_path: Path
+) -> None:
+    run("fuse", checkpoint, "--input-shape", SHAPE, "--calib-data", samples, "--out", "f", "--no-latency")
+    params = tmp_path / "f" / "model-0000.params"
+    content = bytearray(params.read_bytes())
+    content[-200] ^= 1
+    params.write_bytes(content)
+    altered = run("profile", "f")
+    assert (altered.exit_code, "model-0000.params" in altered.stderr) == (1, True)
+    assert run("profile", "nothing").exit_code == 2
+    assert run("profile", checkpoint, "--input-shape", "5,16,16").exit_code != 0
+    (tmp_path / "file").write_text("")
+    assert run("profile", checkpoint, "--out", "file").exit_code == 2
+    assert run("profile", checkpoint, "--batch", 0).exit_code == 2
+
+
+def test_ctrl_c_ends_at_once_and_leaves_nothing(checkpoint: Path, tmp_path: Path) -> None:
+    process = start(
+        tmp_path, "profile", checkpoint, "--input-shape", SHAPE, "--runs", 1_000_000, "--out", "p",
+        TMPDIR=str(tmp_path),
+    )  # fmt: skip
+    assert process.stderr is not None
+    while "without the profiler" not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    pressed = time.monotonic()
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - pressed < 1.0
+    assert process.returncode == 130
+    assert err.splitlines() == ["interrupted; nothing was written"]
+    assert list(tmp_path.iterdir()) == []

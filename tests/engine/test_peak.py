@@ -1,0 +1,62 @@
+"""The machine's peak: what is counted, and that the kernels are those it is said to measure."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quantkit.engine import peak
+from quantkit.engine.kernels import parse
+from quantkit.engine.peak import Peak, measured_peak
+from quantkit.engine.subprocesses import environment
+from quantkit.engine.support import int8_obstacle
+from quantkit.errors import EngineError
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.macs import macs
+
+
+def test_rates_are_multiply_accumulates_in_the_time_of_a_run(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peak, "_convolution", lambda *_: None)
+    monkeypatch.setattr(peak, "_fastest", lambda _: 0.5)
+    data, weight = Tensor("data"), Tensor("weight")
+    node = Node("layer", "Convolution", (data, weight))
+    expected = []
+    for channels, side in peak._CONVOLUTIONS:
+        image = (1, channels, side, side)
+        shapes = {data: image, weight: (channels, channels, 3, 3), node.output: image}
+        expected.append(macs(Graph((node,), ("data", "weight"), (node.output,)), shapes)["layer"] / 0.5 / 1e9)
+    assert list(peak._rates(int8=False)) == pytest.approx(expected)
+
+
+def test_the_kernels_are_int8_and_fp32(engine: None, tmp_path: Path) -> None:
+    code = (
+        "from quantkit.engine import peak; peak._SECONDS = 0; peak._CONVOLUTIONS = ((64, 14),); peak.main('peak.json')"
+    )
+    env = environment(MKLDNN_VERBOSE="1", DNNL_VERBOSE="1")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    found = Peak(**json.loads((tmp_path / "peak.json").read_text()))
+    kernels = {each.source + each.weights for each in parse(done.stdout) if each.primitive == "convolution"}
+    assert found.fp32 > 0
+    if int8_obstacle():
+        assert found.int8 is None
+        assert kernels == {"f32f32"}
+    else:
+        assert found.int8 is not None and found.int8 > 0
+        assert kernels == {"u8s8", "f32f32"}
+
+
+def test_a_failing_process_is_an_engine_error(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = subprocess.run
+    failing = "import sys; sys.exit('no memory')"
+    monkeypatch.setattr(
+        "quantkit.engine.peak.subprocess.run",
+        lambda command, **options: run([command[0], "-c", failing], **options),
+    )
+    with pytest.raises(EngineError, match=r"exit status 1.*no memory"):
+        measured_peak()
