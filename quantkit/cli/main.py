@@ -37,7 +37,21 @@ _EXAMPLES = (
     "quantkit report resnet50_v1-benchmark --out report",
     "quantkit doctor",
 )
-_VERBS = (quantize, evaluate, explain, verify, benchmark, report, compare, profile, builds, fuse, calibrate, models, doctor)
+_VERBS = (
+    quantize,
+    evaluate,
+    explain,
+    verify,
+    benchmark,
+    report,
+    compare,
+    profile,
+    builds,
+    fuse,
+    calibrate,
+    models,
+    doctor,
+)
 
 
 class _Verbs(click.Group):

@@ -104,7 +104,20 @@ def test_help_loads_nothing_heavy(verb: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     loaded = set(eval(done.stderr))
     assert "click" in loaded
-    heavy = {"mxnet", "gluoncv", "onnx", "numpy", "pydantic", "PIL", "skimage", "sklearn", "requests", "rich", "scipy", "jinja2"}
+    heavy = {
+        "mxnet",
+        "gluoncv",
+        "onnx",
+        "numpy",
+        "pydantic",
+        "PIL",
+        "skimage",
+        "sklearn",
+        "requests",
+        "rich",
+        "scipy",
+        "jinja2",
+    }
     heavy |= {"matplotlib", "filelock"}
     assert not loaded & heavy
 
