@@ -93,7 +93,7 @@ class Agreement:
 class Failure:
     """Why a cell has no result: which instance (None: all), what happened, and its last words on standard error.
 
-    ``kind`` is one of: start, killed, crashed, hung, protocol, output, placement, disk.
+    ``kind`` is one of: start, killed, crashed, hung, late, protocol, output, placement, disk.
     """
 
     kind: str

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from quantkit import files
-from quantkit.benchmark.results import Contestant, Published
+from quantkit.benchmark.results import Contestant, Published, cell_file
 from quantkit.errors import UserError
 
 SCENARIOS = ("throughput", "latency", "server")
@@ -145,6 +145,9 @@ def _problems(suite: Suite) -> Iterator[str]:
         twice = sorted({name for name in given if given.count(name) > 1})
         if twice:
             yield f"two {what}s are called {twice[0]!r}; give each a name of its own"
+    stored = [cell_file(network, 1, name) for network in networks for name in names]
+    if len(set(stored)) < len(stored):
+        yield "two cells would have the same file; give contestants and networks names that differ in letters or digits"
     for scenario in (suite.scenario, *(network.scenario for network in suite.networks if network.scenario)):
         if scenario not in SCENARIOS:
             yield f"there is no scenario {scenario!r}; choose from {', '.join(SCENARIOS)}"

@@ -15,6 +15,7 @@ from quantkit.benchmark.instance import WORKER, Instance
 from quantkit.benchmark.placement import Placement
 from quantkit.benchmark.proof import problem, prove
 from quantkit.benchmark.results import Proof, Round, Ticks, WarmUp
+from quantkit.benchmark.statistics import window
 from quantkit.errors import InstanceError
 from quantkit.host.load import load_between, read_ticks
 
@@ -24,6 +25,10 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 # From the command until all instances begin: enough for it to reach each of them.
 _LEAD = 0.03
 _LEAD_EACH = 0.002
+
+# The part of an instance's time that must be common to all, and how often a round is tried.
+_COMMON = 0.5
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,28 @@ class Team:
         return paths
 
     def measure(self, seconds: float, patience: float) -> Round:
-        """One round: all instances begin at the same time and begin no request after ``seconds``."""
+        """One round: all instances begin at the same time and begin no request after ``seconds``.
+
+        A round in which they hardly worked at the same time says nothing and is repeated.
+
+        Raises:
+            InstanceError: one failed, or began too late in every attempt.
+        """
+        for _ in range(_ATTEMPTS):
+            turn = self._round(seconds, patience)
+            low, high = window(turn)
+            if high - low >= _COMMON * min(ticks.ends[-1] - ticks.starts[0] for ticks in turn.instances):
+                return turn
+        begun = [ticks.starts[0] for ticks in turn.instances]
+        last = begun.index(max(begun))
+        with _numbered(last):
+            raise InstanceError(
+                "late",
+                f"process {self.instances[last].pid} began {(begun[last] - min(begun)) / 1e9:.2g} s after another, in "
+                f"{_ATTEMPTS} rounds; other programs keep its cores busy",
+            )
+
+    def _round(self, seconds: float, patience: float) -> Round:
         cpus = sorted({cpu for launch in self._launches for cpu in launch.placement.cpus or os.sched_getaffinity(0)})
         at, before, own = time.time(), read_ticks(_STAT), self._processor_seconds()
         begun = time.monotonic_ns()

@@ -37,9 +37,25 @@ class Batches(click.ParamType):
         """The numbers."""
         if isinstance(value, tuple):
             return value
-        if not all(part.isdigit() and int(part) > 0 for part in _listed(value)) or not _listed(value):
+        if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in _listed(value) or [""]):
             self.fail(f"{value!r} is not a list of batch sizes, such as 1,16,64", param, ctx)
         return tuple(dict.fromkeys(int(part) for part in _listed(value)))
+
+
+class Minutes(click.ParamType):
+    """A finite number of minutes above zero."""
+
+    name = "MINUTES"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
+        """The number."""
+        try:
+            minutes = float(value)
+        except ValueError:
+            minutes = 0.0
+        if not 0 < minutes < float("inf"):
+            self.fail(f"{value!r} is not a number of minutes above zero", param, ctx)
+        return minutes
 
 
 class Milliseconds(click.ParamType):
@@ -99,7 +115,7 @@ class Milliseconds(click.ParamType):
     "--scenario", type=click.Choice(("throughput", "latency", "server")), help="What counts.  [default: throughput]"
 )
 @click.option("--latency-bound", type=Milliseconds(), help="The p99 that the server scenario has to keep, as 15ms.")
-@click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="MINUTES", help="Take no longer.")
+@click.option("--budget", type=Minutes(), metavar="MINUTES", help="Take no longer.")
 @click.option(
     "--openmp", type=click.Choice(("gnu", "intel")), default="gnu", show_default=True, help="The OpenMP runtime."
 )

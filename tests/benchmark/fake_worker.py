@@ -45,6 +45,8 @@ def misbehave(fault: str, answers) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     elif fault == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault == "late":
+        time.sleep(0.5)
     elif fault == "hang":
         time.sleep(600)
     elif fault == "close":

@@ -34,6 +34,19 @@ metric = "speedup"
 value = 1.0
 """
 
+SAME_FILE = """name = "native"
+build = "native"
+variant = "fp32"
+policy = "core"
+[[contestant]]
+name = "a (1)"
+build = "native"
+variant = "fp32"
+policy = "core"
+[[contestant]]
+name = "a [1]"
+"""
+
 
 def write(folder: Path, text: str) -> Path:
     path = folder / "toy.toml"
@@ -65,6 +78,7 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
         ('"throughput"', '"fast"', "no scenario 'fast'"),
         ("batches = [8, 1]", "batches = [1]\nbudget = 0", "budget must be"),
         ('baseline = "native"', 'baseline = "mkl"', "baseline 'mkl' is no contestant"),
+        ('name = "native"', SAME_FILE, "two cells would have the same file"),
         ('variant = "fp32"', 'variant = "fp16"', "no variant 'fp16'"),
         ('model = "resnet18_v1"', 'name = "x"', "needs either a model or an lstm"),
         ('name = "lstm"', 'name = "resnet18_v1"', "two networks are called 'resnet18_v1'"),
