@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -39,6 +39,36 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         if temporary is not None:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
+
+
+@contextmanager
+def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
+    """Have what the lock file ``path`` stands for alone.
+
+    Where another process has it, ``busy`` is called, which may raise; then this one waits.
+
+    Raises:
+        QuantkitError: the lock file's folder cannot be made or written.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            busy()
+            lock.acquire()
+    except OSError as error:
+        remedy = "set QUANTKIT_HOME to" if path.is_relative_to(home()) else "choose"
+        raise QuantkitError(
+            f"cannot write {path.parent}: {error.strerror or error}; {remedy} a folder that you may write to"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _umask() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,13 +14,14 @@ from quantkit.benchmark.build import Build
 from quantkit.benchmark.environments import open_build
 from quantkit.benchmark.loadgen import check_loadgen
 from quantkit.benchmark.placement import place
-from quantkit.benchmark.results import CELLS, RUN, Contestant, Network, Results, Run, read_run, write_run
+from quantkit.benchmark.results import Contestant, Network, Results, Run, write_run
+from quantkit.benchmark.run_folder import claimed, continued, discard
 from quantkit.benchmark.runner import run_suite
 from quantkit.benchmark.suite import Suite, batches_of, find_suite, read_suite, shipped_suites
 from quantkit.benchmark.team import Launch
 from quantkit.errors import UserError
 from quantkit.host.cpu import read_cpu
-from quantkit.host.limits import read_limits
+from quantkit.host.limits import cut_short, read_limits
 from quantkit.host.machine import describe, throttled
 from quantkit.host.topology import Topology, read_topology
 from quantkit.workloads.workload import Workload, prepare
@@ -80,10 +80,23 @@ def run_benchmark(
     suite, warnings = _placeable(suite, topology)
     for warning in warnings:
         tell(warning)
+    with claimed(folder):
+        return _run(suite, folder, conditions, topology, warnings, tell, force)
+
+
+def _run(
+    suite: Suite,
+    folder: Path,
+    conditions: Conditions,
+    topology: Topology,
+    warnings: tuple[str, ...],
+    tell: Tell,
+    force: bool,
+) -> Results:
     builds = _opened(suite, conditions, tell)
     started = time.monotonic()
     run = _described(suite, topology, tuple(builds.values()), conditions, warnings)
-    before = _before(run, folder, force)
+    minutes = 0.0 if force else continued(run, folder)
     launches = {each.name: _launches(each, builds[each.build], topology, conditions) for each in suite.contestants}
     variants = tuple(dict.fromkeys(each.variant for each in suite.contestants))
     workloads: dict[str, Workload] = {}
@@ -92,10 +105,12 @@ def run_benchmark(
         workloads[subject.name] = prepare(
             subject, variants, conditions.data, conditions.reference, conditions.loading, tell
         )
-    run = replace(run, networks=tuple(_network(each) for each in workloads.values()), minutes=before)
-    cooled = throttled()
+    run = replace(run, networks=tuple(_network(each) for each in workloads.values()), minutes=minutes)
+    if force:
+        discard(folder)
+    slowed = _slowed()
     results = run_suite(suite, run, workloads, launches, folder, tell, started, conditions.latency_bound)
-    return _with_throttling(results, cooled, folder)
+    return _with_slowing(results, slowed, folder)
 
 
 def _read(suite: Union[Suite, str, Path]) -> Suite:
@@ -167,40 +182,6 @@ def _described(
     )
 
 
-def _before(run: Run, folder: Path, force: bool) -> float:
-    """The minutes that an interrupted run in the folder has used; with ``force`` another run there is discarded.
-
-    Raises:
-        UserError: the folder holds something else.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; choose a folder with --out")
-    if not (folder / RUN).is_file():
-        if folder.is_dir() and any(folder.iterdir()):
-            raise UserError(f"{folder} is not empty and holds no benchmark results; choose another folder with --out")
-        return 0.0
-    try:
-        earlier: Optional[Run] = read_run(folder)
-    except UserError:
-        if not force:
-            raise
-        earlier = None
-    same = ("name", "scenario", "contestants", "baseline", "builds")
-    other = [name for name in same if earlier is None or getattr(earlier, name) != getattr(run, name)]
-    if earlier is not None and earlier.host["id"] != run.host["id"]:
-        other.append("host")
-    if not other and not force and earlier is not None:
-        return 0.0 if earlier.state == "finished" else earlier.minutes
-    if not force:
-        raise UserError(
-            f"{folder} holds another run ({' and '.join(other)} differ); choose another folder with --out, "
-            "or discard it with --force"
-        )
-    (folder / RUN).unlink()
-    shutil.rmtree(folder / CELLS, ignore_errors=True)
-    return 0.0
-
-
 def _launches(contestant: Contestant, build: Build, topology: Topology, conditions: Conditions) -> tuple[Launch, ...]:
     return tuple(
         launch(build, contestant.variant, each, conditions.openmp, conditions.allocator)
@@ -212,12 +193,20 @@ def _network(workload: Workload) -> Network:
     return Network(workload.name, workload.weights, workload.macs, workload.item, dict(workload.accuracy))
 
 
-def _with_throttling(results: Results, before: Optional[int], folder: Path) -> Results:
-    """The results, with a warning where the processor has slowed down for heat meanwhile."""
-    after = throttled()
-    if before is None or after is None or after <= before:
+def _slowed() -> dict[str, Optional[int]]:
+    """How often what slows down all programs has happened so far, by its name; None where the system does not tell."""
+    return {
+        "the processor slowed down for heat {} times": throttled(),
+        "the control group's quota of processor time ran out {} times": cut_short(),
+    }
+
+
+def _with_slowing(results: Results, before: Mapping[str, Optional[int]], folder: Path) -> Results:
+    """The results, with a warning for each thing that has slowed down all programs meanwhile."""
+    times = {text: (count or 0) - (before[text] or 0) for text, count in _slowed().items()}
+    warnings = [f"{text.format(count)} during the run" for text, count in times.items() if count > 0]
+    if not warnings:
         return results
-    warning = f"the processor slowed down for heat {after - before} times during the run"
-    run = replace(results.run, warnings=(*results.run.warnings, warning))
+    run = replace(results.run, warnings=(*results.run.warnings, *warnings))
     write_run(run, folder)
     return replace(results, run=run)

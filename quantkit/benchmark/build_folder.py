@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -157,24 +158,8 @@ def locked(name: str, tell: Callable[[str], None]) -> Iterator[None]:
     Raises:
         QuantkitError: the folder of all builds cannot be written.
     """
-    from filelock import FileLock, Timeout
-
-    try:
-        builds_folder().mkdir(parents=True, exist_ok=True)
-        lock = FileLock(builds_folder() / f".{name}.lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            tell(f"{name}: waiting for another process that is at work on it")
-            lock.acquire()
-    except OSError as error:
-        raise QuantkitError(
-            f"cannot write {builds_folder()}: {error.strerror or error}; "
-            "set QUANTKIT_HOME to a folder that you may write to"
-        ) from error
-    try:
+    waiting = partial(tell, f"{name}: waiting for another process that is at work on it")
+    with files.locked(builds_folder() / f".{name}.lock", waiting):
         for left in builds_folder().glob(f".{name}~*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
-    finally:
-        lock.release()

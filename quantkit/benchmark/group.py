@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from quantkit import files
 from quantkit.benchmark.outputs import FLOAT_ALLOWED, INT8_ALLOWED, deviation
 from quantkit.benchmark.results import Agreement, Cell, Contestant, Failure, Round, Server, WarmUp
 from quantkit.benchmark.schedule import Forecast, Pace
@@ -67,22 +68,10 @@ class Bench:
         self._search = search
         self._teams: dict[str, tuple[Team, dict[str, Any]]] = {}
 
-    def empty_cell(self, contestant: Contestant, batch: int) -> Cell:
-        """A cell with all that is known before it is measured."""
-        launches = self._launches[contestant.name]
-        return Cell(
-            network=self._workload.name,
-            batch=batch,
-            scenario=self._scenario,
-            contestant=contestant,
-            placements=tuple(launch.placement for launch in launches),
-            environment=_told(launches[0].environment),
-            checkpoint=self._workload.checkpoint(contestant.variant).sha256,
-        )
-
     def warm(self, contestant: Contestant, batch: int) -> Entry:
         """Start a contestant where it is not running, bind it to the batch size and see how long a request takes."""
-        entry = Entry(self.empty_cell(contestant, batch))
+        launches = self._launches[contestant.name]
+        entry = Entry(empty_cell(self._workload, self._scenario, contestant, batch, launches))
         patience = self._patience(contestant, batch)
 
         def first_runs() -> None:
@@ -211,6 +200,22 @@ class Bench:
         with ExitStack() as stack:
             for team, _ in self._teams.values():
                 stack.callback(team.close)
+
+
+def empty_cell(
+    workload: Workload, scenario: str, contestant: Contestant, batch: int, launches: Sequence[Launch]
+) -> Cell:
+    """A cell with all that is known before it is measured."""
+    return Cell(
+        network=workload.name,
+        batch=batch,
+        scenario=scenario,
+        contestant=contestant,
+        placements=tuple(launch.placement for launch in launches),
+        environment=_told(launches[0].environment),
+        checkpoint=workload.checkpoint(contestant.variant).sha256,
+        input=files.sha256_of(workload.inputs(batch)),
+    )
 
 
 def _joined(first: Sequence[WarmUp], then: Sequence[WarmUp]) -> tuple[WarmUp, ...]:

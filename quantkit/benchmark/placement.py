@@ -30,6 +30,10 @@ from quantkit.host.topology import Topology
 _POLICY = re.compile(
     r"(?:(?P<name>node|core|latency|machine|unpinned)|(?P<instances>[1-9]\d*)(?:x(?P<cores>[1-9]\d*))?)(?P<smt>:smt)?"
 )
+POLICIES = (
+    "node, core, latency, machine, unpinned, N and NxM (N instances, of M cores), and each with :smt to use all "
+    "hardware threads of a core, such as 2x4:smt"
+)
 
 # The hardware threads to give away, by node.
 _Free = Mapping[int, Sequence[int]]
@@ -55,10 +59,7 @@ def place(policy: str, topology: Topology) -> tuple[Placement, ...]:
     """
     asked = _POLICY.fullmatch(policy)
     if asked is None:
-        raise UserError(
-            f"there is no placement {policy!r}; there are node, core, latency, machine, unpinned, N and NxM "
-            "(N instances, of M cores), and each with :smt to use all hardware threads of a core, such as 2x4:smt"
-        )
+        raise UserError(f"there is no placement {policy!r}; there are {POLICIES}")
     free = _free(topology, smt=asked["smt"] is not None)
     if not free:
         raise UserError("this process may use none of the machine's cores; widen its affinity (taskset) or its cpuset")
@@ -77,6 +78,11 @@ def place(policy: str, topology: Topology) -> tuple[Placement, ...]:
     else:
         return (Placement(None, None, most),)
     return tuple(_placement(cpus, topology) for cpus in groups)
+
+
+def is_policy(policy: str) -> bool:
+    """Whether there is such a policy, whatever this machine offers."""
+    return _POLICY.fullmatch(policy) is not None
 
 
 def _free(topology: Topology, smt: bool) -> _Free:

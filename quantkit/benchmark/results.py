@@ -132,7 +132,8 @@ class Cell:
     """The smallest unit of measurement: one contestant on one network at one batch size.
 
     ``checkpoint`` maps ``symbol`` and ``params`` to the SHA-256 of what was run; ``engine`` is what the worker says
-    of itself (versions, OpenMP runtimes and allocators loaded); ``environment`` the variables set for it.
+    of itself (versions, OpenMP runtimes and allocators loaded); ``environment`` the variables set for it; ``input``
+    is the SHA-256 of the file that it was fed.
     """
 
     network: str
@@ -142,6 +143,7 @@ class Cell:
     placements: tuple[Placement, ...]
     environment: Mapping[str, str]
     checkpoint: Mapping[str, str]
+    input: str = ""
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     proofs: tuple[Proof, ...] = ()
     warm_up: tuple[WarmUp, ...] = ()
@@ -197,7 +199,7 @@ class Run:
     """What was to be measured, where, and with what. ``host`` holds the machine's facts, ``host["id"]`` its identity.
 
     ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the published figures
-    come from; ``state`` is ``running``, ``interrupted`` or ``finished``; ``minutes`` is the time it took.
+    come from; ``state`` is ``running``, ``interrupted``, ``failed`` or ``finished``; ``minutes`` is the time it took.
     """
 
     name: str
@@ -241,6 +243,11 @@ def write_cell(cell: Cell, folder: Path) -> None:
     _write(cell, folder / CELLS / cell_file(cell.network, cell.batch, cell.contestant.name))
 
 
+def remove_cell(cell: Cell, folder: Path) -> None:
+    """Remove a cell from the run's folder."""
+    (folder / CELLS / cell_file(cell.network, cell.batch, cell.contestant.name)).unlink(missing_ok=True)
+
+
 def cell_file(network: str, batch: int, contestant: str) -> str:
     """The name of a cell's file."""
     return re.sub(r"[^\w.+-]+", "_", f"{network}-b{batch}-{contestant}") + ".json"
@@ -255,8 +262,16 @@ def read_results(folder: Path) -> Results:
     if not (folder / RUN).is_file():
         raise UserError(f"{folder} holds no benchmark results ({RUN} is missing); `quantkit benchmark` makes them")
     run = read_run(folder)
-    paths = sorted((folder / CELLS).glob("*.json"))
-    return Results(run, tuple(_read(Cell, path) for path in paths))
+    return Results(run, read_cells(folder))
+
+
+def read_cells(folder: Path) -> tuple[Cell, ...]:
+    """Read the cells of a run, none where it has none yet.
+
+    Raises:
+        UserError: one is damaged.
+    """
+    return tuple(_read_cell(path) for path in sorted((folder / CELLS).glob("*.json")))
 
 
 def read_run(folder: Path) -> Run:
@@ -271,6 +286,28 @@ def read_run(folder: Path) -> Run:
             f"{folder / RUN} has format {run.format}, this quantkit reads {FORMAT}; measure again with this version"
         )
     return run
+
+
+def _read_cell(path: Path) -> Cell:
+    cell: Cell = _read(Cell, path)
+    for number, turn in enumerate(cell.rounds):
+        if problem := _problem(turn, len(cell.placements)):
+            raise UserError(f"{path} is damaged: rounds.{number}: {problem}; remove it and measure again")
+    return cell
+
+
+def _problem(turn: Round, instances: int) -> str:
+    """What cannot be true of a round; empty where it can."""
+    if len(turn.instances) != instances:
+        return f"it has {len(turn.instances)} instances instead of {instances}"
+    for ticks in turn.instances:
+        if not ticks.starts or len(ticks.starts) != len(ticks.ends):
+            return f"an instance has {len(ticks.starts)} starts and {len(ticks.ends)} ends"
+        if any(end <= start for start, end in zip(ticks.starts, ticks.ends)):
+            return "a request ends before it starts"
+    if max(ticks.starts[0] for ticks in turn.instances) >= min(ticks.ends[-1] for ticks in turn.instances):
+        return "its instances have no time in common"
+    return ""
 
 
 def _write(value: Any, path: Path) -> None:

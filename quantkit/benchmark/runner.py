@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,16 +13,19 @@ from typing import Optional
 
 import numpy as np
 
-from quantkit.benchmark.group import Bench, Entry, Search
+from quantkit.benchmark.group import Bench, Entry, Search, empty_cell
 from quantkit.benchmark.results import (
     CELLS,
     Cell,
     Contestant,
+    Failure,
     LeftOut,
     Results,
     Run,
     Server,
-    read_results,
+    read_cells,
+    read_run,
+    remove_cell,
     write_cell,
     write_run,
 )
@@ -31,9 +35,13 @@ from quantkit.benchmark.statistics import mean_latency
 from quantkit.benchmark.suite import Subject, Suite, batches_of
 from quantkit.benchmark.team import Launch
 from quantkit.benchmark.workload import Workload
+from quantkit.errors import QuantkitError, UserError
 
 # How long requests are sent in each run of the server scenario.
 _TRIAL_SECONDS = 5.0
+
+# What two measurements of one cell must have in common.
+_CONDITIONS = ("scenario", "placements", "environment", "checkpoint", "input")
 
 Tell = Callable[[str], None]
 Key = tuple[int, str]
@@ -64,11 +72,12 @@ def run_suite(
         latency_bound: the p99 in ms that the server scenario has to keep.
 
     Raises:
-        QuantkitError: results cannot be written.
+        UserError: the folder holds cells of another run.
+        QuantkitError: the run's description cannot be written; a cell that cannot be written has failed.
     """
+    before = _kept(suite, workloads, launches, latency_bound, folder)
     (folder / CELLS).mkdir(parents=True, exist_ok=True)
     write_run(run, folder)
-    before = read_results(folder).cells
     search = None if latency_bound is None else partial(_search, latency_bound, run.seed, tell)
     runner = _Runner(suite, run, before, workloads, launches, folder, tell, started or time.monotonic(), search)
     try:
@@ -76,10 +85,49 @@ def run_suite(
         # What the others did not need may be enough for some of what was left out.
         runner.measure(runner.incomplete())
         runner.write("finished")
-    except KeyboardInterrupt:
-        runner.write("interrupted")
+    except (KeyboardInterrupt, QuantkitError) as error:
+        with suppress(QuantkitError):
+            runner.write("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
         raise
-    return read_results(folder)
+    # Not as on disk: a cell for which that was full is not there.
+    return Results(read_run(folder), runner.cells())
+
+
+def _kept(
+    suite: Suite,
+    workloads: Mapping[str, Workload],
+    launches: Mapping[str, Sequence[Launch]],
+    latency_bound: Optional[float],
+    folder: Path,
+) -> list[Cell]:
+    """The cells of an interrupted run that count for this one; those that failed get another chance.
+
+    Raises:
+        UserError: one is no part of the suite, or would be measured otherwise now.
+    """
+    planned = {each.name: (each, batches_of(suite, each)) for each in suite.networks}
+    cells = read_cells(folder)
+    for cell in cells:
+        network, batches = planned.get(cell.network, (None, ()))
+        if network is None or cell.batch not in batches or cell.contestant not in suite.contestants:
+            differ = ["suite"]
+        else:
+            scenario = network.scenario or suite.scenario
+            now = empty_cell(
+                workloads[network.name], scenario, cell.contestant, cell.batch, launches[cell.contestant.name]
+            )
+            differ = [name for name in _CONDITIONS if getattr(cell, name) != getattr(now, name)]
+            if cell.server is not None and cell.server.bound != latency_bound:
+                differ.append("latency bound")
+        if differ:
+            raise UserError(
+                f"{folder} holds another run ({cell.network}, batch {cell.batch}, {cell.contestant.name}: its "
+                f"{' and '.join(differ)} differ); choose another folder with --out, or discard it with --force"
+            )
+    for cell in cells:
+        if cell.failure is not None:
+            remove_cell(cell, folder)
+    return [cell for cell in cells if cell.failure is None]
 
 
 def _search(bound: float, seed: int, tell: Tell, serve: Sequence[Callable[[], object]]) -> Server:
@@ -111,13 +159,17 @@ class _Runner:
         self._minutes_before = run.minutes
         self._forecast = Forecast({name: workload.macs for name, workload in workloads.items()})
         self._left_out: list[LeftOut] = []
-        self._failed: set[tuple[str, int, str]] = set()
+        self._told: set[tuple[str, int, str]] = set()
         self._random = np.random.default_rng(run.seed)
 
     def write(self, state: str) -> None:
         """Write how far the run has come."""
         minutes = self._minutes_before + (time.monotonic() - self._started) / 60
         write_run(replace(self._run, left_out=tuple(self._left_out), state=state, minutes=minutes), self._folder)
+
+    def cells(self) -> tuple[Cell, ...]:
+        """What was measured or failed, in the order of names."""
+        return tuple(self._cells[key] for key in sorted(self._cells))
 
     def incomplete(self) -> list[Subject]:
         """The networks of which cells were left out."""
@@ -137,12 +189,15 @@ class _Runner:
         with Bench(workload, scenario, self._launches, self._forecast, self._random, search) as bench:
             for batch in batches:
                 self._measure_batch(bench, network.name, batch, [each for each in batches if each >= batch], deadline)
-                self.write("running")
+                # On a full disk others go on; whether it is still full shows at the end.
+                with suppress(QuantkitError):
+                    self.write("running")
 
     def _measure_batch(
         self, bench: Bench, network: str, batch: int, batches: Sequence[int], deadline: Optional[float]
     ) -> None:
-        done = self._done(bench, batch)
+        names = [each.name for each in self._suite.contestants]
+        done = {name: self._cells[network, batch, name] for name in names if (network, batch, name) in self._cells}
         for cell in done.values():
             if cell.rounds and cell.failure is None:
                 self._forecast.learn(network, cell.contestant.name, batch, mean_latency(cell) / 1e3)
@@ -163,10 +218,9 @@ class _Runner:
         available = self._available(network, batch, batches, chosen, deadline)
         requests = [each.request for each in ready if each.cell.failure is None]
         for cell in bench.measure(ready, pace(requests, available)):
-            write_cell(cell, self._folder)
+            cell = self._stored(cell)
             self._cells[network, batch, cell.contestant.name] = cell
             if cell.failure is not None:
-                self._failed.add((network, batch, cell.contestant.name))
                 instance = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
                 self._tell(f"FAILED {network}, batch {batch}, {cell.contestant.name}{instance}: {cell.failure.message}")
 
@@ -174,17 +228,15 @@ class _Runner:
         cell = entry.cell
         return cell.failure is not None or (cell.batch, cell.contestant.name) in chosen
 
-    def _done(self, bench: Bench, batch: int) -> dict[str, Cell]:
-        """The cells of this batch size that are on disk and would be measured in the same way again."""
-        found = {}
-        expected = {each.name: bench.empty_cell(each, batch) for each in self._suite.contestants}
-        for name, other in expected.items():
-            key = other.network, batch, name
-            cell = self._cells.get(key)
-            # What failed in this run would fail again; what failed in an earlier one gets another chance.
-            if cell is not None and (cell.failure is None or key in self._failed) and _same_way(cell, other):
-                found[name] = cell
-        return found
+    def _stored(self, cell: Cell) -> Cell:
+        """The cell, once it is on disk; where that is full, the cell as one that has failed."""
+        try:
+            write_cell(cell, self._folder)
+        except QuantkitError as error:
+            cell = replace(cell, warm_up=(), rounds=(), failure=Failure("disk", None, str(error)))
+            with suppress(QuantkitError):
+                write_cell(cell, self._folder)
+        return cell
 
     def _is_known(self, network: str, contestant: Contestant, batch: int, deadline: Optional[float]) -> bool:
         """Whether enough is known to decide: seen in this network, or out of reach by what others took."""
@@ -232,7 +284,9 @@ class _Runner:
                 f"of the budget {left:.0f} s were left for this network"
             )
             self._left_out.append(LeftOut(network, batch, contestant.name, reason))
-            self._tell(f"left out {network}, batch {batch}, {contestant.name}: {reason}")
+            if (network, batch, contestant.name) not in self._told:
+                self._told.add((network, batch, contestant.name))
+                self._tell(f"left out {network}, batch {batch}, {contestant.name}: {reason}")
 
     def _deadline(self, remaining: Sequence[Subject]) -> Optional[float]:
         """When the share of the first of the remaining networks ends, on the monotonic clock; None without a budget."""
@@ -244,9 +298,3 @@ class _Runner:
         now = time.monotonic()
         end = self._started + (self._run.budget - self._minutes_before) * 60
         return now + max(0.0, end - now) * share(arithmetic, remaining[0].name)
-
-
-def _same_way(cell: Cell, other: Cell) -> bool:
-    """Whether two cells agree in all that is known before measuring."""
-    names = ("network", "batch", "scenario", "contestant", "placements", "environment", "checkpoint")
-    return all(getattr(cell, name) == getattr(other, name) for name in names)

@@ -140,8 +140,8 @@ _FEW_ROUNDS, _FEW_REQUESTS = 5, 10
 _ENOUGH_TO_TELL = 6
 
 
-def warnings(cell: Cell) -> tuple[str, ...]:
-    """What makes this cell's figures less sure than they look, its own warnings first."""
+def disturbed(cell: Cell) -> tuple[str, ...]:
+    """What others did to this cell while it was measured, the cell's own warnings first."""
     found = list(cell.warnings)
     if not cell.rounds:
         return tuple(found)
@@ -151,6 +151,14 @@ def warnings(cell: Cell) -> tuple[str, ...]:
         found.append(f"the hypervisor took {stolen:.2f} cores of processor time meanwhile")
     if busy > _BUSY:
         found.append(f"other processes used {busy:.2f} cores on the same processors meanwhile")
+    return tuple(found)
+
+
+def warnings(cell: Cell) -> tuple[str, ...]:
+    """What makes this cell's figures less sure than they look, disturbances first."""
+    found = list(disturbed(cell))
+    if not cell.rounds:
+        return tuple(found)
     # Slow networks are warmed with less than it takes to tell; few samples are reported below.
     unsteady = sum(not each.steady for each in cell.warm_up if len(each.durations) >= _ENOUGH_TO_TELL)
     if unsteady:

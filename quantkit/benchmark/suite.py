@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from quantkit import files
+from quantkit.benchmark.placement import POLICIES, is_policy
 from quantkit.benchmark.results import Contestant, Published, cell_file
 from quantkit.errors import UserError
 
@@ -158,6 +159,8 @@ def _problems(suite: Suite) -> Iterator[str]:
     for contestant in suite.contestants:
         if contestant.variant not in VARIANTS:
             yield f"there is no variant {contestant.variant!r}; choose from {', '.join(VARIANTS)}"
+        if not is_policy(contestant.policy):
+            yield f"there is no placement {contestant.policy!r}; there are {POLICIES}"
     for network in suite.networks:
         batches = network.batches or suite.batches
         if not batches or min(batches) < 1 or len(set(batches)) < len(batches):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from quantkit.cli.idle import refuse_idle
 from quantkit.cli.options import Verb, model_options, output_options
 from quantkit.cli.targets import is_bundle, network_name
 from quantkit.cli.terminal import Terminal
@@ -165,8 +167,17 @@ def benchmark(
     All contestants of a network take turns in random order; ratios come with 95 % intervals.
 
     Results are on disk as soon as they are measured. The same command goes on where an earlier one
-    was interrupted. `quantkit report DIR` turns them into a page. Ends with 1 where a cell failed.
+    was interrupted. `quantkit report DIR` turns them into a page. Ends with 1 where a cell failed,
+    or where nothing was measured.
     """
+    from quantkit.benchmark.suite import find_suite
+
+    if not target:
+        raise UserError("give the name of a network, a bundle or a suite")
+    path = None if is_bundle(target) else find_suite(target)
+    alone = "bundle" if reference is None else "bundle with its reference"
+    kind = alone if is_bundle(target) else "model" if path is None else "suite"
+    refuse_idle(click.get_current_context(), kind)
     if test_io is not None:
         from quantkit.cli.feed import run_test_io
 
@@ -174,17 +185,17 @@ def benchmark(
         return
     scenario = _scenario(scenario, latency_bound)
     from quantkit.benchmark.environments import open_build
-    from quantkit.benchmark.suite import find_suite
     from quantkit.measurement import Conditions, run_benchmark
 
     interpreters = dict(_named(each) for each in named)
     chosen = (_listed(builds), _listed(variants), _policies(instances, cores), batches or ())
-    path = None if is_bundle(target) else find_suite(target)
     if path is not None:
         suite = _part(path, chosen, _listed(networks), scenario)
+        _check_used(interpreters, {each.build for each in suite.contestants})
     else:
         _check_target(target)
         names = [*(_listed(builds) or _listed(_DEFAULT_BUILDS)), *(name for name in interpreters if not builds)]
+        _check_used(interpreters, names)
         opened = [open_build(interpreters.get(name, name), terminal.tell) for name in names]
         suite = _composed(target, opened, chosen, scenario, reference)
     folder = out or Path(f"{suite.name}-benchmark")
@@ -200,9 +211,12 @@ def benchmark(
         seed=seed,
         command=f"quantkit {shlex.join(sys.argv[1:])}",
     )
+    terminal.work.kept = f"cells that were finished are in {folder}, and the same command goes on from there"
     results = run_benchmark(suite, folder, conditions, terminal.tell, force)
     _show(terminal, results, folder)
-    if any(cell.failure for cell in results.cells):
+    if not results.cells:
+        terminal.warn("nothing was measured; give a larger --budget")
+    if not results.cells or any(cell.failure for cell in results.cells):
         click.get_current_context().exit(1)
 
 
@@ -218,6 +232,13 @@ def _named(text: str) -> tuple[str, str]:
     if not (name and equals and path):
         raise UserError(f"--build {text!r} is not NAME=PYTHON, such as mine=/opt/mxnet/bin/python")
     return name, text
+
+
+def _check_used(interpreters: Collection[str], builds: Collection[str]) -> None:
+    """Make sure that no --build was given in vain."""
+    idle = next((name for name in interpreters if name not in builds), None)
+    if idle is not None:
+        raise UserError(f"--build {idle} is not among the builds to measure: {', '.join(sorted(builds))}")
 
 
 def _policies(instances: Optional[str], cores: Optional[int]) -> list[str]:

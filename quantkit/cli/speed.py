@@ -11,11 +11,18 @@ if TYPE_CHECKING:
     from quantkit.benchmark.results import Cell, Results
 
 
+# Of what a failed instance wrote at last, so many lines are shown.
+_LAST_LINES = 5
+
+
 def figures(results: Results) -> list[dict[str, Any]]:
-    """For every measured cell its throughput (items/s), latencies (ms) and ratio to the baseline with its interval."""
+    """For every measured cell its throughput (items/s), latencies (ms) and ratio to the baseline with its interval.
+
+    ``requests`` counts what the instances finished in the common windows.
+    """
     import numpy as np
 
-    from quantkit.benchmark.statistics import latencies, mean_latency, ratio, throughput, warnings
+    from quantkit.benchmark.statistics import finished, latencies, mean_latency, ratio, throughput, warnings
 
     cells = {(cell.network, cell.batch, cell.contestant.name): cell for cell in results.cells if not cell.failure}
     rows = []
@@ -31,6 +38,7 @@ def figures(results: Results) -> list[dict[str, Any]]:
                 "batch": batch,
                 "contestant": name,
                 "scenario": cell.scenario,
+                "requests": finished(cell),
                 "throughput": throughput(cell),
                 "mean_latency": mean_latency(cell),
                 "p50": float(times[0]),
@@ -79,6 +87,7 @@ def tables(results: Results) -> Iterator[Any]:
         if cell.failure:
             where = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
             yield f"[red]failed[/]: {escape(_cell(cell))}{where}: {escape(cell.failure.message)}"
+            yield from (f"    {escape(line)}" for line in cell.failure.stderr[-_LAST_LINES:])
     for (network, contestant), group in groupby(
         sorted(run.left_out, key=lambda each: (each.network, each.contestant, each.batch)),
         key=lambda each: (each.network, each.contestant),
@@ -90,8 +99,8 @@ def tables(results: Results) -> Iterator[Any]:
     for text in (text for row in rows for text in row["warnings"]):
         kinds.setdefault(re.sub(r"[\d.]+", "", text), []).append(text)
     for texts in kinds.values():
-        such_as = "" if len(set(texts)) == 1 else "such as: "
-        yield f"[yellow]warning[/]: {len(texts)} of {len(rows)} cells: {such_as}{escape(max(texts))}"
+        such_as = ":" if len(set(texts)) == 1 else ", such as:"
+        yield f"[yellow]warning[/]: {len(texts)} of {len(rows)} cells{such_as} {escape(max(texts))}"
     for text in run.warnings:
         yield f"[yellow]warning[/]: {escape(text)}"
 

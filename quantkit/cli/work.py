@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 INTERRUPTED = 130
 
@@ -20,13 +20,13 @@ _PATIENCE = 0.6
 
 
 class Work:
-    """The state of one command: how it was asked to speak, and what it has written."""
+    """The state of one command: how it was asked to speak, and what there is of its work (``kept``)."""
 
     def __init__(self) -> None:
         self.json = False
         self.debug = False
         self._writing = False
-        self._written: Optional[Path] = None
+        self.kept = "nothing was written"
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[None]:
@@ -34,7 +34,7 @@ class Work:
         self._writing = True
         try:
             yield
-            self._written = path
+            self.kept = f"{path} is complete"
         finally:
             self._writing = False
 
@@ -50,11 +50,10 @@ class Work:
 
     def interrupted(self) -> None:
         """Say that the user ended the work, and what there is of it."""
-        kept = f"{self._written} is complete" if self._written else "nothing was written"
         # The terminal has put ^C on the line, or a progress bar stands there.
         fresh = "\n" if sys.stderr.isatty() else ""
-        print(f"{fresh}interrupted; {kept}", file=sys.stderr, flush=True)
-        self.error_object("Interrupted", f"interrupted; {kept}")
+        print(f"{fresh}interrupted; {self.kept}", file=sys.stderr, flush=True)
+        self.error_object("Interrupted", f"interrupted; {self.kept}")
 
     def end_on_interrupt(self) -> None:
         """From now on end the process soon after Ctrl-C, even where the engine keeps the main thread busy."""

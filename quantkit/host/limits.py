@@ -33,6 +33,18 @@ def read_limits(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup"))
     return Limits(min(quotas, default=None), min(memories, default=None))
 
 
+def cut_short(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Optional[int]:
+    """In how many periods this process's control groups have used up their quota; None where none tells.
+
+    File: ``cpu.stat``, field ``nr_throttled`` (version 1 and 2), as the Linux kernel's cgroup documentation defines it.
+    """
+    # Version 1 mounts one hierarchy under several names.
+    files = dict.fromkeys((group / "cpu.stat").resolve() for group in _groups(proc / "self" / "cgroup", root))
+    fields = [_fields(file) for file in files]
+    counts = [int(each[each.index("nr_throttled") + 1]) for each in fields if "nr_throttled" in each]
+    return sum(counts) if counts else None
+
+
 def _groups(membership: Path, root: Path) -> Iterator[Path]:
     """The folders of the process's groups, innermost first, then their ancestors up to the mount point."""
     try:

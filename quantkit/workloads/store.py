@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -60,7 +60,7 @@ def stored_checkpoint(name: str, key: str, make: Callable[[], Made], tell: Tell)
     """
     folder = _folder("checkpoints")
     stem = re.sub(r"[^\w.+-]+", "_", name) + f"-{key[:16]}"
-    with _locked(folder / f".{stem}.lock", name, tell):
+    with files.locked(folder / f".{stem}.lock", partial(tell, f"{name}: waiting for another process that prepares it")):
         return _find(folder, stem) or _write(folder, stem, make())
 
 
@@ -126,29 +126,7 @@ def _folder(kind: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise QuantkitError(
+            f"cannot write {folder}: {error.strerror or error}; set QUANTKIT_HOME to a folder that you may write to"
+        ) from error
     return folder
-
-
-def _unwritable(path: Path, error: OSError) -> QuantkitError:
-    return QuantkitError(
-        f"cannot write {path}: {error.strerror or error}; set QUANTKIT_HOME to a folder that you may write to"
-    )
-
-
-@contextmanager
-def _locked(path: Path, name: str, tell: Tell) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        tell(f"{name}: waiting for another process that prepares it")
-        lock.acquire()
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -23,7 +23,7 @@ FAKE = Path(__file__).with_name("fake_worker.py")
 
 @dataclass(frozen=True)
 class FakeWorkload:
-    """A network that sleeps; ``variants`` maps each variant to what ``fake_worker`` shall do."""
+    """A network that sleeps; ``variants`` maps each variant to what ``fake_worker`` does, ``value`` is the input."""
 
     folder: Path
     variants: Mapping[str, Mapping[str, Any]]
@@ -33,6 +33,7 @@ class FakeWorkload:
     item: str = "image"
     input_name: str = "data"
     accuracy: Mapping[str, float] = field(default_factory=dict)
+    value: float = 1.0
 
     def checkpoint(self, variant: str) -> Checkpoint:
         symbol = self.folder / f"{self.name}-{variant}.json"
@@ -40,7 +41,9 @@ class FakeWorkload:
         return Checkpoint(symbol, symbol, {"symbol": variant, "params": variant})
 
     def inputs(self, batch: int) -> Path:
-        return self.folder / "inputs.npy"
+        path = self.folder / f"inputs-{batch}.npy"
+        np.save(path, np.full(batch, self.value, np.float32))
+        return path
 
     def reference(self, variant: str, batch: int) -> Optional[Path]:
         if variant != "int8":

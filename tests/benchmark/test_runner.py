@@ -12,13 +12,14 @@ from typing import Any, Optional
 
 import pytest
 
-from quantkit.benchmark import group, schedule
+from quantkit.benchmark import group, runner, schedule
 from quantkit.benchmark.placement import Placement
-from quantkit.benchmark.results import Cell, Results, read_results
+from quantkit.benchmark.results import Cell, Failure, Results, read_results, read_run, write_cell
 from quantkit.benchmark.runner import run_suite
 from quantkit.benchmark.statistics import finished, throughput
 from quantkit.benchmark.suite import Suite
 from quantkit.benchmark.team import Launch
+from quantkit.errors import QuantkitError, UserError
 from tests.benchmark.fakes import FakeWorkload, launch, run_of, suite
 
 
@@ -181,14 +182,52 @@ def test_a_budget_leaves_out_the_dearest_and_says_so(tmp_path: Path, monkeypatch
     assert set(by_name(results)) == {("fp32", 1), ("int8", 1), ("int8", 4)}
 
 
-def test_results_of_another_checkpoint_do_not_count_as_done(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"checkpoint": {"symbol": "other", "params": "other"}}, "its checkpoint differ"),
+        ({"input": "other"}, "its input differ"),
+        ({"environment": {"LD_PRELOAD": "libjemalloc.so"}}, "its environment differ"),
+        ({"placements": [{"cpus": [0], "nodes": [0], "threads": 1}], "rounds": []}, "its placements differ"),
+        ({"batch": 2}, "its suite differ"),
+        ({"network": "other"}, "its suite differ"),
+        ({"server": {"bound": 15, "rate": 1, "trials": []}}, "its latency bound differ"),
+    ],
+)
+def test_results_of_another_run_are_neither_taken_nor_lost(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     bench(suite(), tmp_path, {"fp32": {}})
     path = tmp_path / "out" / "cells" / "net-b1-fp32.json"
-    cell = json.loads(path.read_text())
-    path.write_text(json.dumps({**cell, "checkpoint": {"symbol": "other", "params": "other"}}))
-    told: list[str] = []
-    bench(suite(), tmp_path, {"fp32": {}}, told=told)
-    assert told == ["net, batch 1: fp32"]
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    before = {file: file.read_bytes() for file in (tmp_path / "out").rglob("*.json")}
+    with pytest.raises(UserError, match=words):
+        bench(suite(), tmp_path, {"fp32": {}})
+    assert {file: file.read_bytes() for file in (tmp_path / "out").rglob("*.json")} == before
+
+
+def test_cells_of_which_the_disk_is_full_fail_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(cell: Cell, folder: Path) -> None:
+        if cell.batch == 1:
+            raise QuantkitError("no space left")
+        write_cell(cell, folder)
+
+    monkeypatch.setattr(runner, "write_cell", write)
+    cells = by_name(bench(suite(batches=(1, 2)), tmp_path, {"fp32": {}}))
+    assert cells["fp32", 1].failure == Failure("disk", None, "no space left") and cells["fp32", 1].rounds == ()
+    assert cells["fp32", 2].failure is None
+    assert [cell.batch for cell in read_results(tmp_path / "out").cells] == [2]
+
+
+def test_a_run_that_cannot_go_on_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def inputs(self: FakeWorkload, batch: int) -> Path:
+        raise QuantkitError("no space left")
+
+    monkeypatch.setattr(FakeWorkload, "inputs", inputs)
+    with pytest.raises(QuantkitError, match="no space left"):
+        bench(suite(), tmp_path, {"fp32": {}})
+    assert read_run(tmp_path / "out").state == "failed"
+    assert children() == set()
 
 
 def test_what_is_measured_already_is_not_called_left_out(tmp_path: Path) -> None:
@@ -210,7 +249,7 @@ def test_time_that_others_did_not_need_goes_to_what_was_left_out(
     broken = {variant: {"fault": "load:exit", "instance": 0} for variant in slow}
     told: list[str] = []
     results = bench(toy, tmp_path, slow, budget=11 / 60, told=told, others={"net1": broken})
-    assert "left out net, batch 2, fp32" in "".join(told)
+    assert sum("left out net, batch 2, fp32" in text for text in told) == 1
     assert results.run.left_out == ()
     measured = {(cell.network, cell.batch, cell.contestant.name) for cell in results.cells if cell.rounds}
     assert measured == {("net", batch, name) for batch in (1, 2) for name in ("fp32", "int8")}

@@ -80,6 +80,7 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
         ('baseline = "native"', 'baseline = "mkl"', "baseline 'mkl' is no contestant"),
         ('name = "native"', SAME_FILE, "two cells would have the same file"),
         ('variant = "fp32"', 'variant = "fp16"', "no variant 'fp16'"),
+        ('policy = "node"', 'policy = "foo"', "no placement 'foo'"),
         ('model = "resnet18_v1"', 'name = "x"', "needs either a model or an lstm"),
         ('name = "lstm"', 'name = "resnet18_v1"', "two networks are called 'resnet18_v1'"),
         ('network = "lstm"', 'network = "other"', "published figure is for other"),

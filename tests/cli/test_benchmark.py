@@ -128,6 +128,14 @@ def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) 
         (["digits_resnet20_v1", "--latency-bound", "soon"], "is not a time"),
         (["digits_resnet20_v1", "--latency-bound", "1ms", "--scenario", "latency"], "belongs to --scenario server"),
         (["digits_resnet20_v1", "--builds", "here", "--scenario", "server"], "needs a latency bound"),
+        ([""], "give the name of a network"),
+        (["digits_resnet20_v1", "--networks", "a"], "is a model; leave out --networks"),
+        (["digits_resnet20_v1", "--reference", "a"], "is a model; leave out --reference"),
+        (["smoke", "--reference", "a"], "is a suite; leave out --reference"),
+        (["smoke", "--build", "mine=/no/python"], "--build mine is not among the builds to measure: native, onednn"),
+        (["digits_resnet20_v1", "--builds", "here", "--build", "mine=/no/python"], "--build mine is not among"),
+        (["digits_resnet20_v1", "--test-io", "builtin", "--builds", "here"], "leave out --builds"),
+        (["digits_resnet20_v1", "--test-io", "builtin", "--batch", "1,2"], "give --batch a single number"),
         (["smoke", "--networks", "other"], "suite smoke has no network 'other'"),
         (["smoke", "--builds", "here"], "suite smoke has no build 'here'"),
     ],
@@ -170,5 +178,6 @@ def test_ending_it_ends_all_instances_and_keeps_what_was_measured(
     assert instances(tmp_path) == []
     assert len(list(cells.glob("*.json"))) == 2
     if number == signal.SIGINT:
-        assert process.returncode == 130 and "interrupted" in stderr
+        assert process.returncode == 130
+        assert "interrupted; cells that were finished are in toy-benchmark" in stderr
         assert json.loads((tmp_path / "toy-benchmark" / "run.json").read_text())["state"] == "interrupted"

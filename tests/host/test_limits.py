@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.host.limits import Limits, read_limits
+from quantkit.host.limits import Limits, cut_short, read_limits
 
 
 def _system(folder: Path, membership: str, files: dict[str, str]) -> tuple[Path, Path]:
@@ -63,3 +63,12 @@ def test_limits(tmp_path: Path, membership: str, files: dict[str, str], limits: 
 
 def test_no_control_groups(tmp_path: Path) -> None:
     assert read_limits(tmp_path, tmp_path) == Limits()
+
+
+def test_how_often_the_quota_ran_out_is_summed_over_groups(tmp_path: Path) -> None:
+    stat = "nr_periods 9\nnr_throttled {}\nthrottled_usec 5\n"
+    files = {"a/b/cpu.stat": stat.format(3), "a/cpu.stat": stat.format(4), "cpu.stat": "usage_usec 1\n"}
+    proc, root = _system(tmp_path, "0::/a/b\n", files)
+    (root / "unified").symlink_to(root)
+    assert cut_short(proc, root) == 7
+    assert cut_short(tmp_path, tmp_path) is None

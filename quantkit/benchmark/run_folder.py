@@ -1,0 +1,71 @@
+"""The folder of a run: whose it is, and whether a run may go on in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from quantkit import files
+from quantkit.benchmark.results import CELLS, RUN, Run, read_run
+from quantkit.errors import UserError
+
+_LOCK = ".lock"
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Have a folder for a run alone; where none was begun in a new folder, it is gone in the end.
+
+    Raises:
+        UserError: it holds something else, or another process is measuring into it.
+        QuantkitError: it cannot be made or written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; choose a folder with --out")
+    if folder.is_dir() and not (folder / RUN).is_file() and any(path.name != _LOCK for path in folder.iterdir()):
+        raise UserError(f"{folder} is not empty and holds no benchmark results; choose another folder with --out")
+
+    def busy() -> None:
+        raise UserError(f"another process is measuring into {folder}; wait for it, or choose another folder with --out")
+
+    with files.locked(folder / _LOCK, busy):
+        try:
+            yield
+        finally:
+            if not (folder / RUN).is_file():
+                (folder / _LOCK).unlink(missing_ok=True)
+                with suppress(OSError):
+                    folder.rmdir()
+
+
+def continued(run: Run, folder: Path) -> float:
+    """The minutes that an interrupted run in the folder has used; none where there is none, or a finished one.
+
+    Raises:
+        UserError: the folder holds another run, or one that is damaged.
+    """
+    if not (folder / RUN).is_file():
+        return 0.0
+    earlier = read_run(folder)
+    other = _differing(earlier, run)
+    if other:
+        raise UserError(
+            f"{folder} holds another run ({' and '.join(other)} differ); choose another folder with --out, "
+            "or discard it with --force"
+        )
+    return 0.0 if earlier.state == "finished" else earlier.minutes
+
+
+def discard(folder: Path) -> None:
+    """Remove the run that a folder holds, if any."""
+    shutil.rmtree(folder / CELLS, ignore_errors=True)
+    (folder / RUN).unlink(missing_ok=True)
+
+
+def _differing(earlier: Run, run: Run) -> list[str]:
+    """What makes two runs different; their networks are compared when they are ready, cell by cell."""
+    same = ("name", "scenario", "contestants", "baseline", "builds")
+    other = [name for name in same if getattr(earlier, name) != getattr(run, name)]
+    return other + (["host"] if earlier.host["id"] != run.host["id"] else [])

@@ -1,0 +1,51 @@
+"""Options of ``quantkit benchmark`` that would change nothing for what is measured: refused instead of ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import click
+
+from quantkit.errors import UserError
+
+_WITH_TEST_IO = {"target", "test_io", "batches", "weights", "input_shape", "as_json", "quiet"}
+
+
+def refuse_idle(context: click.Context, kind: str) -> None:
+    """Refuse options without effect.
+
+    Args:
+        context: of the command as it was called.
+        kind: what is measured: a suite, a model, a bundle, or a bundle with its reference.
+
+    Raises:
+        UserError: naming the first of them.
+    """
+    given = _given(context)
+    if "test_io" in given:
+        _refuse(given, set(given) - _WITH_TEST_IO, "--test-io measures decoding and the network alone")
+        if len(context.params["batches"] or ()) > 1:
+            raise UserError("--test-io measures one batch size; give --batch a single number")
+        return
+    if kind != "suite":
+        _refuse(given, {"networks"}, f"--networks chooses from a suite, {context.params['target']} is a {kind}")
+    if kind in ("suite", "model"):
+        _refuse(given, {"reference"}, f"--reference belongs to a bundle, {context.params['target']} is a {kind}")
+    if kind == "bundle":
+        _refuse(given, {"weights", "input_shape"}, "a bundle has its weights and its input shape")
+
+
+def _given(context: click.Context) -> dict[str, str]:
+    """The options on the command line, by parameter."""
+    source = click.core.ParameterSource.COMMANDLINE
+    return {
+        str(each.name): each.opts[0]
+        for each in context.command.params
+        if context.get_parameter_source(str(each.name)) is source
+    }
+
+
+def _refuse(given: dict[str, str], idle: Collection[str], why: str) -> None:
+    option = next((option for name, option in given.items() if name in idle), None)
+    if option is not None:
+        raise UserError(f"{why}; leave out {option}")

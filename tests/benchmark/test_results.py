@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quantkit.benchmark.results import CELLS, read_cells, read_results, write_cell, write_run
+from quantkit.errors import UserError
+from tests.benchmark.cells import cell, closed_loop
+from tests.benchmark.fakes import run_of, suite
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    (tmp_path / CELLS).mkdir()
+    written = cell([[closed_loop([3, 4])], [closed_loop([5])]])
+    write_run(run_of(suite()), tmp_path)
+    write_cell(written, tmp_path)
+    assert read_results(tmp_path).cells == (written,)
+    assert read_results(tmp_path).run == run_of(suite())
+
+
+@pytest.mark.parametrize(
+    ("ticks", "words"),
+    [
+        ([], "has 0 instances instead of 1"),
+        ([{"starts": [], "ends": []}], "0 starts and 0 ends"),
+        ([{"starts": [1, 2], "ends": [2]}], "2 starts and 1 ends"),
+        ([{"starts": [5], "ends": [5]}], "a request ends before it starts"),
+        ([{"starts": [0], "ends": [1]}, {"starts": [2], "ends": [3]}], "no time in common"),
+        ([{"starts": [0], "ends": ["x"]}], "ends"),
+    ],
+)
+def test_clock_readings_that_cannot_be_true_are_refused(
+    ticks: list[Mapping[str, Any]], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / CELLS).mkdir()
+    sound = cell([[closed_loop([3])]])
+    write_cell(cell([[closed_loop([3])]], placements=sound.placements * max(1, len(ticks))), tmp_path)
+    (path,) = (tmp_path / CELLS).iterdir()
+    document = json.loads(path.read_text())
+    document["rounds"][0]["instances"] = ticks
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match=f"is damaged: rounds.0.*{words}"):
+        read_cells(tmp_path)
