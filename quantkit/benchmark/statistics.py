@@ -53,13 +53,6 @@ def _ended_between(ticks: Ticks, low: int, high: int) -> int:
     return sum(low < end <= high for end in ticks.ends)
 
 
-def round_throughputs(cell: Cell) -> np.ndarray:
-    """Items per second of all instances together, for each round."""
-    done, seconds = _work_and_time(cell)
-    throughputs: np.ndarray = cell.batch * done / seconds
-    return throughputs
-
-
 def throughput(cell: Cell) -> float:
     """Items per second: what all instances served inside the common windows, over the windows' length."""
     done, seconds = _work_and_time(cell)

@@ -17,10 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from quantkit.engine.checkpoint import bind_checkpoint
 from quantkit.engine.compat import load_mxnet
-from quantkit.engine.execute import engine_errors, stock_fusion_off
+from quantkit.engine.execute import engine_errors
 from quantkit.errors import QuantkitError
 
 WINDOWS, EVENTS = "windows.json", "events.json"
@@ -35,7 +34,7 @@ _FEWEST, _MOST = 5, 50
 def main(way: str, symbol: str, params: str, shape: str, runs: str, folder: str) -> None:
     """Load, bind to inputs of ``shape`` (numbers with commas, batch first), warm up, run and write what was seen."""
     with engine_errors("run the network"):
-        mxnet, bound = load_mxnet(), _bound(symbol, params, shape)
+        mxnet, bound = load_mxnet(), bind_checkpoint(symbol, params, shape)
 
         def forward() -> None:
             bound.forward(is_train=False)
@@ -45,18 +44,6 @@ def main(way: str, symbol: str, params: str, shape: str, runs: str, folder: str)
             forward()
         ways: dict[str, Callable[..., None]] = {"plain": _plain, "events": _events, "kernels": _kernels}
         ways[way](mxnet, bound, forward, int(runs) or _affordable(forward), Path(folder))
-
-
-def _bound(symbol_file: str, params_file: str, shape: str) -> Any:
-    mxnet = load_mxnet()
-    symbol = mxnet.sym.load(symbol_file)
-    given = {name.partition(":")[2]: value for name, value in mxnet.nd.load(params_file).items()}
-    image = np.random.RandomState(0).uniform(0, 1, [int(size) for size in shape.split(",")])
-    names = [name for name in symbol.list_arguments() if name not in given]
-    inputs = {name: mxnet.nd.array(image, dtype="float32") for name in names}
-    auxiliary = {name: given[name] for name in symbol.list_auxiliary_states()}
-    with stock_fusion_off():
-        return symbol.bind(mxnet.cpu(), args={**given, **inputs}, aux_states=auxiliary, grad_req="null")
 
 
 def _affordable(forward: Callable[[], None]) -> int:

@@ -116,10 +116,6 @@ class Graph:
             name for name in names if name not in self.by_name and name not in self.params and name not in self.inputs
         )
 
-    def with_params(self, params: Mapping[str, np.ndarray]) -> Graph:
-        """The same network with other parameters."""
-        return replace(self, params=params)
-
     def pruned(self) -> Graph:
         """The same network without the nodes and parameters that no output needs (inputs stay)."""
         needed = {tensor.node for tensor in self.outputs}

@@ -11,7 +11,6 @@ from quantkit.benchmark.statistics import (
     latencies,
     mean_latency,
     ratio,
-    round_throughputs,
     throughput,
     warnings,
 )
@@ -21,7 +20,6 @@ from tests.benchmark.cells import cell, closed_loop
 def test_one_instance_is_requests_over_time() -> None:
     one = cell([[closed_loop([10, 10, 20])], [closed_loop([40])]], batch=8)
     assert throughput(one) == pytest.approx(8 * 4 / 0.080)
-    assert round_throughputs(one) == pytest.approx([8 * 3 / 0.040, 8 * 1 / 0.040])
     assert finished(one) == 4
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,7 +112,7 @@ def test_dead_channels_survive() -> None:
     graph = b.graph(b.relu("relu", b.conv("conv", DATA, 3, 8)))
     weight = graph.params["conv_weight"].copy()
     weight[2], weight[5] = 0.0, weight[5] * np.float32(1e-25)
-    graph = graph.with_params({**graph.params, "conv_weight": weight, "conv_bias": np.full(8, 0.7, np.float32)})
+    graph = replace(graph, params={**graph.params, "conv_weight": weight, "conv_bias": np.full(8, 0.7, np.float32)})
     data = images()
     expected, found = (run(form, {"data": data})[0] for form in (graph, quantized(graph, data)[2]))
     np.testing.assert_allclose(found, expected, atol=0.02 * expected.max())
@@ -130,7 +131,7 @@ def test_dense_layers_keep_a_scale_for_each_channel_and_their_exact_bias() -> No
     b = Builder()
     graph = b.graph(b.dense("dense", DATA, 768, 10))
     weight = graph.params["dense_weight"] * np.logspace(-4, 0, 10, dtype=np.float32)[:, None]
-    graph = graph.with_params({**graph.params, "dense_weight": weight})
+    graph = replace(graph, params={**graph.params, "dense_weight": weight})
     data = images()
     bias = graph.params["dense_bias"]
     expected, found = (run(form, {"data": data})[0] - bias for form in (graph, quantized(graph, data)[2]))
@@ -210,7 +211,7 @@ def test_every_channel_of_a_grouped_convolution_is_right(groups: int) -> None:
     b = Builder()
     graph = b.graph(b.conv("last", b.relu("relu", b.conv("conv", DATA, 3, 8)), 8, 8, groups=groups))
     weight = graph.params["last_weight"] * np.linspace(0.2, 1, 8, dtype=np.float32)[:, None, None, None]
-    assert largest_error(graph.with_params({**graph.params, "last_weight": weight}), images()) < 0.03
+    assert largest_error(replace(graph, params={**graph.params, "last_weight": weight}), images()) < 0.03
 
 
 @pytest.mark.parametrize("kind", ["avg", "max"])

@@ -43,7 +43,7 @@ def test_a_small_error_in_one_weight_is_caught_and_located() -> None:
     graph = residual_v1()
     fused = float_graph(fuse(graph, (3, 16, 16)).graph)
     name = next(name for name in fused.params if name.startswith("bn1"))
-    wrong = fused.with_params({**fused.params, name: fused.params[name] * np.float32(1.001)})
+    wrong = replace(fused, params={**fused.params, name: fused.params[name] * np.float32(1.001)})
     with pytest.raises(FusionError, match="'relu1'"):
         check_fusion(graph, wrong, [images()], 4)
 
@@ -51,7 +51,7 @@ def test_a_small_error_in_one_weight_is_caught_and_located() -> None:
 def test_nan_does_not_pass() -> None:
     graph = residual_v1()
     fused = float_graph(fuse(graph, (3, 16, 16)).graph)
-    broken = fused.with_params({**fused.params, "dense_bias": np.full(10, np.nan, np.float32)})
+    broken = replace(fused, params={**fused.params, "dense_bias": np.full(10, np.nan, np.float32)})
     with pytest.raises(FusionError):
         check_fusion(graph, broken, [images()], 4)
 
@@ -72,7 +72,7 @@ def test_a_softmax_does_not_hide_a_wrong_layer() -> None:
     softmax = Node("softmax", "softmax", (graph.outputs[0],), {"axis": "-1"}, ("softmax",))
     graph = replace(graph, nodes=(*graph.nodes, softmax), outputs=(softmax.output,), params=loud)
     fused = float_graph(fuse(graph, (3, 16, 16)).graph)
-    wrong = fused.with_params({**fused.params, "dense_weight": fused.params["dense_weight"] * np.float32(1.01)})
+    wrong = replace(fused, params={**fused.params, "dense_weight": fused.params["dense_weight"] * np.float32(1.01)})
     with pytest.raises(FusionError):
         check_fusion(graph, wrong, [images()], 4)
 
