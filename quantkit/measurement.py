@@ -11,6 +11,7 @@ from typing import Any, Callable, Optional, Union
 
 from quantkit.benchmark.binding import launch
 from quantkit.benchmark.build import Build
+from quantkit.benchmark.compose import among
 from quantkit.benchmark.environments import open_build
 from quantkit.benchmark.loadgen import check_loadgen
 from quantkit.benchmark.placement import place
@@ -145,9 +146,7 @@ def _placeable(suite: Suite, topology: Topology) -> tuple[Suite, tuple[str, ...]
             reasons.append(f"{contestant.name} is left out: {error}")
     if not fitting:
         raise UserError("; ".join(reasons))
-    names = [each.name for each in fitting]
-    baseline = suite.baseline if suite.baseline in names else names[0]
-    return replace(suite, contestants=tuple(fitting), baseline=baseline), tuple(reasons)
+    return among(suite, fitting), tuple(reasons)
 
 
 def _opened(suite: Suite, conditions: Conditions, tell: Tell) -> dict[str, Build]:

@@ -90,22 +90,31 @@ def part(
         chosen = [replace(each, batches=tuple(batches)) for each in chosen]
     if scenario:
         chosen = [replace(each, scenario=scenario) for each in chosen]
-    names = [each.name for each in left]
-    return checked(
-        replace(
-            suite,
-            networks=tuple(chosen),
-            contestants=tuple(left),
-            batches=tuple(batches) or suite.batches,
-            scenario=scenario or suite.scenario,
-            baseline=suite.baseline if suite.baseline in names else names[0],
-            published=tuple(
-                figure
-                for figure in suite.published
-                if figure.contestant in names and figure.network in {each.name for each in chosen}
-            ),
-        ),
-        suite.name,
+    found = replace(
+        among(suite, left),
+        networks=tuple(chosen),
+        batches=tuple(batches) or suite.batches,
+        scenario=scenario or suite.scenario,
+    )
+    names = {each.name for each in chosen}
+    published = tuple(figure for figure in found.published if figure.network in names)
+    return checked(replace(found, published=published), suite.name)
+
+
+def among(suite: Suite, contestants: Sequence[Contestant]) -> Suite:
+    """A suite with these contestants alone.
+
+    Where the baseline is not among them, the first takes its place; published speed-ups, which are over the
+    suite's own baseline, then say nothing.
+    """
+    names = [each.name for each in contestants]
+    same = suite.baseline in names
+    published = [each for each in suite.published if each.contestant in names and (same or each.metric != "speedup")]
+    return replace(
+        suite,
+        contestants=tuple(contestants),
+        baseline=suite.baseline if same else names[0],
+        published=tuple(published),
     )
 
 

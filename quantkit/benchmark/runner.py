@@ -215,6 +215,8 @@ class _Runner:
         ready = [each for each in entries if self._is_chosen(each, chosen)]
         measured = {each.cell.contestant.name for each in ready}
         self._leave_out(network, batch, [each for each in missing if each.name not in measured], deadline)
+        if not any(each.name in measured for each in missing):
+            return
         available = self._available(network, batch, batches, chosen, deadline)
         requests = [each.request for each in ready if each.cell.failure is None]
         for cell in bench.measure(ready, pace(requests, available)):

@@ -51,6 +51,7 @@ def test_what_the_user_has_set_for_others_does_not_count(build: Build) -> None:
         "PYTHONNOUSERSITE": "1",
         "MXNET_SUBGRAPH_BACKEND": "default",
         "OMP_NUM_THREADS": "2",
+        "KMP_BLOCKTIME": "1",
         "OMP_PROC_BIND": "close",
         "OMP_PLACES": "{0},{2}",
     }
@@ -61,6 +62,7 @@ def test_an_unpinned_instance_is_told_its_threads_alone(build: Build) -> None:
         "PYTHONNOUSERSITE": "1",
         "MXNET_SUBGRAPH_BACKEND": "default",
         "OMP_NUM_THREADS": "2",
+        "KMP_BLOCKTIME": "1",
     }
 
 

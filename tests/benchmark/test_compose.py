@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from quantkit.benchmark.build import Build
-from quantkit.benchmark.compose import compose, part
+from quantkit.benchmark.compose import among, compose, part
 from quantkit.benchmark.results import Contestant, Published
 from quantkit.benchmark.suite import Subject, Suite
 from quantkit.errors import UserError
@@ -62,7 +64,14 @@ def test_a_part_keeps_what_belongs_to_it(suite: Suite) -> None:
     found = part(suite, networks=["b"], builds=["onednn"], variants=["int8"])
     assert [each.name for each in found.networks] == ["b"]
     assert names(found) == ["INT8"] and found.baseline == "INT8"
-    assert [(each.network, each.contestant) for each in found.published] == [("b", "INT8")]
+    assert [(each.network, each.contestant) for each in part(suite, networks=["b"]).published] == [("b", "INT8")]
+
+
+def test_published_speedups_belong_to_their_baseline(suite: Suite) -> None:
+    figures = [Published("b", 1, "INT8", "throughput", metric, 2.0) for metric in ("speedup", "throughput")]
+    suite = replace(suite, published=tuple(figures))
+    assert among(suite, suite.contestants).published == tuple(figures)
+    assert among(suite, suite.contestants[1:]).published == tuple(figures[1:])
 
 
 def test_other_batches_scenario_and_policies(suite: Suite) -> None:
