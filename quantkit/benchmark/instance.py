@@ -113,9 +113,11 @@ class Instance:
     def _line(self, patience: float) -> bytes:
         deadline = time.monotonic() + patience
         stopped_since = None
+        # Unlike select(), it takes descriptors above 1023, which many instances come to.
+        channel = select.poll()
+        channel.register(self._read, select.POLLIN)
         while b"\n" not in self._buffer:
-            readable, _, _ = select.select([self._read], [], [], 1.0)
-            if readable:
+            if channel.poll(1000):
                 block = os.read(self._read, 1 << 16)
                 if not block:
                     raise self._gone()
