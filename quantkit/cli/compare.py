@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import click
 
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
+from quantkit.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from quantkit.benchmark.statistics import Metric
-    from quantkit.report.compare import Comparison
+    from quantkit.report.compare import Absent, Compared, Comparison
 
 REGRESSED = 3
 
@@ -31,8 +36,9 @@ REGRESSED = 3
     "--fail-below",
     type=click.FloatRange(min=0, min_open=True),
     metavar="RATIO",
-    help="End with 3 where a cell of NEW is surely slower than this many times OLD, such as 0.95.",
+    help="End with 3 where a cell of NEW is slower than this many times OLD, such as 0.95, failed or is missing.",
 )
+@click.option("--allow-missing", is_flag=True, help="With --fail-below: cells that NEW has not tried do not count.")
 @click.option(
     "--metric",
     type=click.Choice(["throughput", "latency"]),
@@ -46,90 +52,139 @@ def compare(
     old: Path,
     new: Path,
     fail_below: Optional[float],
+    allow_missing: bool,
     metric: Optional[Metric],
 ) -> None:
     """Compare two runs of a benchmark, cell by cell.
 
-    A ratio above 1 says that NEW is faster. It comes with a 95 % interval; where that holds 1, the two are
-    not distinguishable. Runs of different hosts, or of networks with other weights, are refused.
+    A ratio above 1 says that NEW is faster. It comes with a 95 % interval, a bootstrap over the rounds of each
+    run; where that holds 1, the two are not distinguishable. The interval does not hold the variation from one
+    run to the next: two runs of the very same thing may differ by more. Repeat both runs before you believe a
+    small difference. A cell that others disturbed in either run gets no verdict.
 
-    Exit code 3: with --fail-below, a cell's ratio is below the limit, its whole interval included. Cells that
-    only one run has measured are named, and do not count.
+    Cells of the server scenario are compared by the rates found, whatever the metric. A search finds a single
+    rate, hence no interval: two rates differ where they are further apart than the searches could tell.
+
+    Runs of different hosts, of networks with other weights, or with other latency bounds are refused.
+
+    Exit code 3: with --fail-below, a cell's ratio is below the limit, its whole interval included, and others
+    did not disturb it; or OLD has measured a cell that failed in NEW; or one that NEW has not tried, unless
+    --allow-missing is given. Cells that only NEW has measured do not count.
     """
     from quantkit.benchmark.results import read_results
     from quantkit.report.compare import compare_results
 
-    comparison = compare_results(read_results(old), read_results(new), fail_below, metric)
-    terminal.show(_result(comparison, fail_below), *_tables(comparison))
-    for key, why in comparison.only_old:
-        terminal.warn(f"only OLD has measured {_named(*key)}; in NEW it is {why}")
-    for key, why in comparison.only_new:
-        terminal.warn(f"only NEW has measured {_named(*key)}; in OLD it is {why}")
-    for cell in comparison.regressions:
-        terminal.warn(f"slower than {fail_below:g} times OLD: {_named(cell.network, cell.batch, cell.contestant)}")
+    if allow_missing and fail_below is None:
+        raise UserError("--allow-missing changes what --fail-below counts; give --fail-below as well")
+    comparison = compare_results(read_results(old), read_results(new), fail_below, metric, allow_missing)
+    terminal.show(_result(comparison, fail_below), *_shown(comparison))
+    for warning in _warnings(comparison, fail_below):
+        terminal.warn(warning)
     if comparison.regressions:
         context.exit(REGRESSED)
 
 
-def _named(network: str, batch: int, contestant: str) -> str:
+def _warnings(comparison: Comparison, fail_below: Optional[float]) -> Iterator[str]:
+    from quantkit.report.words import counted, printable
+
+    for this, other, cells in (("OLD", "NEW", comparison.only_old), ("NEW", "OLD", comparison.only_new)):
+        for cell in cells:
+            yield f"only {this} has measured {_named(cell)}; in {other} it {printable(cell.why)}"
+    if fail_below is None:
+        return
+    for slower in comparison.slower:
+        yield f"slower than {fail_below:g} times OLD: {_named(slower)}"
+    if comparison.lost:
+        has = "has" if len(comparison.lost) == 1 else "have"
+        yield f"{counted(len(comparison.lost), 'cell')} of OLD {has} no result in NEW, which counts as a regression"
+    disturbed = sum(1 for cell in comparison.cells if cell.disturbed)
+    if disturbed:
+        was = "was" if disturbed == 1 else "were"
+        yield f"{counted(disturbed, 'cell')} {was} disturbed by others and not judged: measure again on a quiet machine"
+
+
+def _named(cell: Union[Compared, Absent]) -> str:
     from quantkit.report.words import printable
 
-    return printable(f"{network}, batch size {batch}, {contestant}")
+    return printable(f"{cell.network}, batch size {cell.batch}, {cell.contestant}")
 
 
 def _result(comparison: Comparison, fail_below: Optional[float]) -> dict[str, Any]:
-    from quantkit.report.export import ratio_object
-
-    def side(cells: tuple[tuple[tuple[str, int, str], str], ...]) -> list[dict[str, Any]]:
-        return [{"network": key[0], "batch": key[1], "contestant": key[2], "other": why} for key, why in cells]
+    from dataclasses import asdict
 
     return {
         "fail_below": fail_below,
-        "regressions": len(comparison.regressions),
+        "regressions": comparison.regressions,
         "cells": [
             {
                 "network": cell.network,
                 "batch": cell.batch,
                 "contestant": cell.contestant,
                 "metric": cell.metric,
-                "ratio": ratio_object(cell.ratio),
+                "ratio": cell.ratio.value if math.isfinite(cell.ratio.value) else None,
+                "interval": cell.interval,
+                "verdict": cell.verdict,
+                "disturbed": cell.disturbed,
                 "regressed": cell.regressed,
             }
             for cell in comparison.cells
         ],
-        "only_old": side(comparison.only_old),
-        "only_new": side(comparison.only_new),
+        "only_old": [asdict(cell) for cell in comparison.only_old],
+        "only_new": [asdict(cell) for cell in comparison.only_new],
     }
 
 
-def _tables(comparison: Comparison) -> list[Any]:
+def _shown(comparison: Comparison) -> Iterator[Union[str, Table]]:
+    """A table for each network and metric, then what is to be known about them."""
+    from rich.markup import escape
+
+    from quantkit.report.words import drawn_together, printable
+
+    groups: dict[str, list[Compared]] = {}
+    for cell in comparison.cells:
+        groups.setdefault(f"{cell.network}, {cell.metric}", []).append(cell)
+    for title, cells in groups.items():
+        yield _table(title, cells)
+    notes = [f"Disturbed: {text}" for text in drawn_together(_disturbances(comparison), "cell")]
+    if any(cell.interval for cell in comparison.cells):
+        notes.append("The intervals do not hold the variation from one run to the next.")
+    if any(cell.metric == "rate" for cell in comparison.cells):
+        notes.append("Rates have no interval: they differ where they are further apart than the searches could tell.")
+    if any(cell.metric != "rate" and not cell.interval for cell in comparison.cells):
+        notes.append("There is no interval where OLD or NEW has a single round.")
+    if notes:
+        yield ""
+        yield from (escape(printable(note)) for note in notes)
+
+
+def _disturbances(comparison: Comparison) -> Iterator[str]:
+    return (text for cell in comparison.cells for text in cell.disturbed)
+
+
+def _table(title: str, cells: list[Compared]) -> Table:
+    """Cells under a title; only the contestants' names are wrapped where the terminal is narrow."""
     from rich.markup import escape
     from rich.table import Table
 
-    from quantkit.report.words import bounded, factor, printable
+    from quantkit.report.words import factor, printable
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title, justify in (
-        ("network", "left"),
-        ("batch", "right"),
-        ("contestant", "left"),
-        ("metric", "left"),
-        ("NEW/OLD", "right"),
-        ("95 % interval", "left"),
-        ("verdict", "left"),
-    ):
-        table.add_column(title, justify=justify, no_wrap=title != "network", overflow="fold")  # type: ignore[arg-type]
-    for cell in comparison.cells:
-        ratio = cell.ratio
-        interval = f"{factor(ratio.low)} to {factor(ratio.high)}" if bounded(ratio) else "one round: none"
-        verdict = "[bold red]REGRESSED[/]" if cell.regressed else ratio.verdict
-        table.add_row(
-            escape(printable(cell.network)),
-            str(cell.batch),
-            escape(printable(cell.contestant)),
-            cell.metric,
-            factor(ratio.value),
-            interval,
-            verdict,
-        )
-    return [table]
+    table = Table(
+        title=f"\n{escape(printable(title))}",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="",
+    )
+    table.add_column("batch", justify="right", no_wrap=True)
+    table.add_column("contestant", overflow="fold")
+    table.add_column("NEW/OLD", justify="right", no_wrap=True)
+    table.add_column("95 % interval", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for cell in cells:
+        ratio = factor(cell.ratio.value) if math.isfinite(cell.ratio.value) else "OLD: 0"
+        interval = " to ".join(map(factor, cell.interval)) if cell.interval else "none"
+        verdict = "[bold red]REGRESSED[/]" if cell.regressed else cell.verdict
+        table.add_row(str(cell.batch), escape(printable(cell.contestant)), ratio, interval, verdict)
+    return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -9,6 +10,7 @@ import click
 
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
+from quantkit.errors import UserError
 
 
 @click.command(
@@ -39,6 +41,7 @@ def report(
     from quantkit.benchmark.results import read_results
     from quantkit.report.write import PAGE, make_report, write_report
 
+    _check_distinct(results)
     runs = [read_results(folder) for folder in results]
     made = make_report(runs, title, price_per_hour, terminal.stage)
     with terminal.work.writing(out):
@@ -52,6 +55,15 @@ def report(
         ],
     }
     terminal.show(found, *_summary(found))
+
+
+def _check_distinct(folders: Sequence[Path]) -> None:
+    seen: dict[Path, Path] = {}
+    for folder in folders:
+        place = folder.resolve()
+        if place in seen:
+            raise UserError(f"{seen[place]} and {folder} are the same results; name each folder once")
+        seen[place] = folder
 
 
 def _summary(found: dict[str, Any]) -> list[str]:

@@ -3,74 +3,128 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Optional
+from dataclasses import dataclass, replace
+from typing import Literal, Optional
 
-from quantkit.benchmark.results import Cell, Results
-from quantkit.benchmark.statistics import Metric, Ratio, ratio
+from quantkit.benchmark.results import Cell, Results, Server
+from quantkit.benchmark.statistics import Metric, Ratio, disturbed, ratio
 from quantkit.errors import UserError
 from quantkit.report.summary import Key, check_same_host, key_of
+from quantkit.report.words import bounded, number
+
+# The search for a rate (benchmark/server.py) ends when it knows the rate to this factor.
+SEARCH_PRECISION = 1.05
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One cell of both runs; ``ratio`` is new over old, above 1 is better. ``regressed`` holds it against the limit."""
+    """One cell of both runs; ``ratio`` is new over old, above 1 is better.
+
+    ``metric`` is ``rate`` in the server scenario; the ratio's ends are then what the two searches leave open.
+    ``disturbed`` says what others did to either cell. ``regressed`` holds the ratio against the limit.
+    """
 
     network: str
     batch: int
     contestant: str
-    metric: Metric
+    metric: Literal[Metric, "rate"]
     ratio: Ratio
+    disturbed: tuple[str, ...]
     regressed: bool
+
+    @property
+    def interval(self) -> Optional[tuple[float, float]]:
+        """The ratio's 95 % interval; None for rates, and where a run has too few rounds for one."""
+        return (self.ratio.low, self.ratio.high) if self.metric != "rate" and bounded(self.ratio) else None
+
+    @property
+    def verdict(self) -> str:
+        """``faster``, ``slower``, ``not distinguishable`` or, where others may be the cause, ``unsure: disturbed``."""
+        return "unsure: disturbed" if self.disturbed else self.ratio.verdict
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A cell that only one run has measured, and ``why`` the other has not: it ``failed`` there, or is missing.
+
+    ``regressed`` tells whether it counts as a regression.
+    """
+
+    network: str
+    batch: int
+    contestant: str
+    why: str
+    failed: bool = False
+    regressed: bool = False
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All cells that both runs measured, and those that only one did, with the reason why the other did not."""
+    """All cells that both runs measured, and those that only one did."""
 
     cells: tuple[Compared, ...]
-    only_old: tuple[tuple[Key, str], ...]
-    only_new: tuple[tuple[Key, str], ...]
+    only_old: tuple[Absent, ...]
+    only_new: tuple[Absent, ...]
 
     @property
-    def regressions(self) -> tuple[Compared, ...]:
+    def slower(self) -> tuple[Compared, ...]:
         """The cells that are slower than allowed."""
         return tuple(cell for cell in self.cells if cell.regressed)
 
+    @property
+    def lost(self) -> tuple[Absent, ...]:
+        """The cells that count as regressions since NEW has no result of them."""
+        return tuple(cell for cell in self.only_old if cell.regressed)
+
+    @property
+    def regressions(self) -> int:
+        """How many cells are slower than allowed or lost."""
+        return len(self.slower) + len(self.lost)
+
 
 def compare_results(
-    old: Results, new: Results, fail_below: Optional[float] = None, metric: Optional[Metric] = None
+    old: Results,
+    new: Results,
+    fail_below: Optional[float] = None,
+    metric: Optional[Metric] = None,
+    allow_missing: bool = False,
 ) -> Comparison:
     """Compare two runs cell by cell.
 
     Args:
         old: the run that is the measure.
         new: the run to judge.
-        fail_below: a cell has regressed where its ratio and its interval's upper end are below this.
-        metric: what to compare; None for what each cell was measured for.
+        fail_below: a cell has regressed where its ratio and its interval's upper end are below this and nobody
+            disturbed it, and where only ``old`` has measured it; None: nothing is a regression.
+        metric: what to compare; None for what each cell was measured for. Cells of the server scenario are
+            always compared by the rates found.
+        allow_missing: a cell that ``new`` has not even tried is no regression.
 
     Raises:
-        UserError: the hosts or the weights differ, no cell was measured in both, or the limit is no number above 0.
+        UserError: the hosts, the weights or the latency bounds differ, there is nothing to judge, or the limit is
+            no number above 0.
     """
     if fail_below is not None and not (math.isfinite(fail_below) and fail_below > 0):
         raise UserError(f"the ratio to fail below is a number above zero, such as 0.95, not {fail_below}")
     check_same_host(old.run, new.run)
-    before, after = _timed(old), _timed(new)
+    before, after = _measured(old), _measured(new)
     common = [key for key in before if key in after]
-    if not common:
+    for key in common:
+        _check_comparable(before[key], after[key])
+    lost = [_absent(key, new) for key in before if key not in after]
+    comparison = Comparison(
+        tuple(_compared(before[key], after[key], fail_below, metric) for key in common),
+        tuple(_counted(cell, fail_below, allow_missing) for cell in lost),
+        tuple(_absent(key, old) for key in after if key not in before),
+    )
+    if not comparison.cells and not comparison.lost:
         raise UserError(
             f"{old.run.name} and {new.run.name} have no measured cell in common (network, batch size and contestant)"
         )
-    for key in common:
-        _check_comparable(before[key], after[key])
-    return Comparison(
-        tuple(_compared(before[key], after[key], fail_below, metric) for key in common),
-        tuple((key, _why(new, key)) for key in before if key not in after),
-        tuple((key, _why(old, key)) for key in after if key not in before),
-    )
+    return comparison
 
 
-def _timed(results: Results) -> dict[Key, Cell]:
+def _measured(results: Results) -> dict[Key, Cell]:
     networks = [network.name for network in results.run.networks]
     contestants = [contestant.name for contestant in results.run.contestants]
 
@@ -79,7 +133,7 @@ def _timed(results: Results) -> dict[Key, Cell]:
         found = networks.index(network) if network in networks else len(networks)
         return found, batch, contestants.index(contestant) if contestant in contestants else len(contestants)
 
-    cells = {key_of(cell): cell for cell in results.cells if cell.rounds and cell.failure is None}
+    cells = {key_of(cell): cell for cell in results.cells if cell.failure is None and (cell.rounds or cell.server)}
     return {key: cells[key] for key in sorted(cells, key=place)}
 
 
@@ -88,6 +142,11 @@ def _check_comparable(old: Cell, new: Cell) -> None:
     where = f"{network}, batch size {batch}, {contestant}"
     if old.scenario != new.scenario:
         raise UserError(f"{where}: measured for {old.scenario} in one run and for {new.scenario} in the other")
+    if old.server and new.server and old.server.bound != new.server.bound:
+        raise UserError(
+            f"{where}: the p99 had to stay within {number(old.server.bound)} ms in one run and within "
+            f"{number(new.server.bound)} ms in the other; measure both with the same --latency-bound"
+        )
     for name in sorted({*old.checkpoint, *new.checkpoint}):
         one, other = old.checkpoint.get(name), new.checkpoint.get(name)
         if one != other:
@@ -98,18 +157,47 @@ def _check_comparable(old: Cell, new: Cell) -> None:
 
 
 def _compared(old: Cell, new: Cell, fail_below: Optional[float], metric: Optional[Metric]) -> Compared:
-    chosen: Metric = metric or ("latency" if old.scenario == "latency" else "throughput")
-    value = ratio(new, old, chosen, paired=False)
-    regressed = fail_below is not None and value.value < fail_below and value.high < fail_below
-    return Compared(*key_of(old), chosen, value, regressed)
+    chosen: Literal[Metric, "rate"]
+    if old.server and new.server:
+        chosen, value = "rate", _rate_ratio(new.server, old.server)
+    else:
+        timed: Metric = metric or ("latency" if old.scenario == "latency" else "throughput")
+        chosen, value = timed, ratio(new, old, timed, paired=False)
+    others = tuple(f"in {run}, {text}" for run, cell in (("OLD", old), ("NEW", new)) for text in disturbed(cell))
+    below = fail_below is not None and value.value < fail_below and value.high < fail_below
+    return Compared(*key_of(old), chosen, value, others, below and not others)
 
 
-def _why(results: Results, key: Key) -> str:
-    """Why a run has no timings of a cell."""
-    for cell in results.cells:
+def _rate_ratio(new: Server, old: Server) -> Ratio:
+    """The ratio of two rates found, from the least to the most that the two searches leave open."""
+    if new.rate == old.rate == 0:
+        return Ratio(1.0, 1.0, 1.0)
+    if old.rate == 0:
+        return Ratio(math.inf, math.inf, math.inf)
+    return Ratio(new.rate / old.rate, new.rate / _ceiling(old), _ceiling(new) / old.rate)
+
+
+def _ceiling(server: Server) -> float:
+    """The highest rate that the search leaves open: the lowest that did not hold."""
+    if server.rate == 0:
+        return 0.0
+    broken = [trial.rate for trial in server.trials if trial.p99 > server.bound]
+    return max(min(broken, default=0.0), server.rate * SEARCH_PRECISION)
+
+
+def _absent(key: Key, other: Results) -> Absent:
+    """A cell of which the other run has no result."""
+    for cell in other.cells:
         if key_of(cell) == key:
-            return f"failed: {cell.failure.message}" if cell.failure else "not timed"
-    for each in results.run.left_out:
+            why = f"failed: {cell.failure.message}" if cell.failure else "has no timings"
+            return Absent(*key, why, failed=True)
+    for each in other.run.left_out:
         if (each.network, each.batch, each.contestant) == key:
-            return f"left out: {each.reason}"
-    return "not part of the run"
+            return Absent(*key, f"was left out: {each.reason}")
+    state = other.run.state
+    why = "is not part of the run" if state == "finished" else f"was not measured, the run is not complete ({state})"
+    return Absent(*key, why)
+
+
+def _counted(cell: Absent, fail_below: Optional[float], allow_missing: bool) -> Absent:
+    return replace(cell, regressed=fail_below is not None and (cell.failed or not allow_missing))

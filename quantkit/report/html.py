@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,11 +42,23 @@ def page(report: Document) -> str:
     environment = Environment(
         autoescape=True, finalize=visible, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["unbroken"] = _unbroken
     for name, kind in _KINDS.items():
         environment.tests[name] = lambda block, kind=kind: isinstance(block, kind)
     template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         report=report, light=LIGHT, dark=DARK, drawings=_drawings(report), shapes=_SHAPES, dashes=_DASHES, facts=FACTS
+    )
+
+
+def _unbroken(text: str) -> Markup:
+    """A text whose parts in parentheses are never broken across lines."""
+    from markupsafe import Markup
+
+    parts = re.split(r"(\([^()]*\),?)", printable(text))
+    return Markup("").join(
+        Markup('<span class="unbroken">{}</span>').format(part) if number % 2 else part
+        for number, part in enumerate(parts)
     )
 
 

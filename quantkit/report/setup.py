@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
 from quantkit.benchmark.results import Cell, Run
 from quantkit.report.summary import Study
 from quantkit.report.table import FACTS, Table
-from quantkit.report.words import TIMES, counted, number
+from quantkit.report.words import TIMES, drawn_together, number
 
 _FACTS = {
     "id": "host id",
@@ -164,21 +163,6 @@ def thread_settings(study: Study) -> Table:
     return Table("Thread settings", ("contestant", "variables", "OpenMP runtimes and allocators"), tuple(rows))
 
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-
-
 def grouped_warnings(study: Study) -> tuple[str, ...]:
     """The cells' warnings, those alike but for their numbers drawn together."""
-    groups: dict[str, list[str]] = {}
-    for _, warning in study.warned:
-        groups.setdefault(_NUMBER.sub("#", warning), []).append(warning)
-    return tuple(f"In {counted(len(texts), 'cell')}: {_together(texts)}." for texts in groups.values())
-
-
-def _together(texts: Sequence[str]) -> str:
-    """One text for several that differ in numbers; a number that varies becomes ``2 to 7``."""
-    columns = [
-        (min(values, key=float), max(values, key=float)) for values in zip(*(_NUMBER.findall(text) for text in texts))
-    ]
-    filled = iter(low if low == high else f"{low} to {high}" for low, high in columns)
-    return _NUMBER.sub(lambda _: next(filled), texts[0]).rstrip(".")
+    return drawn_together((warning for _, warning in study.warned), "cell")

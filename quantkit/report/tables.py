@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Optional
 
-from quantkit.benchmark.results import Network
+from quantkit.benchmark.results import Network, ServerTrial
 from quantkit.benchmark.statistics import Metric
 from quantkit.report.accuracy import graded
 from quantkit.report.attribution import attributions
 from quantkit.report.scaling import scalings
 from quantkit.report.summary import METRICS, PERCENTILES, Row, Study, published_throughputs
 from quantkit.report.table import Table
-from quantkit.report.words import factor, number, percent, plural, ratio_text
+from quantkit.report.words import factor, listed, number, percent, plural, ratio_text
+
+# As LoadGen's summary puts it.
+_UNMET = re.compile(r"(.+?) satisfied ?: NO$")
 
 
 def items(study: Study, networks: Iterable[str]) -> str:
@@ -158,14 +162,24 @@ def server_table(study: Study) -> Table:
                 number(trial.p50),
                 number(trial.p90),
                 number(trial.p99),
-                "valid" if trial.valid else f"not valid: {'; '.join(trial.why) or 'no reason given'}",
+                _judged(trial),
             )
             for cell in study.served
             if cell.server
             for trial in cell.server.trials
         ),
         frozenset(range(3, 9)) | {1},
+        "The search goes by the p99 alone. LoadGen also asks for early stopping: enough requests to be sure that the "
+        "p99 stays within the bound.",
     )
+
+
+def _judged(trial: ServerTrial) -> str:
+    """LoadGen's verdict with the conditions that were not met, or whatever else it says where it names none."""
+    if trial.valid:
+        return "valid"
+    unmet = [found[1].lower() for line in trial.why if (found := _UNMET.match(line))]
+    return f"not valid: {listed(unmet) or '; '.join(trial.why) or 'no reason given'}"
 
 
 def cost_table(study: Study) -> Table:

@@ -64,7 +64,7 @@ def _of_contestant(study: Study, name: str) -> list[str]:
     planned = _planned(study, name)
     by_metric = {metric: found for metric in METRICS if (found := _compared(study, name, metric))}
     sentences = [
-        _one(*found[0], baseline, metric) if len(found) == 1 else _several(found, baseline, metric)
+        _one(study, *found[0], metric) if len(found) == 1 else _several(found, baseline, metric)
         for metric, found in by_metric.items()
     ]
     absent = len(planned) - sum(map(len, by_metric.values()))
@@ -76,16 +76,26 @@ def _of_contestant(study: Study, name: str) -> list[str]:
     return sentences
 
 
-def _one(row: Row, ratio: Ratio, baseline: str, metric: Metric) -> str:
+def _one(study: Study, row: Row, ratio: Ratio, metric: Metric) -> str:
+    baseline = study.run.baseline
     times = f"{row.contestant} runs {factor(ratio.value)} times as fast as {baseline}"
     where = f"on {row.network} at batch size {row.batch} ({metric}"
     if not bounded(ratio):
-        return f"{times} {where}), but a single round proves nothing."
+        return f"{times} {where}), which proves nothing: {_why_unbounded(study, row)}."
     interval = f"95 % interval {factor(ratio.low)} to {factor(ratio.high)}"
     if ratio.verdict == "not distinguishable":
         same = f"{row.contestant} is not distinguishable in speed from {baseline}"
         return f"{same} {where}: ratio {factor(ratio.value)}, {interval})."
     return f"{times} {where}, {interval})."
+
+
+def _why_unbounded(study: Study, row: Row) -> str:
+    """Why there is no interval."""
+    pair = (row.contestant, study.run.baseline)
+    single = [name for name in pair if len(study.cells[row.network, row.batch, name].rounds) < 2]
+    if not single:
+        return "the ratio has no interval"
+    return f"{listed(single)} {'was' if len(single) == 1 else 'were'} measured in a single round"
 
 
 def _several(compared: Sequence[Compared], baseline: str, metric: Metric) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Optional
 
 from quantkit.benchmark.statistics import Ratio
@@ -11,6 +12,7 @@ from quantkit.benchmark.statistics import Ratio
 TIMES = "\u00d7"
 
 _IRREGULAR = {"query": "queries", "box": "boxes"}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def printable(text: str) -> str:
@@ -39,6 +41,23 @@ def listed(items: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
+def drawn_together(texts: Iterable[str], noun: str) -> tuple[str, ...]:
+    """Texts, one of each ``noun``, those alike but for their numbers as one: ``0.1 to 0.3 cores (2 cells)``."""
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        groups.setdefault(_NUMBER.sub("#", text), []).append(text)
+    return tuple(f"{_spanned(alike)} ({counted(len(alike), noun)})" for alike in groups.values())
+
+
+def _spanned(texts: Sequence[str]) -> str:
+    """One text for several that differ in numbers; a number that varies becomes ``2 to 7``."""
+    columns = [
+        (min(values, key=float), max(values, key=float)) for values in zip(*(_NUMBER.findall(text) for text in texts))
+    ]
+    filled = iter(low if low == high else f"{low} to {high}" for low, high in columns)
+    return _NUMBER.sub(lambda _: next(filled), texts[0])
+
+
 def number(value: float) -> str:
     """Three significant digits, but no digit before the point is lost."""
     if not math.isfinite(value):
@@ -61,7 +80,7 @@ def span(low: float, high: float) -> str:
 
 
 def bounded(ratio: Ratio) -> bool:
-    """Whether there were enough rounds for an interval."""
+    """Whether a ratio has an interval; a cell of a single round gives none."""
     return math.isfinite(ratio.high)
 
 
@@ -70,7 +89,7 @@ def ratio_text(ratio: Optional[Ratio], missing: str = "") -> str:
     if ratio is None:
         return missing
     if not bounded(ratio):
-        return f"{factor(ratio.value)} (one round: no interval)"
+        return f"{factor(ratio.value)} (no interval)"
     doubt = f", {ratio.verdict}" if ratio.verdict == "not distinguishable" else ""
     return f"{factor(ratio.value)} ({factor(ratio.low)} to {factor(ratio.high)}){doubt}"
 

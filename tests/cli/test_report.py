@@ -56,6 +56,10 @@ def test_what_cannot_be_served_is_refused(run: Run, folder: Path, tmp_path: Path
     assert "0123456789abcdef" in refused.stderr
     assert "ffff" in refused.stderr
     assert not (tmp_path / "out").exists()
+    twice = run("report", folder, f"{folder}/../{folder.name}", "--out", "out")
+    assert twice.exit_code == 2
+    assert "are the same results" in twice.stderr
+    assert not (tmp_path / "out").exists()
     assert run("report", tmp_path, "--out", "out").exit_code == 2
     assert run("report", folder, "--out", "out", "--price-per-hour", "nan").exit_code == 2
     assert run("report", "--out", "out").exit_code == 2

@@ -104,7 +104,7 @@ def test_the_page_says_all_there_is(full: tuple[Document, Page, str]) -> None:
         "AMD EPYC 9R14",
         "OMP_NUM_THREADS=4",
         "the processor slowed down for heat 3 times",
-        "In 1 cell: the hypervisor took 0.25 cores of processor time meanwhile.",
+        "the hypervisor took 0.25 cores of processor time meanwhile (1 cell)",
         "needs 6.4 minutes",
         "drawn, batch size 8, INT8, instance 1: instance 1 was killed by signal 9 (killed)",
         "<b>last</b> line",
@@ -113,7 +113,7 @@ def test_the_page_says_all_there_is(full: tuple[Document, Page, str]) -> None:
         "not distinguishable",
         "sequences/s",
         "Published figures: a table",
-        "not valid: p99 over bound",
+        "not valid: performance constraints and early stopping",
     ):
         assert text in parsed.text, text
     assert parsed.text.index(part.verdicts[0]) < parsed.text.index("Host")
@@ -143,6 +143,33 @@ def test_the_page_is_sound(full: tuple[Document, Page, str]) -> None:
     assert text.count('<html lang="en">') == 1
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
+
+
+def test_intervals_are_not_broken_across_lines(full: tuple[Document, Page, str]) -> None:
+    given, _, text = full
+    ratio = table(given, "Speed-up in throughput over native").rows[0][3]
+    value, interval = ratio.split(" ", 1)
+    assert f'<td class="number">{value} <span class="unbroken">{interval}</span></td>' in text
+
+
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [
+        (("Early stopping satisfied: NO", "Early Stopping Result:", "* Run unsuccessful."), "early stopping"),
+        (("something new",), "something new"),
+        ((), "no reason given"),
+    ],
+)
+def test_loadgens_reasons_are_the_conditions_not_met(why: tuple[str, ...], shown: str) -> None:
+    given = complete()
+    cells = []
+    for cell in given.cells:
+        if cell.server:
+            trials = tuple(replace(trial, valid=False, why=why) for trial in cell.server.trials)
+            cell = replace(cell, server=replace(cell.server, trials=trials))
+        cells.append(cell)
+    found, _ = report(Results(given.run, tuple(cells)))
+    assert {row[-1] for row in table(found, "Rates of requests").rows} == {f"not valid: {shown}"}
 
 
 def test_every_ratio_of_a_table_has_its_interval() -> None:
@@ -204,6 +231,15 @@ def test_hostile_names_stay_text() -> None:
     assert "\x1b" not in parsed.text
 
 
+def test_hostile_texts_stay_text_in_columns_of_numbers() -> None:
+    given, _ = report(results())
+    section = Section("s", (Table("t", ("a", "b"), (("c", f"1 ({HOSTILE})"),), frozenset({1})),))
+    text = page(replace(given, parts=(replace(given.parts[0], sections=(section,)),)))
+    assert "script" not in Page(text).tags
+    assert printable(HOSTILE) in Page(text).text
+    assert "\u202e" not in text
+
+
 def test_markdown_keeps_its_tables_whole() -> None:
     for given in (complete(), hostile()):
         text = markdown(report(given)[0])
@@ -257,7 +293,7 @@ def test_unbounded_intervals_are_null_in_json() -> None:
     given, studies = report(Results(whole.run, cells))
     speedup = json.loads(json_text(given, studies))["runs"][0]["cells"][1]["speedups"]["throughput"]
     assert (speedup["low"], speedup["high"], speedup["verdict"]) == (None, None, "not distinguishable")
-    assert "one round: no interval" in page(given)
+    assert "(no interval)" in page(given)
 
 
 def test_csv_has_every_cell_once() -> None:
@@ -288,7 +324,7 @@ def test_warnings_alike_are_drawn_together() -> None:
     texts = ("slow 0.25 of 4", "slow 0.5 of 4", "slow 10 of 4", "other")
     cells = tuple(replace(cell, warnings=(text,)) for cell, text in zip(given.cells, texts))
     (study,) = summarize([Results(given.run, cells)])
-    assert grouped_warnings(study) == ("In 3 cells: slow 0.25 to 10 of 4.", "In 1 cell: other.")
+    assert grouped_warnings(study) == ("slow 0.25 to 10 of 4 (3 cells)", "other (1 cell)")
 
 
 def test_processors_are_drawn_together() -> None:

@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from quantkit.benchmark.results import Contestant, LeftOut, Network, Results
+from quantkit.benchmark.statistics import Ratio
 from quantkit.report.summary import Study, summarize
 from quantkit.report.verdict import reservations, verdicts
 from tests.report.synthetic import INT8, NATIVE, cell, failed, results, rounds, run, served
@@ -56,8 +58,21 @@ def test_doubt_is_said() -> None:
     assert mixed.endswith("; it is slower in 1 of 3 comparisons and it is not distinguishable in 1 of 3 comparisons.")
 
 
-def test_one_round_is_no_proof() -> None:
-    assert verdicts(study(measured([5.0], count=1)))[0].endswith("but a single round proves nothing.")
+@pytest.mark.parametrize(
+    ("single", "who"), [((NATIVE, INT8), "INT8 and native were"), ((NATIVE,), "native was"), ((INT8,), "INT8 was")]
+)
+def test_one_round_is_no_proof(single: Sequence[Contestant], who: str) -> None:
+    given = measured([5.0])
+    cells = tuple(replace(c, rounds=c.rounds[:1]) if c.contestant in single else c for c in given.cells)
+    text = verdicts(study(Results(given.run, cells)))[0]
+    assert text.endswith(f"(throughput), which proves nothing: {who} measured in a single round.")
+
+
+def test_several_rounds_without_an_interval_are_not_called_one() -> None:
+    given = study(measured([5.0]))
+    unbounded = {"throughput": Ratio(5.0, 0.0, float("inf"))}
+    rows = tuple(replace(row, speedups=unbounded) if row.speedups else row for row in given.rows)
+    assert verdicts(replace(given, rows=rows))[0].endswith("which proves nothing: the ratio has no interval.")
 
 
 def test_int8_comes_first() -> None:

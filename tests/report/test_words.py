@@ -3,7 +3,18 @@ from __future__ import annotations
 import pytest
 
 from quantkit.benchmark.statistics import Ratio
-from quantkit.report.words import counted, factor, listed, number, percent, printable, ratio_text, shortened, span
+from quantkit.report.words import (
+    counted,
+    drawn_together,
+    factor,
+    listed,
+    number,
+    percent,
+    printable,
+    ratio_text,
+    shortened,
+    span,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +49,7 @@ def test_counts_and_lists_are_english() -> None:
 def test_ratios_show_their_interval_and_their_doubt() -> None:
     assert ratio_text(Ratio(6.123, 5.98, 6.271)) == "6.12 (5.98 to 6.27)"
     assert ratio_text(Ratio(1.01, 0.98, 1.03)) == "1.01 (0.98 to 1.03), not distinguishable"
-    assert ratio_text(Ratio(2.0, 0.0, float("inf"))) == "2.00 (one round: no interval)"
+    assert ratio_text(Ratio(2.0, 0.0, float("inf"))) == "2.00 (no interval)"
     assert ratio_text(None, "no baseline") == "no baseline"
     assert [factor(9.99), factor(9.996), span(6.101, 7.309), span(2.001, 2.002)] == [
         "9.99",
@@ -50,6 +61,12 @@ def test_ratios_show_their_interval_and_their_doubt() -> None:
 
 def test_only_every_single_one_is_all() -> None:
     assert [percent(1.0), percent(0.9999), percent(0.5)] == ["100.0 %", "99.9 %", "50.0 %"]
+
+
+def test_texts_alike_are_drawn_together() -> None:
+    texts = ("few: 3 in 2", "other", "few: 12 in 2", "few: 9 in 2")
+    assert drawn_together(texts, "cell") == ("few: 3 to 12 in 2 (3 cells)", "other (1 cell)")
+    assert drawn_together((), "cell") == ()
 
 
 def test_unseen_characters_are_shown() -> None:
