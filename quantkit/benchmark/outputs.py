@@ -28,7 +28,7 @@ def deviation(reference: Path, found: Path) -> float:
 
 
 def _relative(expected: np.ndarray, computed: np.ndarray) -> float:
-    if expected.shape != computed.shape or not np.isfinite(computed).all():
+    if expected.shape != computed.shape or not (np.isfinite(expected) & np.isfinite(computed)).all():
         return float("inf")
     difference, largest = np.abs(expected - computed).max(), np.abs(expected).max()
     if difference == 0:

@@ -217,11 +217,16 @@ class _Runner:
         self._leave_out(network, batch, [each for each in missing if each.name not in measured], deadline)
         if not any(each.name in measured for each in missing):
             return
+        late = self._suite.baseline in done and self._suite.baseline not in measured
         available = self._available(network, batch, batches, chosen, deadline)
         requests = [each.request for each in ready if each.cell.failure is None]
         for cell in bench.measure(ready, pace(requests, available)):
-            cell = self._stored(cell)
-            self._cells[network, batch, cell.contestant.name] = cell
+            name = cell.contestant.name
+            if late and name != self._suite.baseline:
+                cell = replace(cell, warnings=(*cell.warnings, f"not measured in turns with {self._suite.baseline}"))
+            if cell.failure is None or name not in done:
+                cell = self._stored(cell)
+                self._cells[network, batch, name] = cell
             if cell.failure is not None:
                 instance = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
                 self._tell(f"FAILED {network}, batch {batch}, {cell.contestant.name}{instance}: {cell.failure.message}")
@@ -248,9 +253,11 @@ class _Runner:
         return request is not None and deadline is not None and least_cost(request) > deadline - time.monotonic()
 
     def _costs(self, network: str, batches: Sequence[int]) -> dict[Key, float]:
-        """The least that the cells of these batch sizes cost, as far as known."""
+        """The least that the cells of these batch sizes cost, as far as known and not all of them are there."""
         costs = {}
         for batch in batches:
+            if all((network, batch, each.name) in self._cells for each in self._suite.contestants):
+                continue
             for contestant in self._suite.contestants:
                 request = self._forecast.seconds(network, contestant.name, batch)
                 if request is not None:

@@ -74,8 +74,8 @@ def mean_latency(cell: Cell) -> float:
 def ratio(cell: Cell, baseline: Cell, metric: Metric, paired: bool = True) -> Ratio:
     """How many times as good ``cell`` is as ``baseline``, with a 95 % interval over rounds.
 
-    Rounds, not requests, are what varies: requests of one round share the machine's mood. ``paired`` cells were
-    measured in turns, so that the rounds of one number belong together and moods cancel.
+    Rounds, not requests, are what varies: requests of one round share the machine's mood. Of cells that were
+    measured in turns the rounds of one number belong together, so that moods cancel, unless ``paired`` is false.
 
     The interval is a bootstrap's, its levels widened by Student's t, after Hesterberg, "What Teachers Should Know
     About the Bootstrap" (2015), section 5.2, "expanded percentile interval". No resample lies outside of what was
@@ -84,7 +84,7 @@ def ratio(cell: Cell, baseline: Cell, metric: Metric, paired: bool = True) -> Ra
     """
     better, value = (_speed(cell, metric), _speed(baseline, metric))
     rounds, others = len(cell.rounds), len(baseline.rounds)
-    paired = paired and rounds == others
+    paired = paired and rounds == others and _in_turns(cell, baseline)
     estimate = float(better(np.arange(rounds)[None])[0] / value(np.arange(others)[None])[0])
     if min(rounds, others) < 2:
         return Ratio(estimate, 0.0, float("inf"))
@@ -97,6 +97,12 @@ def ratio(cell: Cell, baseline: Cell, metric: Metric, paired: bool = True) -> Ra
     drawn_other = drawn if paired else random.integers(others, size=(_RESAMPLES, others))
     low, high = np.quantile(better(drawn) / value(drawn_other), _levels(min(rounds, others)))
     return Ratio(estimate, float(low), float(high))
+
+
+def _in_turns(cell: Cell, other: Cell) -> bool:
+    """Whether each one's rounds began before the other's had ended."""
+    times = [[turn.at for turn in each.rounds] for each in (cell, other)]
+    return max(map(min, times)) <= min(map(max, times))
 
 
 def _half_width(samples: Sequence[np.ndarray]) -> float:

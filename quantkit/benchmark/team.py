@@ -133,7 +133,8 @@ class Team:
         own = self._processor_seconds() - own
         return Round(
             at=at,
-            busy=max(0.0, load.busy - load.stolen - own / elapsed),
+            # Ticks are coarse: it may come out below zero, and only the mean of many rounds means something.
+            busy=load.busy - load.stolen - own / elapsed,
             stolen=load.stolen,
             instances=tuple(
                 Ticks(

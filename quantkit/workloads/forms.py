@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import quantkit.pipeline
+from quantkit.bundle.engine import present_engine
 from quantkit.models.model import Model
 from quantkit.pipeline import FusedModel, calibrate, emit, fuse_model, plan
 from quantkit.workloads.images import image_batch
@@ -20,7 +21,7 @@ from quantkit.workloads.store import Made, Stored, Tell, content_hash, stored_ch
 _CALIBRATION_IMAGES = 10
 
 # The rooms that decide how a network is fused and quantized.
-_MAKERS = ("graph", "fusion", "calibration", "quantization", "emission")
+_MAKERS = ("graph", "engine", "fusion", "calibration", "quantization", "emission")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class Forms:
         makers: Mapping[str, Callable[[], Made]] = {"fused": self._fused_form, "int8": self._int8_form}
         if variant not in makers:
             return self._stored("fp32", lambda: Made(self.model.graph, {}))
-        ingredients = [_makers_hash()]
+        ingredients = [_makers_hash(), repr(present_engine())]
         if variant == "int8":
             ingredients += [*self.model.exclude, hashlib.sha256(self._images.tobytes()).hexdigest()]
         return self._stored(variant, makers[variant], *ingredients)
@@ -73,7 +74,12 @@ class Forms:
         table = calibrate(source, self._images, _CALIBRATION_IMAGES)
         quantized = emit(source, table, plan(source, table), self._images)
         found = quantized.agreement
-        return Made(quantized.graph, {"agreement": found.top1, "cosine": found.cosine})
+        return Made(quantized.graph, known_accuracy(found.top1, found.cosine, found.images))
+
+
+def known_accuracy(agreement: float, cosine: float, images: int) -> dict[str, float]:
+    """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images."""
+    return {f"agreement on {images} calibration images": agreement, "cosine": cosine}
 
 
 def _makers_hash() -> str:

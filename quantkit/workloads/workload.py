@@ -23,7 +23,7 @@ from quantkit.errors import UserError
 from quantkit.graph.macs import macs
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
-from quantkit.workloads.forms import Forms
+from quantkit.workloads.forms import Forms, known_accuracy
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.lstm import INPUT, lstm_graph, lstm_macs, sequences
 from quantkit.workloads.store import (
@@ -164,7 +164,8 @@ def _from_bundle(
         checkpoints = {**checkpoints, own: Checkpoint(directory / SYMBOL, directory / PARAMS, files)}
     known = {}
     if manifest.agreement is not None:
-        known = {"agreement": manifest.agreement.top1, "cosine": manifest.agreement.cosine}
+        found = manifest.agreement
+        known = known_accuracy(found.top1, found.cosine, found.images)
     return _images(name, bundle.model, known, checkpoints, data)
 
 

@@ -79,6 +79,15 @@ def test_pairs_cancel_the_moods_that_they_share() -> None:
     assert unpaired.verdict == "not distinguishable"
 
 
+def test_what_was_not_measured_in_turns_is_not_paired() -> None:
+    random = np.random.default_rng(0)
+    moods = random.lognormal(0, 0.3, 10)
+    one, other = noisy(random, 1.1, moods), noisy(random, 1.0, moods)
+    later = replace(one, rounds=tuple(replace(turn, at=60.0) for turn in one.rounds))
+    assert ratio(later, other, "latency") == ratio(one, other, "latency", paired=False)
+    assert ratio(later, other, "latency") != ratio(one, other, "latency")
+
+
 def test_verdicts() -> None:
     random = np.random.default_rng(1)
     moods = np.ones(8)

@@ -71,7 +71,7 @@ def test_int8_has_a_reference_and_its_accuracy(int8_engine: None, tmp_path: Path
     workload = prepare(DIGITS, ["int8"], IMAGES)
     assert workload.weights == "trained"
     assert workload.item == "image"
-    assert workload.accuracy["agreement"] == 1
+    assert workload.accuracy["agreement on 10 calibration images"] == 1
     assert 0.999 < workload.accuracy["cosine"] < 1
     reference = workload.reference("int8", 4)
     assert reference is not None
@@ -137,7 +137,8 @@ def test_a_bundle_is_measured_as_it_is(bundle: Path, digits_int8: QuantizedModel
     assert (checkpoint.symbol.parent, checkpoint.params.parent) == (bundle, bundle)
     assert content_hash(read_checkpoint(checkpoint)) == content_hash(digits_int8.graph)
     found = digits_int8.agreement
-    assert workload.accuracy == {"agreement": found.top1, "cosine": found.cosine}
+    measured = f"agreement on {found.images} calibration images"
+    assert workload.accuracy == {measured: found.top1, "cosine": found.cosine}
     assert (workload.name, workload.weights, workload.input_name) == ("mine", "trained", "data")
 
 
