@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -15,12 +16,13 @@ from quantkit.benchmark.compose import among
 from quantkit.benchmark.environments import open_build
 from quantkit.benchmark.loadgen import check_loadgen
 from quantkit.benchmark.placement import place
-from quantkit.benchmark.results import Contestant, Network, Results, Run, write_run
+from quantkit.benchmark.result_files import read_run, write_run
+from quantkit.benchmark.results import Contestant, Network, Results, Run
 from quantkit.benchmark.run_folder import claimed, continued, discard
 from quantkit.benchmark.runner import run_suite
 from quantkit.benchmark.suite import Suite, batches_of, find_suite, read_suite, shipped_suites
 from quantkit.benchmark.team import Launch
-from quantkit.errors import UserError
+from quantkit.errors import QuantkitError, UserError
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import cut_short, read_limits
 from quantkit.host.machine import describe, throttled
@@ -97,7 +99,7 @@ def _run(
     builds = _opened(suite, conditions, tell)
     started = time.monotonic()
     run = _described(suite, topology, tuple(builds.values()), conditions, warnings)
-    minutes = 0.0 if force else continued(run, folder)
+    run = run if force else continued(run, folder)
     launches = {each.name: _launches(each, builds[each.build], topology, conditions) for each in suite.contestants}
     variants = tuple(dict.fromkeys(each.variant for each in suite.contestants))
     workloads: dict[str, Workload] = {}
@@ -106,12 +108,12 @@ def _run(
         workloads[subject.name] = prepare(
             subject, variants, conditions.data, conditions.reference, conditions.loading, tell
         )
-    run = replace(run, networks=tuple(_network(each) for each in workloads.values()), minutes=minutes)
+    run = replace(run, networks=tuple(_network(each) for each in workloads.values()))
     if force:
         discard(folder)
-    slowed = _slowed()
-    results = run_suite(suite, run, workloads, launches, folder, tell, started, conditions.latency_bound)
-    return _with_slowing(results, slowed, folder)
+    with _slowing_noted(folder):
+        results = run_suite(suite, run, workloads, launches, folder, tell, started, conditions.latency_bound)
+    return replace(results, run=read_run(folder))
 
 
 def _read(suite: Union[Suite, str, Path]) -> Suite:
@@ -146,7 +148,10 @@ def _placeable(suite: Suite, topology: Topology) -> tuple[Suite, tuple[str, ...]
             reasons.append(f"{contestant.name} is left out: {error}")
     if not fitting:
         raise UserError("; ".join(reasons))
-    return among(suite, fitting), tuple(reasons)
+    found = among(suite, fitting)
+    if found.baseline != suite.baseline:
+        reasons.append(f"{found.baseline} is the baseline in place of {suite.baseline}")
+    return found, tuple(reasons)
 
 
 def _opened(suite: Suite, conditions: Conditions, tell: Tell) -> dict[str, Build]:
@@ -200,12 +205,17 @@ def _slowed() -> dict[str, Optional[int]]:
     }
 
 
-def _with_slowing(results: Results, before: Mapping[str, Optional[int]], folder: Path) -> Results:
-    """The results, with a warning for each thing that has slowed down all programs meanwhile."""
-    times = {text: (count or 0) - (before[text] or 0) for text, count in _slowed().items()}
-    warnings = [f"{text.format(count)} during the run" for text, count in times.items() if count > 0]
-    if not warnings:
-        return results
-    run = replace(results.run, warnings=(*results.run.warnings, *warnings))
-    write_run(run, folder)
-    return replace(results, run=run)
+@contextmanager
+def _slowing_noted(folder: Path) -> Iterator[None]:
+    """Add a warning to the run in a folder for each thing that has slowed down all programs meanwhile."""
+    before = _slowed()
+    try:
+        yield
+    finally:
+        times = {text: (count or 0) - (before[text] or 0) for text, count in _slowed().items()}
+        warnings = tuple(f"{text.format(count)} during the run" for text, count in times.items() if count > 0)
+        if warnings:
+            # Where not even this can be written, the run's own error says why.
+            with suppress(QuantkitError):
+                run = read_run(folder)
+                write_run(replace(run, warnings=(*run.warnings, *warnings)), folder)

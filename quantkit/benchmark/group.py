@@ -16,13 +16,14 @@ import numpy as np
 
 from quantkit import files
 from quantkit.benchmark.outputs import FLOAT_ALLOWED, INT8_ALLOWED, deviation
-from quantkit.benchmark.results import Agreement, Cell, Contestant, Failure, Round, Server, WarmUp
+from quantkit.benchmark.results import Agreement, Cell, Contestant, Failure, Round, WarmUp
 from quantkit.benchmark.schedule import Forecast, Pace
+from quantkit.benchmark.server import Served, Watch
 from quantkit.benchmark.team import Launch, Team
 from quantkit.benchmark.workload import Workload
-from quantkit.errors import InstanceError
+from quantkit.errors import InstanceError, QuantkitError
 
-Search = Callable[[Sequence[Callable[[], object]]], Server]
+Search = Callable[[Sequence[Callable[[], object]], Watch], Served]
 
 # A request that takes longer than this warms up by itself.
 _SLOW = 1.0
@@ -101,8 +102,13 @@ class Bench:
                 self._guarded(entry, partial(self._measure_round, entry, pace))
         for entry in entries:
             self._guarded(entry, partial(self._prove, entry))
-        with tempfile.TemporaryDirectory(prefix="quantkit-") as scratch:
-            self._check_outputs(entries, Path(scratch))
+        try:
+            with tempfile.TemporaryDirectory(prefix="quantkit-") as scratch:
+                self._check_outputs(entries, Path(scratch))
+        except OSError as error:
+            for entry in entries:
+                if entry.cell.failure is None and entry.cell.agreement is None:
+                    entry.fail("disk", None, f"its outputs cannot be checked: {error.strerror or error}")
         return [self._finished(entry) for entry in entries]
 
     def _guarded(self, entry: Entry, step: Callable[[], None]) -> None:
@@ -137,8 +143,8 @@ class Bench:
 
     def _serve(self, entry: Entry, search: Search) -> None:
         team, _ = self._teams[entry.cell.contestant.name]
-        found = search(team.servers(self._patience(entry.cell.contestant, entry.cell.batch)))
-        entry.cell = replace(entry.cell, server=found)
+        found = search(team.servers(self._patience(entry.cell.contestant, entry.cell.batch)), team.watch)
+        entry.cell = replace(entry.cell, server=found.server, warnings=(*entry.cell.warnings, *found.warnings))
 
     def _prove(self, entry: Entry) -> None:
         team, _ = self._teams[entry.cell.contestant.name]
@@ -158,7 +164,11 @@ class Bench:
             self._guarded(entry, partial(self._collect_outputs, entry, folder, found))
             if not found:
                 continue
-            own = self._workload.reference(cell.contestant.variant, cell.batch)
+            try:
+                own = self._workload.reference(cell.contestant.variant, cell.batch)
+            except QuantkitError as error:
+                entry.fail("output", None, f"there is nothing to compare its outputs with: {error}")
+                continue
             if own is None and standard is None:
                 standard = cell.contestant.name, Path(shutil.copy(found[0], scratch / "standard.npz"))
             reference = ("quantkit", own) if own is not None else standard

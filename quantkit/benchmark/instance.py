@@ -20,6 +20,9 @@ WORKER = Path(__file__).with_name("worker.py")
 
 # A stopped process (SIGSTOP, a debugger) will not go on by itself; this long it may stand.
 _STOPPED_FOR = 5.0
+
+# Who closes its channel is about to end; this long it may take.
+_ENDS_WITHIN = 5.0
 _LAST_LINES = 20
 
 
@@ -45,10 +48,14 @@ class Instance:
         nodes: Optional[Sequence[int]] = None,
         worker: Path = WORKER,
     ) -> None:
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._buffer = b""
-        to_read, self._write = os.pipe()
-        self._read, to_write = os.pipe()
+        try:
+            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+            to_read, self._write = os.pipe()
+            self._read, to_write = os.pipe()
+        except OSError as error:
+            reason = f"cannot have its files: {error.strerror or error}; `ulimit -n` sets how many there may be"
+            raise InstanceError("start", reason) from error
         settings = {"read": to_read, "write": to_write, "cpus": cpus, "nodes": nodes, "parent": os.getpid()}
         try:
             self._process = subprocess.Popen(
@@ -141,7 +148,7 @@ class Instance:
     def _gone(self) -> InstanceError:
         """The error for a process that closed its channel."""
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
+            self._process.wait(_ENDS_WITHIN)
         code = self._process.poll()
         if code is None:
             return self._error("protocol", "closed its channel")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Optional
+
+import numpy as np
 
 from quantkit.benchmark.dispatch import Dispatcher, Request, Serve
 from quantkit.benchmark.results import ServerTrial
@@ -22,6 +25,10 @@ from quantkit.errors import QuantkitError, UserError
 _PROCESS = Path(__file__).with_name("loadgen_process.py")
 _RECORD = ":::MLLOG "
 _LAST_LINES = 20
+
+# As LoadGen's summary puts it.
+_UNMET = re.compile(r"(.+?) satisfied ?: NO$")
+_MORE = re.compile(r"\* Would need to run at least (\d+) more queries")
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,11 @@ class Observed:
 
     trial: ServerTrial
     latencies: tuple[float, ...]
+
+    @property
+    def p99(self) -> float:
+        """By our own clock, in ms."""
+        return float(np.percentile(self.latencies, 99))
 
 
 def check_loadgen() -> None:
@@ -136,11 +148,22 @@ def _read(folder: Path, rate: float) -> ServerTrial:
     return ServerTrial(rate, found["result_query_count"], p50, p90, p99, valid, () if valid else _reasons(summary))
 
 
+def unmet(reasons: tuple[str, ...]) -> tuple[str, ...]:
+    """The conditions that LoadGen's reasons name as not met, such as ``early stopping``."""
+    return tuple(found[1].lower() for line in reasons if (found := _UNMET.match(line)))
+
+
+def asked_for(reasons: tuple[str, ...]) -> Optional[int]:
+    """How many more queries LoadGen asks for to be sure of the p99; None where it asks for none."""
+    return next((int(found[1]) for line in reasons if (found := _MORE.match(line))), None)
+
+
 def _reasons(summary: str) -> tuple[str, ...]:
-    """The lines of LoadGen's summary below its verdict, without the conditions that were met."""
+    """What LoadGen's summary says below its verdict, but for headings and the conditions that were met."""
     verdict = summary.partition("Result is")[2].partition("=====")[0]
-    lines = (line.strip() for line in verdict.splitlines()[1:])
-    return tuple(line for line in lines if line and not line.endswith(": Yes"))
+    # Sentences that it has wrapped go on after one space.
+    lines = re.sub(r"\n (?=[^ *])", " ", verdict).splitlines()[1:]
+    return tuple(line.strip() for line in lines if line.strip() and not line.endswith((": Yes", ":")))
 
 
 def _last_lines(stderr: IO[bytes]) -> str:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from quantkit import files
-from quantkit.benchmark.results import CELLS, RUN, Run, read_run
+from quantkit.benchmark.result_files import CELLS, RUN, read_run
+from quantkit.benchmark.results import Run
 from quantkit.errors import UserError
 
 _LOCK = ".lock"
+
+# The facts of a host that may not change within a run.
+_HOST = {"host": ("id", "usable_cores", "cpu_quota"), "frequency settings": ("governor", "turbo")}
 
 
 @contextmanager
@@ -31,6 +36,9 @@ def claimed(folder: Path) -> Iterator[None]:
         raise UserError(f"another process is measuring into {folder}; wait for it, or choose another folder with --out")
 
     with files.locked(folder / _LOCK, busy):
+        # What a process that was killed had not written whole.
+        for left in (folder / CELLS).glob(".*"):
+            left.unlink()
         try:
             yield
         finally:
@@ -40,14 +48,14 @@ def claimed(folder: Path) -> Iterator[None]:
                     folder.rmdir()
 
 
-def continued(run: Run, folder: Path) -> float:
-    """The minutes that an interrupted run in the folder has used; none where there is none, or a finished one.
+def continued(run: Run, folder: Path) -> Run:
+    """The run with what it takes over from one in the folder: warnings, and the minutes used if that was interrupted.
 
     Raises:
         UserError: the folder holds another run, or one that is damaged.
     """
     if not (folder / RUN).is_file():
-        return 0.0
+        return run
     earlier = read_run(folder)
     other = _differing(earlier, run)
     if other:
@@ -55,7 +63,8 @@ def continued(run: Run, folder: Path) -> float:
             f"{folder} holds another run ({' and '.join(other)} differ); choose another folder with --out, "
             "or discard it with --force"
         )
-    return 0.0 if earlier.state == "finished" else earlier.minutes
+    warnings = tuple(dict.fromkeys((*run.warnings, *earlier.warnings)))
+    return replace(run, warnings=warnings, minutes=0.0 if earlier.state == "finished" else earlier.minutes)
 
 
 def discard(folder: Path) -> None:
@@ -68,4 +77,4 @@ def _differing(earlier: Run, run: Run) -> list[str]:
     """What makes two runs different; their networks are compared when they are ready, cell by cell."""
     same = ("name", "scenario", "contestants", "baseline", "builds")
     other = [name for name in same if getattr(earlier, name) != getattr(run, name)]
-    return other + (["host"] if earlier.host["id"] != run.host["id"] else [])
+    return other + [name for name, facts in _HOST.items() if any(earlier.host.get(f) != run.host.get(f) for f in facts)]

@@ -14,23 +14,10 @@ from typing import Optional
 import numpy as np
 
 from quantkit.benchmark.group import Bench, Entry, Search, empty_cell
-from quantkit.benchmark.results import (
-    CELLS,
-    Cell,
-    Contestant,
-    Failure,
-    LeftOut,
-    Results,
-    Run,
-    Server,
-    read_cells,
-    read_run,
-    remove_cell,
-    write_cell,
-    write_run,
-)
+from quantkit.benchmark.result_files import CELLS, read_cells, read_run, remove_cell, write_cell, write_run
+from quantkit.benchmark.results import Cell, Contestant, Failure, LeftOut, Results, Run
 from quantkit.benchmark.schedule import Forecast, affordable, least_cost, pace, share
-from quantkit.benchmark.server import search_rate
+from quantkit.benchmark.server import Served, Watch, search_rate
 from quantkit.benchmark.statistics import mean_latency
 from quantkit.benchmark.suite import Subject, Suite, batches_of
 from quantkit.benchmark.team import Launch
@@ -130,10 +117,10 @@ def _kept(
     return [cell for cell in cells if cell.failure is None]
 
 
-def _search(bound: float, seed: int, tell: Tell, serve: Sequence[Callable[[], object]]) -> Server:
+def _search(bound: float, seed: int, tell: Tell, serve: Sequence[Callable[[], object]], watch: Watch) -> Served:
     """The highest rate that instances keep within the bound; LoadGen's own logs are not kept."""
     with tempfile.TemporaryDirectory(prefix="quantkit-") as logs:
-        return search_rate(serve, bound, _TRIAL_SECONDS, seed, Path(logs), tell)
+        return search_rate(serve, watch, bound, _TRIAL_SECONDS, seed, Path(logs), tell)
 
 
 class _Runner:

@@ -10,7 +10,8 @@ from typing import Any, Optional
 
 from quantkit import files
 from quantkit.benchmark.placement import POLICIES, is_policy
-from quantkit.benchmark.results import Contestant, Published, cell_file
+from quantkit.benchmark.result_files import cell_file
+from quantkit.benchmark.results import Contestant, Published
 from quantkit.errors import UserError
 
 SCENARIOS = ("throughput", "latency", "server")

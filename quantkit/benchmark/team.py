@@ -17,7 +17,8 @@ from quantkit.benchmark.proof import problem, prove
 from quantkit.benchmark.results import Proof, Round, Ticks, WarmUp
 from quantkit.benchmark.statistics import window
 from quantkit.errors import InstanceError
-from quantkit.host.load import load_between, read_ticks
+from quantkit.host.load import Load, load_between, read_ticks
+from quantkit.host.topology import with_siblings
 
 _STAT = Path("/proc/stat")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -51,6 +52,9 @@ class Team:
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         self._launches = tuple(launches)
+        pinned = {cpu for launch in launches for cpu in launch.placement.cpus or os.sched_getaffinity(0)}
+        # Who works on a core's other hardware thread slows down this one.
+        self._watched = with_siblings(pinned)
         self.instances: list[Instance] = []
         with ExitStack() as stack:
             for number, launch in enumerate(launches):
@@ -106,7 +110,7 @@ class Team:
         A round in which they hardly worked at the same time says nothing and is repeated.
 
         Raises:
-            InstanceError: one failed, or began too late in every attempt.
+            InstanceError: one failed, or in every attempt they worked at the same time for too short.
         """
         for _ in range(_ATTEMPTS):
             turn = self._round(seconds, patience)
@@ -118,23 +122,21 @@ class Team:
         with _numbered(last):
             raise InstanceError(
                 "late",
-                f"process {self.instances[last].pid} began {(begun[last] - min(begun)) / 1e9:.2g} s after another, in "
-                f"{_ATTEMPTS} rounds; other programs keep its cores busy",
+                f"process {self.instances[last].pid} began {(begun[last] - min(begun)) / 1e9:.2g} s after another, and "
+                f"all worked at the same time for {max(0, high - low) / 1e9:.2g} s alone, {_ATTEMPTS} times over; "
+                "other programs keep their cores busy",
             )
 
     def _round(self, seconds: float, patience: float) -> Round:
-        cpus = sorted({cpu for launch in self._launches for cpu in launch.placement.cpus or os.sched_getaffinity(0)})
-        at, before, own = time.time(), read_ticks(_STAT), self._processor_seconds()
+        at, others = time.time(), self.watch()
         begun = time.monotonic_ns()
         start = begun + int((_LEAD + _LEAD_EACH * len(self.instances)) * 1e9)
         answers = self._ask("measure", patience, start=start, stop=start + int(seconds * 1e9), least=1)
-        elapsed = (time.monotonic_ns() - begun) / 1e9
-        load = load_between(before, read_ticks(_STAT), cpus, elapsed)
-        own = self._processor_seconds() - own
+        load = others()
         return Round(
             at=at,
             # Ticks are coarse: it may come out below zero, and only the mean of many rounds means something.
-            busy=load.busy - load.stolen - own / elapsed,
+            busy=load.busy,
             stolen=load.stolen,
             instances=tuple(
                 Ticks(
@@ -145,6 +147,21 @@ class Team:
             ),
         )
 
+    def watch(self) -> Callable[[], Load]:
+        """Begin to watch the instances' cores; what it returns tells what others have used there since.
+
+        Stolen time is told apart. What this process uses counts as ours, as does what it has waited for: LoadGen.
+        """
+        begun, before, own = time.monotonic(), read_ticks(_STAT), self._processor_seconds()
+
+        def others() -> Load:
+            elapsed = time.monotonic() - begun
+            load = load_between(before, read_ticks(_STAT), self._watched, elapsed)
+            used = self._processor_seconds() - own
+            return Load(load.busy - load.stolen - used / elapsed, load.stolen, elapsed)
+
+        return others
+
     def servers(self, patience: float) -> list[Callable[[], None]]:
         """For each instance a function that has it serve one request; they may be called from several threads."""
         return [partial(self._serve, number, patience) for number in range(len(self.instances))]
@@ -154,12 +171,12 @@ class Team:
             self.instances[number].ask("run", patience)
 
     def _processor_seconds(self) -> float:
-        """The processor time that the instances have used so far."""
+        """The processor time that the instances, this process and those that it has waited for have used so far."""
         total = 0
         for instance in self.instances:
             fields = Path(f"/proc/{instance.pid}/stat").read_text().rpartition(")")[2].split()
             total += int(fields[11]) + int(fields[12])
-        return total / _TICKS_PER_SECOND
+        return total / _TICKS_PER_SECOND + sum(os.times()[:4])
 
     def _ask(self, command: str, patience: float, **arguments: Any) -> list[dict[str, Any]]:
         for number, instance in enumerate(self.instances):

@@ -130,7 +130,11 @@ class Milliseconds(click.ParamType):
 )
 @click.option("--data", metavar="SPEC", default="builtin", show_default=True, help="Images to run the networks on.")
 @click.option("--reference", metavar="MODEL", help="The FP32 network that a BUNDLE was made from.")
-@click.option("--test-io", metavar="SPEC", help="Measure instead how fast images can be decoded for the network.")
+@click.option(
+    "--test-io",
+    metavar="SPEC",
+    help="Measure instead whether images can be decoded as fast as the INT8 network reads them.",
+)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="[default: NAME-benchmark]")
 @click.option("--force", is_flag=True, help="Discard the results of another run in the folder.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the order of turns.")
@@ -291,7 +295,7 @@ def _composed(
 
 
 def _show(terminal: Terminal, results: Results, folder: Path) -> None:
-    from quantkit.cli.speed import figures, tables
+    from quantkit.cli.speed import figures, served, tables
 
     run = results.run
     failed = [
@@ -302,7 +306,7 @@ def _show(terminal: Terminal, results: Results, folder: Path) -> None:
     rows = figures(results)
     terminal.show(
         {
-            "suite": run.name, "results": str(folder), "figures": rows, "failed": failed,
+            "suite": run.name, "results": str(folder), "figures": rows, "served": served(results), "failed": failed,
             "left_out": [asdict(each) for each in run.left_out], "minutes": run.minutes,
         },
         *tables(results),

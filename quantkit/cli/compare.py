@@ -71,7 +71,7 @@ def compare(
     did not disturb it; or OLD has measured a cell that failed in NEW; or one that NEW has not tried, unless
     --allow-missing is given. Cells that only NEW has measured do not count.
     """
-    from quantkit.benchmark.results import read_results
+    from quantkit.benchmark.result_files import read_results
     from quantkit.report.compare import compare_results
 
     if allow_missing and fail_below is None:

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import time
+from dataclasses import replace
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
+from quantkit.cli.networks import Network, load, open_network
+from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal, megabytes, percent
+from quantkit.host.load import Load, load_between, read_ticks
 
 if TYPE_CHECKING:
-    from quantkit.cli.networks import Network
     from quantkit.data.preprocess import Preprocess
+    from quantkit.data.samples import Samples
     from quantkit.evaluation.feed import Feed, Rate
+
+_STAT = Path("/proc/stat")
 
 _SECONDS = 20.0
 
 # Stored images whose side is this many times what the network needs are worth shrinking.
 _OVERSIZED = 1.5
 
-# Below these shares of what was to be expected, the first reading and the common run are worth a word.
-_COLD, _SHARED = 0.8, 0.9
+# Below these shares of what each reaches alone, the first reading and the common run are worth a word.
+_COLD, _TOGETHER = 0.8, 0.9
 
 
 def run_test_io(
@@ -32,29 +41,66 @@ def run_test_io(
 ) -> None:
     """Measure how fast the images of ``data`` can be decoded and how fast the network reads them, and show it.
 
+    A bundle is measured as it is; of any other network the INT8 form, calibrated with ``data``.
+
     Raises:
         UserError: the network or the images cannot be used.
         EngineError: the engine cannot run the network.
+        QuantkitError: the network cannot be quantized.
     """
-    from quantkit.cli.networks import open_network
     from quantkit.data.prefetch import default_workers
     from quantkit.data.sources import open_samples
     from quantkit.evaluation.feed import measure_feed
 
     samples = open_samples(data)
-    network = open_network(terminal, network_spec, weights, input_shape)
-    terminal.stage(f"decoding {samples.name} for {network_spec}, about {seconds:.0f} s")
+    if is_bundle(network_spec):
+        form, network = "bundle", open_network(terminal, network_spec, weights, input_shape)
+    else:
+        form, network = "quantized", quantized(terminal, network_spec, weights, input_shape, samples)
+    terminal.stage(f"decoding {samples.name} for {network.name} ({network.kind.upper()}), about {seconds:.0f} s")
+    begun, before, own = time.monotonic(), read_ticks(_STAT), time.process_time()
     feed = measure_feed(
         network.graph, samples, network.preprocess, network.input_shape, batch, default_workers(), seconds
     )
-    result = feed_result(feed, network, samples.name)
+    elapsed, own = time.monotonic() - begun, time.process_time() - own
+    load = load_between(before, read_ticks(_STAT), os.sched_getaffinity(0), elapsed)
+    others = replace(load, busy=load.busy - load.stolen - own / elapsed)
+    result = feed_result(feed, network, samples.name, form, others)
     terminal.show(result, *_tables(result))
 
 
-def feed_result(feed: Feed, network: Network, data: str) -> dict[str, Any]:
-    """A measurement as JSON's own types. Rates in images per second, times in ms for one image, shares from 0 to 1."""
+def quantized(
+    terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]], samples: Samples
+) -> Network:
+    """The INT8 form of an FP32 network, made as the benchmark makes it and kept where it keeps them.
+
+    Raises:
+        UserError: there is no such network, or it cannot be used.
+        DataError: the samples cannot be used to calibrate with.
+        EngineMissing: no engine here runs INT8 networks.
+        QuantkitError: the network cannot be quantized.
+    """
+    from quantkit.engine.build import check_int8
+    from quantkit.workloads.forms import Forms
+    from quantkit.workloads.store import read_checkpoint
+
+    check_int8()
+    model = load(terminal, spec, weights, input_shape)
+    graph = read_checkpoint(Forms(model, samples, terminal.tell).stored("int8").checkpoint)
+    return Network(model.name, "int8", graph, model.input_shape, model.preprocess, model.source.weights)
+
+
+def feed_result(feed: Feed, network: Network, data: str, form: str, others: Load) -> dict[str, Any]:
+    """A measurement as JSON's own types. Rates in images per second, times in ms for one image, shares from 0 to 1.
+
+    ``form`` is what was measured: a ``bundle`` as it is, or a network ``quantized`` for this. ``others`` is what
+    other processes and the hypervisor took meanwhile, in cores.
+    """
+    from quantkit.benchmark.cell_warnings import disturbing
+
     return {
         "network": network.name,
+        "form": form,
         "kind": network.kind,
         "weights": network.weights,
         "data": data,
@@ -73,9 +119,10 @@ def feed_result(feed: Feed, network: Network, data: str) -> dict[str, Any]:
         },
         "first_pass_bytes_from_storage": feed.from_storage,
         "waiting": feed.waiting,
-        "verdict": "starved" if feed.starved else "fed",
+        "verdict": feed.verdict,
         "decoded_per_read": feed.lead,
         "advice": advice(feed, network.preprocess),
+        "warnings": list(disturbing(others.stolen, others.busy)),
     }
 
 
@@ -84,21 +131,28 @@ def advice(feed: Feed, preprocess: Optional[Preprocess]) -> list[str]:
     found = []
     stored = feed.images.short_side
     if feed.from_storage and feed.first_pass < _COLD * min(feed.all_workers.rounds):
-        enough = "too few" if feed.first_pass < feed.network.median else "enough"
+        enough = "too few" if feed.first_pass < min(feed.network.rounds) else "enough"
         found.append(
-            f"from storage only {feed.first_pass:.0f} images/s came, {enough} for the network; "
-            "many small files are read faster when packed into one .rec file"
+            f"the first reading, with {megabytes(feed.from_storage)} from storage, gave {feed.first_pass:.0f} "
+            f"images/s, {enough} for the network; cached files gave {feed.all_workers.median:.0f}; where the images "
+            "are many small files, try them packed into one .rec file"
         )
-    if feed.together.median < _SHARED * min(feed.all_workers.median, feed.network.median):
+    slower = min(feed.all_workers.median, feed.network.median)
+    if feed.together.median < _TOGETHER * slower:
+        longer = feed.network.median * (1 - feed.waiting) / feed.together.median
         found.append(
-            f"both at once reach {percent(feed.together.median / feed.network.median)} of the network alone: "
-            "they share the cores; give decoding some that the network does not use"
+            f"both at once reach {percent(feed.together.median / slower)} of what the slower one reaches alone: the "
+            f"network waited for images {percent(feed.waiting)} of the time, and its runs took {longer:.2g} times as "
+            "long as alone; whether they compete for cores shows when the network gets fewer threads: set "
+            "OMP_NUM_THREADS and measure again"
         )
-    if feed.starved and stored is not None:
+    if feed.verdict == "starved" and stored is not None:
         wanted = ceil(feed.network.median / feed.one_worker.median)
         needed = None if preprocess is None else preprocess.resize or preprocess.crop
         if wanted > feed.workers:
-            found.append(f"about {wanted} decoding workers would keep up, each on a core of its own")
+            found.append(
+                f"at least {wanted} decoding workers would have to run at once, each as fast as one alone, to keep up"
+            )
         if needed is not None and stored > _OVERSIZED * needed:
             found.append(f"store the images smaller: their short side is {stored} pixels, {needed} are needed")
         found.append("preprocess once: float32 arrays in an .npz need no decoding")
@@ -130,16 +184,23 @@ def _tables(result: dict[str, Any]) -> list[Any]:
     ):
         rate = rates[name]
         table.add_row(label, f"{rate['median']:.0f}", f"{rate['low']:.0f} to {rate['high']:.0f}")
-    title = (
-        f"\n[bold]{escape(result['network'])} ({kind}) over {result['images']} images of {escape(result['data'])}[/]"
-    )
+    measured = f"{kind} bundle" if result["form"] == "bundle" else f"quantized to {kind} for this"
+    images = f"{result['images']} images of {escape(result['data'])}"
+    title = f"\n[bold]{escape(result['network'])} ({measured}) over {images}[/]"
     one = f"one image: decoding {result['decoding_ms']:.2g} ms, preprocessing {result['preprocessing_ms']:.2g} ms"
     waiting = f"the network waited for images {percent(result['waiting'])} of the time"
-    return [title, table, f"\n{one}; {waiting}", _verdict(result), *(f"  {escape(each)}" for each in result["advice"])]
+    advised = (f"  {escape(each)}" for each in result["advice"])
+    warned = (f"[yellow]warning[/]: {escape(each)}" for each in result["warnings"])
+    return [title, table, f"\n{one}; {waiting}", _verdict(result), *advised, *warned]
 
 
 def _verdict(result: dict[str, Any]) -> str:
-    lead = result["decoded_per_read"]
-    if result["verdict"] == "starved":
+    lead, verdict = result["decoded_per_read"], result["verdict"]
+    if verdict == "not distinguishable":
+        return (
+            "[bold yellow]NOT DISTINGUISHABLE[/]: the rounds of decoding and those of the network overlap; "
+            "measure again when nothing else runs"
+        )
+    if verdict == "starved":
         return f"[bold red]STARVED[/]: the network could read {1 / lead:.1f} times as many images as can be decoded"
     return f"[bold green]FED[/]: {lead:.1f} times as many images can be decoded as the network reads"

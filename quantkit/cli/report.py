@@ -38,7 +38,7 @@ def report(
     Writes index.html, a page that needs no network, report.md, report.json, cells.csv, and the figures as
     PNG and SVG. Several RESULTS go into one report if they were measured on the same host.
     """
-    from quantkit.benchmark.results import read_results
+    from quantkit.benchmark.result_files import read_results
     from quantkit.report.write import PAGE, make_report, write_report
 
     _check_distinct(results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -22,7 +22,8 @@ def figures(results: Results) -> list[dict[str, Any]]:
     """
     import numpy as np
 
-    from quantkit.benchmark.statistics import finished, latencies, mean_latency, ratio, throughput, warnings
+    from quantkit.benchmark.cell_warnings import warnings
+    from quantkit.benchmark.statistics import finished, latencies, mean_latency, ratio, throughput
 
     cells = {(cell.network, cell.batch, cell.contestant.name): cell for cell in results.cells if not cell.failure}
     rows = []
@@ -45,6 +46,33 @@ def figures(results: Results) -> list[dict[str, Any]]:
                 "p90": float(times[1]),
                 "p99": float(times[2]),
                 "speedup": None if baseline is None else _ratio(ratio(cell, baseline, metric)),
+                "warnings": list(warnings(cell)),
+            }
+        )
+    return rows
+
+
+def served(results: Results) -> list[dict[str, Any]]:
+    """For every cell of the server scenario the highest rate (requests/s) within the bound (ms), 0.0 where none is.
+
+    ``p99`` (ms) and ``valid``, LoadGen's verdict, are those of the run that confirmed the rate.
+    """
+    from quantkit.benchmark.cell_warnings import warnings
+
+    rows = []
+    for cell in results.cells:
+        if cell.server is None or cell.failure:
+            continue
+        last = cell.server.trials[-1] if cell.server.rate else None
+        rows.append(
+            {
+                "network": cell.network,
+                "batch": cell.batch,
+                "contestant": cell.contestant.name,
+                "bound": cell.server.bound,
+                "rate": cell.server.rate,
+                "p99": None if last is None else last.p99,
+                "valid": None if last is None else last.valid,
                 "warnings": list(warnings(cell)),
             }
         )
@@ -82,7 +110,8 @@ def tables(results: Results) -> Iterator[Any]:
                 f"{row['p99']:.4g}", _speedup(row, run.baseline),
             )  # fmt: skip
         yield table
-    yield from _server(results)
+    rates = served(results)
+    yield from map(_rate, rates)
     for cell in results.cells:
         if cell.failure:
             where = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
@@ -96,11 +125,11 @@ def tables(results: Results) -> Iterator[Any]:
         batches = ", ".join(str(each.batch) for each in cells)
         yield f"left out: {escape(network)}, {escape(contestant)}, batch {batches}: {escape(cells[0].reason)}"
     kinds: dict[str, list[str]] = {}
-    for text in (text for row in rows for text in row["warnings"]):
+    for text in (text for row in (*rows, *rates) for text in row["warnings"]):
         kinds.setdefault(re.sub(r"[\d.]+", "", text), []).append(text)
     for texts in kinds.values():
         such_as = ":" if len(set(texts)) == 1 else ", such as:"
-        yield f"[yellow]warning[/]: {len(texts)} of {len(rows)} cells{such_as} {escape(max(texts))}"
+        yield f"[yellow]warning[/]: {len(texts)} of {len(rows) + len(rates)} cells{such_as} {escape(max(texts))}"
     for text in run.warnings:
         yield f"[yellow]warning[/]: {escape(text)}"
 
@@ -114,15 +143,13 @@ def _speedup(row: dict[str, Any], baseline: str) -> str:
     return shown if found["verdict"] != "not distinguishable" else f"{shown} not distinguishable"
 
 
-def _server(results: Results) -> Iterator[str]:
+def _rate(row: Mapping[str, Any]) -> str:
     from rich.markup import escape
 
-    for cell in results.cells:
-        if cell.server is None:
-            continue
-        trial = cell.server.trials[-1] if cell.server.rate else None
-        verdict = "" if trial is None else f" (p99 {trial.p99:.3g} ms, {'VALID' if trial.valid else 'INVALID'})"
-        yield f"{escape(_cell(cell))}: {cell.server.rate:.4g} requests/s within {cell.server.bound:g} ms{verdict}"
+    judged = "VALID" if row["valid"] else "INVALID"
+    confirmed = f" (p99 {row['p99']:.3g} ms, LoadGen: {judged})" if row["rate"] else ""
+    where = escape(f"{row['network']}, batch {row['batch']}, {row['contestant']}")
+    return f"{where}: {row['rate']:.4g} requests/s within {row['bound']:g} ms{confirmed}"
 
 
 def _cell(cell: Cell) -> str:

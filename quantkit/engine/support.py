@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Optional
 
 import numpy as np
 
 from quantkit.engine.compat import load_mxnet
+from quantkit.host.cpu import read_cpu
 
 
 @cache
@@ -20,10 +20,12 @@ def int8_obstacle() -> Optional[str]:
     """
     mxnet = load_mxnet()
     old_engine = tuple(int(part) for part in mxnet.__version__.split(".")[:2]) < (1, 7)
-    if old_engine and _has_avx512() and _vendor() != "GenuineIntel":
+    vendor = read_cpu().vendor
+    if old_engine and _has_avx512() and vendor != "GenuineIntel":
         return (
-            f"mxnet {mxnet.__version__} ends the process in INT8 convolutions on this processor ({_vendor()} with "
-            "AVX-512); make and run INT8 networks with quantkit[onednn] (mxnet 1.9.1) in another environment"
+            f"mxnet {mxnet.__version__} ends the process in INT8 convolutions on this processor "
+            f"({vendor or 'unknown'} with AVX-512); make and run INT8 networks with quantkit[onednn] (mxnet 1.9.1) "
+            "in another environment"
         )
     return None
 
@@ -31,11 +33,3 @@ def int8_obstacle() -> Optional[str]:
 def _has_avx512() -> bool:
     # NumPy asks the processor itself, so this holds under an emulator too.
     return bool(np.core._multiarray_umath.__cpu_features__.get("AVX512_SKX"))  # type: ignore[attr-defined]
-
-
-def _vendor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return "unknown"
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "unknown")

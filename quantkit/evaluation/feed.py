@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Literal
 
 import numpy as np
 
@@ -25,6 +26,7 @@ _LOOKED_AT = 20
 _FIRST_PASS = 0.2
 _WARM_UP = 3
 
+Verdict = Literal["fed", "starved", "not distinguishable"]
 Batches = Generator[Batch, None, None]
 Consume = Callable[[np.ndarray], object]
 
@@ -39,6 +41,10 @@ class Rate:
     def median(self) -> float:
         """The median over the rounds."""
         return median(self.rounds)
+
+    def exceeds(self, other: Rate) -> bool:
+        """Whether each round was faster than every round of ``other``."""
+        return min(self.rounds) > max(other.rounds)
 
 
 @dataclass(frozen=True)
@@ -89,13 +95,15 @@ class Feed:
 
     @property
     def lead(self) -> float:
-        """How many times as fast as the network reads images they can be decoded, each alone; below 1 it starves."""
+        """How many times as fast as the network reads images they can be decoded, each alone."""
         return self.all_workers.median / self.network.median
 
     @property
-    def starved(self) -> bool:
-        """Whether images come slower than the network could read them."""
-        return self.lead < 1
+    def verdict(self) -> Verdict:
+        """Whether images are decoded faster than the network reads them, or slower, in every round of either."""
+        if self.all_workers.exceeds(self.network):
+            return "fed"
+        return "starved" if self.network.exceeds(self.all_workers) else "not distinguishable"
 
 
 def measure_feed(

@@ -70,6 +70,11 @@ def read_topology(
     return Topology(cores, nodes, read_limits(proc, cgroup).cpu_quota)
 
 
+def with_siblings(cpus: Collection[int], sys: Path = Path("/sys")) -> tuple[int, ...]:
+    """Hardware threads, and all that share a core with one of them, ascending."""
+    return tuple(sorted({each for cpu in cpus for each in _siblings(sys / "devices/system/cpu", cpu)}))
+
+
 def parse_list(text: str) -> tuple[int, ...]:
     """The numbers in a list as Linux writes it, such as ``0-3,8``, ascending."""
     found: set[int] = set()
@@ -86,9 +91,7 @@ def _cores(
     # The kernel has made the lists of siblings from the identities of package, die and core.
     groups: dict[int, list[int]] = {}
     for cpu in online:
-        topology = folder / f"cpu{cpu}" / "topology"
-        siblings = _list(topology / "core_cpus_list") or _list(topology / "thread_siblings_list")
-        groups.setdefault(min(siblings, default=cpu), []).append(cpu)
+        groups.setdefault(min(_siblings(folder, cpu)), []).append(cpu)
     cores = [
         Core(
             socket=_number(folder / f"cpu{cpus[0]}" / "topology/physical_package_id"),
@@ -100,6 +103,12 @@ def _cores(
         for cpus in groups.values()
     ]
     return tuple(sorted(cores, key=lambda core: (core.socket, core.node, core.cpus)))
+
+
+def _siblings(folder: Path, cpu: int) -> tuple[int, ...]:
+    """The hardware threads of the core that one is on; itself alone where the system does not tell."""
+    topology = folder / f"cpu{cpu}" / "topology"
+    return _list(topology / "core_cpus_list") or _list(topology / "thread_siblings_list") or (cpu,)
 
 
 def _memory(folders: Mapping[int, Path], proc: Path) -> dict[int, tuple[int, ...]]:

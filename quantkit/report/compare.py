@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal, Optional
 
+from quantkit.benchmark.cell_warnings import disturbances
 from quantkit.benchmark.results import Cell, Results, Server
-from quantkit.benchmark.statistics import Metric, Ratio, disturbed, ratio
+from quantkit.benchmark.server import SEARCH_PRECISION
+from quantkit.benchmark.statistics import Metric, Ratio, ratio
 from quantkit.errors import UserError
 from quantkit.report.summary import Key, check_same_host, key_of
 from quantkit.report.words import bounded, number
-
-# The search for a rate (benchmark/server.py) ends when it knows the rate to this factor.
-SEARCH_PRECISION = 1.05
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ def _compared(old: Cell, new: Cell, fail_below: Optional[float], metric: Optiona
     else:
         timed: Metric = metric or ("latency" if old.scenario == "latency" else "throughput")
         chosen, value = timed, ratio(new, old, timed, paired=False)
-    others = tuple(f"in {run}, {text}" for run, cell in (("OLD", old), ("NEW", new)) for text in disturbed(cell))
+    others = tuple(f"in {run}, {text}" for run, cell in (("OLD", old), ("NEW", new)) for text in disturbances(cell))
     below = fail_below is not None and value.value < fail_below and value.high < fail_below
     return Compared(*key_of(old), chosen, value, others, below and not others)
 

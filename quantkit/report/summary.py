@@ -9,8 +9,9 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.benchmark.cell_warnings import warnings
 from quantkit.benchmark.results import Cell, LeftOut, Network, Results, Run
-from quantkit.benchmark.statistics import Metric, Ratio, latencies, mean_latency, ratio, throughput, warnings
+from quantkit.benchmark.statistics import Metric, Ratio, latencies, mean_latency, ratio, throughput
 from quantkit.errors import UserError
 
 METRICS: tuple[Metric, ...] = ("throughput", "latency")
@@ -220,7 +221,9 @@ def _published_speedups(run: Run) -> dict[tuple[Key, str], float]:
 
 
 def published_throughputs(run: Run) -> dict[Key, float]:
-    """The published items per second by cell."""
+    """The published items per second of the run's scenario by cell."""
     return {
-        (each.network, each.batch, each.contestant): each.value for each in run.published if each.metric == "throughput"
+        (each.network, each.batch, each.contestant): each.value
+        for each in run.published
+        if each.metric == "throughput" and each.scenario == run.scenario
     }

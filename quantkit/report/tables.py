@@ -109,7 +109,7 @@ def scaling_table(study: Study) -> Table:
 
 
 def accuracy_table(study: Study) -> Table:
-    """What the bundles hold about accuracy, beside the speed of INT8."""
+    """What is known of the accuracy of the INT8 networks, beside their speed."""
     rows = graded(study)
     measures = list(dict.fromkeys(name for each in rows for name in each.accuracy))
     columns = ("network", *measures, "INT8 over the baseline", "at batch size")

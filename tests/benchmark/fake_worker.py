@@ -26,7 +26,9 @@ def main() -> None:
                 network = json.load(file)
         fault = network.get("fault") if str(network.get("instance", 0)) == os.environ["INSTANCE"] else None
         if fault and fault.startswith(name + ":"):
-            misbehave(fault.partition(":")[2], answers)
+            misbehave(fault.partition(":")[2].replace("once ", ""), answers)
+            if ":once " in fault:
+                network["fault"] = None
         answers.write(json.dumps({"event": name, **answer(name, command, network, fault)}) + "\n")
         answers.flush()
 
@@ -47,6 +49,8 @@ def misbehave(fault: str, answers) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     elif fault == "late":
         time.sleep(0.5)
+    elif fault == "delayed":
+        time.sleep(0.02)
     elif fault == "hang":
         time.sleep(600)
     elif fault == "close":

@@ -45,7 +45,10 @@ def is_running(pid: int) -> bool:
         ("warm:close", "protocol", "closed its channel"),
     ],
 )
-def test_misbehaviour_has_a_name_and_leaves_no_process(fault: str, kind: str, words: str, tmp_path: Path) -> None:
+def test_misbehaviour_has_a_name_and_leaves_no_process(
+    fault: str, kind: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quantkit.benchmark.instance._ENDS_WITHIN", 0.2)
     with start(fault, tmp_path) as instance, pytest.raises(InstanceError) as caught:
         instance.ask("warm", patience=2)
     assert caught.value.kind == kind

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from quantkit.benchmark.results import Run, write_run
+from quantkit.benchmark.result_files import write_run
+from quantkit.benchmark.results import Run
 from quantkit.benchmark.run_folder import claimed, continued, discard
 from quantkit.errors import QuantkitError, UserError
 from tests.benchmark.fakes import run_of, suite
@@ -48,18 +50,36 @@ def test_what_is_somebody_elses_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_same_run_goes_on_and_a_finished_one_has_its_whole_budget(run: Run, tmp_path: Path) -> None:
-    assert continued(run, tmp_path) == 0.0
-    write_run(run, tmp_path)
-    assert continued(replace(run, minutes=0.0, state="running"), tmp_path) == 2.0
+    new = replace(run, minutes=0.0, state="running", warnings=("new", "both"))
+    assert continued(new, tmp_path) == new
+    write_run(replace(run, warnings=("old", "both")), tmp_path)
+    assert continued(new, tmp_path) == replace(new, minutes=2.0, warnings=("new", "both", "old"))
     write_run(replace(run, state="finished"), tmp_path)
-    assert continued(run, tmp_path) == 0.0
+    assert continued(new, tmp_path) == new
 
 
-@pytest.mark.parametrize("name", ["name", "scenario", "baseline", "host"])
-def test_another_run_is_refused(name: str, run: Run, tmp_path: Path) -> None:
-    other = replace(run, host={"id": "there"}) if name == "host" else replace(run, **{name: "other"})
-    write_run(other, tmp_path)
-    with pytest.raises(UserError, match=rf"holds another run \({name} differ\)"):
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "other"}, "name"),
+        ({"scenario": "latency"}, "scenario"),
+        ({"baseline": "other"}, "baseline"),
+        ({"host": {"id": "there"}}, "host"),
+        ({"host": {"id": "here", "cpu_quota": 1.5}}, "host"),
+        ({"host": {"id": "here", "governor": "powersave"}}, "frequency settings"),
+    ],
+)
+def test_another_run_is_refused(change: dict[str, Any], words: str, run: Run, tmp_path: Path) -> None:
+    write_run(replace(run, **change), tmp_path)
+    with pytest.raises(UserError, match=rf"holds another run \({words} differ\)"):
         continued(run, tmp_path)
     discard(tmp_path)
-    assert continued(run, tmp_path) == 0.0
+    assert continued(run, tmp_path) == run
+
+
+def test_what_was_not_written_whole_is_removed(run: Run, tmp_path: Path) -> None:
+    write_run(run, tmp_path)
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / ".net-b1-fp32.json.x1").write_text("{")
+    with claimed(tmp_path):
+        assert list((tmp_path / "cells").iterdir()) == []

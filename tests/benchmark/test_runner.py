@@ -6,26 +6,29 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
 
 import pytest
 
-from quantkit.benchmark import group, runner, schedule
+from quantkit.benchmark import group, instance, runner, schedule
 from quantkit.benchmark.placement import Placement
-from quantkit.benchmark.results import Cell, Failure, Results, read_results, read_run, write_cell
+from quantkit.benchmark.result_files import read_results, read_run, write_cell
+from quantkit.benchmark.results import Cell, Failure, Results
 from quantkit.benchmark.runner import run_suite
 from quantkit.benchmark.statistics import finished, throughput
 from quantkit.benchmark.suite import Suite
 from quantkit.benchmark.team import Launch
-from quantkit.errors import QuantkitError, UserError
+from quantkit.errors import EngineError, QuantkitError, UserError
 from tests.benchmark.fakes import FakeWorkload, launch, run_of, suite
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three short rounds."""
+    """Three short rounds, and little patience."""
+    monkeypatch.setattr(instance, "_STOPPED_FOR", 0.5)
     monkeypatch.setattr(schedule, "ROUNDS", 3)
     monkeypatch.setattr(schedule, "_SLICE", 0.1)
     monkeypatch.setattr(schedule, "_WARM_UP", 0.05)
@@ -39,12 +42,14 @@ def bench(
     budget: Optional[float] = None,
     told: Optional[list[str]] = None,
     others: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType({}),
+    minutes: float = 0.0,
 ) -> Results:
     """Run a suite; networks named in ``others`` have variants of their own."""
     workloads = {each.name: FakeWorkload(folder, others.get(each.name, variants), each.name) for each in toy.networks}
     launches = launches or {each.name: (launch(0), launch(1)) for each in toy.contestants}
     tell = [].append if told is None else told.append
-    return run_suite(toy, run_of(toy, budget), workloads, launches, folder / "out", tell)
+    run = replace(run_of(toy, budget), minutes=minutes)
+    return run_suite(toy, run, workloads, launches, folder / "out", tell)
 
 
 def by_name(results: Results) -> dict[tuple[str, int], Cell]:
@@ -114,6 +119,25 @@ def test_a_failing_instance_is_named_and_the_others_go_on(fault: str, kind: str,
     assert children() == set()
 
 
+def test_contestants_take_turns_in_no_fixed_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "ROUNDS", 12)
+    monkeypatch.setattr(schedule, "_SLICE", 0.02)
+    cells = by_name(bench(suite(("fp32", "fused")), tmp_path, {"fp32": {}, "fused": {}}))
+    pairs = zip(cells["fp32", 1].rounds, cells["fused", 1].rounds)
+    assert {one.at < other.at for one, other in pairs} == {True, False}
+
+
+def test_instances_are_warmed_until_they_are_steady(tmp_path: Path) -> None:
+    # Two runs tell how long one takes; the fake says that it is steady after one more.
+    cell = bench(suite(), tmp_path, {"fp32": {}}).cells[0]
+    assert [len(each.durations) for each in cell.warm_up] == [3, 3]
+
+
+def test_minutes_used_before_an_interruption_count(tmp_path: Path) -> None:
+    results = bench(suite(), tmp_path, {"fp32": {}}, budget=2.0, minutes=2.0)
+    assert results.cells == () and [each.contestant for each in results.run.left_out] == ["fp32"]
+
+
 def test_fp32_contestants_must_agree_with_the_first(tmp_path: Path) -> None:
     toy = suite(("fp32", "stock", "fused"))
     cells = by_name(bench(toy, tmp_path, {"fp32": {}, "stock": {"value": 1.0005}, "fused": {"value": 1.01}}))
@@ -121,6 +145,18 @@ def test_fp32_contestants_must_agree_with_the_first(tmp_path: Path) -> None:
     assert cells["stock", 1].failure is None
     assert cells["stock", 1].agreement.deviation == pytest.approx(5e-4, rel=0.01)  # type: ignore[union-attr]
     assert cells["fused", 1].failure.kind == "output"  # type: ignore[union-attr]
+
+
+def test_without_a_reference_a_cell_fails_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reference(self: FakeWorkload, variant: str, batch: int) -> Optional[Path]:
+        if variant == "int8":
+            raise EngineError("no INT8 here")
+        return None
+
+    monkeypatch.setattr(FakeWorkload, "reference", reference)
+    cells = by_name(bench(suite(("fp32", "int8")), tmp_path, {"fp32": {}, "int8": {}}))
+    assert cells["fp32", 1].failure is None
+    assert cells["int8", 1].failure.kind == "output"  # type: ignore[union-attr]
 
 
 def test_a_wrong_placement_fails(tmp_path: Path) -> None:

@@ -59,6 +59,9 @@ def test_a_forecast_scales_what_it_has_seen() -> None:
     forecast.learn("one", "native", 2, 0.5)
     assert forecast.has_seen("one", "native") and not forecast.has_seen("two", "native")
     assert forecast.seconds("one", "native", 8) == pytest.approx(2.0)
+    forecast.learn("one", "native", 4, 2.0)
+    assert forecast.seconds("one", "native", 8) == pytest.approx(4.0)
+    forecast.learn("one", "native", 2, 0.5)
     # Of the other network nothing is known but its size.
     assert forecast.seconds("two", "native", 2) == pytest.approx(1.5)
     assert forecast.seconds("two", "int8", 2) is None

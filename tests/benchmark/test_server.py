@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import pytest
 from quantkit.benchmark import server
 from quantkit.benchmark.loadgen import Observed
 from quantkit.benchmark.results import ServerTrial
-from quantkit.benchmark.server import ClosedLoop, closed_loop, described, search_rate
+from quantkit.benchmark.server import ClosedLoop, Served, Watch, closed_loop, described, search_rate
 from quantkit.errors import InstanceError
+from quantkit.host.load import Load
 from tests.benchmark.test_loadgen import needs_loadgen, sleeping, theory
 
 SERVICE = 10.0
@@ -25,26 +26,43 @@ def p99(rate: float) -> float:
 
 
 class Runs:
-    """Stands in for LoadGen: the p99 of each run is a function of its rate and its number of seconds."""
+    """Stands in for LoadGen: the p99 of each run is a function of its rate and its number of seconds.
 
-    def __init__(self, latency: Callable[[float, float], float]) -> None:
+    In the runs whose numbers are in ``late``, from 0, LoadGen records twice what our own clock says.
+    """
+
+    def __init__(self, latency: Callable[[float, float], float], late: Collection[int] = ()) -> None:
         self._latency = latency
+        self._late = late
         self.calls: list[tuple[float, float, int, Path]] = []
 
     def __call__(self, serve: Any, rate: float, bound: float, seconds: float, seed: int, folder: Path) -> Observed:
         self.calls.append((rate, seconds, seed, folder))
         value = self._latency(rate, seconds)
-        return Observed(ServerTrial(rate, 100, value / 2, value, value, False, ("too short",)), (value,))
+        own = value / 2 if len(self.calls) - 1 in self._late else value
+        return Observed(ServerTrial(rate, 100, value / 2, value, value, False, ("too short",)), (own,))
+
+
+def watching(*loads: Load) -> Watch:
+    """Tells these loads one after the other, then that nothing else runs."""
+    coming = iter(loads)
+    return lambda: lambda: next(coming, Load(0.0, 0.0, 1.0))
+
+
+def searched(monkeypatch: pytest.MonkeyPatch, runs: Runs, bound: float, shortest: float, watch: Watch) -> Served:
+    monkeypatch.setattr(server, "check_loadgen", lambda: None)
+    monkeypatch.setattr(server, "run_trial", runs)
+    monkeypatch.setattr(server, "closed_loop", lambda *_: ClosedLoop(CAPACITY, shortest))
+    return search_rate([lambda: None], watch, bound, 10.0, 5, Path("logs"))
 
 
 def found(
     monkeypatch: pytest.MonkeyPatch, latency: Callable[[float, float], float], bound: float, shortest: float = SERVICE
 ) -> tuple[Any, Runs]:
     runs = Runs(latency)
-    monkeypatch.setattr(server, "check_loadgen", lambda: None)
-    monkeypatch.setattr(server, "run_trial", runs)
-    monkeypatch.setattr(server, "closed_loop", lambda *_: ClosedLoop(CAPACITY, shortest))
-    return search_rate([lambda: None], bound, 10.0, 5, Path("logs")), runs
+    served = searched(monkeypatch, runs, bound, shortest, watching())
+    assert served.warnings == ()
+    return served.server, runs
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.4, 0.6, 0.8])
@@ -97,12 +115,79 @@ def test_long_runs_that_never_hold_come_to_an_end_soon(monkeypatch: pytest.Monke
     assert 3 < sum(seconds > 10 for _, seconds, *_ in runs.calls) < 8
 
 
-def test_runs_in_words() -> None:
-    trial = ServerTrial(50.0, 500, 10.0, 15.0, 20.0, False, ("too short",))
-    (line,) = described(Observed(trial, (19.5,) * 500))
-    assert line == "50 requests/s: p99 20 ms over 500 requests, LoadGen: INVALID"
-    _, warning = described(Observed(trial, (15.0,) * 500))
-    assert "20 ms" in warning and "15 ms" in warning and "late" in warning
+@pytest.mark.parametrize("late", [(1,), (1, 2, 3)])
+def test_runs_in_which_loadgen_was_late_are_kept_as_a_warning(
+    monkeypatch: pytest.MonkeyPatch, late: tuple[int, ...]
+) -> None:
+    runs = Runs(lambda rate, _: p99(rate), late)
+    (warning,) = searched(monkeypatch, runs, 30.0, SERVICE, watching()).warnings
+    rate = max(runs.calls[number][0] for number in late)
+    assert f"late itself in {len(late)} of {len(runs.calls)} runs: at {rate:.4g} requests/s" in warning
+    assert f"{p99(rate):.3g} ms where the instances and their queue took {p99(rate) / 2:.3g} ms" in warning
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (Load(0.5, 0.0, 1.0), "other processes used up to 0.50 cores on the same processors in 1 of "),
+        (Load(0.0, 0.25, 1.0), "the hypervisor took up to 0.25 cores of processor time in 1 of "),
+    ],
+)
+@pytest.mark.parametrize("quiet", [0, 1, 4])
+def test_one_disturbed_run_is_kept_as_a_warning(
+    monkeypatch: pytest.MonkeyPatch, load: Load, words: str, quiet: int
+) -> None:
+    runs = Runs(lambda rate, _: p99(rate))
+    watch = watching(*[Load(0.05, 0.01, 1.0)] * quiet, load)
+    (warning,) = searched(monkeypatch, runs, 30.0, SERVICE, watch).warnings
+    # The run without pause is one of them.
+    assert warning == f"{words}{len(runs.calls) + 1} runs"
+
+
+def test_others_are_watched_during_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+
+    class Told(Runs):
+        def __call__(self, *arguments: Any) -> Observed:
+            events.append("run")
+            return super().__call__(*arguments)
+
+    def watch() -> Callable[[], Load]:
+        def others() -> Load:
+            events.append("end")
+            return Load(0.0, 0.0, 1.0)
+
+        events.append("begin")
+        return others
+
+    runs = Told(lambda rate, _: p99(rate))
+    searched(monkeypatch, runs, 30.0, SERVICE, watch)
+    assert events == ["begin", "end", *["begin", "run", "end"] * len(runs.calls)]
+
+
+MORE = "* Would need to run at least 171 more queries, with the run being successful if they are fast."
+
+
+@pytest.mark.parametrize(
+    ("bound", "why", "words"),
+    [
+        (25.0, (), "within 25 ms; LoadGen: VALID"),
+        (
+            25.0,
+            ("Early stopping satisfied: NO", MORE),
+            "within 25 ms; LoadGen: INVALID, it asks for 171 more requests to be sure",
+        ),
+        (
+            15.0,
+            ("Performance constraints satisfied : NO", "Early stopping satisfied: NO", MORE),
+            "above 15 ms; LoadGen: INVALID, not satisfied: performance constraints, early stopping",
+        ),
+        (25.0, ("something new",), "within 25 ms; LoadGen: INVALID"),
+    ],
+)
+def test_runs_in_words(bound: float, why: tuple[str, ...], words: str) -> None:
+    trial = ServerTrial(50.0, 500, 10.0, 15.0, 20.0, not why, why)
+    assert described(Observed(trial, (19.5,)), bound) == f"50 requests/s: p99 20 ms of 500 requests, {words}"
 
 
 @pytest.mark.parametrize("instances", [1, 3])
@@ -132,9 +217,10 @@ def test_an_instance_that_fails_without_pause_is_reported() -> None:
 @needs_loadgen
 def test_the_search_over_loadgen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_CLOSED_LOOP_SECONDS", 0.5)
-    monkeypatch.setattr(server, "_PRECISION", 1.3)
+    monkeypatch.setattr(server, "SEARCH_PRECISION", 1.3)
     told: list[str] = []
-    result = search_rate([lambda: sleeping(SERVICE / 1e3)], 40.0, 1.0, 0, tmp_path, told.append)
+    serve = [lambda: sleeping(SERVICE / 1e3)]
+    result = search_rate(serve, watching(), 40.0, 1.0, 0, tmp_path, told.append).server
     # The theory allows half of the capacity; short runs make it less or more, a busy machine less.
     assert p99(0.45 * CAPACITY) < 40 < p99(0.5 * CAPACITY)
     assert 0.1 * CAPACITY < result.rate < 0.8 * CAPACITY

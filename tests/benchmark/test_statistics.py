@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from quantkit.benchmark.results import Cell, WarmUp
+from quantkit.benchmark.results import Cell
 from quantkit.benchmark.statistics import (
     Metric,
     finished,
@@ -14,7 +14,6 @@ from quantkit.benchmark.statistics import (
     mean_latency,
     ratio,
     throughput,
-    warnings,
 )
 from tests.benchmark.cells import cell, closed_loop
 
@@ -107,17 +106,3 @@ def test_batch_counts_for_throughput_and_not_for_latency() -> None:
     one, other = (cell([[closed_loop([5.0, 5.0])]] * 3, batch=batch) for batch in (4, 1))
     assert ratio(one, other, "throughput").value == pytest.approx(4.0)
     assert ratio(one, other, "latency").value == pytest.approx(1.0)
-
-
-def test_warnings_name_what_disturbs() -> None:
-    calm = cell([[closed_loop([1.0] * 10)]] * 10)
-    assert warnings(calm) == ()
-    stolen = replace(calm, rounds=tuple(replace(turn, stolen=0.5) for turn in calm.rounds))
-    busy = replace(calm, rounds=tuple(replace(turn, busy=0.5) for turn in calm.rounds))
-    unsteady = replace(calm, warm_up=(WarmUp((1,) * 6, False), WarmUp((1,) * 6, True)))
-    few = replace(calm, rounds=calm.rounds[:2])
-    assert ["hypervisor" in text for text in warnings(stolen)] == [True]
-    assert ["other processes" in text for text in warnings(busy)] == [True]
-    assert ["1 of 2 instances" in text for text in warnings(unsteady)] == [True]
-    assert ["20 requests in 2 rounds" in text for text in warnings(few)] == [True]
-    assert warnings(replace(calm, warnings=("own",))) == ("own",)

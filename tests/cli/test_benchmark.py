@@ -155,7 +155,7 @@ def test_a_folder_of_somebody_elses_is_left_alone(run: Run, engine: None, tmp_pa
     assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_ending_it_ends_all_instances_and_keeps_what_was_measured(
     number: signal.Signals, checkpoint: Path, samples: Path, tmp_path: Path
 ) -> None:

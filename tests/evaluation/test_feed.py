@@ -15,7 +15,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
 from quantkit.evaluation import feed
-from quantkit.evaluation.feed import Feed, Rate, measure_feed
+from quantkit.evaluation.feed import Feed, Images, Rate, measure_feed
 from tests.networks import DATA, Builder
 
 SHAPE = (3, 4, 4)
@@ -75,7 +75,7 @@ def test_a_network_that_starves(network: type[Network]) -> None:
     assert near(found.all_workers.median, 4 / 0.02)
     assert near(found.network.median, BATCH / 0.005)
     assert near(found.together.median, 4 / 0.02)
-    assert found.starved
+    assert found.verdict == "starved"
     assert found.lead == found.all_workers.median / found.network.median
     assert 0.5 < found.waiting < 0.95
     assert len(found.together.rounds) == 5
@@ -88,7 +88,7 @@ def test_a_network_that_is_fed_waits_for_nothing(network: type[Network]) -> None
     assert near(found.network.median, BATCH / 0.04)
     assert near(found.together.median, BATCH / 0.04)
     assert near(found.one_worker.median, 1 / 0.01)
-    assert not found.starved
+    assert found.verdict == "fed"
     assert found.waiting < 0.2
 
 
@@ -153,6 +153,25 @@ def test_samples_that_do_not_fit_are_refused(network: type[Network]) -> None:
 
 def test_rates() -> None:
     assert Rate((3.0, 1.0, 2.0, 10.0, 5.0)).median == 3.0
+
+
+@pytest.mark.parametrize(
+    ("decoding", "network", "verdict"),
+    [
+        ((5.0, 9.0, 7.0), (4.9, 1.0, 2.0), "fed"),
+        ((4.9, 1.0, 2.0), (5.0, 9.0, 7.0), "starved"),
+        ((5.0, 9.0, 9.0), (5.1, 1.0, 1.0), "not distinguishable"),
+        ((5.1, 1.0, 1.0), (5.0, 9.0, 9.0), "not distinguishable"),
+        ((5.0, 9.0), (5.0, 1.0), "not distinguishable"),
+        ((1.0, 9.0), (4.0, 5.0), "not distinguishable"),
+    ],
+)
+def test_there_is_a_verdict_where_no_round_speaks_against_it(
+    decoding: tuple[float, ...], network: tuple[float, ...], verdict: str
+) -> None:
+    rates = {"one_worker": Rate(decoding), "all_workers": Rate(decoding), "network": Rate(network)}
+    found = Feed(Images(1, 5, 1.0, 1.0), 9, 1, 1, 1.0, None, together=Rate(network), waiting=0.0, **rates)
+    assert found.verdict == verdict
 
 
 def test_the_engine_takes_the_batches(engine: None) -> None:

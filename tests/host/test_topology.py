@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from quantkit.host.cpu import read_cpu
-from quantkit.host.topology import Core, Node, Topology, parse_list, read_topology
+from quantkit.host.topology import Core, Node, Topology, parse_list, read_topology, with_siblings
 from tests.host.machines import Machine, machine, written
 
 
@@ -34,6 +34,14 @@ def test_two_sockets_with_smt(tmp_path: Path) -> None:
         ),
         nodes=(Node(0, (0,)), Node(1, (1,))),
     )
+
+
+def test_siblings_share_a_core(tmp_path: Path) -> None:
+    cores = machine(sockets=2, cores=2, smt=2).read(tmp_path).cores
+    assert with_siblings([cores[0].cpus[0], cores[2].cpus[1]], tmp_path / "sys") == tuple(
+        sorted((*cores[0].cpus, *cores[2].cpus))
+    )
+    assert with_siblings([5, 3], tmp_path / "nowhere") == (3, 5)
 
 
 def test_sub_numa_clusters(tmp_path: Path) -> None:

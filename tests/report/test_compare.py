@@ -5,10 +5,9 @@ from typing import Optional
 
 import pytest
 
-from quantkit.benchmark import server
 from quantkit.benchmark.results import LeftOut, Network, Results, Server, ServerTrial
 from quantkit.errors import UserError
-from quantkit.report.compare import SEARCH_PRECISION, Absent, compare_results
+from quantkit.report.compare import Absent, compare_results
 from quantkit.report.summary import summarize
 from tests.report.synthetic import HOST, INT8, NATIVE, failed, results, run, served
 
@@ -149,10 +148,6 @@ def test_rates_differ_where_the_searches_can_tell(old: Results, new: Results, ve
     if rates[0]:
         assert cell.ratio.value == pytest.approx(rates[1] / rates[0])
     assert cell.regressed == (rates[1] == 0 < rates[0])
-
-
-def test_the_precision_is_that_of_the_search() -> None:
-    assert SEARCH_PRECISION == server._PRECISION
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan"), float("inf")])

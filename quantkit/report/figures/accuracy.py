@@ -29,7 +29,7 @@ def figure(study: Study) -> Optional[Figure]:
     return Figure(
         "accuracy",
         "Accuracy beside speed",
-        "What the bundles hold about the accuracy of their INT8 networks, beside the speed-up over "
+        "How the INT8 networks agree with FP32, as far as it was measured, beside the speed-up over "
         f"{study.run.baseline} at the largest batch size that has one. "
         "Networks with random weights have no place here.",
         tuple(Entry(name, look[name], "marker") for name in measures),

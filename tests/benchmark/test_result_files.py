@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from quantkit.benchmark.results import CELLS, read_cells, read_results, write_cell, write_run
+from quantkit.benchmark.result_files import CELLS, read_cells, read_results, write_cell, write_run
 from quantkit.errors import UserError
 from tests.benchmark.cells import cell, closed_loop
 from tests.benchmark.fakes import run_of, suite

@@ -1,0 +1,116 @@
+"""Results on disk.
+
+A run is a folder: ``run.json`` describes the host, the builds and the plan, ``cells/`` holds one file for
+each cell, written whole as soon as the cell is measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from quantkit import files
+from quantkit.benchmark.results import FORMAT, Cell, Results, Round, Run
+from quantkit.errors import UserError
+
+RUN = "run.json"
+CELLS = "cells"
+
+
+def write_run(run: Run, folder: Path) -> None:
+    """Write the run's description into its folder."""
+    _write(run, folder / RUN)
+
+
+def write_cell(cell: Cell, folder: Path) -> None:
+    """Write one cell into the run's folder."""
+    _write(cell, folder / CELLS / cell_file(cell.network, cell.batch, cell.contestant.name))
+
+
+def remove_cell(cell: Cell, folder: Path) -> None:
+    """Remove a cell from the run's folder."""
+    (folder / CELLS / cell_file(cell.network, cell.batch, cell.contestant.name)).unlink(missing_ok=True)
+
+
+def cell_file(network: str, batch: int, contestant: str) -> str:
+    """The name of a cell's file."""
+    return re.sub(r"[^\w.+-]+", "_", f"{network}-b{batch}-{contestant}") + ".json"
+
+
+def read_results(folder: Path) -> Results:
+    """Read a run and its cells.
+
+    Raises:
+        UserError: the folder holds no run, one of another format, or a damaged file.
+    """
+    if not (folder / RUN).is_file():
+        raise UserError(f"{folder} holds no benchmark results ({RUN} is missing); `quantkit benchmark` makes them")
+    run = read_run(folder)
+    return Results(run, read_cells(folder))
+
+
+def read_cells(folder: Path) -> tuple[Cell, ...]:
+    """Read the cells of a run, none where it has none yet.
+
+    Raises:
+        UserError: one is damaged.
+    """
+    return tuple(_read_cell(path) for path in sorted((folder / CELLS).glob("*.json")))
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run's description.
+
+    Raises:
+        UserError: it is damaged or of another format.
+    """
+    run: Run = _read(Run, folder / RUN)
+    if run.format != FORMAT:
+        raise UserError(
+            f"{folder / RUN} has format {run.format}, this quantkit reads {FORMAT}; measure again with this version"
+        )
+    return run
+
+
+def _read_cell(path: Path) -> Cell:
+    cell: Cell = _read(Cell, path)
+    for number, turn in enumerate(cell.rounds):
+        if problem := _problem(turn, len(cell.placements)):
+            raise UserError(f"{path} is damaged: rounds.{number}: {problem}; remove it and measure again")
+    return cell
+
+
+def _problem(turn: Round, instances: int) -> str:
+    """What cannot be true of a round; empty where it can."""
+    if len(turn.instances) != instances:
+        return f"it has {len(turn.instances)} instances instead of {instances}"
+    for ticks in turn.instances:
+        if not ticks.starts or len(ticks.starts) != len(ticks.ends):
+            return f"an instance has {len(ticks.starts)} starts and {len(ticks.ends)} ends"
+        if any(end <= start for start, end in zip(ticks.starts, ticks.ends)):
+            return "a request ends before it starts"
+    if max(ticks.starts[0] for ticks in turn.instances) >= min(ticks.ends[-1] for ticks in turn.instances):
+        return "its instances have no time in common"
+    return ""
+
+
+def _write(value: Any, path: Path) -> None:
+    text = json.dumps(dataclasses.asdict(value), indent=None, separators=(",", ":"), allow_nan=False)
+    with files.writing(path) as file:
+        file.write(text.encode() + b"\n")
+
+
+def _read(kind: Any, path: Path) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path} is damaged: {where}: {first['msg']}; remove it and measure again") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error

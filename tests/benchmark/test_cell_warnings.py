@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from quantkit.benchmark.cell_warnings import disturbances, warnings
+from quantkit.benchmark.results import WarmUp
+from tests.benchmark.cells import cell, closed_loop
+
+
+def test_warnings_name_what_disturbs() -> None:
+    calm = cell([[closed_loop([1.0] * 10)]] * 10)
+    assert warnings(calm) == ()
+    stolen = replace(calm, rounds=tuple(replace(turn, stolen=0.5) for turn in calm.rounds))
+    busy = replace(calm, rounds=tuple(replace(turn, busy=0.5) for turn in calm.rounds))
+    unsteady = replace(calm, warm_up=(WarmUp((1,) * 6, False), WarmUp((1,) * 6, True)))
+    few = replace(calm, rounds=calm.rounds[:2])
+    assert ["hypervisor" in text for text in warnings(stolen)] == [True]
+    assert ["other processes" in text for text in warnings(busy)] == [True]
+    assert ["1 of 2 instances" in text for text in warnings(unsteady)] == [True]
+    assert ["20 requests in 2 rounds" in text for text in warnings(few)] == [True]
+    assert warnings(replace(calm, warnings=("own",))) == ("own",)
+
+
+def test_few_samples_are_nobodys_fault() -> None:
+    few = cell([[closed_loop([1.0])]], warnings=("late",))
+    assert len(warnings(few)) == 2
+    assert disturbances(few) == ("late",)
+    assert warnings(cell([])) == disturbances(cell([])) == ()
+
+
+def test_ticks_that_miss_a_round_do_not_add_up() -> None:
+    calm = cell([[closed_loop([1.0] * 10)]] * 10)
+    coarse = replace(calm, rounds=tuple(replace(turn, busy=0.4 * (-1) ** i) for i, turn in enumerate(calm.rounds)))
+    assert disturbances(coarse) == ()
