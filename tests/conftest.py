@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ import pytest
 
 if TYPE_CHECKING:
     from quantkit.pipeline import FusedModel, QuantizedModel
+
+# Who starts the tests in a shell's background has them ignore Ctrl-C, and with them all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REAL_DATA = Path(os.environ.get("QUANTKIT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data")
 
