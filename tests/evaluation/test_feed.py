@@ -75,7 +75,6 @@ def test_a_network_that_starves(network: type[Network]) -> None:
     assert near(found.all_workers.median, 4 / 0.02)
     assert near(found.network.median, BATCH / 0.005)
     assert near(found.together.median, 4 / 0.02)
-    assert found.verdict == "starved"
     assert found.lead == found.all_workers.median / found.network.median
     assert 0.5 < found.waiting < 0.95
     assert len(found.together.rounds) == 5
@@ -88,7 +87,6 @@ def test_a_network_that_is_fed_waits_for_nothing(network: type[Network]) -> None
     assert near(found.network.median, BATCH / 0.04)
     assert near(found.together.median, BATCH / 0.04)
     assert near(found.one_worker.median, 1 / 0.01)
-    assert found.verdict == "fed"
     assert found.waiting < 0.2
 
 
