@@ -92,7 +92,8 @@ def _problem(turn: Round, instances: int) -> str:
             return f"an instance has {len(ticks.starts)} starts and {len(ticks.ends)} ends"
         if any(end <= start for start, end in zip(ticks.starts, ticks.ends)):
             return "a request ends before it starts"
-    if max(ticks.starts[0] for ticks in turn.instances) >= min(ticks.ends[-1] for ticks in turn.instances):
+    begin, end = turn.window
+    if begin >= end:
         return "its instances have no time in common"
     return ""
 

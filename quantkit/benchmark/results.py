@@ -48,6 +48,11 @@ class Round:
     stolen: float
     instances: tuple[Ticks, ...]
 
+    @property
+    def window(self) -> tuple[int, int]:
+        """The common window: from when all instances had begun until the first of them had ended, in ns."""
+        return max(ticks.starts[0] for ticks in self.instances), min(ticks.ends[-1] for ticks in self.instances)
+
 
 @dataclass(frozen=True)
 class WarmUp:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from quantkit.benchmark.results import Cell, Round, Ticks
+from quantkit.benchmark.results import Cell, Ticks
 
 Metric = Literal["throughput", "latency"]
 
@@ -33,11 +33,6 @@ class Ratio:
         return "slower" if self.high < 1 else "not distinguishable"
 
 
-def window(turn: Round) -> tuple[int, int]:
-    """The common window: from when all instances had begun until the first of them had ended, in ns."""
-    return max(ticks.starts[0] for ticks in turn.instances), min(ticks.ends[-1] for ticks in turn.instances)
-
-
 def work(ticks: Ticks, low: int, high: int) -> float:
     """The requests that one instance served between two times; one that crosses an edge counts by its share inside."""
     starts, ends = np.asarray(ticks.starts, float), np.asarray(ticks.ends, float)
@@ -47,7 +42,7 @@ def work(ticks: Ticks, low: int, high: int) -> float:
 
 def finished(cell: Cell) -> int:
     """How many requests ended inside the common windows of all rounds."""
-    return sum(_ended_between(ticks, *window(turn)) for turn in cell.rounds for ticks in turn.instances)
+    return sum(_ended_between(ticks, *turn.window) for turn in cell.rounds for ticks in turn.instances)
 
 
 def _ended_between(ticks: Ticks, low: int, high: int) -> int:
@@ -135,7 +130,7 @@ def _speed(cell: Cell, metric: Metric) -> Callable[[np.ndarray], np.ndarray]:
 
 def _work_and_time(cell: Cell) -> tuple[np.ndarray, np.ndarray]:
     """For each round the requests served in its window, and the window's length in seconds."""
-    windows = [window(turn) for turn in cell.rounds]
+    windows = [turn.window for turn in cell.rounds]
     done = [sum(work(ticks, *edges) for ticks in turn.instances) for turn, edges in zip(cell.rounds, windows)]
     return np.array(done), np.array([(high - low) / 1e9 for low, high in windows])
 

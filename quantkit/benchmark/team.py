@@ -15,7 +15,6 @@ from quantkit.benchmark.instance import WORKER, Instance
 from quantkit.benchmark.placement import Placement
 from quantkit.benchmark.proof import problem, prove
 from quantkit.benchmark.results import Proof, Round, Ticks, WarmUp
-from quantkit.benchmark.statistics import window
 from quantkit.errors import InstanceError
 from quantkit.host.load import Load, load_between, read_ticks
 from quantkit.host.topology import with_siblings
@@ -29,7 +28,7 @@ _LEAD_EACH = 0.002
 
 # The part of an instance's time that must be common to all, and how often a round is tried.
 _COMMON = 0.5
-_ATTEMPTS = 3
+_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -107,14 +106,14 @@ class Team:
     def measure(self, seconds: float, patience: float) -> Round:
         """One round: all instances begin at the same time and begin no request after ``seconds``.
 
-        A round in which they hardly worked at the same time says nothing and is repeated.
+        A round in which they hardly worked at the same time says nothing and is repeated, for twice as long.
 
         Raises:
             InstanceError: one failed, or in every attempt they worked at the same time for too short.
         """
-        for _ in range(_ATTEMPTS):
-            turn = self._round(seconds, patience)
-            low, high = window(turn)
+        for attempt in range(_ATTEMPTS):
+            turn = self._round(seconds * 2**attempt, patience)
+            low, high = turn.window
             if high - low >= _COMMON * min(ticks.ends[-1] - ticks.starts[0] for ticks in turn.instances):
                 return turn
         begun = [ticks.starts[0] for ticks in turn.instances]

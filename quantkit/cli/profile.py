@@ -280,7 +280,9 @@ def _table(*columns: str) -> Any:
 
 
 def _time(found: Profile, milliseconds: float) -> tuple[str, str]:
-    return f"{milliseconds:.3f}", f"{100 * milliseconds / found.times.total:.1f}"
+    # As many digits as there is room for on a narrow terminal.
+    decimals = 3 if milliseconds < 10 else 2 if milliseconds < 100 else 1
+    return f"{milliseconds:.{decimals}f}", f"{100 * milliseconds / found.times.total:.1f}"
 
 
 def _kernel_text(row: Row) -> str:

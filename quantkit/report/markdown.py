@@ -33,7 +33,8 @@ def markdown(report: Document) -> str:
 def escaped(text: str) -> str:
     """A text that Markdown shows as it is, on one line."""
     plain = re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", printable(text)).replace("://", ":\\//")
-    return re.sub(r"^(\d*)([-+=]|(?<=\d)[.)])", r"\1\\\2", plain)
+    # What would underline a heading or begin a list.
+    return re.sub(r"^(\d+)(?=[.)](\s|$))", r"\1\\", re.sub(r"^(?=[-+=])", r"\\", plain))
 
 
 def _block(block: Block) -> list[str]:

@@ -253,10 +253,11 @@ def test_markdown_keeps_its_tables_whole() -> None:
 
 def test_markdown_escapes_markup() -> None:
     assert escaped("a|b_c*<i>`[x](y)\n# z") == r"a\|b\_c\*\<i\>\`\[x\](y)" + "\ufffd\\# z"
-    assert [escaped(text) for text in ("- a", "1. a", "1.5", "a - b", "==")] == [
+    assert [escaped(text) for text in ("- a", "1. a", "12)", "1.5", "a - b", "==")] == [
         r"\- a",
         r"1\. a",
-        r"1\.5",
+        r"12\)",
+        "1.5",
         "a - b",
         r"\==",
     ]
