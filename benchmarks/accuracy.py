@@ -1,9 +1,10 @@
-"""Accuracy of trained networks: FP32 unfused and fused, quantkit's INT8 by each method, stock MXNet's INT8.
+"""Accuracy of trained networks: FP32 unfused and fused, quantkit's INT8 by each method and preset, stock MXNet's INT8.
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/accuracy.py --out benchmarks/results/accuracy
 
 prints one table and writes it with the raw outputs' figures as Markdown and JSON. All rows of a network
-see the same images, preprocessed once.
+see the same images, preprocessed once. Rows of a method alone recover nothing; those of a preset calibrate with
+the default method. Seconds are those of recovery.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -57,6 +59,7 @@ class Row:
     agreement: float
     changed: int
     cosine: float
+    seconds: Optional[float] = None
 
 
 def main() -> None:
@@ -102,25 +105,32 @@ def _rows(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path) -> I
     labels = [batch.labels for batch in test]
     unfused = list(_first(outputs_of(model.graph, images, _BATCH)))
 
-    def row(form: str, samples: Optional[int], outputs: Iterable[np.ndarray]) -> Row:
+    def row(form: str, samples: Optional[int], outputs: Iterable[np.ndarray], seconds: Optional[float] = None) -> Row:
         found = list(outputs)
         right = accuracy(zip(found, labels))
         same = agreement(zip(unfused, found))
         changed = round(same.images * (1 - same.top1))
-        return Row(
-            name, form, samples, right.images, 100 * right.top1, 100 * right.top5, 100 * same.top1, changed, same.cosine
-        )
+        shares = (100 * right.top1, 100 * right.top5, 100 * same.top1)
+        return Row(name, form, samples, right.images, *shares, changed, same.cosine, seconds)
 
     yield row("FP32 unfused", None, unfused)
     calibration = open_samples(str(root / data["calibration"]))
     source = pipeline.fuse_model(model, calibration)
     yield row("FP32 fused", None, _first(outputs_of(source.graph, images, _BATCH)))
-    for samples in suite["calibration_samples"]:
+    for samples in data["calibration_samples"]:
         chosen = take(calibration, samples)
         for method in suite["methods"]:
             table = pipeline.calibrate(source, chosen, samples, method)
             graph = int8_graph(source.fused.graph, pipeline.plan(source, table))
             yield row(f"quantkit {method}", samples, _first(outputs_of(graph, images, _BATCH)))
+        table = pipeline.calibrate(source, chosen, samples)
+        planned = pipeline.plan(source, table)
+        for preset in suite["presets"]:
+            begin = time.perf_counter()
+            recovered = pipeline.recover(source, table, planned, chosen, preset)
+            seconds = time.perf_counter() - begin
+            graph = int8_graph(recovered.graph, recovered.plan)
+            yield row(f"quantkit preset {preset}", samples, _first(outputs_of(graph, images, _BATCH)), seconds)
         array = np.concatenate([batch.data for batch in batches(chosen, preprocess, model.input_shape, _BATCH)])
         for mode in suite["stock_modes"]:
             yield row(f"stock MXNet {mode}", samples, stock_int8_outputs(model.graph, array, mode, images, _BATCH))
@@ -134,7 +144,7 @@ def _line(row: Row) -> str:
     samples = "" if row.calibration_samples is None else str(row.calibration_samples)
     return (
         f"| {row.network} | {row.form} | {samples} | {row.images} | {row.top1:.2f} | {row.top5:.2f} "
-        f"| {row.agreement:.2f} | {row.cosine:.5f} |"
+        f"| {row.agreement:.2f} | {row.cosine:.5f} | {'' if row.seconds is None else f'{row.seconds:.1f}'} |"
     )
 
 
@@ -142,8 +152,9 @@ def _markdown(rows: Iterable[Row], command: str, host: Mapping[str, str]) -> str
     header = [
         f"`{command}`, " + ", ".join(f"{key} {value}" for key, value in host.items()),
         "",
-        "| network | form | calibration images | test images | top-1 % | top-5 % | agreement with FP32 % | cosine |",
-        "|---|---|---|---|---|---|---|---|",
+        "| network | form | calibration images | test images | top-1 % | top-5 % | agreement with FP32 % | cosine "
+        "| recovery, s |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join(chain(header, map(_line, rows))) + "\n"
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from quantkit.pipeline import fuse_model as fuse
     from quantkit.pipeline import plan as plan
     from quantkit.pipeline import quantize as quantize
+    from quantkit.pipeline import recover as recover
     from quantkit.predict import Predictor as Predictor
+    from quantkit.recovery.preset import Recovery as Recovery
 
 __version__ = "0.1.0"
 
@@ -32,6 +34,7 @@ __all__ = [
     "Model",
     "Predictor",
     "QuantizedModel",
+    "Recovery",
     "__version__",
     "calibrate",
     "emit",
@@ -41,6 +44,7 @@ __all__ = [
     "load",
     "plan",
     "quantize",
+    "recover",
     "run_benchmark",
 ]
 
@@ -58,7 +62,9 @@ _HOMES = {
     "images": ("quantkit.data.sources", "open_samples"),
     "load": ("quantkit.loading", "load"),
     "plan": ("quantkit.pipeline", "plan"),
+    "Recovery": ("quantkit.recovery.preset", "Recovery"),
     "quantize": ("quantkit.pipeline", "quantize"),
+    "recover": ("quantkit.pipeline", "recover"),
     "run_benchmark": ("quantkit.measurement", "run_benchmark"),
 }
 

@@ -29,6 +29,9 @@ from quantkit.graph.graph import Graph
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.quantization.plan import ActivationType, Plan, calibration_targets, make_plan
+from quantkit.recovery.preset import DEFAULT_PRESET, NO_RECOVERY, Recovery, preset
+from quantkit.recovery.recover import Recovered
+from quantkit.recovery.recover import recover as recovered
 
 DEFAULT_METHOD = "mse"
 DEFAULT_SAMPLES = 32
@@ -81,6 +84,7 @@ class QuantizedModel:
     source: FusedModel
     table: CalibrationTable
     plan: Plan
+    recovery: Recovery
     graph: Graph
     agreement: Agreement
 
@@ -160,14 +164,48 @@ def plan(
     return make_plan(source.fused, table, (*source.model.exclude, *patterns), activations)
 
 
+def recover(
+    source: FusedModel,
+    table: CalibrationTable,
+    plan: Plan,
+    samples: Any = "builtin",
+    recovery: Union[str, Recovery] = DEFAULT_PRESET,
+    progress: Progress = silent,
+) -> Recovered:
+    """Change weights, biases and ranges so that the INT8 network loses less; see ``recovery.preset``.
+
+    Args:
+        source: the fused model.
+        table: its calibration.
+        plan: what becomes INT8. Recovery gives nothing back to FP32.
+        samples: what to look at: the first of them, at most as many as were calibrated with.
+        recovery: a preset's name (``none``, ``fast``, ``balanced``, ``best``), or the techniques one by one.
+        progress: wraps the walk over the operators.
+
+    Raises:
+        UserError: there is no such preset.
+        DataError: the samples cannot be used.
+    """
+    wanted = preset(recovery) if isinstance(recovery, str) else recovery
+    most = min(table.samples, wanted.samples(source.fused))
+    batched = _batches(source.model, _chosen(samples, most, at_most=True)) if wanted.works else ()
+    images = [batch.data for batch in batched]
+    return recovered(source.fused.graph, plan, images, table.method, wanted, progress)
+
+
 def emit(
-    source: FusedModel, table: CalibrationTable, plan: Plan, samples: Any = "builtin", progress: Progress = silent
+    source: FusedModel,
+    table: CalibrationTable,
+    plan: Union[Plan, Recovered],
+    samples: Any = "builtin",
+    progress: Progress = silent,
 ) -> QuantizedModel:
-    """Emit the INT8 network and compare it with FP32 on (at most 100 of) the samples."""
-    graph = int8_graph(source.fused.graph, plan)
+    """Emit the INT8 network, of a plan or of what was recovered, and compare it with FP32 on at most 100 samples."""
+    final = plan if isinstance(plan, Recovered) else Recovered(source.fused.graph, plan, NO_RECOVERY)
+    graph = int8_graph(final.graph, final.plan)
     chosen = _chosen(samples, min(table.samples, _AGREEMENT_SAMPLES), at_most=True)
     found = compare(source.model.graph, graph, source.model, chosen, progress)
-    return QuantizedModel(source, table, plan, graph, found)
+    return QuantizedModel(source, table, final.plan, final.recovery, graph, found)
 
 
 def compare(reference: Graph, other: Graph, model: Model, samples: Any, progress: Progress = silent) -> Agreement:
@@ -191,6 +229,7 @@ def quantize(
     exclude: Union[str, Sequence[str]] = (),
     activations: ActivationType = "auto",
     table: Optional[CalibrationTable] = None,
+    recovery: Union[str, Recovery] = DEFAULT_PRESET,
     progress: Progress = silent,
     **loading: Any,
 ) -> QuantizedModel:
@@ -204,6 +243,7 @@ def quantize(
         exclude: original node names, globs or operator types that stay FP32.
         activations: see ``make_plan``.
         table: an earlier calibration of the same network, instead of a new one.
+        recovery: see ``recover``.
         progress: wraps streams of batches.
         **loading: options of ``load_model`` (``weights``, ``params``, ``input_shape``, ``preprocess``), where
             ``model`` is not a Model yet.
@@ -211,7 +251,8 @@ def quantize(
     loaded = model if isinstance(model, Model) else load_model(model, **loading)
     source = fuse_model(loaded, samples)
     found = table if table is not None else calibrate(source, samples, calib, method, progress)
-    return emit(source, found, plan(source, found, exclude, activations), samples, progress)
+    planned = plan(source, found, exclude, activations)
+    return emit(source, found, recover(source, found, planned, samples, recovery, progress), samples, progress)
 
 
 def _chosen(samples: Any, count: int, at_most: bool = False) -> Samples:

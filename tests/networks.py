@@ -78,6 +78,29 @@ def residual_v1(signed_shortcut: bool = False) -> Graph:
     return b.graph(b.dense("dense", b.op("Flatten", "flatten", pooled), 16, 10))
 
 
+def inverted_residual() -> Graph:
+    """MobileNet v2's block: expanded, depthwise, projected without activation, added; clipped at 6 elsewhere."""
+    b = Builder()
+
+    def clipped(name: str, data: Tensor) -> Tensor:
+        return b.op("clip", f"{name}_clip", b.batch_norm(f"{name}_bn", data, 24), a_min=0.0, a_max=6.0)
+
+    data = b.batch_norm("project_bn", b.conv("project", clipped("stem", b.conv("stem", DATA, 3, 24)), 24, 8, 1), 8)
+    inner = clipped(
+        "depthwise", b.conv("depthwise", clipped("expand", b.conv("expand", data, 8, 24, 1)), 24, 24, groups=24)
+    )
+    total = b.op("elemwise_add", "add", data, b.batch_norm("narrow_bn", b.conv("narrow", inner, 24, 8, 1), 8))
+    pooled = b.op(
+        "Pooling",
+        "pool",
+        clipped("last", b.conv("last", total, 8, 24, 1)),
+        global_pool=True,
+        pool_type="avg",
+        kernel=(1, 1),
+    )
+    return b.graph(b.dense("dense", b.op("Flatten", "flatten", pooled), 24, 10))
+
+
 def residual_v2() -> Graph:
     """The pre-activation block on which stock MXNet's fusion is wrong: conv0 is read by bn1 and by the sum."""
     b = Builder()

@@ -27,19 +27,21 @@ ROOMS = {
     "quantization": "errors graph calibration fusion",
     "evaluation": "errors graph engine data",
     "emission": "errors graph fusion quantization",
+    "recovery": "errors graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",
-    "bundle": "errors files graph engine data models fusion calibration quantization explain",
-    "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission bundle",
+    "bundle": "errors files graph engine data models fusion calibration quantization recovery explain",
+    "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
+    "bundle",
     "profile": "errors graph engine",
     "benchmark": "errors files host",
     "report": "errors files benchmark",
-    "workloads": "errors files graph engine data models fusion calibration quantization emission bundle pipeline "
-    "benchmark",
+    "workloads": "errors files graph engine data models fusion calibration quantization emission recovery bundle "
+    "pipeline benchmark",
     "measurement": "errors host benchmark workloads",
     "predict": "errors graph engine data bundle",
     "loading": "errors models bundle predict",
-    "cli": "errors files host graph engine data models fusion calibration quantization evaluation emission explain "
-    "bundle pipeline predict loading profile benchmark report workloads measurement",
+    "cli": "errors files host graph engine data models fusion calibration quantization evaluation emission recovery "
+    "explain bundle pipeline predict loading profile benchmark report workloads measurement",
     "__main__": "cli",
 }
 

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationErro
 from quantkit.errors import BundleError
 from quantkit.models.model import WeightsKind
 from quantkit.quantization.plan import ActivationType
+from quantkit.recovery.preset import NO_RECOVERY, Recovery
 
 MANIFEST = "manifest.json"
 SYMBOL = "model-symbol.json"
@@ -90,13 +91,17 @@ class Origin:
 
 @dataclass(frozen=True)
 class Settings:
-    """How the network was quantized; ``method``, ``samples`` and ``data`` are those of the calibration."""
+    """How the network was quantized; ``method``, ``samples`` and ``data`` are those of the calibration.
+
+    ``recovery`` are the techniques used, with the number of images that they saw; none in older bundles.
+    """
 
     method: _Name
     samples: Annotated[int, Field(ge=1)]
     data: str
     exclude: tuple[str, ...]
     activations: ActivationType
+    recovery: Recovery = NO_RECOVERY
 
 
 @dataclass(frozen=True)

@@ -123,4 +123,13 @@ activations_option = click.option(
     help="Type of quantized inputs; auto takes uint8 where nothing is negative.",
 )
 
+preset_option = click.option(
+    "--preset",
+    type=click.Choice(["none", "fast", "balanced", "best"]),
+    default="balanced",
+    show_default=True,
+    help="How much to do against the loss of accuracy. fast: biases only, seconds. balanced: weights too, minutes at "
+    "most. best: the same with up to 128 images. The speed of the INT8 network is the same with all.",
+)
+
 force_option = click.option("--force", is_flag=True, help="Replace what an earlier run wrote there.")

@@ -15,6 +15,7 @@ from quantkit.cli.options import (
     force_option,
     model_options,
     output_options,
+    preset_option,
     sample_options,
 )
 from quantkit.cli.targets import check_bundle_target, check_not_bundle, default_bundle
@@ -35,6 +36,7 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
         "quantkit quantize resnet50 --calib 100 --calib-data photos/ --method entropy",
         "quantkit quantize my/net --calib-data data.npz --input-shape 3,224,224 --out net-int8",
         "quantkit quantize mobilenet1.0 --exclude '*_dense0*' --exclude Pooling",
+        "quantkit quantize mobilenetv2_1.0 --calib 100 --calib-data photos/ --preset best",
         "quantkit quantize resnet50 --calib-table table.json --force",
     ),
 )
@@ -49,6 +51,7 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
 @click.option("--method", metavar="METHOD", help=METHODS_HELP)
 @exclude_option
 @activations_option
+@preset_option
 @model_options
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=_OUT_HELP)
 @force_option
@@ -63,6 +66,7 @@ def quantize(
     method: Optional[str],
     exclude: tuple[str, ...],
     activations: str,
+    preset: str,
     weights: str,
     input_shape: Optional[tuple[int, ...]],
     out: Optional[Path],
@@ -74,7 +78,7 @@ def quantize(
     MODEL is a name (`quantkit models` lists them), a model card (.toml), or an MXNet checkpoint
     (its prefix, or the -symbol.json file). Operators are fused first, and the fused network is
     compared with the original on real images; then the ranges of its tensors are measured on the
-    sample images, and the INT8 network is compared with FP32.
+    sample images, weights and biases are adapted to rounding, and the INT8 network is compared with FP32.
     """
     check_not_bundle(model)
     out = out or default_bundle(model)
@@ -83,7 +87,7 @@ def quantize(
     table = _prepared(terminal, data, calib, calib_table, method)
     from quantkit.cli.networks import load
     from quantkit.engine.build import check_int8
-    from quantkit.pipeline import DEFAULT_METHOD, calibrate, emit, fuse_model, plan
+    from quantkit.pipeline import DEFAULT_METHOD, calibrate, emit, fuse_model, plan, recover
     from quantkit.quantization.exclude import excluded_nodes
 
     check_int8()
@@ -94,7 +98,8 @@ def quantize(
     if table is None:
         table = calibrate(source, data, calib, method or DEFAULT_METHOD, terminal.progress)
     decided = plan(source, table, exclude, activations)  # type: ignore[arg-type]
-    quantized = emit(source, table, decided, data, terminal.progress)
+    recovered = recover(source, table, decided, data, preset, terminal.progress)
+    quantized = emit(source, table, recovered, data, terminal.progress)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.save(out, force)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -68,6 +69,7 @@ def quantize_result(
         "kernels": {"isa": list(int8_isa(kernels)), "int8": proven, "of": calls},
         "size": {"fp32": parameter_bytes(source.model.graph), "int8": checkpoint(out)[1].stat().st_size},
         "calibration": {"method": table.method, "samples": table.samples, "data": table.data_name},
+        "recovery": asdict(quantized.recovery),
         "agreement": {
             "samples": quantized.agreement.images,
             "top1": quantized.agreement.top1,
@@ -95,7 +97,8 @@ def quantize_tables(result: Result, model: str) -> list[Any]:
         ("kernels", _kernels_text(kernels)),
         ("parameters", _sizes(size["fp32"], size["int8"])),
         ("calibrated", f"{calibration['method']}, {_images(calibration['samples'])} of {calibration['data']}"),
-        ("as FP32", f"{agreement_text(agreement)} ({_images(agreement['samples'])})"),
+        ("recovered", _recovery_text(result["recovery"])),
+        ("as FP32", f"{agreement_text(agreement)} (of {_images(agreement['samples'])} that it was calibrated with)"),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),
     ]
@@ -147,6 +150,12 @@ def grid_of(rows: list[tuple[str, str]]) -> Any:
         style = "[bold red]" if text.startswith("RANDOM") else ""
         table.add_row(f"  {label}", f"{style}{escape(text)}")
     return table
+
+
+def _recovery_text(recovery: Mapping[str, Any]) -> str:
+    names = {"centre": "ranges centred", "refit": "weights refitted", "rounding": "rounded jointly", "bias": "biases"}
+    done = [text for name, text in names.items() if recovery[name]]
+    return f"{', '.join(done)}, with {_images(recovery['images'])}" if done else "nothing"
 
 
 def _counted(counts: Any) -> str:

@@ -10,6 +10,9 @@ import numpy as np
 _LARGEST_BIAS = 2.0**29
 _NEGLIGIBLE = 1e-4
 
+_CONVOLUTION_LEVELS = np.float32(127.5)
+_DENSE_LEVELS = np.float32(127.0)
+
 
 def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Quantize weights symmetrically per output channel (axis 0).
@@ -19,10 +22,20 @@ def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         zeros has scale 1.
     """
     flat = weight.reshape(len(weight), -1).astype(np.float64)
-    peak = np.abs(flat).max(axis=1)
-    scale = np.where(peak > 0, peak / 127.0, 1.0).astype(np.float32)
+    scale = peak_scale(flat, is_convolution=False)
     integers = np.clip(np.rint(flat / scale[:, None]), -127, 127).astype(np.int8)
     return integers.reshape(weight.shape), scale
+
+
+def peak_scale(weight: np.ndarray, is_convolution: bool) -> np.ndarray:
+    """The scale of each channel (axis 0), float32, that its largest weight sets.
+
+    The engine's convolutions have it that weight stand for 127.5, dense layers have it stand for 127. A channel of
+    zeros has scale 1.
+    """
+    peak = np.abs(weight.reshape(len(weight), -1)).max(axis=1)
+    levels = _CONVOLUTION_LEVELS if is_convolution else _DENSE_LEVELS
+    return np.asarray(np.where(peak > 0, peak / levels, 1.0), np.float32)
 
 
 def without_dead_channels(
@@ -56,3 +69,53 @@ def without_dead_channels(
     rows = np.flatnonzero(weak)
     safe[rows, strongest[rows]] = np.where(peak[rows] < 0, -1.0, 1.0) * floor[rows]
     return safe.reshape(weight.shape)
+
+
+def engine_integers(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The integers that the engine's INT8 convolutions make of float weights when they first run.
+
+    The arithmetic of MXNet 1.6 and newer (``GetWeightScales`` in src/operator/subgraph/mkldnn) in its own
+    float32, since the largest weight of a channel always falls on the edge between two integers:
+    a positive one saturates at 127, a negative one becomes -127 or -128, as the float32 rounding has it.
+
+    Args:
+        weight: float32, (channels, ...).
+
+    Returns:
+        The integers (int8, the shape of ``weight``) and the scales (float32, (channels,)).
+    """
+    flat = weight.reshape(len(weight), -1).astype(np.float32)
+    peak = np.abs(flat).max(axis=1)
+    factor = _CONVOLUTION_LEVELS / np.where(peak > 0, peak, np.float32(1.0))
+    integers = np.clip(np.rint(flat * factor[:, None]), -128, 127).astype(np.int8)
+    return integers.reshape(weight.shape), (1 / factor).astype(np.float32)
+
+
+def engine_weights(integers: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Float weights of which the engine's INT8 convolutions make ``integers`` with ``scale`` again.
+
+    Args:
+        integers: from -127 to 127, (channels, ...); every channel must reach 127 or -127, or be all 0.
+        scale: float32, (channels,).
+
+    Returns:
+        float32, the shape of ``integers``. A channel without a 127 may come back with -128 for -127, and
+        with a scale smaller by up to 1 in 1000: see ``engine_integers``.
+    """
+    flat = integers.reshape(len(integers), -1)
+    weight: np.ndarray = (flat * scale[:, None]).astype(np.float32)
+    for channel in np.flatnonzero(np.abs(flat).max(axis=1)):
+        peak = np.float32(_CONVOLUTION_LEVELS * scale[channel])
+        positive = flat[channel] == 127
+        if positive.any():
+            weight[channel, positive] = peak
+        else:
+            weight[channel, flat[channel] == -127] = -_rounded_down(peak)
+    return weight.reshape(integers.shape)
+
+
+def _rounded_down(peak: np.float32) -> np.float32:
+    """The nearest value below ``peak`` that the engine rounds to 127 rather than 128, where there is one."""
+    near = (peak * (1 - np.arange(4096) * 2.0**-22)).astype(np.float32)
+    below = near * (_CONVOLUTION_LEVELS / near) < _CONVOLUTION_LEVELS
+    return np.float32(near[below.argmax()])

@@ -1,0 +1,87 @@
+"""Second moments of a layer's rows, and weights fitted to them by least squares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# Of the mean squared input; the last leaves the weights as they are.
+_STRENGTHS = (0.01, 0.1, 1.0, 10.0, np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over rows, all float32, after the means were taken out: what a layer's error depends on.
+
+    Attributes:
+        rows: their number.
+        inputs: products of inputs with inputs, (groups, weights, weights).
+        cross: products of inputs with targets, (groups, weights, channels).
+    """
+
+    rows: int
+    inputs: np.ndarray
+    cross: np.ndarray
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(self.rows + other.rows, self.inputs + other.inputs, self.cross + other.cross)
+
+    @property
+    def power(self) -> np.ndarray:
+        """The mean squared input of each group, (groups, 1, 1), never 0."""
+        mean = np.trace(self.inputs, axis1=1, axis2=2) / (self.rows * self.inputs.shape[1])
+        return np.asarray(np.where(mean > 0, mean, 1.0)[:, None, None])
+
+
+def moments(inputs: np.ndarray, targets: np.ndarray) -> Moments:
+    """The moments of rows (groups, rows, weights) and targets (groups, rows, channels) whose means are 0."""
+    transposed = inputs.swapaxes(1, 2)
+    return Moments(inputs.shape[1], transposed @ inputs, transposed @ targets)
+
+
+def refit(weight: np.ndarray, halves: tuple[Moments, Moments]) -> tuple[np.ndarray, np.ndarray]:
+    """Weights that come nearest to the targets, given the inputs as they are.
+
+    The layers before have left errors in the inputs, which are correlated with the inputs and so can in
+    part be undone. Ridge regression (Hoerl and Kennard, Technometrics 12, 1970) towards the weights as
+    they were: W' = (W s + T'X) (X'X + s)^-1. Its strength s is chosen for each group by its error on
+    rows of other images: the first half's fit on the second's rows and the other way round. So few
+    images, or inputs without error, leave the weights as they are.
+
+    Args:
+        weight: (groups, channels, weights).
+        halves: moments over rows of different images.
+
+    Returns:
+        The fitted weights, and the strengths in units of ``Moments.power``, (groups,); inf: not fitted.
+    """
+    first, second = halves
+    errors = [
+        _error(_fitted(weight, first, strength), second) + _error(_fitted(weight, second, strength), first)
+        for strength in _STRENGTHS
+    ]
+    best = np.argmin(errors, axis=0)
+    fitted = weight.copy()
+    for index, strength in enumerate(_STRENGTHS):
+        chosen = best == index
+        if chosen.any() and np.isfinite(strength):
+            fitted[chosen] = _fitted(weight, first + second, strength)[chosen]
+    return fitted, np.asarray(_STRENGTHS)[best]
+
+
+def _fitted(weight: np.ndarray, over: Moments, strength: float) -> np.ndarray:
+    if not np.isfinite(strength):
+        return weight
+    pull = strength * over.power * over.rows
+    size = over.inputs.shape[1]
+    matrix = over.inputs + (pull * np.eye(size)).astype(np.float32)
+    solved = np.linalg.solve(matrix, over.cross + pull.astype(np.float32) * weight.swapaxes(1, 2))
+    return np.asarray(solved.swapaxes(1, 2), np.float32)
+
+
+def _error(weight: np.ndarray, over: Moments) -> np.ndarray:
+    """The mean squared error of each group, less what does not depend on the weights, (groups,)."""
+    products = weight @ over.inputs
+    squared = np.einsum("gow,gow->g", products, weight) - 2 * np.einsum("gow,gwo->g", weight, over.cross)
+    return np.asarray(squared / over.rows)

@@ -1,0 +1,53 @@
+"""Giving every INT8 layer a weight and a bias of its own, which recovery may then change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.plan import Plan
+
+
+def with_own_params(graph: Graph, plan: Plan) -> Graph:
+    """The same network; in it no INT8 layer lacks a bias, or shares a parameter with another operator."""
+    for node in graph.nodes:
+        unit = unit_of(node)
+        if unit is None or plan.decisions[node.name].precision != "int8" or not has_constant_weights(graph, unit):
+            continue
+        if unit.bias is None:
+            graph = _replaced(graph, node, _with_bias(graph, unit))
+        for tensor in (unit.weight, unit.bias):
+            if tensor is not None and len(graph.consumers[tensor]) > 1:
+                graph = _with_copy(graph, node.name, tensor)
+    return graph
+
+
+def _with_bias(graph: Graph, unit: Unit) -> tuple[Node, str, np.ndarray]:
+    name = graph.free_name(f"{unit.node.name}_zero_bias")
+    inputs = (*unit.node.inputs[:2], Tensor(name), *unit.node.inputs[2:])
+    attrs = {**unit.core.attrs, "no_bias": "False"}
+    if unit.node.body is None:
+        node = replace(unit.node, inputs=inputs, attrs=attrs)
+    else:
+        body = unit.node.body
+        core = replace(unit.core, attrs=attrs, inputs=(*unit.core.inputs[:2], Tensor("bias")))
+        nodes = tuple(core if inner is unit.core else inner for inner in body.nodes)
+        names = (*body.inputs[:2], "bias", *body.inputs[2:])
+        node = replace(unit.node, inputs=inputs, body=replace(body, nodes=nodes, inputs=names))
+    return node, name, np.zeros(len(graph.params[unit.weight.node]), np.float32)
+
+
+def _with_copy(graph: Graph, reader: str, tensor: Tensor) -> Graph:
+    name = graph.free_name(f"{reader}_own_{tensor.node}")
+    node = graph.by_name[reader]
+    inputs = tuple(Tensor(name) if read == tensor else read for read in node.inputs)
+    return _replaced(graph, node, (replace(node, inputs=inputs), name, graph.params[tensor.node]))
+
+
+def _replaced(graph: Graph, old: Node, change: tuple[Node, str, np.ndarray]) -> Graph:
+    new, name, value = change
+    nodes = tuple(new if node is old else node for node in graph.nodes)
+    return replace(graph, nodes=nodes, params={**graph.params, name: value})

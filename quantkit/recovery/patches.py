@@ -1,0 +1,59 @@
+"""A layer's inputs as rows: what each of its output positions sees."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from quantkit.fusion.unit import Unit
+from quantkit.graph.operators import integer, integers
+
+
+def group_count(unit: Unit) -> int:
+    """The number of groups that a layer's channels fall into; 1 for dense layers."""
+    return integer(unit.core, "num_group", 1) if unit.is_convolution else 1
+
+
+def layer_rows(
+    unit: Unit, inputs: np.ndarray, targets: np.ndarray, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the layer's output positions see, and what should come out there.
+
+    Args:
+        unit: the layer.
+        inputs: its input, (images, channels, ...).
+        targets: an array of its output's shape, (images, outputs, ...).
+        chosen: which of the output positions, counted through images, rows and columns.
+
+    Returns:
+        Inputs (groups, positions, weights of a channel) and targets (groups, positions, channels of a group).
+    """
+    groups = group_count(unit)
+    wanted = np.moveaxis(targets, 1, -1).reshape(-1, targets.shape[1])[chosen]
+    seen = _patches(unit, inputs, targets.shape[2:], chosen) if unit.is_convolution else _flat(inputs)[chosen]
+    return _grouped(seen.reshape(len(chosen), -1), groups), _grouped(wanted, groups)
+
+
+def _flat(inputs: np.ndarray) -> np.ndarray:
+    return inputs.reshape(len(inputs), -1)
+
+
+def _grouped(rows: np.ndarray, groups: int) -> np.ndarray:
+    return rows.reshape(len(rows), groups, -1).swapaxes(0, 1)
+
+
+def _patches(unit: Unit, inputs: np.ndarray, positions: tuple[int, ...], chosen: np.ndarray) -> np.ndarray:
+    kernel = integers(unit.core, "kernel")
+    axes = len(kernel)
+    stride, pad, dilate = (
+        integers(unit.core, name) or (default,) * axes for name, default in (("stride", 1), ("pad", 0), ("dilate", 1))
+    )
+    padded = np.pad(inputs, ((0, 0), (0, 0), *((size, size) for size in pad)))
+    window = tuple((size - 1) * step + 1 for size, step in zip(kernel, dilate))
+    views = np.lib.stride_tricks.sliding_window_view(
+        padded,
+        window,
+        tuple(range(2, 2 + axes)),  # type: ignore[call-overload]
+    )
+    steps = (slice(None), slice(None), *(slice(None, None, step) for step in (*stride, *dilate)))
+    image, *where = np.unravel_index(chosen, (len(inputs), *positions))
+    return np.asarray(views[steps][(image, slice(None), *where)])

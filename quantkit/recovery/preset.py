@@ -1,0 +1,80 @@
+"""What recovery does: techniques that can each be switched on alone, and presets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Literal, get_args
+
+from quantkit.errors import UserError
+from quantkit.fusion.fuse import Fused
+from quantkit.graph.graph import Tensor
+
+PresetName = Literal["none", "fast", "balanced", "best"]
+
+DEFAULT_PRESET: PresetName = "balanced"
+
+_PIXELS = 224 * 224
+_MEMORY = 4 * 1024**3
+_LIVE = 10
+"""Copies of the largest tensor, about, that exist at once."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The techniques, in the order in which they work.
+
+    Attributes:
+        centre: signed tensors are shifted channel by channel into the middle of the integers, see ``centring``.
+        refit: weights, and biases with them, are fitted to the inputs that the quantized layers before have
+            left, see ``least_squares``.
+        rounding: weights are rounded so that the layer's output changes least, see ``rounding``.
+        bias: biases take up the mean error of each channel, see ``bias_correction``.
+        images: how many samples of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
+            same number of pixels. Fewer where the network's largest tensor would need more than about 4 GB.
+    """
+
+    centre: bool = False
+    refit: bool = False
+    rounding: bool = False
+    bias: bool = False
+    images: int = 32
+
+    def samples(self, fused: Fused) -> int:
+        """How many samples to look at for this network, at most."""
+        (name,) = fused.graph.inputs
+        pixels = prod(fused.shapes[Tensor(name)][2:])
+        largest = max(prod(shape) for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
+        return max(1, min(-(-self.images * _PIXELS // pixels), _MEMORY // (_LIVE * 4 * largest)))
+
+    @property
+    def works(self) -> bool:
+        """Whether any technique is switched on."""
+        return self.centre or self.simulates
+
+    @property
+    def simulates(self) -> bool:
+        """Whether any technique needs the quantized network's own tensors."""
+        return self.refit or self.rounding or self.bias
+
+
+NO_RECOVERY = Recovery(images=0)
+
+PRESETS: Mapping[str, Recovery] = {
+    "none": NO_RECOVERY,
+    "fast": Recovery(centre=True, bias=True, images=16),
+    "balanced": Recovery(centre=True, refit=True, rounding=True, bias=True, images=32),
+    "best": Recovery(centre=True, refit=True, rounding=True, bias=True, images=128),
+}
+
+
+def preset(name: str) -> Recovery:
+    """The preset of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in PRESETS:
+        raise UserError(f"unknown preset {name!r}; choose one of {', '.join(get_args(PresetName))}")
+    return PRESETS[name]

@@ -1,0 +1,190 @@
+"""Layer by layer through the network: each layer repaired for the inputs that the quantized layers before leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Optional
+
+import numpy as np
+
+from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.plan import Activation, Plan
+from quantkit.quantization.weights import engine_weights, peak_scale
+from quantkit.recovery.bias_correction import bias_correction
+from quantkit.recovery.least_squares import Moments, moments, refit
+from quantkit.recovery.patches import group_count, layer_rows
+from quantkit.recovery.preset import Recovery
+from quantkit.recovery.rounding import round_jointly
+from quantkit.recovery.simulation import activated, engine_rounded, linear, operator_results, rounded, rounded_sum
+
+Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
+
+# What a layer's rows may hold together, and how many there are at most: more change nothing in the result.
+_ELEMENTS = 40_000_000
+_ROWS = 10_000
+_FEWEST_ROWS = 1_000
+
+_LEAST_STRENGTH = 0.01
+
+
+def reconstruct(graph: Graph, plan: Plan, images: np.ndarray, recovery: Recovery, progress: Progress) -> Graph:
+    """The fused network with other weights and biases in its INT8 layers.
+
+    The network runs twice side by side, as it is and as INT8 will compute it. Where a layer comes, its
+    input in INT8 is known, and so is what it should put out.
+
+    Args:
+        graph: the fused network, its INT8 layers with biases.
+        plan: what becomes of its operators and tensors.
+        images: the network's input, float32 (images, channels, height, width).
+        recovery: which techniques to use.
+        progress: wraps the operators.
+    """
+    (name,) = graph.inputs
+    walk = Walk(graph, plan, recovery, {Tensor(name): images}, {Tensor(name): images}, dict(graph.params))
+    for node in progress(graph.nodes, len(graph.nodes), "recovering accuracy"):
+        walk.take(node)
+    return replace(graph, params=walk.params)
+
+
+@dataclass
+class Walk:
+    """A network run twice side by side, operator by operator, and repaired on the way.
+
+    Attributes:
+        graph: the fused network.
+        plan: what becomes of its operators and tensors.
+        recovery: the techniques; with none, the INT8 network is simulated and no more.
+        exact: the tensors that are still to be read, as FP32 has them.
+        quantized: the same tensors as INT8 has them, in real numbers.
+        params: the parameters, changed as far as the walk has come.
+        done: the operators behind.
+    """
+
+    graph: Graph
+    plan: Plan
+    recovery: Recovery
+    exact: dict[Tensor, np.ndarray]
+    quantized: dict[Tensor, np.ndarray]
+    params: dict[str, np.ndarray]
+    done: set[str] = field(default_factory=set)
+
+    def take(self, node: Node) -> None:
+        """Run the next operator."""
+        unit = unit_of(node)
+        if unit is None or not has_constant_weights(self.graph, unit):
+            self._follow(node)
+        elif self.plan.decisions[node.name].precision == "int8":
+            self._recover(unit)
+        else:
+            self._keep(unit)
+        self.done.add(node.name)
+        for tensor in set(node.inputs):
+            if all(reader.name in self.done for reader in self.graph.consumers[tensor]):
+                self.exact.pop(tensor, None)
+                self.quantized.pop(tensor, None)
+
+    def _follow(self, node: Node) -> None:
+        """An operator without weights of its own."""
+        read = {tensor.index for tensor in (*self.graph.consumers, *self.graph.outputs) if tensor.node == node.name}
+        count = max(read, default=0) + 1
+        for values in (self.exact, self.quantized):
+            inputs = [values.get(tensor, tensor.node) for tensor in node.inputs]
+            for index, found in enumerate(operator_results(node, inputs, self.params, count)):
+                values[Tensor(node.name, index)] = found
+        form = self.plan.activations.get(node.output)
+        if form is not None and self.plan.decisions[node.name].precision == "int8":
+            self.quantized[node.output] = rounded(self.quantized[node.output], form)
+
+    def _keep(self, unit: Unit) -> None:
+        """A layer that stays in FP32."""
+        for values in (self.exact, self.quantized):
+            result = self._linear(unit, values[unit.data])
+            if unit.addend is not None:
+                result = result + values[unit.addend]
+            values[unit.node.output] = activated(unit, result)
+
+    def _recover(self, unit: Unit) -> None:
+        """A layer that becomes INT8."""
+        forms = self.plan.activations
+        wanted = self._linear(unit, self.exact[unit.data])
+        inputs = rounded(self.quantized[unit.data], forms[unit.data])
+        target = wanted
+        if unit.addend is not None:
+            wanted = wanted + self.exact[unit.addend]
+            addend = self._addend(unit, unit.addend)
+            added = rounded(self.quantized[unit.addend], addend)
+            target = wanted - added
+        if self.recovery.refit or self.recovery.rounding:
+            self.params[unit.weight.node] = self._weight(unit, inputs, target)
+        weight = engine_rounded(unit, self.params[unit.weight.node])
+        found = linear(unit, inputs, weight, self._bias(unit))
+        if unit.addend is not None:
+            found += added
+        self.exact[unit.node.output] = activated(unit, wanted)
+        if (self.recovery.bias or self.recovery.refit) and unit.bias is not None:
+            change = self._correction(unit, wanted, found)
+            self.params[unit.bias.node] = self.params[unit.bias.node] + change
+            found += change.reshape(-1, *(1,) * (found.ndim - 2))
+        result = activated(unit, found)
+        if unit.is_convolution:
+            form = forms[unit.node.output]
+            result = rounded_sum(result, form, addend) if unit.addend is not None else rounded(result, form)
+        self.quantized[unit.node.output] = result
+
+    def _correction(self, unit: Unit, wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
+        error = self.exact[unit.node.output] - activated(unit, found)
+        if not unit.is_non_negative:
+            return bias_correction(error, np.ones_like(error, bool))
+        return bias_correction(error, np.maximum(wanted, found) > 0)
+
+    def _addend(self, unit: Unit, addend: Tensor) -> Activation:
+        """The integers that the kernel adds to: for a signed result signed ones."""
+        form = self.plan.activations[addend]
+        signed = self.plan.activations[unit.node.output].dtype == "int8"
+        return replace(form, dtype="int8") if signed else form
+
+    def _linear(self, unit: Unit, inputs: np.ndarray) -> np.ndarray:
+        return linear(unit, inputs, self.graph.params[unit.weight.node], self._bias(unit))
+
+    def _bias(self, unit: Unit) -> Optional[np.ndarray]:
+        return self.graph.params[unit.bias.node] if unit.bias is not None else None
+
+    def _weight(self, unit: Unit, inputs: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Other weights for a layer, from rows of its quantized input and of what it should put out."""
+        old = self.graph.params[unit.weight.node]
+        groups = group_count(unit)
+        weight = old.reshape(groups, len(old) // groups, -1).astype(np.float32)
+        halves = _halves(unit, inputs, target, groups * weight.shape[2])
+        whole = halves[0] + halves[1]
+        strength = np.full(groups, np.inf)
+        # One image leaves none to choose the strength by.
+        if self.recovery.refit and all(half.rows for half in halves):
+            weight, strength = refit(weight, halves)
+        if self.recovery.rounding:
+            ridge = np.clip(strength, _LEAST_STRENGTH, 1.0)[:, None, None] * whole.power * whole.rows
+            curved = whole.inputs + (ridge * np.eye(whole.inputs.shape[1])).astype(np.float32)
+            flat = weight.reshape(len(old), -1)
+            scale = peak_scale(flat, unit.is_convolution)
+            integers = round_jointly(weight, scale.reshape(groups, -1), curved).reshape(flat.shape)
+            weight = engine_weights(integers, scale) if unit.is_convolution else integers * scale[:, None]
+        return weight.reshape(old.shape).astype(np.float32)
+
+
+def _halves(unit: Unit, inputs: np.ndarray, target: np.ndarray, width: int) -> tuple[Moments, Moments]:
+    """The moments over positions of every second image, and over those of the others; ``width``: of a row."""
+    positions = int(np.prod(target.shape[2:]))
+    total = len(target) * positions
+    limit = int(np.clip(_ELEMENTS // width, _FEWEST_ROWS, _ROWS))
+    chosen = np.arange(total)
+    if total > limit:
+        chosen = np.sort(np.random.default_rng(0).choice(total, limit, replace=False))
+    seen, wanted = layer_rows(unit, inputs, target, chosen)
+    # Biases take care of the means.
+    seen = seen - seen.mean(axis=1, keepdims=True)
+    wanted = wanted - wanted.mean(axis=1, keepdims=True)
+    odd = (chosen // positions) % 2 == 1
+    first, second = (moments(seen[:, half], wanted[:, half]) for half in (~odd, odd))
+    return first, second

@@ -1,0 +1,57 @@
+"""Recovering what rounding to 8 bits costs, before the INT8 network is emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quantkit.errors import DataError
+from quantkit.graph.graph import Graph
+from quantkit.quantization.plan import Plan
+from quantkit.recovery.centring import centred
+from quantkit.recovery.own_params import with_own_params
+from quantkit.recovery.preset import NO_RECOVERY, Recovery
+from quantkit.recovery.reconstruction import Progress, reconstruct
+
+
+@dataclass(frozen=True, eq=False)
+class Recovered:
+    """A fused network whose weights, biases and plan were changed for INT8. In FP32 it is no longer the original.
+
+    ``recovery`` says how; its ``images`` is how many there were.
+    """
+
+    graph: Graph
+    plan: Plan
+    recovery: Recovery
+
+
+def recover(
+    graph: Graph, plan: Plan, batches: Sequence[np.ndarray], method: str, recovery: Recovery, progress: Progress
+) -> Recovered:
+    """Apply the techniques that ``recovery`` switches on.
+
+    Args:
+        graph: the fused network.
+        plan: what becomes of its operators and tensors. The same operators run in INT8 afterwards.
+        batches: preprocessed samples, each float32 (images, channels, height, width).
+        method: the calibration method, for tensors whose range changes.
+        recovery: the techniques. With none of them nothing is changed, and no samples are needed.
+        progress: wraps the walk over the operators.
+
+    Raises:
+        DataError: there are no samples.
+    """
+    if not recovery.works:
+        return Recovered(graph, plan, NO_RECOVERY)
+    if not batches:
+        raise DataError("there are no samples to recover accuracy with; give some, or use the preset none")
+    images = np.concatenate(batches)
+    graph = with_own_params(graph, plan)
+    if recovery.centre:
+        graph, plan = centred(graph, plan, images, method)
+    if recovery.simulates:
+        graph = reconstruct(graph, plan, images, recovery, progress)
+    return Recovered(graph, plan, replace(recovery, images=len(images)))

@@ -1,0 +1,94 @@
+"""What the INT8 network computes, in floating point, exactly but for the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Optional, Union
+
+import numpy as np
+
+from quantkit.engine.execute import Executor
+from quantkit.fusion.unit import Unit
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.arithmetic import QuantParams, activation_params, dequantize, quantize
+from quantkit.quantization.plan import Activation
+from quantkit.quantization.weights import engine_integers, per_channel_int8
+
+_BATCH = 8
+_HIGHEST_SIGNED = 127
+
+
+def rounded(values: np.ndarray, form: Activation) -> np.ndarray:
+    """The values after their way through integers of ``form``, float32."""
+    return through(values, activation_params(form.range, form.dtype))
+
+
+def through(values: np.ndarray, params: QuantParams) -> np.ndarray:
+    """The values after their way through integers, float32."""
+    return dequantize(quantize(values, params), params)
+
+
+def rounded_sum(values: np.ndarray, form: Activation, addend: Activation) -> np.ndarray:
+    """The result of a convolution that adds ``addend`` in place; see ``emission.mxnet_int8``."""
+    if (form.dtype, addend.dtype) != ("uint8", "int8"):
+        return rounded(values, form)
+    params = activation_params(form.range, form.dtype)
+    coarse = replace(params, scale=2 * params.scale)
+    return np.minimum(through(values, coarse), np.float32(_HIGHEST_SIGNED * coarse.scale))
+
+
+def engine_rounded(unit: Unit, weight: np.ndarray) -> np.ndarray:
+    """The weights that the emitted layer multiplies by, float32."""
+    if unit.is_convolution:
+        integers, scale = engine_integers(weight)
+    else:
+        integers, scale = per_channel_int8(weight)
+    return np.asarray(integers * scale.reshape(-1, *(1,) * (weight.ndim - 1)), np.float32)
+
+
+def linear(unit: Unit, inputs: np.ndarray, weight: np.ndarray, bias: Optional[np.ndarray]) -> np.ndarray:
+    """The layer's convolution or product with these weights, without what is fused into it."""
+    core = replace(unit.core, attrs={**unit.core.attrs, "no_bias": str(bias is None)})
+    params = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
+    return operator_results(core, (inputs, *params), params, 1)[0]
+
+
+def activated(unit: Unit, values: np.ndarray) -> np.ndarray:
+    """The values after the activation that is fused into the layer."""
+    if unit.activation is None:
+        return values
+    if unit.activation_kind == "relu":
+        return np.maximum(values, 0)
+    return operator_results(unit.activation, (values,), {}, 1)[0]
+
+
+def operator_results(
+    node: Node, inputs: Sequence[Union[np.ndarray, str]], params: Mapping[str, np.ndarray], outputs: int
+) -> list[np.ndarray]:
+    """Run one operator over all images.
+
+    Args:
+        node: the operator; what its inputs are called does not matter.
+        inputs: for each of them an array with the images as its first axis, or the name of a parameter.
+        params: the parameters.
+        outputs: how many of its results are wanted.
+    """
+    names = [name if isinstance(name, str) else f"data{index}" for index, name in enumerate(inputs)]
+    arrays = {name: array for name, array in zip(names, inputs) if not isinstance(array, str)}
+    alone = replace(node, name="result", inputs=tuple(map(Tensor, names)), origin=())
+    used = {name: params[name] for name in names if name not in arrays}
+    graph = Graph((alone,), tuple(arrays), tuple(Tensor("result", index) for index in range(outputs)), used)
+    images = len(next(iter(arrays.values())))
+    executor = Executor(graph, {name: (_BATCH, *array.shape[1:]) for name, array in arrays.items()})
+    results = []
+    for start in range(0, images, _BATCH):
+        count = min(_BATCH, images - start)
+        found = executor.run({name: _filled(array[start : start + count]) for name, array in arrays.items()})
+        results.append([result[:count] for result in found])
+    return [np.concatenate(parts) for parts in zip(*results)]
+
+
+def _filled(batch: np.ndarray) -> np.ndarray:
+    missing = _BATCH - len(batch)
+    return np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)]) if missing else batch

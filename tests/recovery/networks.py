@@ -1,0 +1,44 @@
+"""Small networks on their way to INT8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from quantkit.calibration.collect import collect_ranges
+from quantkit.calibration.table import CalibrationTable
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.fusion.fuse import Fused, fuse
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.quantization.plan import Plan, calibration_targets, make_plan
+from quantkit.recovery.preset import NO_RECOVERY
+from quantkit.recovery.reconstruction import Walk
+
+
+def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
+    return stream
+
+
+def planned(graph: Graph, data: np.ndarray, *exclude: str) -> tuple[Fused, Plan]:
+    """The network fused and calibrated on ``data``, and what becomes of it."""
+    fused = fuse(graph, data.shape[1:])
+    targets = calibration_targets(fused.graph)
+    ranges = collect_ranges(float_graph(fused.graph), targets, [data], len(data), "minmax")
+    table = CalibrationTable("minmax", len(data), "random", ranges, "0" * 64, "0" * 64)
+    return fused, make_plan(fused, table, exclude)
+
+
+def simulated(
+    graph: Graph, plan: Plan, data: np.ndarray, given: Mapping[Tensor, np.ndarray]
+) -> dict[Tensor, np.ndarray]:
+    """Every tensor as the INT8 network has it, in real numbers; what follows from a ``given`` one takes that."""
+    walk = Walk(graph, plan, NO_RECOVERY, {Tensor("data"): data}, {Tensor("data"): data}, dict(graph.params))
+    found: dict[Tensor, np.ndarray] = {}
+    for node in graph.nodes:
+        walk.take(node)
+        for tensor in walk.quantized.keys() - found.keys():
+            found[tensor] = walk.quantized[tensor]
+            walk.quantized[tensor] = given.get(tensor, found[tensor])
+    return found

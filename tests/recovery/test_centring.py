@@ -1,0 +1,105 @@
+"""Shifted tensors: the same network, in better use of the integers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.emission.mxnet_int8 import int8_graph
+from quantkit.engine.execute import run
+from quantkit.fusion.unit import unit_of
+from quantkit.graph.graph import Graph
+from quantkit.quantization.plan import Plan
+from quantkit.recovery.centring import centred
+from quantkit.recovery.own_params import with_own_params
+from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
+from tests.recovery.networks import planned
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+def shifted(graph: Graph, *exclude: str) -> tuple[Graph, Plan, Graph, Plan]:
+    fused, plan = planned(graph, images(), *exclude)
+    own = with_own_params(fused.graph, plan)
+    return own, plan, *centred(own, plan, images(), "minmax")
+
+
+def lopsided(graph: Graph) -> Graph:
+    """The network with shifts that differ from channel to channel, as trained ones have them."""
+    betas = {
+        name: value - 4 * np.arange(len(value)) / len(value) for name, value in graph.params.items() if "beta" in name
+    }
+    return replace(graph, params={**graph.params, **{name: value.astype(np.float32) for name, value in betas.items()}})
+
+
+@pytest.mark.parametrize("graph", [residual_v2(), inverted_residual(), lopsided(inverted_residual())])
+def test_the_network_computes_what_it_did(graph: Graph) -> None:
+    own, plan, new, changed = shifted(graph)
+    assert plan.activations != changed.activations
+    data = images(seed=5)
+    before, after = (run(float_graph(form), {"data": data})[0] for form in (own, new))
+    np.testing.assert_allclose(after, before, atol=1e-4 * np.abs(before).max())
+
+
+def test_ranges_become_narrower_and_symmetric() -> None:
+    _, plan, _, changed = shifted(lopsided(inverted_residual()))
+    moved = [tensor for tensor, form in plan.activations.items() if changed.activations[tensor] != form]
+    assert {str(tensor) for tensor in moved} == {"project_bn", "add"}
+    for tensor in moved:
+        assert changed.activations[tensor].range.largest < 0.9 * plan.activations[tensor].range.largest
+        assert changed.activations[tensor].dtype == "int8"
+
+
+def test_the_error_in_int8_falls(int8_engine: None) -> None:
+    own, plan, new, changed = shifted(lopsided(inverted_residual()))
+    data = images(32, seed=5)
+    exact = run(float_graph(own), {"data": data})[0]
+    before, after = (run(int8_graph(*pair), {"data": data})[0] for pair in ((own, plan), (new, changed)))
+    assert np.square(after - exact).mean() < 0.8 * np.square(before - exact).mean()
+
+
+def test_a_shortcut_that_is_only_added_becomes_unsigned(int8_engine: None) -> None:
+    own, plan, new, changed = shifted(residual_v1(signed_shortcut=True))
+    (shortcut,) = (tensor for tensor, form in plan.activations.items() if changed.activations[tensor] != form)
+    assert (plan.activations[shortcut].dtype, changed.activations[shortcut].dtype) == ("int8", "uint8")
+    unit = unit_of(new.by_name[shortcut.node])
+    assert unit is not None
+    assert unit.activation_kind == "relu"
+    data = images()
+    exact = run(float_graph(own), {"data": data})[0]
+    before, after = (run(int8_graph(*pair), {"data": data})[0] for pair in ((own, plan), (new, changed)))
+    assert np.square(after - exact).mean() < np.square(before - exact).mean()
+
+
+def padded_reader() -> Graph:
+    b = Builder()
+    data = b.conv("first", DATA, 3, 8, 1)
+    return b.graph(b.relu("relu", b.conv("second", data, 8, 8, kernel=3)))
+
+
+def two_readers() -> Graph:
+    b = Builder()
+    data = b.conv("first", DATA, 3, 8, 1)
+    return b.graph(b.relu("relu", b.conv("second", data, 8, 8, kernel=1)), b.op("tanh", "tanh", data))
+
+
+def an_output() -> Graph:
+    b = Builder()
+    data = b.conv("first", DATA, 3, 8, 1)
+    return b.graph(b.relu("relu", b.conv("second", data, 8, 8, kernel=1)), data)
+
+
+@pytest.mark.parametrize("make", [padded_reader, two_readers, an_output])
+def test_who_would_see_the_shift_forbids_it(make: object) -> None:
+    assert callable(make)
+    own, plan, new, changed = shifted(make())
+    assert new is own
+    assert changed is plan
+
+
+def test_a_reader_in_fp32_forbids_it() -> None:
+    own, _, new, _ = shifted(inverted_residual(), "expand*", "last*", "narrow*")
+    assert new is own

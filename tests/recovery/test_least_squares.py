@@ -1,0 +1,80 @@
+"""Refitting against NumPy's own least squares, and on rows whose answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from quantkit.recovery.least_squares import Moments, moments, refit
+
+WEIGHT = np.random.default_rng(0).normal(size=(1, 3, 6)).astype(np.float32)
+
+
+def rows(seed: int, count: int, distortion: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """What a layer should put out, and inputs that were distorted on their way."""
+    random = np.random.default_rng(seed)
+    clean = random.normal(size=(1, count, 6)).astype(np.float32)
+    wanted = clean @ WEIGHT.swapaxes(1, 2)
+    return (clean @ distortion + noise * random.normal(size=clean.shape)).astype(np.float32), wanted
+
+
+def halves(count: int, distortion: np.ndarray, noise: float = 0.0) -> tuple[Moments, Moments]:
+    return moments(*rows(1, count, distortion, noise)), moments(*rows(2, count, distortion, noise))
+
+
+def test_a_linear_distortion_is_undone() -> None:
+    distortion = (np.eye(6) + 0.1 * np.random.default_rng(3).normal(size=(6, 6))).astype(np.float32)
+    fitted, strength = refit(WEIGHT, halves(500, distortion))
+    undone = WEIGHT[0] @ np.linalg.inv(distortion).T
+    assert strength[0] == 0.01
+    assert np.abs(fitted[0] - undone).max() < 0.1 * np.abs(WEIGHT[0] - undone).max()
+
+
+def test_the_fit_is_ridge_regression() -> None:
+    distortion = (1.3 * np.eye(6)).astype(np.float32)
+    fitted, strength = refit(WEIGHT, halves(500, distortion, 0.3))
+    inputs, wanted = (
+        np.concatenate(parts, axis=1)[0] for parts in zip(*(rows(s, 500, distortion, 0.3) for s in (1, 2)))
+    )
+    pull = np.sqrt(strength[0] * (inputs.astype(np.float64) ** 2).sum() / 6)
+    rows_of_pull = (pull * np.eye(6), pull * WEIGHT[0].T)
+    expected, *_ = np.linalg.lstsq(
+        np.vstack([inputs, rows_of_pull[0]]), np.vstack([wanted, rows_of_pull[1]]), rcond=None
+    )
+    np.testing.assert_allclose(fitted[0], expected.T, atol=1e-4)
+
+
+def test_inputs_without_error_leave_the_weights() -> None:
+    fitted, _ = refit(WEIGHT, halves(50, np.eye(6, dtype=np.float32)))
+    np.testing.assert_allclose(fitted, WEIGHT, atol=1e-3)
+
+
+def test_few_rows_of_noise_leave_the_weights() -> None:
+    random = np.random.default_rng(0)
+
+    def noisy() -> Moments:
+        inputs = random.normal(size=(1, 7, 6)).astype(np.float32)
+        wanted = inputs @ WEIGHT.swapaxes(1, 2) + 5 * random.normal(size=(1, 7, 3)).astype(np.float32)
+        return moments(inputs, wanted.astype(np.float32))
+
+    changes = [np.abs(refit(WEIGHT, (noisy(), noisy()))[0] - WEIGHT).max() for _ in range(20)]
+    least_squares = [
+        np.abs(np.linalg.solve(m.inputs[0], m.cross[0]).T - WEIGHT[0]).max() for m in (noisy() for _ in range(20))
+    ]
+    assert np.median(changes) < 0.2 * np.median(least_squares)
+
+
+def test_groups_are_fitted_apart() -> None:
+    distortions = [np.eye(6, dtype=np.float32), (1.5 * np.eye(6)).astype(np.float32)]
+    parts = [halves(300, distortion) for distortion in distortions]
+    both = tuple(
+        Moments(a.rows, np.concatenate([a.inputs, b.inputs]), np.concatenate([a.cross, b.cross]))
+        for a, b in zip(*parts)
+    )
+    fitted, _ = refit(np.concatenate([WEIGHT, WEIGHT]), both)  # type: ignore[arg-type]
+    np.testing.assert_allclose(fitted, np.concatenate([refit(WEIGHT, part)[0] for part in parts]), atol=1e-5)
+    assert abs(np.abs(fitted[1]).sum() / np.abs(WEIGHT).sum() - 1 / 1.5) < 0.01
+
+
+def test_nothing_to_divide_by() -> None:
+    silent = moments(np.zeros((1, 5, 6), np.float32), np.zeros((1, 5, 3), np.float32))
+    assert np.isfinite(refit(WEIGHT, (silent, silent))[0]).all()

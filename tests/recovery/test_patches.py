@@ -1,0 +1,56 @@
+"""Rows times weights is what the layer computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.fusion.unit import Unit, unit_of
+from quantkit.graph.graph import Node, Tensor
+from quantkit.recovery.patches import group_count, layer_rows
+from quantkit.recovery.simulation import linear
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+RANDOM = np.random.default_rng(0)
+
+
+def unit(op: str, **attrs: Any) -> Unit:
+    found = unit_of(Node("layer", op, (Tensor("x"), Tensor("w")), {k: str(v) for k, v in attrs.items()}))
+    assert found is not None
+    return found
+
+
+LAYERS = {
+    "1x1": ({"kernel": (1, 1)}, (5, 6, 1, 1), (7, 7)),
+    "padded": ({"kernel": (3, 3), "pad": (1, 1)}, (5, 6, 3, 3), (7, 7)),
+    "strided": ({"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1)}, (5, 6, 3, 3), (8, 7)),
+    "uneven": ({"kernel": (1, 7), "pad": (0, 3)}, (5, 6, 1, 7), (7, 9)),
+    "dilated": ({"kernel": (3, 3), "dilate": (2, 2), "pad": (2, 2)}, (5, 6, 3, 3), (7, 7)),
+    "depthwise": ({"kernel": (3, 3), "pad": (1, 1), "num_group": 6}, (6, 1, 3, 3), (7, 7)),
+    "grouped": ({"kernel": (3, 3), "num_group": 2}, (4, 3, 3, 3), (7, 7)),
+    "3-D": ({"kernel": (3, 3, 3), "pad": (1, 0, 1)}, (5, 6, 3, 3, 3), (4, 5, 6)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_convolutions(name: str) -> None:
+    attrs, shape, size = LAYERS[name]
+    layer = unit("Convolution", num_filter=shape[0], **attrs)
+    check(layer, RANDOM.normal(size=(3, 6, *size)).astype(np.float32), RANDOM.normal(size=shape).astype(np.float32))
+
+
+def test_dense_layers() -> None:
+    inputs = RANDOM.normal(size=(3, 4, 2, 2)).astype(np.float32)
+    check(unit("FullyConnected", num_hidden=5), inputs, RANDOM.normal(size=(5, 16)).astype(np.float32))
+
+
+def check(layer: Unit, inputs: np.ndarray, weight: np.ndarray) -> None:
+    result = linear(layer, inputs, weight, None)
+    positions = result.size // result.shape[1]
+    chosen = np.sort(RANDOM.choice(positions, max(1, positions // 2), replace=False))
+    seen, wanted = layer_rows(layer, inputs, result, chosen)
+    grouped = weight.reshape(group_count(layer), -1, seen.shape[2])
+    np.testing.assert_allclose(seen @ grouped.swapaxes(1, 2), wanted, atol=1e-4)

@@ -1,0 +1,118 @@
+"""Recovery as a whole: what each technique and each preset does to a network's error in INT8."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.emission.mxnet_int8 import int8_graph
+from quantkit.engine.execute import run
+from quantkit.errors import DataError, UserError
+from quantkit.fusion.unit import unit_of
+from quantkit.graph.graph import Graph
+from quantkit.quantization.plan import Plan
+from quantkit.recovery.preset import NO_RECOVERY, PRESETS, Recovery, preset
+from quantkit.recovery.recover import recover
+from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
+from tests.recovery.networks import planned, silent
+
+pytestmark = pytest.mark.usefixtures("int8_engine")
+
+SEEN = images(24, seed=3)
+UNSEEN = images(64, seed=9)
+
+TECHNIQUES = {
+    "refit": Recovery(refit=True),
+    "rounding": Recovery(rounding=True),
+    "bias": Recovery(bias=True),
+    "all": PRESETS["balanced"],
+}
+
+
+def narrow() -> Graph:
+    """Few channels and weights of very different size: coarse, so that there is much to recover."""
+    b = Builder()
+    data = b.relu("relu0", b.conv("conv0", DATA, 3, 4))
+    for index in range(1, 5):
+        data = b.relu(f"relu{index}", b.conv(f"conv{index}", data, 4, 4, groups=4 if index % 2 else 1))
+    pooled = b.op("Pooling", "pool", data, global_pool=True, pool_type="avg", kernel=(1, 1))
+    graph = b.graph(b.dense("dense", b.op("Flatten", "flatten", pooled), 4, 10))
+    heavy = {
+        name: value * np.where(np.random.default_rng(7).random(value.shape) < 0.15, 8, 0.5).astype(np.float32)
+        for name, value in graph.params.items()
+        if name.endswith("weight")
+    }
+    return replace(graph, params={**graph.params, **heavy})
+
+
+def error(graph: Graph, plan: Plan, reference: Graph) -> float:
+    """The mean squared error in INT8 on images that nothing was fitted to."""
+    exact = run(float_graph(reference), {"data": UNSEEN})[0]
+    return float(np.square(run(int8_graph(graph, plan), {"data": UNSEEN})[0] - exact).mean())
+
+
+@pytest.mark.parametrize("name", TECHNIQUES)
+def test_each_technique_lowers_the_error_on_new_images(name: str) -> None:
+    graph = narrow()
+    fused, plan = planned(graph, SEEN)
+    found = recover(fused.graph, plan, [SEEN], "minmax", TECHNIQUES[name], silent)
+    assert error(found.graph, found.plan, fused.graph) < 0.8 * error(fused.graph, plan, fused.graph)
+
+
+@pytest.mark.parametrize("graph", [residual_v1(True), residual_v2(), inverted_residual()], ids=["v1", "v2", "inverted"])
+def test_all_together_on_blocks_of_real_networks(graph: Graph) -> None:
+    fused, plan = planned(graph, SEEN)
+    found = recover(fused.graph, plan, [SEEN[:10], SEEN[10:]], "minmax", PRESETS["balanced"], silent)
+    assert error(found.graph, found.plan, fused.graph) < 0.9 * error(fused.graph, plan, fused.graph)
+    assert found.recovery == replace(PRESETS["balanced"], images=len(SEEN))
+    assert found.plan.decisions == plan.decisions
+
+
+def test_one_image_is_enough_to_run() -> None:
+    fused, plan = planned(residual_v1(), SEEN)
+    found = recover(fused.graph, plan, [SEEN[:1]], "minmax", PRESETS["balanced"], silent)
+    assert np.isfinite(run(int8_graph(found.graph, found.plan), {"data": UNSEEN})[0]).all()
+
+
+def test_the_same_images_give_the_same_network() -> None:
+    fused, plan = planned(residual_v1(), SEEN)
+    first, second = (recover(fused.graph, plan, [SEEN], "mse", PRESETS["balanced"], silent) for _ in range(2))
+    assert first.graph.params.keys() == second.graph.params.keys()
+    for name, value in first.graph.params.items():
+        np.testing.assert_array_equal(value, second.graph.params[name])
+
+
+def test_layers_in_fp32_keep_their_weights() -> None:
+    fused, plan = planned(residual_v1(), SEEN, "conv1")
+    found = recover(fused.graph, plan, [SEEN], "minmax", PRESETS["balanced"], silent)
+    unit = unit_of(found.graph.by_name["relu1"])
+    assert unit is not None
+    assert plan.decisions["relu1"].precision == "fp32"
+    np.testing.assert_array_equal(found.graph.params[unit.weight.node], fused.graph.params[unit.weight.node])
+
+
+def test_none_changes_nothing() -> None:
+    fused, plan = planned(residual_v1(), SEEN)
+    found = recover(fused.graph, plan, [], "minmax", preset("none"), silent)
+    assert (found.graph, found.plan, found.recovery) == (fused.graph, plan, NO_RECOVERY)
+
+
+def test_without_samples_there_is_a_clear_error() -> None:
+    fused, plan = planned(residual_v1(), SEEN)
+    with pytest.raises(DataError, match="no samples"):
+        recover(fused.graph, plan, [], "minmax", preset("fast"), silent)
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(UserError, match="none, fast, balanced, best"):
+        preset("fastest")
+
+
+def test_as_many_images_as_memory_holds() -> None:
+    fused, _ = planned(residual_v1(), images(size=16))
+    assert PRESETS["balanced"].samples(fused) == 32 * 224 * 224 // 256
+    large = replace(fused, shapes=dict.fromkeys(fused.shapes, (1, 4096, 1024, 1024)))
+    assert PRESETS["best"].samples(large) == 1

@@ -1,0 +1,68 @@
+"""The simulated INT8 network against the engine's own integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quantkit.calibration.ranges import Range
+from quantkit.emission.mxnet_int8 import int8_graph
+from quantkit.engine.execute import run
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.host.cpu import read_cpu
+from quantkit.quantization.arithmetic import activation_params
+from quantkit.quantization.plan import Activation
+from quantkit.recovery.preset import Recovery
+from quantkit.recovery.recover import recover
+from quantkit.recovery.simulation import rounded, rounded_sum
+from tests.networks import images, inverted_residual, residual_v1, residual_v2
+from tests.recovery.networks import planned, silent, simulated
+
+NETWORKS = {
+    "v1": residual_v1(),
+    "v1, signed shortcut": residual_v1(signed_shortcut=True),
+    "v2": residual_v2(),
+    "inverted residual": inverted_residual(),
+}
+
+
+@pytest.mark.usefixtures("int8_engine")
+@pytest.mark.skipif(
+    not {"AVX512-VNNI", "AVX-VNNI"} & set(read_cpu().isa), reason="without VNNI sums saturate in 16 bits"
+)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_engine_computes_the_same_integers(name: str) -> None:
+    data = images()
+    fused, plan = planned(NETWORKS[name], data)
+    recovered = recover(fused.graph, plan, [data], "minmax", Recovery(bias=True), silent)
+    int8 = int8_graph(recovered.graph, recovered.plan)
+    names = {node.name for node in int8.nodes}
+    tensors = [tensor for tensor in recovered.plan.activations if f"quantized_{tensor.node}" in names]
+    assert len(tensors) >= 3
+    found = run(int8.with_outputs([Tensor(f"quantized_{tensor.node}") for tensor in tensors]).pruned(), {"data": data})
+    scales = {tensor: stored_scale(int8, tensor, recovered.plan.activations[tensor]) for tensor in tensors}
+    given = {tensor: integers * np.float32(scales[tensor]) for tensor, integers in zip(tensors, found)}
+    wanted = simulated(recovered.graph, recovered.plan, data, given)
+    for tensor in tensors:
+        difference = np.abs(given[tensor] - wanted[tensor]) / scales[tensor]
+        # A sum on the edge between two integers may fall to either side.
+        assert difference.max() < 1.01, tensor
+        assert (difference > 0.5).mean() < 0.005, tensor
+
+
+def stored_scale(int8: Graph, tensor: Tensor, form: Activation) -> float:
+    """The real value of one step of the integers that stand for a tensor."""
+    attrs = int8.by_name[f"quantized_{tensor.node}"].attrs
+    high = float(attrs.get("max_calib_range", form.range.largest))
+    return activation_params(Range(0.0, high), form.dtype).scale
+
+
+def test_a_sum_in_place_of_signed_integers_has_seven_bits() -> None:
+    unsigned = Activation(Range(0.0, 10.0), "uint8")
+    signed = Activation(Range(-3.0, 3.0), "int8")
+    values = np.linspace(0, 12, 1000).astype(np.float32)
+    coarse = rounded_sum(values, unsigned, signed)
+    assert len(np.unique(coarse)) == 128
+    assert coarse.max() == pytest.approx(127 * 20 / 255.5)
+    assert len(np.unique(rounded_sum(values, unsigned, unsigned))) == 256
+    np.testing.assert_array_equal(rounded_sum(values, signed, signed), rounded(values, signed))
