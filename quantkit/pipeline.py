@@ -169,7 +169,7 @@ def recover(
     table: CalibrationTable,
     plan: Plan,
     samples: Any = "builtin",
-    recovery: Union[str, Recovery] = DEFAULT_PRESET,
+    recovery: Union[str, Recovery, None] = None,
     progress: Progress = silent,
 ) -> Recovered:
     """Change weights, biases and ranges so that the INT8 network loses less; see ``recovery.preset``.
@@ -179,13 +179,16 @@ def recover(
         table: its calibration.
         plan: what becomes INT8. Recovery gives nothing back to FP32.
         samples: what to look at: the first of them, at most as many as were calibrated with.
-        recovery: a preset's name (``none``, ``fast``, ``balanced``, ``best``), or the techniques one by one.
+        recovery: a preset's name (``none``, ``fast``, ``balanced``, ``best``), or the techniques one by one;
+            None: ``balanced``, but ``none`` for random weights, which have no accuracy to recover.
         progress: wraps the walk over the operators.
 
     Raises:
         UserError: there is no such preset.
         DataError: the samples cannot be used.
     """
+    if recovery is None:
+        recovery = "none" if source.model.source.weights == "random" else DEFAULT_PRESET
     wanted = preset(recovery) if isinstance(recovery, str) else recovery
     most = min(table.samples, wanted.samples(source.fused))
     batched = _batches(source.model, _chosen(samples, most, at_most=True)) if wanted.works else ()
@@ -229,7 +232,7 @@ def quantize(
     exclude: Union[str, Sequence[str]] = (),
     activations: ActivationType = "auto",
     table: Optional[CalibrationTable] = None,
-    recovery: Union[str, Recovery] = DEFAULT_PRESET,
+    recovery: Union[str, Recovery, None] = None,
     progress: Progress = silent,
     **loading: Any,
 ) -> QuantizedModel:

@@ -66,7 +66,7 @@ def quantize(
     method: Optional[str],
     exclude: tuple[str, ...],
     activations: str,
-    preset: str,
+    preset: Optional[str],
     weights: str,
     input_shape: Optional[tuple[int, ...]],
     out: Optional[Path],

@@ -15,7 +15,6 @@ import quantkit.pipeline
 from quantkit.bundle.engine import present_engine
 from quantkit.models.model import Model
 from quantkit.pipeline import FusedModel, calibrate, emit, fuse_model, plan, recover
-from quantkit.recovery.preset import DEFAULT_PRESET
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.store import Made, Stored, Tell, content_hash, stored_checkpoint
 
@@ -73,8 +72,7 @@ class Forms:
         source = self._fused
         self.tell(f"{self.model.name}: quantizing with {_CALIBRATION_IMAGES} images")
         table = calibrate(source, self._images, _CALIBRATION_IMAGES)
-        preset = "none" if self.model.source.weights == "random" else DEFAULT_PRESET
-        recovered = recover(source, table, plan(source, table), self._images, preset)
+        recovered = recover(source, table, plan(source, table), self._images)
         quantized = emit(source, table, recovered, self._images)
         found = quantized.agreement
         return Made(quantized.graph, known_accuracy(found.top1, found.cosine, found.images))
