@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import tee
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.quantization.plan import ActivationType, Plan, calibration_targets, make_plan
 from quantkit.recovery.preset import DEFAULT_PRESET, NO_RECOVERY, Recovery, preset
+from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered
 from quantkit.recovery.recover import recover as recovered
 
@@ -41,9 +42,6 @@ BATCH_SIZE = 4
 
 _GATE_SAMPLES = 4
 _AGREEMENT_SAMPLES = 100
-
-Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
-"""Wraps an iterable of so many batches under a title, as tqdm does."""
 
 
 def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:

@@ -25,8 +25,12 @@ def outputs_of(graph: Graph, batches: Iterable[np.ndarray], batch_size: int) -> 
     for batch in batches:
         if executor is None:
             executor = Executor(graph, {name: (batch_size, *batch.shape[1:])})
-        missing = batch_size - len(batch)
-        if missing < 0:
+        if len(batch) > batch_size:
             raise EngineError(f"a batch of {len(batch)} samples came where at most {batch_size} were agreed")
-        filled = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)]) if missing else batch
-        yield [output[: len(batch)] for output in executor.run({name: filled})]
+        yield [output[: len(batch)] for output in executor.run({name: filled(batch, batch_size)})]
+
+
+def filled(batch: np.ndarray, batch_size: int) -> np.ndarray:
+    """The batch with copies of its last sample up to ``batch_size`` of them."""
+    missing = batch_size - len(batch)
+    return np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)]) if missing else batch

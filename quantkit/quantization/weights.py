@@ -30,8 +30,8 @@ def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def peak_scale(weight: np.ndarray, is_convolution: bool) -> np.ndarray:
     """The scale of each channel (axis 0), float32, that its largest weight sets.
 
-    The engine's convolutions have it that weight stand for 127.5, dense layers have it stand for 127. A channel of
-    zeros has scale 1.
+    That weight stands for 127.5 in the engine's convolutions, and for 127 in dense layers. A channel of zeros has
+    scale 1.
     """
     peak = np.abs(weight.reshape(len(weight), -1)).max(axis=1)
     levels = _CONVOLUTION_LEVELS if is_convolution else _DENSE_LEVELS

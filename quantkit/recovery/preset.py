@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Literal, get_args
 
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
 from quantkit.graph.graph import Tensor
 
-PresetName = Literal["none", "fast", "balanced", "best"]
-
-DEFAULT_PRESET: PresetName = "balanced"
+DEFAULT_PRESET = "balanced"
 
 _PIXELS = 224 * 224
 _MEMORY = 4 * 1024**3
@@ -76,5 +73,5 @@ def preset(name: str) -> Recovery:
         UserError: there is none.
     """
     if name not in PRESETS:
-        raise UserError(f"unknown preset {name!r}; choose one of {', '.join(get_args(PresetName))}")
+        raise UserError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
     return PRESETS[name]

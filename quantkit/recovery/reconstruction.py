@@ -21,6 +21,7 @@ from quantkit.recovery.rounding import round_jointly
 from quantkit.recovery.simulation import activated, engine_rounded, linear, operator_results, rounded, rounded_sum
 
 Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
+"""Wraps an iterable of so many steps under a title, as tqdm does."""
 
 # What a layer's rows may hold together, and how many there are at most: more change nothing in the result.
 _ELEMENTS = 40_000_000

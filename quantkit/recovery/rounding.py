@@ -15,7 +15,8 @@ def round_jointly(weight: np.ndarray, scale: np.ndarray, inputs: np.ndarray) -> 
     The error of a layer's output over rows X is that with H = X'X: one weight's rounding can make up for
     another's where their inputs go together. The aim of AdaRound (Nagel et al., ICML 2020), reached
     as in CDQuant (Nair and Suggala, 2024): from the nearest integers on, each weight in turn takes the
-    integer that is best given all others, until nothing changes or 8 times. The error never grows.
+    integer that is best given all others, until nothing changes or 8 times. The error never grows, but
+    where a channel has lost its weight of 127 or -127 and its largest takes that place in the end.
 
     Args:
         weight: W, float32 (groups, channels, weights).

@@ -9,6 +9,7 @@ from typing import Optional, Union
 import numpy as np
 
 from quantkit.engine.execute import Executor
+from quantkit.engine.stream import filled
 from quantkit.fusion.unit import Unit
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.arithmetic import QuantParams, activation_params, dequantize, quantize
@@ -84,11 +85,6 @@ def operator_results(
     results = []
     for start in range(0, images, _BATCH):
         count = min(_BATCH, images - start)
-        found = executor.run({name: _filled(array[start : start + count]) for name, array in arrays.items()})
+        found = executor.run({name: filled(array[start : start + count], _BATCH) for name, array in arrays.items()})
         results.append([result[:count] for result in found])
     return [np.concatenate(parts) for parts in zip(*results)]
-
-
-def _filled(batch: np.ndarray) -> np.ndarray:
-    missing = _BATCH - len(batch)
-    return np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)]) if missing else batch

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.cli.quantize import quantize
+from quantkit.recovery.preset import PRESETS
 from tests.cli.conftest import SHAPE, Run
 
 
@@ -36,6 +38,32 @@ def test_json_agrees_with_what_was_written(run: Run, options: list[object], int8
     assert {entry["operator"] for entry in result["fp32"]} == {"Pooling", "Flatten"}
     assert result["calibration"]["samples"] == 23
     assert set(result["latency_ms"]) == {"fp32", "fp32_fused", "int8"}
+
+
+def test_a_preset_is_used_shown_and_kept(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
+    def recovery(*more: object) -> dict[str, object]:
+        shown = json.loads(run("quantize", *options, "--calib", 5, "--no-latency", "--json", "--force", *more).stdout)
+        manifest = json.loads((tmp_path / "tiny-int8" / "manifest.json").read_text())
+        assert shown["recovery"] == manifest["settings"]["recovery"]
+        return dict(shown["recovery"])
+
+    techniques = ("centre", "refit", "rounding", "bias")
+    everything = {**dict.fromkeys(techniques, True), "images": 5}
+    assert recovery() == recovery("--preset", "balanced") == everything
+    assert recovery("--preset", "fast") == {**everything, "refit": False, "rounding": False}
+    assert recovery("--preset", "none") == {**dict.fromkeys(techniques, False), "images": 0}
+
+
+def test_every_preset_can_be_asked_for() -> None:
+    (option,) = (parameter for parameter in quantize.params if parameter.name == "preset")
+    assert list(option.type.choices) == list(PRESETS)  # type: ignore[attr-defined]
+
+
+def test_random_weights_are_recovered_on_demand_only(run: Run, int8_engine: None) -> None:
+    network = ["cifar_resnet20_v1", "--weights", "random", "--calib", 2, "--no-latency"]
+    plain = json.loads(run("quantize", *network, "--json", "--out", "plain").stdout)
+    asked = json.loads(run("quantize", *network, "--json", "--out", "asked", "--preset", "fast").stdout)
+    assert (plain["recovery"]["images"], asked["recovery"]["images"]) == (0, 2)
 
 
 def test_the_table_says_what_was_gained(run: Run, options: list[object], int8_engine: None) -> None:

@@ -62,6 +62,13 @@ def test_unrelated_inputs_leave_the_nearest_integers() -> None:
     np.testing.assert_array_equal(round_jointly(weight, scale, np.eye(8, dtype=np.float32)[None]), np.rint(weight))
 
 
+def test_a_peak_that_would_move_is_put_back() -> None:
+    """Both inputs go together, so that 126 and 0 would serve better than 127 and 0."""
+    inputs = np.array([[[1, 0.99], [0.99, 1]]], np.float32)
+    found = round_jointly(np.array([[[126.6, -0.45]]], np.float32), np.ones((1, 1), np.float32), inputs)
+    assert found[0, 0, 0] == 127
+
+
 def test_every_channel_keeps_its_range() -> None:
     random = np.random.default_rng(0)
     weight = random.normal(size=(1, 40, 12)).astype(np.float32)

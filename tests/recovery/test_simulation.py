@@ -15,13 +15,23 @@ from quantkit.quantization.plan import Activation
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.recover import recover
 from quantkit.recovery.simulation import rounded, rounded_sum
-from tests.networks import images, inverted_residual, residual_v1, residual_v2
+from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.recovery.networks import planned, silent, simulated
+
+
+def signed_sum_of_unsigned() -> Graph:
+    """A sum without activation, whose shortcut is unsigned and so must be made signed first."""
+    b = Builder()
+    stem = b.relu("relu", b.conv("stem", DATA, 3, 16))
+    total = b.op("elemwise_add", "add", b.conv("body", stem, 16, 16), stem)
+    return b.graph(b.relu("last_relu", b.conv("last", total, 16, 16)))
+
 
 NETWORKS = {
     "v1": residual_v1(),
     "v1, signed shortcut": residual_v1(signed_shortcut=True),
     "v2": residual_v2(),
+    "signed sum": signed_sum_of_unsigned(),
     "inverted residual": inverted_residual(),
 }
 
