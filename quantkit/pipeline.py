@@ -31,7 +31,7 @@ from quantkit.models.model import Model
 from quantkit.quantization.plan import ActivationType, Plan, calibration_targets, make_plan
 from quantkit.recovery.preset import DEFAULT_PRESET, NO_RECOVERY, Recovery, preset
 from quantkit.recovery.reconstruction import Progress
-from quantkit.recovery.recover import Recovered
+from quantkit.recovery.recover import Recovered, with_mirrored
 from quantkit.recovery.recover import recover as recovered
 
 DEFAULT_METHOD = "mse"
@@ -188,9 +188,12 @@ def recover(
     if recovery is None:
         recovery = "none" if source.model.source.weights == "random" else DEFAULT_PRESET
     wanted = preset(recovery) if isinstance(recovery, str) else recovery
-    most = min(table.samples, wanted.samples(source.fused))
-    batched = _batches(source.model, _chosen(samples, most, at_most=True)) if wanted.works else ()
+    most = wanted.samples(source.fused)
+    chosen = _chosen(samples, min(table.samples, most), at_most=True) if wanted.works else None
+    batched = _batches(source.model, chosen) if chosen is not None else ()
     images = [batch.data for batch in batched]
+    if wanted.mirror:
+        images = with_mirrored(images, most)
     return recovered(source.fused.graph, plan, images, table.method, wanted, progress)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Optional
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from quantkit.fusion.unit import Unit, extended, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import integers
 from quantkit.quantization.plan import Activation, Plan
+from quantkit.recovery.int8_layers import int8_convolution
 from quantkit.recovery.patches import group_count
 
 _BATCH = 4
@@ -66,21 +66,15 @@ def centred(graph: Graph, plan: Plan, images: np.ndarray, method: str) -> tuple[
     return replace(shifted, nodes=nodes), replace(plan, activations=forms)
 
 
-def _int8_convolution(plan: Plan, node: Node) -> Optional[Unit]:
-    unit = unit_of(node)
-    is_int8 = plan.decisions[node.name].precision == "int8"
-    return unit if unit is not None and unit.is_convolution and is_int8 else None
-
-
 def _can_shift(graph: Graph, plan: Plan, node: Node) -> bool:
-    unit = _int8_convolution(plan, node)
+    unit = int8_convolution(graph, plan, node)
     if unit is None or unit.activation is not None or node.output in graph.outputs:
         return False
-    return all(_takes_shift(plan, reader, node.output) for reader in graph.consumers.get(node.output, ()))
+    return all(_takes_shift(graph, plan, reader, node.output) for reader in graph.consumers.get(node.output, ()))
 
 
-def _takes_shift(plan: Plan, reader: Node, tensor: Tensor) -> bool:
-    unit = _int8_convolution(plan, reader)
+def _takes_shift(graph: Graph, plan: Plan, reader: Node, tensor: Tensor) -> bool:
+    unit = int8_convolution(graph, plan, reader)
     if unit is None:
         return False
     # At a padded border some of the constant is missing.

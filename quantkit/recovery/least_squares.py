@@ -76,8 +76,17 @@ def _fitted(weight: np.ndarray, over: Moments, strength: float) -> np.ndarray:
     pull = strength * over.power * over.rows
     size = over.inputs.shape[1]
     matrix = over.inputs + (pull * np.eye(size)).astype(np.float32)
-    solved = np.linalg.solve(matrix, over.cross + pull.astype(np.float32) * weight.swapaxes(1, 2))
+    wanted = over.cross + pull.astype(np.float32) * weight.swapaxes(1, 2)
+    # Half the work for a wide layer; many narrow groups are better solved together.
+    solved = _solve_definite(matrix[0], wanted[0])[None] if len(matrix) == 1 else np.linalg.solve(matrix, wanted)
     return np.asarray(solved.swapaxes(1, 2), np.float32)
+
+
+def _solve_definite(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    from scipy.linalg import cho_factor, cho_solve
+
+    factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+    return np.asarray(cho_solve(factor, wanted, overwrite_b=True, check_finite=False))
 
 
 def _error(weight: np.ndarray, over: Moments) -> np.ndarray:

@@ -24,18 +24,27 @@ class Recovery:
 
     Attributes:
         centre: signed tensors are shifted channel by channel into the middle of the integers, see ``centring``.
+        equalize: tensors are scaled channel by channel to the same range, where weights lose nothing by it, see
+            ``equalization``.
+        observers: each tensor has the range of the calibration method that disturbs its readers least, see
+            ``observer_choice``.
         refit: weights, and biases with them, are fitted to the inputs that the quantized layers before have
             left, see ``least_squares``.
         rounding: weights are rounded so that the layer's output changes least, see ``rounding``.
         bias: biases take up the mean error of each channel, see ``bias_correction``.
+        mirror: where there are fewer samples than ``images`` says, their mirror images are looked at too, as in
+            training (Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012).
         images: how many samples of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
             same number of pixels. Fewer where the network's largest tensor would need more than about 4 GB.
     """
 
     centre: bool = False
+    equalize: bool = False
+    observers: bool = False
     refit: bool = False
     rounding: bool = False
     bias: bool = False
+    mirror: bool = False
     images: int = 32
 
     def samples(self, fused: Fused) -> int:
@@ -48,7 +57,7 @@ class Recovery:
     @property
     def works(self) -> bool:
         """Whether any technique is switched on."""
-        return self.centre or self.simulates
+        return self.centre or self.equalize or self.observers or self.simulates
 
     @property
     def simulates(self) -> bool:
@@ -61,8 +70,8 @@ NO_RECOVERY = Recovery(images=0)
 PRESETS: Mapping[str, Recovery] = {
     "none": NO_RECOVERY,
     "fast": Recovery(centre=True, bias=True, images=16),
-    "balanced": Recovery(centre=True, refit=True, rounding=True, bias=True, images=32),
-    "best": Recovery(centre=True, refit=True, rounding=True, bias=True, images=128),
+    "balanced": Recovery(centre=True, refit=True, rounding=True, bias=True, mirror=True, images=32),
+    "best": Recovery(centre=True, refit=True, rounding=True, bias=True, mirror=True, images=128),
 }
 
 

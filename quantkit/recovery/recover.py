@@ -11,6 +11,8 @@ from quantkit.errors import DataError
 from quantkit.graph.graph import Graph
 from quantkit.quantization.plan import Plan
 from quantkit.recovery.centring import centred
+from quantkit.recovery.equalization import equalized
+from quantkit.recovery.observer_choice import with_chosen_ranges
 from quantkit.recovery.own_params import with_own_params
 from quantkit.recovery.preset import NO_RECOVERY, Recovery
 from quantkit.recovery.reconstruction import Progress, reconstruct
@@ -20,12 +22,18 @@ from quantkit.recovery.reconstruction import Progress, reconstruct
 class Recovered:
     """A fused network whose weights, biases and plan were changed for INT8. In FP32 it is no longer the original.
 
-    ``recovery`` says how; its ``images`` is how many there were.
+    ``recovery`` says how; its ``images`` is how many there were, mirrored ones included.
     """
 
     graph: Graph
     plan: Plan
     recovery: Recovery
+
+
+def with_mirrored(batches: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
+    """The samples (images, channels, height, width), and of their mirror images as many as make ``most`` in all."""
+    images = np.concatenate(batches)
+    return [images, images[: max(0, most - len(images)), ..., ::-1]]
 
 
 def recover(
@@ -52,6 +60,10 @@ def recover(
     graph = with_own_params(graph, plan)
     if recovery.centre:
         graph, plan = centred(graph, plan, images, method)
+    if recovery.equalize:
+        graph, plan = equalized(graph, plan, images, method)
+    if recovery.observers:
+        plan = with_chosen_ranges(graph, plan, images)
     if recovery.simulates:
         graph = reconstruct(graph, plan, images, recovery, progress)
     return Recovered(graph, plan, replace(recovery, images=len(images)))

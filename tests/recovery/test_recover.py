@@ -15,7 +15,7 @@ from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph
 from quantkit.quantization.plan import Plan
 from quantkit.recovery.preset import NO_RECOVERY, PRESETS, Recovery, preset
-from quantkit.recovery.recover import recover
+from quantkit.recovery.recover import recover, with_mirrored
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.recovery.networks import planned, silent
 
@@ -92,6 +92,13 @@ def test_layers_in_fp32_keep_their_weights() -> None:
     assert unit is not None
     assert plan.decisions["relu1"].precision == "fp32"
     np.testing.assert_array_equal(found.graph.params[unit.weight.node], fused.graph.params[unit.weight.node])
+
+
+def test_mirror_images_fill_up_what_is_missing() -> None:
+    batches = [SEEN[:4], SEEN[4:6]]
+    for most, wanted in ((5, SEEN[:6]), (8, np.concatenate([SEEN[:6], np.flip(SEEN[:2], axis=3)]))):
+        np.testing.assert_array_equal(np.concatenate(with_mirrored(batches, most)), wanted)
+    assert len(np.concatenate(with_mirrored(batches, 100))) == 12
 
 
 def test_none_changes_nothing() -> None:

@@ -1,0 +1,119 @@
+"""Scaling tensors, channel by channel, so that every channel has the range of the largest.
+
+An INT8 tensor has one scale; a channel of small values has few of its integers. Layers can scale
+them up without changing what the network computes (Nagel et al., "Data-free quantization through weight
+equalization and bias correction", ICCV 2019, section 4.1; for activations Xiao et al., "SmoothQuant",
+ICML 2023): the producer's weights take the factor, the readers' weights its inverse. Here only where
+weights lose nothing by it, as each output channel has a weight scale of its own: the readers are depthwise
+convolutions, or sums whose results are scaled alike. So it reaches the trunks of pre-activation
+residual networks, and what lies before depthwise convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from quantkit.calibration.collect import collect_ranges
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.engine.stream import outputs_of
+from quantkit.fusion.unit import Unit
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.plan import Plan
+from quantkit.recovery.int8_layers import int8_convolution
+from quantkit.recovery.patches import group_count
+
+_BATCH = 4
+
+# A channel that the images hardly excite may be larger on others.
+_LARGEST_FACTOR = 8.0
+
+
+def equalized(graph: Graph, plan: Plan, images: np.ndarray, method: str) -> tuple[Graph, Plan]:
+    """The network with scaled tensors, and the plan with their new ranges.
+
+    Args:
+        graph: the fused network, its INT8 layers with weights and biases of their own.
+        plan: what becomes of its tensors.
+        images: the network's input, float32.
+        method: the calibration method, for the new ranges.
+    """
+    trunks = list(_scaled_alike(graph, plan))
+    tensors = [tensor for trunk in trunks for tensor in trunk]
+    if not tensors:
+        return graph, plan
+    batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
+    peaks = _peaks(graph, tensors, batches)
+    factors = {tensor: factor for trunk in trunks for tensor, factor in _factors(plan, trunk, peaks).items()}
+    scaled = _scaled(graph, plan, factors)
+    ranges = collect_ranges(float_graph(scaled), tensors, batches, _BATCH, method)
+    forms = {tensor: replace(plan.activations[tensor], range=ranges[str(tensor)]) for tensor in tensors}
+    return scaled, replace(plan, activations={**plan.activations, **forms})
+
+
+def _scaled_alike(graph: Graph, plan: Plan) -> Iterator[tuple[Tensor, ...]]:
+    """Tensors that sums tie together, and that can all be scaled."""
+    tied: dict[Tensor, tuple[Tensor, ...]] = {}
+    for node in graph.nodes:
+        unit = int8_convolution(graph, plan, node)
+        if unit is None:
+            continue
+        joined = (*tied.get(unit.addend, (unit.addend,)), node.output) if unit.addend is not None else (node.output,)
+        tied.update(dict.fromkeys(joined, joined))
+    for trunk in dict.fromkeys(tied.values()):
+        if all(_can_scale(graph, plan, tensor) for tensor in trunk):
+            yield trunk
+
+
+def _can_scale(graph: Graph, plan: Plan, tensor: Tensor) -> bool:
+    unit = int8_convolution(graph, plan, graph.producer(tensor))
+    if unit is None or unit.activation_kind not in (None, "relu") or tensor in graph.outputs:
+        return False
+    readers = graph.consumers.get(tensor, ())
+    return bool(readers) and all(_takes_scale(graph, plan, reader, tensor) for reader in readers)
+
+
+def _takes_scale(graph: Graph, plan: Plan, reader: Node, tensor: Tensor) -> bool:
+    unit = int8_convolution(graph, plan, reader)
+    return unit is not None and (tensor != unit.data or _is_depthwise(graph, unit))
+
+
+def _is_depthwise(graph: Graph, unit: Unit) -> bool:
+    """Whether each input channel is read by one output channel alone."""
+    return group_count(unit) == len(graph.params[unit.weight.node]) > 1
+
+
+def _peaks(graph: Graph, tensors: list[Tensor], batches: list[np.ndarray]) -> dict[Tensor, np.ndarray]:
+    """The largest magnitude of each channel."""
+    found: dict[Tensor, np.ndarray] = {}
+    for values in outputs_of(float_graph(graph.with_outputs(tensors).pruned()), batches, _BATCH):
+        for tensor, value in zip(tensors, values):
+            peak = np.abs(value).max(axis=(0, *range(2, value.ndim)))
+            found[tensor] = np.maximum(found.get(tensor, 0.0), peak)
+    return found
+
+
+def _factors(plan: Plan, trunk: tuple[Tensor, ...], peaks: Mapping[Tensor, np.ndarray]) -> dict[Tensor, np.ndarray]:
+    """What each channel of these tensors is multiplied by, the same in all: at least 1."""
+    used = np.max([peaks[tensor] / plan.activations[tensor].range.largest for tensor in trunk], axis=0)
+    factor = np.minimum(used.max() / np.maximum(used, used.max() / _LARGEST_FACTOR), _LARGEST_FACTOR)
+    return dict.fromkeys(trunk, factor.astype(np.float32))
+
+
+def _scaled(graph: Graph, plan: Plan, factors: Mapping[Tensor, np.ndarray]) -> Graph:
+    params = dict(graph.params)
+    for node in graph.nodes:
+        unit = int8_convolution(graph, plan, node)
+        if unit is None or unit.bias is None:
+            continue
+        result = factors.get(node.output, np.float32(1.0))
+        weight, bias = params[unit.weight.node], params[unit.bias.node]
+        tail = (1,) * (weight.ndim - 2)
+        weight = weight * np.broadcast_to(result, len(weight)).reshape(-1, 1, *tail)
+        if unit.data in factors:
+            weight = weight / factors[unit.data].reshape(-1, 1, *tail)
+        params[unit.weight.node] = weight.astype(np.float32)
+        params[unit.bias.node] = (bias * result).astype(np.float32)
+    return replace(graph, params=params)

@@ -1,0 +1,92 @@
+"""Choosing for each tensor the calibration method that disturbs its readers least.
+
+No method is best for all tensors: a clipped outlier may be what the next layer looks for, or nothing to
+it. So each tensor's candidates are compared by what the rounding does to the results of the layers that read
+it, The criterion is the layer-wise output error of "Up or
+down? Adaptive rounding for post-training quantization" (Nagel et al., ICML 2020), here for ranges.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Optional
+
+import numpy as np
+
+from quantkit.calibration.collect import collect_ranges
+from quantkit.calibration.ranges import Range
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.engine.stream import outputs_of
+from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.plan import Plan
+from quantkit.recovery.simulation import linear, rounded
+
+CANDIDATES = ("mse", "minmax", "percentile", "entropy")
+
+_BATCH = 4
+
+# More images do not change which candidate is best.
+_IMAGES = 8
+
+
+def with_chosen_ranges(graph: Graph, plan: Plan, images: np.ndarray) -> Plan:
+    """The plan with the best of the ranges that four calibration methods find for each tensor.
+
+    Only tensors that nothing but INT8 convolutions and dense layers read have a choice: the other INT8 operators
+    pass their input's scale on.
+
+    Args:
+        graph: the fused network.
+        plan: what becomes of its tensors.
+        images: the network's input, float32.
+    """
+    readers = {tensor: units for tensor in plan.activations if (units := _readers(graph, plan, tensor))}
+    if not readers:
+        return plan
+    network = float_graph(graph)
+    batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
+    found = [collect_ranges(network, list(readers), batches, _BATCH, method) for method in CANDIDATES]
+    candidates = {tensor: list(dict.fromkeys(ranges[str(tensor)] for ranges in found)) for tensor in readers}
+    errors: dict[tuple[Tensor, Range], float] = defaultdict(float)
+    few = batches[: _IMAGES // _BATCH]
+    for values in outputs_of(network.with_outputs(list(readers)).pruned(), few, _BATCH):
+        for tensor, value in zip(readers, values):
+            for candidate in candidates[tensor]:
+                form = replace(plan.activations[tensor], range=candidate)
+                error = rounded(value, form) - value
+                errors[tensor, candidate] += sum(_effect(graph, unit, tensor, error) for unit in readers[tensor])
+    forms = dict(plan.activations)
+    for tensor in readers:
+        best = min((errors[tensor, candidate], index) for index, candidate in enumerate(candidates[tensor]))[1]
+        forms[tensor] = replace(forms[tensor], range=candidates[tensor][best])
+    return replace(plan, activations=forms)
+
+
+def _readers(graph: Graph, plan: Plan, tensor: Tensor) -> tuple[Unit, ...]:
+    """The INT8 layers that read the tensor; none where others read it too, or where it passes on a scale."""
+    producer = graph.producer(tensor)
+    if producer is not None and plan.decisions[producer.name].precision == "int8" and unit_of(producer) is None:
+        return ()
+    readers = graph.consumers.get(tensor, ())
+    units = tuple(unit for reader in readers if (unit := _int8_layer(graph, plan, reader)) is not None)
+    return units if len(units) == len(readers) else ()
+
+
+def _int8_layer(graph: Graph, plan: Plan, node: Node) -> Optional[Unit]:
+    unit = unit_of(node)
+    if unit is None or not has_constant_weights(graph, unit):
+        return None
+    return unit if plan.decisions[node.name].precision == "int8" else None
+
+
+def _effect(graph: Graph, unit: Unit, tensor: Tensor, error: np.ndarray) -> float:
+    """The squared error that a tensor's error makes in what the layer puts out before its activation."""
+    weight = graph.params[unit.weight.node]
+    total = 0.0
+    if tensor == unit.data:
+        total += float(np.square(linear(unit, error, weight, None)).sum(dtype=np.float64))
+    if tensor == unit.addend:
+        total += float(np.square(error).sum(dtype=np.float64))
+    return total

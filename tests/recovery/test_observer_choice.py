@@ -1,0 +1,85 @@
+"""The range of each tensor, by what its readers make of the rounding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.calibration.collect import collect_ranges
+from quantkit.calibration.ranges import Range
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.engine.execute import run
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.quantization.plan import Plan
+from quantkit.recovery.observer_choice import CANDIDATES, with_chosen_ranges
+from quantkit.recovery.simulation import rounded
+from tests.networks import DATA, Builder, images, residual_v1
+from tests.recovery.networks import planned
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+SEEN = images(8, seed=3)
+
+
+def with_outlier(read: float) -> Graph:
+    """A tensor whose first channel is 30 times as large as the others; its reader takes ``read`` times of that."""
+    b = Builder()
+    data = b.relu("relu0", b.conv("conv0", DATA, 3, 16))
+    graph = b.graph(b.relu("relu1", b.conv("conv1", data, 16, 8)))
+    weights = {name: graph.params[name].copy() for name in ("conv0_weight", "conv1_weight")}
+    weights["conv0_weight"][0] *= 30
+    weights["conv1_weight"][:, 0] *= read
+    return replace(graph, params={**graph.params, **weights})
+
+
+def output_error(graph: Graph, plan: Plan, values: Range) -> float:
+    """What rounding relu0 to this range does to conv1, computed in NumPy."""
+    tensor = Tensor("relu0")
+    (value,) = run(float_graph(graph.with_outputs([tensor]).pruned()), {"data": SEEN})
+    error = rounded(value, replace(plan.activations[tensor], range=values)) - value
+    weight = graph.params["conv1_weight"]
+    padded = np.pad(error, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    return float(np.square(np.einsum("nchwij,ocij->nohw", windows, weight)).sum())
+
+
+@pytest.mark.parametrize("read", [0.0, 1.0])
+def test_the_range_is_the_candidate_of_least_output_error(read: float) -> None:
+    fused, plan = planned(with_outlier(read), SEEN)
+    chosen = with_chosen_ranges(fused.graph, plan, SEEN).activations[Tensor("relu0")].range
+    network = float_graph(fused.graph)
+    ranges = [collect_ranges(network, [Tensor("relu0")], [SEEN], 8, method)["relu0"] for method in CANDIDATES]
+    errors = [output_error(fused.graph, plan, each) for each in ranges]
+    assert max(errors) > 1.1 * min(errors)
+    assert output_error(fused.graph, plan, chosen) <= 1.001 * min(errors)
+
+
+def test_what_the_reader_ignores_may_be_clipped() -> None:
+    """The same tensor; only the reader differs."""
+    ignored, taken = (
+        with_chosen_ranges(fused.graph, plan, SEEN).activations[Tensor("relu0")].range.largest
+        for fused, plan in (planned(with_outlier(read), SEEN) for read in (0.0, 1.0))
+    )
+    assert ignored < taken
+
+
+def test_scales_that_others_share_stay() -> None:
+    """A pooling passes its input's scale on, so neither side of it may change."""
+    b = Builder()
+    data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
+    pooled = b.op("Pooling", "pool", data, kernel=(2, 2), stride=(2, 2), pool_type="max")
+    fused, plan = planned(b.graph(b.relu("relu1", b.conv("conv1", pooled, 8, 8))), SEEN)
+    changed = with_chosen_ranges(fused.graph, plan, SEEN).activations
+    for name in ("relu0", "pool", "relu1"):
+        assert changed[Tensor(name)] == plan.activations[Tensor(name)]
+
+
+def test_sums_count_as_readers() -> None:
+    """What is added reaches the result as it is: minmax alone never clips it."""
+    fused, plan = planned(residual_v1(), SEEN)
+    changed = with_chosen_ranges(fused.graph, plan, SEEN)
+    assert changed.activations.keys() == plan.activations.keys()
+    assert changed.decisions == plan.decisions
+    assert changed.activations[Tensor("relu0")].range.largest <= plan.activations[Tensor("relu0")].range.largest
