@@ -26,7 +26,7 @@ ROOMS = {
     "calibration": "errors files graph engine data",
     "quantization": "errors graph calibration fusion",
     "evaluation": "errors graph engine data",
-    "emission": "errors graph fusion quantization",
+    "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",
     "bundle": "errors files graph engine data models fusion calibration quantization recovery explain",
