@@ -35,13 +35,15 @@ ROOMS = {
     "profile": "errors graph engine",
     "benchmark": "errors files host",
     "report": "errors files benchmark",
+    "analysis": "errors graph data models fusion calibration quantization evaluation emission recovery bundle pipeline "
+    "report",
     "workloads": "errors files graph engine data models fusion calibration quantization emission recovery bundle "
     "pipeline benchmark",
     "measurement": "errors host benchmark workloads",
     "predict": "errors graph engine data bundle",
     "loading": "errors models bundle predict",
     "cli": "errors files host graph engine data models fusion calibration quantization evaluation emission recovery "
-    "explain bundle pipeline predict loading profile benchmark report workloads measurement",
+    "explain bundle pipeline predict loading profile benchmark report analysis workloads measurement",
     "__main__": "cli",
 }
 

@@ -191,9 +191,7 @@ def _narrowed(reading: _Reading, unit: Unit) -> Unit:
     weight = reading.graph.params[unit.weight.node]
     pad = integers(unit.core, "pad")
     depthwise = weight.shape[1:] == (1, 3, 3) and integer(unit.core, "num_group", 1) == len(weight)
-    around = weight.copy()
-    around[..., 1:2, 1:2] = 0
-    if not depthwise or around.any() or len(pad) != 2 or min(pad) < 1:
+    if not depthwise or len(pad) != 2 or min(pad) < 1 or np.delete(weight.reshape(-1, 9), 4, axis=1).any():
         return unit
     centre = reading.add_param(f"{unit.node.name}_pointwise_weight", weight[:, :, 1:2, 1:2].copy())
     narrow = with_core_attrs(unit, {"kernel": "(1, 1)", "pad": f"({pad[0] - 1}, {pad[1] - 1})"})
