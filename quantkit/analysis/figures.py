@@ -122,7 +122,7 @@ def histograms(analysis: Analysis) -> Optional[Figure]:
 def _draw_histogram(axes: Axes, use: TensorUse) -> None:
     counts = np.array(use.bins.counts)
     starts = use.bins.start + use.bins.width * np.arange(counts.size)
-    axes.bar(starts, counts, use.bins.width, align="edge", color=_VALUES.value, bottom=_LEAST)
+    axes.bar(starts, np.maximum(counts - _LEAST, 0), use.bins.width, align="edge", color=_VALUES.value, bottom=_LEAST)
     set_log(axes, "y", _LEAST, 2.0 * int(counts.max()))
     axes.axvline(use.threshold, color=_THRESHOLD.value, linestyle=_THRESHOLD.line, linewidth=1.3)
     if use.dtype == "int8":
