@@ -7,6 +7,7 @@ from typing import Optional
 
 from quantkit.analysis.calibration import Audit
 from quantkit.analysis.deviation import Deviation
+from quantkit.analysis.overflow import Overflow
 from quantkit.analysis.tensor import TensorUse
 from quantkit.evaluation.agreement import Agreement
 
@@ -26,6 +27,9 @@ class LayerError:
         own: for FP32's inputs: what the layer adds itself.
         weights: the same with INT8 weights and biases, but tensors in FP32; None for what has no weights.
         activations: the same with FP32 weights and biases, but tensors in 8 bits.
+        without_vnni: ``own`` on processors without VNNI, where sums of unsigned input may saturate in 16 bits and
+            weights for signed input have half as many levels.
+        overflow: how many of these sums saturate.
         shifted: whether each channel's shift was taken out first; see ``walk.Comparison``.
         output: how FP32's values fit into the integers of the output; None for dense layers, which put out floats.
     """
@@ -36,6 +40,8 @@ class LayerError:
     own: Deviation
     weights: Optional[Deviation]
     activations: Deviation
+    without_vnni: Deviation
+    overflow: Overflow
     shifted: bool
     output: Optional[TensorUse]
 

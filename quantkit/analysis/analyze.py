@@ -119,6 +119,8 @@ def _layer(graph: Graph, comparison: Comparison, name: str, uses: Mapping[str, T
         own=sums.own.result(),
         weights=None if sums.weights is None else sums.weights.result(),
         activations=sums.activations.result(),
+        without_vnni=sums.without_vnni.result(),
+        overflow=sums.overflow.result(),
         shifted=Tensor(name) in comparison.shifts,
         output=uses.get(name),
     )

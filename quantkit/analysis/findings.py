@@ -20,6 +20,9 @@ _NARROW = 0.25
 _UNSETTLED = 0.05
 _MOVED = 0.25
 
+# A layer that loses more than this without VNNI, in dB, is worth a sentence.
+_OVERFLOWS = 3.0
+
 # Calibrated and seen inputs that differ by more than this factor come from another preprocessing.
 _OTHER_SCALE = 1.5
 
@@ -31,6 +34,7 @@ def findings(layers: Sequence[LayerError], tensors: Sequence[TensorUse], audit: 
         *_overlap(audit, images),
         *_ranges(tensors, audit, images),
         *_layers(layers),
+        *_overflow(layers),
     )
 
 
@@ -112,4 +116,19 @@ def _layer(layer: LayerError, usual: float) -> str:
     return (
         f"{layer.name} adds much error of its own: {layer.own.sqnr:.1f} dB, where the middle layer has {usual:.1f} dB, "
         f"mostly in {whose}{why}; try {remedy}"
+    )
+
+
+def _overflow(layers: Sequence[LayerError]) -> Iterator[str]:
+    hit = [layer for layer in layers if layer.overflow.share and layer.without_vnni.sqnr < layer.own.sqnr - _OVERFLOWS]
+    if not hit:
+        return
+    ordered = sorted(hit, key=lambda layer: layer.without_vnni.sqnr)
+    worst = ordered[0]
+    names = ", ".join(layer.name for layer in ordered[:_MOST]) + (" and others" if len(hit) > _MOST else "")
+    yield (
+        f"On processors without VNNI sums saturate in 16 bits, which matters in {len(hit)} of {len(layers)} layers "
+        f"({names}): {worst.name} has {worst.without_vnni.sqnr:.1f} dB there instead of {worst.own.sqnr:.1f}, of its "
+        f"pairs of products {100 * worst.overflow.share:.2g} % saturate; deploy where `quantkit doctor` finds VNNI, or "
+        "keep these layers in FP32 with --exclude"
     )

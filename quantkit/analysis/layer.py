@@ -8,11 +8,22 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
+from quantkit.analysis.overflow import Saturating, can_saturate, saturating
 from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS
+from quantkit.quantization.arithmetic import activation_params, quantize
 from quantkit.quantization.plan import Activation, Plan
-from quantkit.recovery.simulation import activated, engine_rounded, linear, operator_results, rounded, rounded_sum
+from quantkit.quantization.weights import engine_integers
+from quantkit.recovery.simulation import (
+    activated,
+    engine_rounded,
+    layer_integers,
+    linear,
+    operator_results,
+    rounded,
+    rounded_sum,
+)
 
 Values = Mapping[Tensor, np.ndarray]
 
@@ -86,27 +97,59 @@ def int8_results(network: Int8Network, node: Node, values: Values) -> list[np.nd
     if not network.is_int8(node):
         return float_results(network.graph, node, values)
     unit = unit_of(node)
-    if unit is None:
-        inputs = {tensor: network.rounded_input(tensor, values[tensor]) for tensor in node.inputs}
-        return [network.rounded_input(node.output, float_results(network.graph, node, inputs)[0])]
+    if unit is not None:
+        return [_int8_layer(network, unit, values, network.weights[node.name])]
+    inputs = {tensor: network.rounded_input(tensor, values[tensor]) for tensor in node.inputs}
+    return [network.rounded_input(node.output, float_results(network.graph, node, inputs)[0])]
+
+
+def _int8_layer(
+    network: Int8Network, unit: Unit, values: Values, weight: np.ndarray, lost: Optional[np.ndarray] = None
+) -> np.ndarray:
+    """What an INT8 layer with these weights puts out; ``lost`` is what its sums lose on their way."""
     data = network.rounded_input(unit.data, values[unit.data])
     addend = _addend(unit, values)
     if unit.addend is not None and addend is not None:
         addend = network.rounded_input(unit.addend, addend, network.addend_form(unit))
-    result = _summed(network.graph, unit, network.weights[node.name], data, addend)
-    return [network.rounded_result(unit, activated(unit, result))]
+    result = _summed(network.graph, unit, weight, data, addend)
+    return network.rounded_result(unit, activated(unit, result if lost is None else result - lost))
+
+
+def without_vnni(network: Int8Network, node: Node, values: Values) -> tuple[Optional[Saturating], np.ndarray]:
+    """What saturates in an INT8 layer on processors without VNNI, and what it puts out there; see ``overflow``.
+
+    Nothing (None) where nothing can saturate.
+    """
+    unit = unit_of(node)
+    if unit is None:
+        return None, int8_results(network, node, values)[0]
+    weight = network.graph.params[unit.weight.node]
+    form = network.plan.activations[unit.data]
+    if unit.is_convolution and form.dtype == "int8":
+        whole, scale = engine_integers(weight, halved=True)
+        return None, _int8_layer(network, unit, values, whole * scale.reshape(-1, *(1,) * (weight.ndim - 1)))
+    if not can_saturate(unit, form.dtype):
+        return None, int8_results(network, node, values)[0]
+    params = activation_params(form.range, form.dtype)
+    whole, scale = layer_integers(unit, weight)
+    found = saturating(unit, quantize(values[unit.data], params), whole)
+    step = (scale * np.float32(params.scale)).reshape(-1, *(1,) * (found.lost.ndim - 2))
+    return found, _int8_layer(network, unit, values, network.weights[node.name], found.lost * step)
 
 
 class Parts(NamedTuple):
     """What a layer puts out for FP32's own inputs.
 
     ``own`` is with everything in INT8; in ``weights`` only weights and biases are those of INT8 (None for what has no
-    weights), in ``activations`` only the tensors that it reads and writes go through integers.
+    weights), in ``activations`` only the tensors that it reads and writes go through integers. ``without_vnni`` is
+    ``own`` on processors without VNNI, where ``saturating`` sums lose something.
     """
 
     own: np.ndarray
     weights: Optional[np.ndarray]
     activations: np.ndarray
+    without_vnni: np.ndarray
+    saturating: Optional[Saturating]
 
 
 def parts(network: Int8Network, reference: Graph, node: Node, exact: Values, shifts: Values) -> Parts:
@@ -125,9 +168,10 @@ def parts(network: Int8Network, reference: Graph, node: Node, exact: Values, shi
     }
     back = shifts.get(node.output, np.float32(0.0))
     own = int8_results(network, node, moved)[0] - back
+    lossy, narrow = without_vnni(network, node, moved)
     unit, original = unit_of(node), unit_of(reference.by_name[node.name])
     if unit is None or original is None:
-        return Parts(own, None, own)
+        return Parts(own, None, own, own, None)
     weights = _summed(network.graph, unit, network.weights[node.name], moved[unit.data], _addend(unit, moved)) - back
 
     def through(tensor: Tensor, form: Optional[Activation] = None) -> np.ndarray:
@@ -136,7 +180,8 @@ def parts(network: Int8Network, reference: Graph, node: Node, exact: Values, shi
     addend = None if unit.addend is None else through(unit.addend, network.addend_form(unit))
     weight = reference.params[original.weight.node]
     result = activated(original, _summed(reference, original, weight, through(unit.data), addend))
-    return Parts(own, activated(original, weights), network.rounded_result(unit, result + back) - back)
+    activations = network.rounded_result(unit, result + back) - back
+    return Parts(own, activated(original, weights), activations, narrow - back, lossy)
 
 
 def _data(node: Node, exact: Values) -> set[Tensor]:

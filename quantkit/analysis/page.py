@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from quantkit.analysis.analysis import Analysis
 from quantkit.analysis.deviation import Deviation
 from quantkit.analysis.figures import along, decibels, histograms, saturation, shares
-from quantkit.report.document import Block, Bullets, Document, Part, Picture, Section
+from quantkit.report.document import Block, Bullets, Document, Part, Picture, Section, Text
 from quantkit.report.figure import Figure
 from quantkit.report.html import page
 from quantkit.report.table import FACTS, Table
@@ -27,7 +27,8 @@ _DEFINITIONS = (
     "Cut off is what lies beyond the largest integer by more than half a step. Integers used is the share of the 256 "
     "values of 8 bits that occur. Channels are narrow whose largest value is below 1/16 of the threshold: they have 4 "
     "of 8 bits at most.",
-    "The INT8 network is computed in exact integers, as on processors with VNNI.",
+    "The INT8 network is computed in exact integers, as on processors with VNNI. Without VNNI, sums of unsigned input "
+    "may saturate in 16 bits, and weights for signed input have half as many levels.",
 )
 
 
@@ -81,6 +82,7 @@ def _document(analysis: Analysis) -> Document:
     sections: list[tuple[str, list[Optional[Block]]]] = [
         ("Layers", [_picture(along(analysis)), _picture(shares(analysis)), _layers(analysis)]),
         ("Tensors", [_picture(histograms(analysis)), _picture(saturation(analysis)), _tensors(analysis)]),
+        ("Without VNNI", [_without_vnni(analysis)]),
         ("How to read this", [Bullets(_DEFINITIONS)]),
     ]
     return Document(
@@ -91,7 +93,11 @@ def _document(analysis: Analysis) -> Document:
                 analysis.network,
                 (verdict, also),
                 analysis.findings,
-                tuple(Section(title, tuple(block for block in blocks if block)) for title, blocks in sections),
+                tuple(
+                    Section(title, found)
+                    for title, found in ((title, tuple(filter(None, blocks))) for title, blocks in sections)
+                    if found
+                ),
             ),
         ),
         "What was analysed",
@@ -131,6 +137,34 @@ def _layers(analysis: Analysis) -> Table:
     ]
     columns = ("layer", "number", "operator", "accumulated", "cosine", "own", "weights only", "tensors only", "shifted")
     return Table("SQNR of all layers in dB", columns, tuple(rows), frozenset({1, 3, 4, 5, 6, 7}))
+
+
+def _without_vnni(analysis: Analysis) -> Union[Table, Text]:
+    hit = sorted(
+        (layer for layer in analysis.layers if layer.overflow.share), key=lambda layer: layer.without_vnni.sqnr
+    )
+    if not hit:
+        return Text("No sum saturates in 16 bits on these images.")
+    rows = [
+        (
+            layer.name,
+            f"{100 * layer.overflow.share:.2g} %",
+            f"{100 * layer.overflow.channels:.0f} %",
+            f"{100 * layer.overflow.worst:.2g} %",
+            _decibels(layer.own),
+            _decibels(layer.without_vnni),
+        )
+        for layer in hit
+    ]
+    columns = ("layer", "pairs", "channels", "pairs in the worst channel", "own, dB", "own without VNNI, dB")
+    return Table(
+        "Sums that saturate in 16 bits on processors without VNNI",
+        columns,
+        tuple(rows),
+        frozenset(range(1, 6)),
+        "There the products of two neighbouring inputs are added in 16 bits first. Pairs is the share of these sums that "
+        "saturates, channels the share of output channels where any does.",
+    )
 
 
 def _tensors(analysis: Analysis) -> Table:

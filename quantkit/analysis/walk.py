@@ -8,6 +8,7 @@ import numpy as np
 
 from quantkit.analysis.deviation import DeviationSums
 from quantkit.analysis.layer import Int8Network, Values, float_results, int8_results, parts
+from quantkit.analysis.overflow import OverflowSums
 from quantkit.analysis.tensor import TensorWatch, grid
 from quantkit.errors import ModelError
 from quantkit.fusion.unit import unit_of
@@ -22,6 +23,7 @@ class LayerSums:
         """Start with nothing seen."""
         self.accumulated, self.own, self.activations = DeviationSums(), DeviationSums(), DeviationSums()
         self.weights = DeviationSums() if has_weights else None
+        self.without_vnni, self.overflow = DeviationSums(), OverflowSums()
 
 
 class Comparison:
@@ -99,6 +101,9 @@ class Comparison:
         sums.accumulated.add(wanted, found[node.output] - self.shifts.get(node.output, np.float32(0.0)))
         sums.own.add(wanted, alone.own)
         sums.activations.add(wanted, alone.activations)
+        sums.without_vnni.add(wanted, alone.without_vnni)
+        if alone.saturating is not None:
+            sums.overflow.add(alone.saturating)
         if sums.weights is not None and alone.weights is not None:
             sums.weights.add(wanted, alone.weights)
 

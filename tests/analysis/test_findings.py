@@ -8,6 +8,7 @@ from quantkit.analysis.analysis import LayerError
 from quantkit.analysis.calibration import Audit, InputStatistics
 from quantkit.analysis.deviation import Deviation
 from quantkit.analysis.findings import findings
+from quantkit.analysis.overflow import Overflow
 from quantkit.analysis.tensor import Bins, TensorUse
 
 USE = TensorUse(
@@ -19,7 +20,7 @@ AUDIT = Audit("mse", 32, "photos", 0, (0.01, 0.1), (0.01, 0.1), 0.0, InputStatis
 def layer(name: str, own: float, weights: float = 50.0, use: TensorUse = USE) -> LayerError:
     return LayerError(
         name, "Convolution", Deviation(20.0, 0.99), Deviation(own, 0.99), Deviation(weights, 0.99),
-        Deviation(own, 0.99), False, use,
+        Deviation(own, 0.99), Deviation(own, 0.99), Overflow(0.0, 0.0, 0.0), False, use,
     )  # fmt: skip
 
 
@@ -78,3 +79,11 @@ def test_layers_that_add_more_error_than_others() -> None:
     (text,) = found(USE, AUDIT, layer("bad", 20.0, use=replace(USE, levels=0.2, narrow_channels=0.5)))
     assert "(its values take only 20 % of the 256 integers, 50 % of its channels use at most 4 of 8 bits)" in text
     assert len(found(USE, AUDIT, *(layer(f"bad{index}", 20.0 + index) for index in range(5)))) == 3
+
+
+def test_sums_that_saturate_without_vnni() -> None:
+    hit = replace(layer("hit", 40.0), without_vnni=Deviation(20.0, 0.9), overflow=Overflow(0.01, 0.5, 0.1))
+    (text,) = found(USE, AUDIT, hit)
+    assert "1 of 10 layers (hit): hit has 20.0 dB there instead of 40.0, of its pairs of products 1 % saturate" in text
+    assert found(USE, AUDIT, replace(hit, without_vnni=Deviation(39.0, 0.9))) == ()
+    assert found(USE, AUDIT, replace(hit, overflow=Overflow(0.0, 0.0, 0.0))) == ()
