@@ -27,6 +27,7 @@ from quantkit.evaluation.agreement import agreement
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.pipeline import silent
 from quantkit.quantization.plan import operator_name
+from quantkit.recovery.preset import NO_RECOVERY
 from quantkit.recovery.reconstruction import Progress
 
 DEFAULT_IMAGES = 100
@@ -72,8 +73,8 @@ def analyze(
     except ModelError as error:
         raise BundleError(f"bundle {opened.directory}: {error}") from error
     settings, shape = opened.manifest.settings, opened.manifest.input.shape
-    centred = settings is not None and settings.recovery.centre
-    comparison = Comparison(source.fused.graph, int8_network(graph, plan), centred)
+    recovery = NO_RECOVERY if settings is None else settings.recovery
+    comparison = Comparison(source.fused.graph, int8_network(graph, plan), recovery.centre)
     seen = InputWatch()
     size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))
 
@@ -96,7 +97,7 @@ def analyze(
         layers=layers,
         tensors=tensors,
         calibration=audited,
-        findings=findings(layers, tensors, audited, agreed.images),
+        findings=findings(layers, tensors, audited, agreed.images, recovery.refit or recovery.rounding),
     )
 
 

@@ -27,13 +27,23 @@ _OVERFLOWS = 3.0
 _OTHER_SCALE = 1.5
 
 
-def findings(layers: Sequence[LayerError], tensors: Sequence[TensorUse], audit: Audit, images: int) -> tuple[str, ...]:
-    """The sentences, what concerns the data first; the network's input is the first of ``tensors``."""
+def findings(
+    layers: Sequence[LayerError], tensors: Sequence[TensorUse], audit: Audit, images: int, fitted: bool
+) -> tuple[str, ...]:
+    """The sentences, what concerns the data first.
+
+    Args:
+        layers: the errors of all layers.
+        tensors: how the tensors fit into their integers, the network's input first.
+        audit: the calibration.
+        images: how many were analysed.
+        fitted: whether recovery has fitted the weights already.
+    """
     return (
         *_input(tensors[0], audit),
         *_overlap(audit, images),
         *_ranges(tensors, audit, images),
-        *_layers(layers),
+        *_layers(layers, fitted),
         *_overflow(layers),
     )
 
@@ -88,14 +98,14 @@ def _ranges(tensors: Sequence[TensorUse], audit: Audit, images: int) -> Iterator
         )
 
 
-def _layers(layers: Sequence[LayerError]) -> Iterator[str]:
+def _layers(layers: Sequence[LayerError], fitted: bool) -> Iterator[str]:
     ordered = sorted(layers, key=lambda layer: layer.own.sqnr)
     usual = median(layer.own.sqnr for layer in layers)
     for layer in [layer for layer in ordered if layer.own.sqnr < usual - _STANDS_OUT][:_MOST]:
-        yield _layer(layer, usual)
+        yield _layer(layer, usual, fitted)
 
 
-def _layer(layer: LayerError, usual: float) -> str:
+def _layer(layer: LayerError, usual: float, fitted: bool) -> str:
     weights = layer.weights is not None and layer.weights.sqnr < layer.activations.sqnr
     whose = "its weights" if weights else "the tensors that it reads and writes"
     reasons = []
@@ -108,14 +118,13 @@ def _layer(layer: LayerError, usual: float) -> str:
         if use.narrow_channels > _NARROW:
             reasons.append(f"{100 * use.narrow_channels:.0f} % of its channels use at most 4 of 8 bits")
     why = f" ({', '.join(reasons)})" if reasons else ""
-    remedy = (
-        f"a preset that fits weights (--preset balanced), or --exclude {layer.name}"
-        if weights
-        else f"another --method, or --exclude {layer.name}"
-    )
+    if not weights:
+        remedy = "another --method, or "
+    else:
+        remedy = "" if fitted else "a preset that fits weights (--preset balanced), or "
     return (
         f"{layer.name} adds much error of its own: {layer.own.sqnr:.1f} dB, where the middle layer has {usual:.1f} dB, "
-        f"mostly in {whose}{why}; try {remedy}"
+        f"mostly in {whose}{why}; try {remedy}--exclude {layer.name}"
     )
 
 

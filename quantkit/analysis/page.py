@@ -93,11 +93,7 @@ def _document(analysis: Analysis) -> Document:
                 analysis.network,
                 (verdict, also),
                 analysis.findings,
-                tuple(
-                    Section(title, found)
-                    for title, found in ((title, tuple(filter(None, blocks))) for title, blocks in sections)
-                    if found
-                ),
+                tuple(Section(title, tuple(block for block in blocks if block)) for title, blocks in sections),
             ),
         ),
         "What was analysed",
@@ -162,8 +158,8 @@ def _without_vnni(analysis: Analysis) -> Union[Table, Text]:
         columns,
         tuple(rows),
         frozenset(range(1, 6)),
-        "There the products of two neighbouring inputs are added in 16 bits first. Pairs is the share of these sums that "
-        "saturates, channels the share of output channels where any does.",
+        "There the products of two neighbouring inputs are added in 16 bits first. Pairs is the share of these sums "
+        "that saturates, channels the share of output channels where any does.",
     )
 
 

@@ -28,7 +28,7 @@ LAYERS = [layer(f"layer{index}", 40.0) for index in range(9)]
 
 
 def found(tensor: TensorUse = USE, audit: Audit = AUDIT, *more: LayerError) -> tuple[str, ...]:
-    return findings([*LAYERS, *more], [tensor, USE], audit, 100)
+    return findings([*LAYERS, *more], [tensor, USE], audit, 100, fitted=False)
 
 
 def test_nothing_stands_out() -> None:
@@ -76,6 +76,8 @@ def test_layers_that_add_more_error_than_others() -> None:
     assert "tensors that it reads and writes; try another --method, or --exclude bad" in text
     (text,) = found(USE, AUDIT, layer("bad", 20.0, weights=19.0))
     assert "mostly in its weights; try a preset that fits weights" in text
+    (text,) = findings([*LAYERS, layer("bad", 20.0, weights=19.0)], [USE], AUDIT, 100, fitted=True)
+    assert text.endswith("mostly in its weights; try --exclude bad")
     (text,) = found(USE, AUDIT, layer("bad", 20.0, use=replace(USE, levels=0.2, narrow_channels=0.5)))
     assert "(its values take only 20 % of the 256 integers, 50 % of its channels use at most 4 of 8 bits)" in text
     assert len(found(USE, AUDIT, *(layer(f"bad{index}", 20.0 + index) for index in range(5)))) == 3
