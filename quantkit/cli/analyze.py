@@ -98,9 +98,14 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
         f"{100 * found.calibration.beyond:.2g} % of all values are cut off"
     )
     more = [f"[dim]and {rest} layers that add less; show them with --all[/]"] if rest else []
+    legend = (
+        "signal-to-quantization-noise ratio in dB, smaller is worse: of the layer alone (own), due to its weights, due to "
+        "the tensors it reads and writes, and in the network"
+    )
     return [
         title,
         agreed,
+        f"[dim]{legend}[/]",
         table,
         *more,
         *(f"[yellow]finding[/]: {escape(text)}" for text in found.findings),
