@@ -99,8 +99,8 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
     )
     more = [f"[dim]and {rest} layers that add less; show them with --all[/]"] if rest else []
     legend = (
-        "signal-to-quantization-noise ratio in dB, smaller is worse: of the layer alone (own), due to its weights, due to "
-        "the tensors it reads and writes, and in the network"
+        "signal-to-quantization-noise ratio in dB, smaller is worse: of the layer alone (own), due to its weights, "
+        "due to the tensors it reads and writes, and in the network"
     )
     return [
         title,

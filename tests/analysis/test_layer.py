@@ -105,3 +105,7 @@ def test_a_shift_of_tensors_is_taken_out_again() -> None:
     for one, other in ((plain.own, found.own), (plain.activations, found.activations)):
         errors = [np.square(each - exact).mean() for each in (one, other)]
         assert errors[1] == pytest.approx(errors[0], rel=0.3)
+    step = activation_params(network.plan.activations[Tensor("conv")].range, "int8").scale
+    for each in (found.own, found.activations):
+        integers = (each + shift_out) / step
+        np.testing.assert_allclose(integers, np.rint(integers), atol=1e-3)

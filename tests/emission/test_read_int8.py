@@ -75,6 +75,31 @@ def pointwise() -> Graph:
     return b.graph(b.relu("last", b.conv("pointwise", stem, 8, 8, kernel=1, groups=8)))
 
 
+def row_after_a_dense_layer() -> Graph:
+    """A dense layer without bias, and an addition of the user's that looks like one."""
+    b = Builder()
+    row = b.param("row", b.random.normal(size=(1, 10)))
+    weight = b.param("weight", b.random.normal(size=(10, 768)))
+    dense = b.op("FullyConnected", "dense", DATA, weight, num_hidden=10, no_bias=True)
+    return b.graph(b.op("broadcast_add", "add", dense, row))
+
+
+def centre_only() -> Graph:
+    """A 3x3 depthwise convolution of signed input that is zero around its centre by itself."""
+    b = Builder()
+    graph = b.graph(b.conv("conv", DATA, 3, 3, groups=3))
+    weight = graph.params["conv_weight"] * np.pad(np.ones((1, 1), np.float32), 1)
+    return replace(graph, params={**graph.params, "conv_weight": weight})
+
+
+def addend_first() -> Graph:
+    """A tensor that is quantized as a signed addend first, and as unsigned input later."""
+    b = Builder()
+    stem = b.relu("relu", b.conv("conv0", DATA, 3, 8))
+    total = b.op("elemwise_add", "add", b.conv("conv1", DATA, 3, 8), stem)
+    return b.graph(b.conv("last", stem, 8, 8), b.conv("other", total, 8, 8))
+
+
 NETWORKS: dict[str, Callable[[], Graph]] = {
     "v1": residual_v1,
     "signed shortcut": lambda: residual_v1(signed_shortcut=True),
@@ -87,6 +112,9 @@ NETWORKS: dict[str, Callable[[], Graph]] = {
     "two readers": two_readers_of_a_dense_layer,
     "split": parts_of_a_split,
     "pointwise": pointwise,
+    "row after dense": row_after_a_dense_layer,
+    "centre only": centre_only,
+    "addend first": addend_first,
 }
 
 
@@ -138,6 +166,16 @@ def test_names_types_and_ranges_come_back(name: str) -> None:
     for tensor, form in found.activations.items():
         assert form.dtype == plan.activations[tensor].dtype
         assert form.range.largest == pytest.approx(plan.activations[tensor].range.largest, rel=1e-7)
+
+
+@pytest.mark.usefixtures("int8_engine")
+def test_a_tensor_in_both_types_is_unsigned() -> None:
+    _, plan, int8 = emitted("addend first", "none", "conv0")
+    types = [node.attrs["out_type"] for node in int8.nodes if node.inputs[0] == Tensor("relu")]
+    assert types == ["int8", "uint8"]
+    assert plan.activations[Tensor("relu")].dtype == "uint8"
+    assert read_int8(int8)[1].activations[Tensor("relu")].dtype == "uint8"
+    check_same(int8)
 
 
 @pytest.mark.usefixtures("engine")
