@@ -123,8 +123,8 @@ def _layer(layer: LayerError, usual: float, fitted: bool) -> str:
     else:
         remedy = "" if fitted else "a preset that fits weights (--preset balanced), or "
     return (
-        f"{layer.name} adds much error of its own: {layer.own.sqnr:.1f} dB, where the middle layer has {usual:.1f} dB, "
-        f"mostly in {whose}{why}; try {remedy}--exclude {layer.name}"
+        f"{layer.name} adds more error than others: {layer.own.sqnr:.1f} dB, where the middle layer has {usual:.1f} "
+        f"dB, mostly in {whose}{why}; try {remedy}--exclude {layer.name}"
     )
 
 

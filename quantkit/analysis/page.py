@@ -169,8 +169,9 @@ def _tensors(analysis: Analysis) -> Table:
             use.name,
             use.dtype,
             number(use.threshold),
+            number(use.minimum),
             *(number(use.percentiles[percent]) for percent in (1.0, 50.0, 99.9)),
-            f"{number(use.minimum)} to {number(use.maximum)}",
+            number(use.maximum),
             f"{100 * use.saturated:.2g} %",
             f"{100 * use.levels:.0f} %",
             f"{100 * use.narrow_channels:.0f} %",
@@ -180,14 +181,14 @@ def _tensors(analysis: Analysis) -> Table:
         for use in analysis.tensors
     ]
     columns = (
-        "tensor", "type", "threshold", "1 %", "50 %", "99.9 %", "values", "cut off", "integers used", "narrow channels",
-        "half of the images", "against the bundle",
+        "tensor", "type", "threshold", "minimum", "1 %", "50 %", "99.9 %", "maximum", "cut off", "integers used",
+        "narrow channels", "half of the images", "against the bundle",
     )  # fmt: skip
     return Table(
         "FP32's values and the integers, all tensors",
         columns,
         tuple(rows),
-        frozenset(range(2, 12)),
+        frozenset(range(2, 13)),
         "The columns 1 %, 50 % and 99.9 % are percentiles. The last two say by how much ranges change that the "
         "calibration method chooses from half of the images, and from these images instead of the bundle's.",
     )

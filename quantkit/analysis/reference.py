@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 from quantkit.bundle import Bundle
 from quantkit.calibration.table import CalibrationTable
-from quantkit.errors import ModelError, UserError
+from quantkit.errors import ModelError, UserError, WeightsUnavailable
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.pipeline import FusedModel, fuse_model
@@ -37,16 +37,17 @@ def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any, quie
 
     Raises:
         UserError: it cannot be loaded, or is another network or has other weights.
+        WeightsUnavailable: the weights of a reference that was given can be had nowhere.
     """
     source = bundle.manifest.source
     if isinstance(reference, Model):
         model = reference
     else:
-        weights = "random" if source.weights == "random" else "auto"
+        weights = "random" if source.weights == "random" else "pretrained"
         spec = source.network if reference is None else reference
         try:
             model = load_model(spec, weights=weights, input_shape=bundle.manifest.input.shape, quiet=quiet)
-        except ModelError as error:
+        except (ModelError, WeightsUnavailable) as error:
             if reference is not None:
                 raise
             raise ModelError(

@@ -72,7 +72,7 @@ def test_other_images_than_those_calibrated_with() -> None:
 
 def test_layers_that_add_more_error_than_others() -> None:
     (text,) = found(USE, AUDIT, layer("bad", 20.0))
-    assert text.startswith("bad adds much error of its own: 20.0 dB, where the middle layer has 40.0 dB")
+    assert text.startswith("bad adds more error than others: 20.0 dB, where the middle layer has 40.0 dB")
     assert "tensors that it reads and writes; try another --method, or --exclude bad" in text
     (text,) = found(USE, AUDIT, layer("bad", 20.0, weights=19.0))
     assert "mostly in its weights; try a preset that fits weights" in text

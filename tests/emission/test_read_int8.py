@@ -132,6 +132,11 @@ def check_same(int8: Graph) -> None:
     again = int8_graph(*read_int8(int8))
     assert [node.op for node in again.nodes] == [node.op for node in int8.nodes]
     assert [dict(node.attrs) for node in again.nodes] == [dict(node.attrs) for node in int8.nodes]
+    bodies = [
+        [[(inner.op, dict(inner.attrs)) for inner in node.body.nodes] for node in graph.nodes if node.body]
+        for graph in (again, int8)
+    ]
+    assert bodies[0] == bodies[1]
     assert again.outputs == int8.outputs
     for expected, found in zip(run(int8, {"data": images(seed=5)}), run(again, {"data": images(seed=5)})):
         np.testing.assert_array_equal(found, expected)
