@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quantkit import errors as errors
+    from quantkit.analysis.analysis import Analysis as Analysis
+    from quantkit.analysis.analyze import analyze as analyze
     from quantkit.data.sources import open_samples as images
     from quantkit.loading import load as load
     from quantkit.measurement import Conditions as Conditions
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Analysis",
     "Conditions",
     "FusedModel",
     "Model",
@@ -36,6 +39,7 @@ __all__ = [
     "QuantizedModel",
     "Recovery",
     "__version__",
+    "analyze",
     "calibrate",
     "emit",
     "errors",
@@ -50,12 +54,14 @@ __all__ = [
 
 # Where each public name is defined: its module, and its name there (empty: the module itself).
 _HOMES = {
+    "Analysis": ("quantkit.analysis.analysis", "Analysis"),
     "Conditions": ("quantkit.measurement", "Conditions"),
     "FusedModel": ("quantkit.pipeline", "FusedModel"),
     "Model": ("quantkit.models.model", "Model"),
     "Predictor": ("quantkit.predict", "Predictor"),
     "QuantizedModel": ("quantkit.pipeline", "QuantizedModel"),
     "Recovery": ("quantkit.recovery.preset", "Recovery"),
+    "analyze": ("quantkit.analysis.analyze", "analyze"),
     "calibrate": ("quantkit.pipeline", "calibrate"),
     "emit": ("quantkit.pipeline", "emit"),
     "errors": ("quantkit.errors", ""),

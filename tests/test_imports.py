@@ -26,7 +26,7 @@ ROOMS = {
     "calibration": "errors files graph engine data",
     "quantization": "errors graph calibration fusion",
     "evaluation": "errors graph engine data",
-    "emission": "errors graph fusion quantization",
+    "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",
     "bundle": "errors files graph engine data models fusion calibration quantization recovery explain",
@@ -35,13 +35,15 @@ ROOMS = {
     "profile": "errors graph engine",
     "benchmark": "errors files host",
     "report": "errors files benchmark",
+    "analysis": "errors graph data models fusion calibration quantization evaluation emission recovery bundle pipeline "
+    "report",
     "workloads": "errors files graph engine data models fusion calibration quantization emission recovery bundle "
     "pipeline benchmark",
     "measurement": "errors host benchmark workloads",
     "predict": "errors graph engine data bundle",
     "loading": "errors models bundle predict",
     "cli": "errors files host graph engine data models fusion calibration quantization evaluation emission recovery "
-    "explain bundle pipeline predict loading profile benchmark report workloads measurement",
+    "explain bundle pipeline predict loading profile benchmark report analysis workloads measurement",
     "__main__": "cli",
 }
 

@@ -1,4 +1,4 @@
-"""A bundle's directory: replaced whole or not at all."""
+"""A directory of a known kind, such as a bundle: replaced whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,17 +7,33 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from quantkit.bundle.manifest import KNOWN, MANIFEST
 from quantkit.errors import QuantkitError, UserError
 
 
-def check_destination(directory: Path, force: bool = False) -> None:
-    """Make sure that a bundle may be written to ``directory``: a new or empty one, with ``force`` an older bundle.
+@dataclass(frozen=True)
+class Kind:
+    """A kind of directory.
+
+    ``noun`` is what messages call it, with its article; ``mark`` is the file that it is known by, ``known`` are all.
+    """
+
+    noun: str
+    mark: str
+    known: frozenset[str]
+
+
+BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
+
+
+def check_destination(directory: Path, force: bool = False, kind: Kind = BUNDLE) -> None:
+    """Make sure that ``directory`` may be written: a new or empty one, with ``force`` an older one of its kind.
 
     Raises:
-        UserError: it is a file, holds a bundle and ``force`` is not given, or holds anything else.
+        UserError: it is a file, holds one of its kind and ``force`` is not given, or holds anything else.
     """
     if not os.path.lexists(directory):
         return
@@ -26,22 +42,24 @@ def check_destination(directory: Path, force: bool = False) -> None:
     found = {entry.name for entry in directory.iterdir()}
     if not found:
         return
-    if MANIFEST not in found:
-        raise UserError(f"{directory} is not empty and not a bundle (no {MANIFEST}); choose another output directory")
-    if strangers := sorted(found - KNOWN):
+    if kind.mark not in found:
         raise UserError(
-            f"{directory} holds {strangers[0]!r}, which is no part of a bundle; "
+            f"{directory} is not empty and not {kind.noun} (no {kind.mark}); choose another output directory"
+        )
+    if strangers := sorted(found - kind.known):
+        raise UserError(
+            f"{directory} holds {strangers[0]!r}, which is no part of {kind.noun}; "
             "move it away or choose another output directory"
         )
     if not force:
         raise UserError(
-            f"{directory} holds a bundle already; "
+            f"{directory} holds {kind.noun} already; "
             "replace it with --force (force=True), or choose another output directory"
         )
 
 
 @contextmanager
-def replacing(directory: Path, force: bool = False) -> Iterator[Path]:
+def replacing(directory: Path, force: bool = False, kind: Kind = BUNDLE) -> Iterator[Path]:
     """A new empty directory that takes the place of ``directory`` when the block ends.
 
     It lies beside it until then. On any error, Ctrl-C included, it is removed, and ``directory`` stays what it was.
@@ -50,7 +68,7 @@ def replacing(directory: Path, force: bool = False) -> Iterator[Path]:
         UserError: see ``check_destination``.
         QuantkitError: the disk is full, or the place cannot be written.
     """
-    check_destination(directory, force)
+    check_destination(directory, force, kind)
     target = directory.resolve()
     made = [folder for folder in target.parents if not folder.exists()]
     temporary = _beside(target)
@@ -82,7 +100,7 @@ def _exchange(new: Path, target: Path) -> None:
     except BaseException:
         os.replace(aside, target)
         raise
-    # The new bundle is in place: what cannot be deleted of the old one is not worth an error.
+    # The new one is in place: what cannot be deleted of the old one is not worth an error.
     shutil.rmtree(aside, ignore_errors=True)
 
 

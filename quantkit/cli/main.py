@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
+from quantkit.cli.analyze import analyze
 from quantkit.cli.benchmark import benchmark
 from quantkit.cli.builds import builds
 from quantkit.cli.calibrate import calibrate
@@ -32,6 +33,7 @@ _EXAMPLES = (
     "quantkit quantize resnet50 --calib 10",
     "quantkit quantize my/net.toml --calib 100 --calib-data photos/",
     "quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50",
+    "quantkit analyze resnet50_v1-int8 --data photos/",
     "quantkit explain resnet50_v1-int8",
     "quantkit benchmark resnet50 --builds native,onednn --batch 1,16",
     "quantkit report resnet50_v1-benchmark --out report",
@@ -40,6 +42,7 @@ _EXAMPLES = (
 _VERBS = (
     quantize,
     evaluate,
+    analyze,
     explain,
     verify,
     benchmark,

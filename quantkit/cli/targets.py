@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quantkit.errors import UserError
+
+if TYPE_CHECKING:
+    from quantkit.bundle.directory import Kind
 
 _MANIFEST = "manifest.json"
 
@@ -55,9 +59,16 @@ def check_bundle_target(path: Path, force: bool) -> None:
     Raises:
         UserError: something is there already, or its folder cannot be written.
     """
+    from quantkit.bundle.directory import BUNDLE
+
+    check_target(path, force, BUNDLE)
+
+
+def check_target(path: Path, force: bool, kind: Kind) -> None:
+    """Make sure that a folder of a kind can be written to ``path``; see ``check_bundle_target``."""
     from quantkit.bundle.directory import check_destination
 
-    check_destination(path, force)
+    check_destination(path, force, kind)
     _check_folder(path)
 
 

@@ -21,10 +21,10 @@ from quantkit.quantization.arithmetic import DType, activation_params
 from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.weights import per_channel_int8, without_dead_channels
 
-_PREFIX = "quantized_"
+PREFIX = "quantized_"
 
 # With weights of this range one integer step of the engine's INT8 dense layer is exactly 1.
-_UNIT_STEP_RANGE = 127.5
+UNIT_STEP_RANGE = 127.5
 
 
 def int8_graph(graph: Graph, plan: Plan) -> Graph:
@@ -136,7 +136,7 @@ def _emit_convolution(emission: _Emission, node: Node) -> None:
             factor = 2.0
     inputs += [*data_range, *sum_range]
     extra = {"quantized": "true", **_calibrated(form, factor)}
-    emission.add_int8(fused_layer(unit, _PREFIX + node.name, tuple(inputs), extra), node.output)
+    emission.add_int8(fused_layer(unit, PREFIX + node.name, tuple(inputs), extra), node.output)
 
 
 def _is_pointwise_depthwise(graph: Graph, unit: Unit) -> bool:
@@ -179,15 +179,15 @@ def _emit_dense(emission: _Emission, node: Node) -> None:
     weight = emission.graph.params[unit.weight.node]
     integers, scale = per_channel_int8(weight.reshape(len(weight), -1))
     stored = emission.add_param(f"{node.name}_weight_int8", integers)
-    low = emission.add_param(f"{node.name}_weight_low", np.array([-_UNIT_STEP_RANGE], np.float32))
-    high = emission.add_param(f"{node.name}_weight_high", np.array([_UNIT_STEP_RANGE], np.float32))
+    low = emission.add_param(f"{node.name}_weight_low", np.array([-UNIT_STEP_RANGE], np.float32))
+    high = emission.add_param(f"{node.name}_weight_high", np.array([UNIT_STEP_RANGE], np.float32))
     scales = emission.add_param(f"{node.name}_weight_scale", scale.reshape(1, -1))
     data, *data_range = emission.as_int8(unit.data)
     core = replace(unit.core, attrs={**unit.core.attrs, "no_bias": "True"}, inputs=unit.core.inputs[:2])
     bare = Unit(replace(core, inputs=(data, stored), origin=node.origin), core)
     inputs = (data, stored, *data_range, low, high)
     attrs = {"quantized": "true", "enable_float_output": "true"}
-    product = emission.add(fused_layer(bare, emission.free_name(_PREFIX + node.name), inputs, attrs))
+    product = emission.add(fused_layer(bare, emission.free_name(PREFIX + node.name), inputs, attrs))
     steps = [Node("scaled", "broadcast_mul", (product, scales))]
     if unit.bias is not None:
         row = emission.add_param(f"{node.name}_bias_row", emission.graph.params[unit.bias.node].reshape(1, -1))
@@ -204,7 +204,7 @@ def _emit_following(emission: _Emission, node: Node) -> None:
     operator = {"Pooling": "_contrib_quantized_pooling"}.get(node.op, "_contrib_quantized_flatten")
     # Global pooling needs no kernel, but the INT8 operator checks that there is one.
     attrs = {"kernel": "(1, 1)", **node.attrs} if node.op == "Pooling" else node.attrs
-    quantized = Node(_PREFIX + node.name, operator, emission.as_int8(node.inputs[0]), attrs, node.origin)
+    quantized = Node(PREFIX + node.name, operator, emission.as_int8(node.inputs[0]), attrs, node.origin)
     emission.add_int8(quantized, node.output)
 
 
@@ -212,7 +212,7 @@ def _emit_concat(emission: _Emission, node: Node) -> None:
     triples = [emission.as_int8(tensor) for tensor in node.inputs]
     inputs = [triple[0] for triple in triples] + [bound for triple in triples for bound in triple[1:]]
     emission.add_int8(
-        Node(_PREFIX + node.name, "_contrib_quantized_concat", tuple(inputs), node.attrs, node.origin), node.output
+        Node(PREFIX + node.name, "_contrib_quantized_concat", tuple(inputs), node.attrs, node.origin), node.output
     )
 
 
@@ -220,7 +220,7 @@ def _emit_addition(emission: _Emission, node: Node) -> None:
     (first, *first_range), (second, *second_range) = (emission.as_int8(tensor) for tensor in node.inputs)
     emission.add_int8(
         Node(
-            _PREFIX + node.name,
+            PREFIX + node.name,
             "_contrib_quantized_elemwise_add",
             (first, second, *first_range, *second_range),
             _calibrated(emission.plan.activations[node.output]),

@@ -17,7 +17,7 @@ from quantkit.calibration.ranges import Range
 DType = Literal["int8", "uint8"]
 
 _LEVELS: dict[str, float] = {"int8": 127.5, "uint8": 255.5}
-_LIMITS: dict[str, tuple[int, int]] = {"int8": (-128, 127), "uint8": (0, 255)}
+LIMITS: dict[str, tuple[int, int]] = {"int8": (-128, 127), "uint8": (0, 255)}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def activation_params(values: Range, dtype: DType) -> QuantParams:
 
 def quantize(array: np.ndarray, params: QuantParams) -> np.ndarray:
     """Real numbers to integers, rounded half to even and saturated."""
-    low, high = _LIMITS[params.dtype]
+    low, high = LIMITS[params.dtype]
     integers: np.ndarray = np.clip(np.rint(array / params.scale) + params.zero_point, low, high).astype(params.dtype)
     return integers
 

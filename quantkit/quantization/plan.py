@@ -94,7 +94,7 @@ def make_plan(
         else:
             reason = _DECIDERS.get(_kind(node), _no_kernel)(state, node)
         precision: Precision = "int8" if reason is None else "fp32"
-        decisions[node.name] = Decision(node.name, _operator_name(node), node.origin, precision, reason or "")
+        decisions[node.name] = Decision(node.name, operator_name(node), node.origin, precision, reason or "")
     _share_concat_scales(state, decisions)
     return Plan(decisions, state.activations, tuple(exclude), activations)
 
@@ -104,7 +104,7 @@ def float_plan(fused: Fused) -> Plan:
     reason = "the network was fused, not quantized"
     return Plan(
         {
-            node.name: Decision(node.name, _operator_name(node), node.origin, "fp32", reason)
+            node.name: Decision(node.name, operator_name(node), node.origin, "fp32", reason)
             for node in fused.graph.nodes
         },
         {},
@@ -284,7 +284,8 @@ def _kind(node: Node) -> str:
     return "addition" if node.op in ADDITIONS else node.op
 
 
-def _operator_name(node: Node) -> str:
+def operator_name(node: Node) -> str:
+    """What an operator is called in reports: ``Convolution+sum+relu`` for a fused one."""
     unit: Optional[Unit] = unit_of(node)
     if unit is None:
         return node.op

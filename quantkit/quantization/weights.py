@@ -19,7 +19,7 @@ def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
         The integers (int8, the shape of ``weight``) and the scales (float32, (channels,)); a channel of
-        zeros has scale 1.
+        zeros has scale 1. Integers times scales, as float32, give the same integers and scales again.
     """
     flat = weight.reshape(len(weight), -1).astype(np.float64)
     scale = peak_scale(flat, is_convolution=False)
@@ -71,7 +71,7 @@ def without_dead_channels(
     return safe.reshape(weight.shape)
 
 
-def engine_integers(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def engine_integers(weight: np.ndarray, halved: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """The integers that the engine's INT8 convolutions make of float weights when they first run.
 
     The arithmetic of MXNet 1.6 and newer (``GetWeightScales`` in src/operator/subgraph/mkldnn) in its own
@@ -80,6 +80,7 @@ def engine_integers(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Args:
         weight: float32, (channels, ...).
+        halved: the integers for signed input on processors without VNNI, which take half as many levels.
 
     Returns:
         The integers (int8, the shape of ``weight``) and the scales (float32, (channels,)).
@@ -87,6 +88,8 @@ def engine_integers(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     flat = weight.reshape(len(weight), -1).astype(np.float32)
     peak = np.abs(flat).max(axis=1)
     factor = _CONVOLUTION_LEVELS / np.where(peak > 0, peak, np.float32(1.0))
+    if halved:
+        factor = factor * np.float32(0.5)
     integers = np.clip(np.rint(flat * factor[:, None]), -128, 127).astype(np.int8)
     return integers.reshape(weight.shape), (1 / factor).astype(np.float32)
 

@@ -40,7 +40,7 @@ def centred(graph: Graph, plan: Plan, images: np.ndarray, method: str) -> tuple[
         images: the network's input, float32.
         method: the calibration method, for the new ranges.
     """
-    tensors = [node.output for node in graph.nodes if _can_shift(graph, plan, node)]
+    tensors = [node.output for node in graph.nodes if can_shift(graph, plan, node)]
     if not tensors:
         return graph, plan
     batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
@@ -66,7 +66,8 @@ def centred(graph: Graph, plan: Plan, images: np.ndarray, method: str) -> tuple[
     return replace(shifted, nodes=nodes), replace(plan, activations=forms)
 
 
-def _can_shift(graph: Graph, plan: Plan, node: Node) -> bool:
+def can_shift(graph: Graph, plan: Plan, node: Node) -> bool:
+    """Whether a constant may be added to each channel of what a node puts out: its readers can take it out again."""
     unit = int8_convolution(graph, plan, node)
     if unit is None or unit.activation is not None or node.output in graph.outputs:
         return False

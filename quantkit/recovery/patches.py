@@ -42,6 +42,12 @@ def _grouped(rows: np.ndarray, groups: int) -> np.ndarray:
 
 
 def _patches(unit: Unit, inputs: np.ndarray, positions: tuple[int, ...], chosen: np.ndarray) -> np.ndarray:
+    image, *where = np.unravel_index(chosen, (len(inputs), *positions))
+    return np.asarray(np.moveaxis(windows(unit, inputs), 1, 1 + len(where))[(image, *where)])
+
+
+def windows(unit: Unit, inputs: np.ndarray) -> np.ndarray:
+    """What each output position of a convolution sees, as a view: (images, channels, *positions, *kernel)."""
     kernel = integers(unit.core, "kernel")
     axes = len(kernel)
     stride, pad, dilate = (
@@ -55,5 +61,4 @@ def _patches(unit: Unit, inputs: np.ndarray, positions: tuple[int, ...], chosen:
         tuple(range(2, 2 + axes)),  # type: ignore[call-overload]
     )
     steps = (slice(None), slice(None), *(slice(None, None, step) for step in (*stride, *dilate)))
-    image, *where = np.unravel_index(chosen, (len(inputs), *positions))
-    return np.asarray(views[steps][(image, slice(None), *where)])
+    return np.asarray(views[steps])

@@ -41,11 +41,13 @@ def rounded_sum(values: np.ndarray, form: Activation, addend: Activation) -> np.
 
 def engine_rounded(unit: Unit, weight: np.ndarray) -> np.ndarray:
     """The weights that the emitted layer multiplies by, float32."""
-    if unit.is_convolution:
-        integers, scale = engine_integers(weight)
-    else:
-        integers, scale = per_channel_int8(weight)
+    integers, scale = layer_integers(unit, weight)
     return np.asarray(integers * scale.reshape(-1, *(1,) * (weight.ndim - 1)), np.float32)
+
+
+def layer_integers(unit: Unit, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The integers that the emitted layer multiplies by, int8, and the scale of each channel, float32."""
+    return engine_integers(weight) if unit.is_convolution else per_channel_int8(weight)
 
 
 def linear(unit: Unit, inputs: np.ndarray, weight: np.ndarray, bias: Optional[np.ndarray]) -> np.ndarray:

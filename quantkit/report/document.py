@@ -79,11 +79,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Document:
-    """The whole report."""
+    """The whole report. ``facts`` stand at its beginning under ``facts_title``, ``footer`` at its end."""
 
     title: str
-    host: Table
+    facts: Table
     parts: tuple[Part, ...]
+    facts_title: str = "Host"
+    footer: str = "Made by quantkit from raw clock readings. Ratios above 1 are better than the baseline."
 
     @property
     def pictures(self) -> tuple[Picture, ...]:

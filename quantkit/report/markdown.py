@@ -19,7 +19,7 @@ def markdown(report: Document) -> str:
             lines += [f"**{escaped(part.title)}**", ""]
         lines += [f"**{escaped(part.verdicts[0])}**", ""]
         lines += _bullets((*part.verdicts[1:], *part.reservations))
-    lines += ["## Host", "", *_table(report.host)]
+    lines += [f"## {report.facts_title}", "", *_table(report.facts)]
     for part in report.parts:
         if several:
             lines += [f"## {escaped(part.title)}", ""]

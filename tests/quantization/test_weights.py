@@ -36,3 +36,12 @@ def test_dead_channels_get_weights_that_neither_overflow_nor_matter() -> None:
     assert np.all(np.abs(bias) / steps <= 2.0**29 * 1.001)
     largest_effect = np.abs(safe - weight).reshape(4, -1).sum(axis=1) * 255 * data_scale
     assert np.all(largest_effect <= np.maximum(1.01e-4 * output_scale, np.abs(bias) * 2.0**-13))
+
+
+def test_integers_times_scales_give_the_same_again_to_the_last_bit() -> None:
+    weight = np.random.default_rng(0).normal(size=(5000, 8)).astype(np.float32)
+    weight[7] = 0.0
+    integers, scale = per_channel_int8(weight)
+    again = per_channel_int8(integers * scale[:, None])
+    np.testing.assert_array_equal(again[0], integers)
+    np.testing.assert_array_equal(again[1], scale)

@@ -1,0 +1,1 @@
+"""Why an INT8 network differs from FP32, layer by layer."""

@@ -1,0 +1,112 @@
+"""The FP32 and the INT8 network side by side, operator by operator, and what is seen on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from quantkit.analysis.deviation import DeviationSums
+from quantkit.analysis.layer import Int8Network, Values, float_results, int8_results, parts
+from quantkit.analysis.overflow import OverflowSums
+from quantkit.analysis.tensor import TensorWatch, grid
+from quantkit.errors import ModelError
+from quantkit.fusion.unit import unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.recovery.centring import can_shift
+
+
+class LayerSums:
+    """Running sums of one layer's errors; see ``analysis.LayerError``."""
+
+    def __init__(self, has_weights: bool) -> None:
+        """Start with nothing seen."""
+        self.accumulated, self.own, self.activations = DeviationSums(), DeviationSums(), DeviationSums()
+        self.weights = DeviationSums() if has_weights else None
+        self.without_vnni, self.overflow = DeviationSums(), OverflowSums()
+
+
+class Comparison:
+    """Runs both networks over batches of images and sums up how they differ; memory is that of one batch.
+
+    The INT8 network is simulated in exact integers, so the result is that of processors with VNNI.
+
+    Tensors that recovery shifted by a constant per channel (see ``recovery.centring``) are compared after each
+    channel's shift was taken out. Which tensors these may be follows from recovery's own rule; the constants are the
+    channels' mean differences from FP32 in the first batch.
+
+    Attributes:
+        layers: by name of the INT8 layers.
+        tensors: for each tensor that becomes integers.
+        shifts: the constants found, each of a shape that can be added to its tensor.
+    """
+
+    def __init__(self, reference: Graph, network: Int8Network, centred: bool) -> None:
+        """Start with nothing seen; ``centred``: whether recovery may have shifted tensors.
+
+        Raises:
+            ModelError: the networks have different operators.
+        """
+        self._reference, self._network = reference, network
+        names = [{node.name for node in graph.nodes} for graph in (reference, network.graph)]
+        if names[0] != names[1]:
+            name = min(names[0] ^ names[1])
+            where = "INT8 network" if name in names[0] else "reference"
+            raise ModelError(
+                f"the reference is another network: the {where} has no operator {name!r}; "
+                "give the FP32 network that the bundle was made from"
+            )
+        self.layers = {
+            node.name: LayerSums(unit_of(node) is not None) for node in network.graph.nodes if network.is_layer(node)
+        }
+        self.tensors = {
+            tensor: TensorWatch(grid(form, network.has_seven_bits(tensor)))
+            for tensor, form in network.plan.activations.items()
+        }
+        self._shiftable = {
+            node.output for node in reference.nodes if centred and can_shift(reference, network.plan, node)
+        }
+        self.shifts: dict[Tensor, np.ndarray] = {}
+        self._last_reader = {tensor: node.name for node in reference.nodes for tensor in node.inputs}
+
+    def add(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Take in a batch of the networks' input; gives the first outputs of the FP32 and the INT8 network."""
+        (name,) = self._reference.inputs
+        exact, found = {Tensor(name): images}, {Tensor(name): images}
+        self._watch(Tensor(name), images)
+        for node in self._reference.nodes:
+            other = self._network.graph.by_name[node.name]
+            exact.update(_named(node, float_results(self._reference, node, exact)))
+            found.update(_named(node, int8_results(self._network, other, found)))
+            if node.output in self._shiftable and node.output not in self.shifts:
+                difference = found[node.output] - exact[node.output]
+                self.shifts[node.output] = difference.mean(axis=(0, *range(2, difference.ndim)), keepdims=True)
+            for tensor in [tensor for tensor in exact if tensor.node == node.name]:
+                self._watch(tensor, exact[tensor])
+            if node.name in self.layers:
+                self._compare(other, exact, found)
+            for tensor in set(node.inputs) - set(self._reference.outputs):
+                if self._last_reader[tensor] == node.name and tensor in exact:
+                    del exact[tensor], found[tensor]
+        output = self._reference.outputs[0]
+        return exact[output], found[output]
+
+    def _watch(self, tensor: Tensor, values: np.ndarray) -> None:
+        if tensor in self.tensors:
+            self.tensors[tensor].add(values + self.shifts[tensor] if tensor in self.shifts else values)
+
+    def _compare(self, node: Node, exact: Values, found: Values) -> None:
+        wanted, sums = exact[node.output], self.layers[node.name]
+        alone = parts(self._network, self._reference, node, exact, self.shifts)
+        sums.accumulated.add(wanted, found[node.output] - self.shifts.get(node.output, np.float32(0.0)))
+        sums.own.add(wanted, alone.own)
+        sums.activations.add(wanted, alone.activations)
+        sums.without_vnni.add(wanted, alone.without_vnni)
+        if alone.saturating is not None:
+            sums.overflow.add(alone.saturating)
+        if sums.weights is not None and alone.weights is not None:
+            sums.weights.add(wanted, alone.weights)
+
+
+def _named(node: Node, results: Sequence[np.ndarray]) -> dict[Tensor, np.ndarray]:
+    return {Tensor(node.name, index): value for index, value in enumerate(results)}

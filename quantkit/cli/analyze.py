@@ -1,0 +1,122 @@
+"""``quantkit analyze``: why an INT8 network differs from FP32, layer by layer."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+import click
+
+from quantkit.cli.options import Verb, force_option, output_options
+from quantkit.cli.targets import check_target, is_bundle
+from quantkit.cli.terminal import Terminal, percent
+from quantkit.errors import UserError
+
+if TYPE_CHECKING:
+    from quantkit.analysis.analysis import Analysis, LayerError
+
+_TOP = 12
+
+
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit analyze resnet50_v1-int8 --data photos/",
+        "quantkit analyze net-int8 --data photos:test --reference my/net.toml --limit 1000 --out why",
+        "quantkit analyze digits_resnet20_v2-int8 --data digits:test --all",
+    ),
+)
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.option("--data", required=True, metavar="SPEC", help="Images: a folder, FOLDER:SPLIT, .npz, .rec, digits:test.")
+@click.option("--reference", metavar="MODEL", help="The FP32 network.  [default: the one that the bundle names]")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many of the images.  [default: 100, or all where there are fewer]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder to write.  [default: BUNDLE-analysis in the current folder]",
+)
+@click.option("--all", "everything", is_flag=True, help=f"Show all layers, not only the {_TOP} that add most error.")
+@force_option
+@output_options
+def analyze(
+    terminal: Terminal,
+    bundle: Path,
+    data: str,
+    reference: Optional[str],
+    limit: Optional[int],
+    out: Optional[Path],
+    everything: bool,
+    force: bool,
+) -> None:
+    """Say why an INT8 network differs from FP32, layer by layer.
+
+    Both networks run side by side over the images, the INT8 one in exact integers. For each layer there is the
+    error in the network, what the layer adds itself, and how much of that is due to weights and how much
+    to tensors; for each tensor how its values fit into 8 bits; for the calibration whether it holds for
+    these images. Writes DIR/index.html, a page that needs no network, and DIR/analysis.json.
+    """
+    if not is_bundle(str(bundle)):
+        raise UserError(f"{bundle} is no bundle; give the folder that `quantkit quantize` wrote")
+    out = out or Path(f"{bundle.resolve().name}-analysis")
+    from quantkit.analysis.analyze import analyze as analyzed
+    from quantkit.analysis.page import analysis_json
+    from quantkit.analysis.write import ANALYSIS, PAGE, write_analysis
+
+    check_target(out, force, ANALYSIS)
+    terminal.stage(f"loading {bundle} and the FP32 network")
+    found = analyzed(bundle, data, reference, limit, terminal.progress)
+    terminal.stage(f"writing {out}")
+    with terminal.work.writing(out):
+        write_analysis(found, out, force)
+    result = {"bundle": str(bundle), "page": str(out / PAGE), **analysis_json(found)}
+    terminal.show(result, *_tables(found, str(out / PAGE), everything))
+
+
+def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("layer", overflow="fold")
+    for column in ("own", "weights", "tensors", "network", "cut off"):
+        table.add_column(column, justify="right", no_wrap=True)
+    shown = found.worst if everything else found.worst[:_TOP]
+    for layer in shown:
+        table.add_row(escape(layer.name), *_numbers(layer))
+    rest = len(found.layers) - len(shown)
+    title = f"\n[bold]{escape(found.network)} over {found.images} images of {escape(found.data)}[/]"
+    agreed = (
+        f"agreement with FP32: top-1 {percent(found.agreement.top1)}, cosine {found.agreement.cosine:.4f}; "
+        f"{100 * found.calibration.beyond:.2g} % of all values are cut off"
+    )
+    more = [f"[dim]and {rest} layers that add less; show them with --all[/]"] if rest else []
+    legend = (
+        "signal-to-quantization-noise ratio in dB, smaller is worse: of the layer alone (own), due to its weights, "
+        "due to the tensors it reads and writes, and in the network"
+    )
+    return [
+        title,
+        agreed,
+        f"[dim]{legend}[/]",
+        table,
+        *more,
+        *(f"[yellow]finding[/]: {escape(text)}" for text in found.findings),
+        f"\n{page}",
+    ]
+
+
+def _numbers(layer: LayerError) -> tuple[str, ...]:
+    ratios = (layer.own, layer.weights, layer.activations, layer.accumulated)
+    use = layer.output
+    return (
+        *("" if ratio is None else "exact" if ratio.sqnr == math.inf else f"{ratio.sqnr:.1f}" for ratio in ratios),
+        "" if use is None else f"{100 * use.saturated:.2g} %",
+    )

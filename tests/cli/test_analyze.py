@@ -1,0 +1,55 @@
+"""``quantkit analyze`` from the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import SHAPE, Run
+
+pytestmark = pytest.mark.usefixtures("int8_engine")
+
+
+@pytest.fixture
+def bundle(run: Run, checkpoint: Path, samples: Path) -> Path:
+    result = run(
+        "quantize", checkpoint, "--input-shape", SHAPE, "--calib-data", samples, "--calib", 8, "--preset", "none",
+        "--no-latency", "--quiet",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    return Path("tiny-int8")
+
+
+def test_what_is_printed_and_written(run: Run, bundle: Path, checkpoint: Path, samples: Path) -> None:
+    result = run("analyze", bundle, "--data", samples, "--reference", checkpoint, "--limit", 10)
+    assert result.exit_code == 0, result.stderr
+    for text in ("10 images of samples.npz", "joined", "dense", "finding: ", "tiny-int8-analysis/index.html"):
+        assert text in result.stdout
+    assert "tiny" in Path("tiny-int8-analysis/index.html").read_text()
+    again = run("analyze", bundle, "--data", samples, "--reference", checkpoint)
+    assert again.exit_code == 2
+    assert "--force" in again.stderr
+
+
+def test_json_is_what_the_file_holds(run: Run, bundle: Path, checkpoint: Path, samples: Path) -> None:
+    result = run("analyze", bundle, "--data", samples, "--reference", checkpoint, "--out", "why", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found.pop("page") == "why/index.html"
+    assert found.pop("bundle") == "tiny-int8"
+    assert found == json.loads(Path("why/analysis.json").read_text())
+    assert found["images"] == 23
+
+
+def test_requests_that_cannot_be_served(run: Run, bundle: Path, checkpoint: Path, samples: Path) -> None:
+    for arguments, text in (
+        (("analyze", checkpoint, "--data", samples), "is no bundle"),
+        (("analyze", bundle, "--data", samples), "cannot be loaded by its name"),
+        (("analyze", bundle, "--data", "nowhere", "--reference", checkpoint), "there is no sample data"),
+        (("analyze", bundle, "--data", samples, "--out", "tiny-int8", "--force"), "not an analysis"),
+    ):
+        result = run(*arguments)
+        assert (result.exit_code, text in result.stderr) == (2, True), result.stderr
+    assert not Path("tiny-int8-analysis").exists()
