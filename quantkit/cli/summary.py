@@ -84,7 +84,7 @@ def quantize_tables(result: Result, model: str) -> list[Any]:
     from rich.markup import escape
 
     size, agreement, kernels = result["size"], result["agreement"], result["kernels"]
-    calibration, seen = result["calibration"], images_text(agreement["samples"])
+    calibration = result["calibration"]
     rows: list[tuple[str, str]] = [
         ("operators", f"{result['operators']['original']}, fused to {result['operators']['fused']}"),
         ("INT8", _counted(result["int8"].items()) or "none"),
