@@ -41,7 +41,7 @@ def _check_result(check: Check) -> Result:
         "interval": [check.drop.low, check.drop.high],
         "divergence": check.divergence,
         "latency_ms": check.latency,
-        "extra_ms": check.latency - check.milliseconds["int8"],
+        "extra_ms": check.extra,
         "speedup": check.speedup,
     }
 

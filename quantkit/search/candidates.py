@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quantkit.fusion.unit import unit_of
-from quantkit.graph.graph import Graph, Node
+from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS
 from quantkit.quantization.mixed import int8_layers
 from quantkit.quantization.plan import Plan
@@ -26,7 +26,7 @@ def candidates(graph: Graph, plan: Plan) -> tuple[Candidate, ...]:
     Alone in FP32, a layer is spared the rounding of its weights; its input and its output are still integers where
     the layers around it are INT8. A tensor stays unrounded only where the layer that produces it and all that read
     it are FP32, hence the groups: the layers between a fork and the sum or concatenation that joins its branches,
-    and the layers at the two ends of a tensor.
+    and the layers that produce and read a tensor (and those that pooling or concatenation ties to it).
     """
     found: dict[frozenset[str], Candidate] = {}
     for candidate in (*_single(graph, plan), *_branches(graph, plan), *_ends(graph, plan)):
@@ -65,15 +65,25 @@ def _joins(node: Node) -> bool:
 
 def _ends(graph: Graph, plan: Plan) -> Iterator[Candidate]:
     for name in int8_layers(graph, plan):
-        if readers := frozenset(_readers(graph, plan, graph.by_name[name])):
-            yield Candidate(f"{name} and what reads it", readers | {name})
+        layers = _around(graph, plan, graph.by_name[name].output)
+        if len(layers) > 1:
+            yield Candidate(f"{name} and what reads it", layers)
 
 
-def _readers(graph: Graph, plan: Plan, node: Node) -> Iterator[str]:
-    """The INT8 layers that read a node's result, directly or through INT8 operators without weights."""
-    for reader in graph.consumers.get(node.output, ()):
-        if plan.decisions[reader.name].precision == "int8":
-            if unit_of(reader) is not None:
-                yield reader.name
+def _around(graph: Graph, plan: Plan, tensor: Tensor) -> frozenset[str]:
+    """The INT8 layers that produce or read a tensor, or another that INT8 operators without weights tie to it."""
+    layers = set()
+    seen: set[Tensor] = set()
+    ahead = [tensor]
+    while ahead:
+        tensor = ahead.pop()
+        seen.add(tensor)
+        producer = graph.producer(tensor)
+        for node in (*((producer,) if producer else ()), *graph.consumers.get(tensor, ())):
+            if plan.decisions[node.name].precision == "fp32":
+                continue
+            if unit_of(node) is not None:
+                layers.add(node.name)
             else:
-                yield from _readers(graph, plan, reader)
+                ahead += {node.output, *node.inputs} - seen
+    return frozenset(layers)

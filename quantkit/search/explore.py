@@ -42,10 +42,9 @@ def meets(check: Check, goal: Goal) -> bool:
 def best(checks: Collection[Check], goal: Goal) -> Check:
     """The best network of those that were judged, among them the one all in INT8.
 
-    Of those that meet the goal, the fastest: latencies are compared by their ratio to all INT8 in the same
-    measurement, and a network loses to one that does with fewer of its layers. Where only speed is asked for, the
-    nearest to FP32 that is fast enough. Where none meets the goal, that of the smallest drop among those fast
-    enough; where none is fast enough either, all INT8.
+    Of those that meet the goal, the fastest, but a network loses to one that does with fewer of its layers. Where
+    only speed is asked for, the nearest to FP32 that is fast enough. Where none meets the goal, that of the smallest
+    drop among those fast enough; where none is fast enough either, all INT8.
     """
     fast = [check for check in checks if goal.fast(check.speedup)]
     if not fast:
@@ -56,7 +55,7 @@ def best(checks: Collection[Check], goal: Goal) -> Check:
     if not meeting:
         return min(fast, key=_error)
     least = [check for check in meeting if not any(other.layers < check.layers for other in meeting)]
-    layers = min(least, key=lambda check: check.latency / check.milliseconds["int8"]).layers
+    layers = min(least, key=lambda check: check.extra).layers
     return min((check for check in least if check.layers == layers), key=_error)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,9 @@ class Journal:
 
     def __contains__(self, what: Sequence[str]) -> bool:
         return tuple(what) in self._known
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return iter(tuple(self._known))
 
     def __len__(self) -> int:
         return len(self._known)

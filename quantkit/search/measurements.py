@@ -13,7 +13,7 @@ import numpy as np
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.evaluation.divergence import divergence
 from quantkit.evaluation.drop import Drop, measure_drop
-from quantkit.evaluation.latency import latencies_in_turns, median_difference, median_latencies
+from quantkit.evaluation.latency import latencies_in_turns, median_difference
 from quantkit.graph.graph import Graph
 from quantkit.pipeline import FusedModel
 from quantkit.quantization.mixed import kept_in_fp32
@@ -24,6 +24,9 @@ from quantkit.search.journal import Journal, Value
 
 _TRIAL_SECONDS = 0.5
 _CHECK_SECONDS = 2.0
+
+# What checks are called in the journal: of a network as it was recovered, and of one recovered again.
+_CHECKS = {False: "check", True: "check, recovered again"}
 
 
 class TimeIsUp(Exception):
@@ -55,6 +58,8 @@ class Check:
         drop: against FP32, on all images.
         milliseconds: median latencies at batch 1 of ``fp32``, ``fp32_fused``, ``int8`` (all of it) and ``mixed``,
             measured in turns; without the last where ``layers`` are none.
+        extra: the latency beyond that of ``int8``, in milliseconds, run by run: other work on the machine, which
+            slows both, matters less to it than to the difference of the medians.
     """
 
     layers: Layers
@@ -62,6 +67,7 @@ class Check:
     divergence: float
     drop: Drop
     milliseconds: Mapping[str, float]
+    extra: float = 0.0
 
     @property
     def latency(self) -> float:
@@ -92,6 +98,9 @@ class Measurements:
         images: what to judge by.
         journal: where measurements are kept.
         budget: how long new ones may be begun.
+
+    Attributes:
+        checks: all that were made, by this process and those before, by layers and whether recovered again.
     """
 
     def __init__(
@@ -111,6 +120,9 @@ class Measurements:
         self._anew = anew
         self._images = images
         self._made: dict[Layers, Recovered] = {}
+        for kind, *layers in journal:
+            if kind in _CHECKS.values():
+                self.check(frozenset(layers), again=kind == _CHECKS[True])
 
     def network(self, layers: Layers, again: bool = False) -> Recovered:
         """The network with ``layers`` in FP32; ``again``: recovered for that, else as it was."""
@@ -139,10 +151,9 @@ class Measurements:
             TimeIsUp: it is not measured yet, and the budget is spent.
         """
         if (layers, again) not in self.checks:
-            kind = "recovered again" if again else "check"
-            found = self._recall(kind, layers, lambda layers: self._check(layers, again), overtime)
+            found = self._recall(_CHECKS[again], layers, lambda layers: self._check(layers, again), overtime)
             drop = measure_drop(self._images.predictions, np.array(found["predictions"]), self._images.labels)
-            check = Check(layers, again, found["divergence"], drop, found["milliseconds"])
+            check = Check(layers, again, found["divergence"], drop, found["milliseconds"], found["extra"])
             self.checks[layers, again] = check
         return self.checks[layers, again]
 
@@ -168,10 +179,13 @@ class Measurements:
         networks = {"fp32": self._source.model.graph, "fp32_fused": self._source.graph, "int8": self._int8}
         if layers:
             networks["mixed"] = graph
+        times = latencies_in_turns(networks, self._source.sample, _CHECK_SECONDS)
+        extra, _ = median_difference(times["int8"], times.get("mixed", times["int8"]))
         return {
             "divergence": self._divergence(graph),
             "predictions": predictions(graph, self._images).tolist(),
-            "milliseconds": median_latencies(networks, self._source.sample, _CHECK_SECONDS),
+            "milliseconds": {name: float(np.median(values)) for name, values in times.items()},
+            "extra": extra,
         }
 
     def _divergence(self, graph: Graph) -> float:
