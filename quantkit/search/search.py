@@ -35,6 +35,9 @@ DEFAULT_MINUTES = 10.0
 
 _FEW_IMAGES = 50
 
+# To be raised when what a measurement holds, or how it is made, changes.
+_JOURNAL_FORMAT = 1
+
 
 class FewImagesWarning(UserWarning):
     """The images are too few to tell small drops of accuracy apart."""
@@ -192,6 +195,7 @@ def _facts(source: FusedModel, table: CalibrationTable, recovered: Recovered, im
 
     cpu = read_cpu()
     return {
+        "format": _JOURNAL_FORMAT,
         "quantkit": __version__,
         "engine": asdict(present_engine()),
         "cpu": [cpu.model, cpu.usable, os.environ.get("OMP_NUM_THREADS")],
