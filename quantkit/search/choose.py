@@ -41,13 +41,12 @@ def greedy_path(
 
     A candidate's worth is looked at anew only when it comes first in the queue, after Minoux, "Accelerated greedy
     algorithms for maximizing submodular set functions" (1978): where worth only falls as the set grows, the result
-    is that of looking at all of them in every step. Candidates of no worth, and those that lead to a trial that is
-    not allowed, are passed over.
+    is that of looking at all of them in every step. Candidates that are of no worth when their turn comes, and those
+    that lead to a trial that is not allowed, are passed over.
     """
     chosen: Layers = frozenset()
     current = trial(chosen)
     queue = [(-gain_per_millisecond(current, trial(layers)), index) for index, layers in enumerate(candidates)]
-    queue = [entry for entry in queue if entry[0] < 0]
     heapify(queue)
     while queue:
         _, index = heappop(queue)

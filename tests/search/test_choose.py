@@ -91,6 +91,13 @@ def test_useless_and_harmful_layers_are_passed_over() -> None:
     assert list(greedy_path(sets, trial, lambda found: True)) == [frozenset({"good"})]
 
 
+def test_what_is_of_worth_only_together_with_others_is_found_after_them() -> None:
+    left = {"": 1.0, "a": 0.8, "b": 1.0, "ab": 0.1}
+    sets = [frozenset("b"), frozenset("a")]
+    path = greedy_path(sets, lambda found: Trial(left["".join(sorted(found))], len(found), 0.0), lambda found: True)
+    assert list(path) == [frozenset("a"), frozenset("ab")]
+
+
 def test_a_cost_within_the_noise_counts_as_the_noise() -> None:
     start = Trial(1.0, 0.0, 0.0)
     assert gain_per_millisecond(start, Trial(0.5, -0.2, 0.1)) == pytest.approx(0.5 / 0.1)

@@ -157,6 +157,29 @@ def test_a_budget_ends_the_search_with_the_best_so_far(network: tuple[Fused, Pla
         assert found.layers
 
 
+@pytest.mark.parametrize("affordable", range(8, 20))
+def test_what_the_search_had_come_to_is_judged_at_the_end(network: tuple[Fused, Plan], affordable: int) -> None:
+    world, found, ended = explored(network, Goal(max_drop=0.0), 0, affordable=affordable)
+    dearest = sorted(world.gains, key=world.gains.__getitem__, reverse=True)
+    path = [frozenset(dearest[:count]) for count in range(1, len(dearest) + 1)]
+    measured = [name for name in world.gains if frozenset({name}) in world.trials]
+    if ended and len(measured) == len(world.gains):
+        assert found.layers == max((layers for layers in path if layers in world.trials), key=len)
+
+
+def test_layers_that_only_came_with_their_group_are_taken_out_again(network: tuple[Fused, Plan]) -> None:
+    fused, plan = network
+    useful, useless, *others = int8_layers(fused.graph, plan)
+    world = World(
+        {useful: 2.0, useless: 0.0, **dict.fromkeys(others, 0.1)}, dict.fromkeys((useful, useless, *others), 0.2)
+    )
+    recovered = SimpleNamespace(graph=fused.graph, plan=plan, recovery=SimpleNamespace(works=False))
+    group = [Candidate("both", frozenset({useful, useless}))]
+    goal = Goal(max_drop=1.0)
+    Exploration(world, recovered, goal, group, lambda stream, total, title: stream).run()  # type: ignore[arg-type]
+    assert best(list(world.checks.values()), goal).layers == {useful}
+
+
 def test_the_best_of_those_that_meet_the_goal_is_the_fastest() -> None:
     goal = Goal(max_drop=1.0)
     slow, fast = check("ab", 0.5, 0.9), check("c", 0.9, 0.3)
