@@ -15,7 +15,7 @@ from quantkit.search.candidates import candidates
 from tests.networks import fire, images, inverted_residual, residual_v1, residual_v2
 from tests.recovery.networks import planned
 
-pytestmark = pytest.mark.usefixtures("int8_engine")
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 NETWORKS = {"v1": residual_v1(True), "v2": residual_v2(), "inverted": inverted_residual(), "fire": fire()}

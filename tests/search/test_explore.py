@@ -77,7 +77,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def network(int8_engine: None) -> tuple[Fused, Plan]:
+def network(engine: None) -> tuple[Fused, Plan]:
     return planned(fire(), images(6))
 
 
