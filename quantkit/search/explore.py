@@ -42,9 +42,10 @@ def meets(check: Check, goal: Goal) -> bool:
 def best(checks: Collection[Check], goal: Goal) -> Check:
     """The best network of those that were judged, among them the one all in INT8.
 
-    Of those that meet the goal, the fastest, but a network loses to one that does with fewer of its layers. Where
-    only speed is asked for, the nearest to FP32 that is fast enough. Where none meets the goal, that of the smallest
-    drop among those fast enough; where none is fast enough either, all INT8.
+    Of those that meet the goal, the fastest, but a network loses to one that does with fewer of its layers and is
+    not slower beyond doubt (as it can be where many tensors change between integers and FP32). Where only speed is
+    asked for, the nearest to FP32 that is fast enough. Where none meets the goal, that of the smallest drop among
+    those fast enough; where none is fast enough either, all INT8.
     """
     fast = [check for check in checks if goal.fast(check.speedup)]
     if not fast:
@@ -54,9 +55,14 @@ def best(checks: Collection[Check], goal: Goal) -> Check:
         return min(fast, key=lambda check: check.divergence)
     if not meeting:
         return min(fast, key=_error)
-    least = [check for check in meeting if not any(other.layers < check.layers for other in meeting)]
+    least = [check for check in meeting if not any(_replaces(other, check) for other in meeting)]
     layers = min(least, key=lambda check: check.extra).layers
     return min((check for check in least if check.layers == layers), key=_error)
+
+
+def _replaces(fewer: Check, check: Check) -> bool:
+    slower = fewer.extra - fewer.noise > check.extra + check.noise
+    return fewer.layers < check.layers and not slower
 
 
 def _error(check: Check) -> tuple[float, float]:
@@ -80,7 +86,7 @@ class Exploration:
         self._recovered = recovered
         self._goal = goal
         self._progress = progress
-        self._last = _NONE
+        self._path: list[Layers] = []
 
     def run(self) -> bool:
         """Search until the goal is met, or nothing is left to try; True where the budget ended before."""
@@ -94,7 +100,7 @@ class Exploration:
             self._choose(start)
             self._recover_again()
         except TimeIsUp:
-            measurements.check(self._last, overtime=True)
+            measurements.check(self._path[-1] if self._path else _NONE, overtime=True)
             return True
         return False
 
@@ -141,18 +147,20 @@ class Exploration:
             return
         whole = frozenset(int8_layers(self._recovered.graph, self._recovered.plan))
         found = first_meeting(path, fits)
-        if found is None and allowed(measurements.trial(whole)) and fits(whole):
-            found = whole
+        if found is None:
+            reserve = whole if allowed(measurements.trial(whole)) and fits(whole) else None
+            # Predictions are coarse: a set may meet the goal where larger ones that were looked at do not.
+            found = next((layers for layers in self._path if fits(layers)), reserve)
         if found is not None:
             none = measurements.trial(_NONE)
             order = sorted(found, key=lambda layer: gain_per_millisecond(none, measurements.trial(frozenset({layer}))))
             trimmed(found, order, fits)
 
     def _followed(self, sets: Sequence[Layers], allowed: Callable[[Trial], bool]) -> Iterator[Layers]:
-        """The greedy path; what it has come to is remembered."""
+        """The greedy path; its sets are remembered."""
         path = greedy_path(sets, self._measurements.trial, allowed)
         for layers in self._progress(path, len(sets), "choosing layers"):
-            self._last = layers
+            self._path.append(layers)
             yield layers
 
     def _recover_again(self) -> None:

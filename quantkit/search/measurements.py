@@ -60,6 +60,7 @@ class Check:
             measured in turns; without the last where ``layers`` are none.
         extra: the latency beyond that of ``int8``, in milliseconds, run by run: other work on the machine, which
             slows both, matters less to it than to the difference of the medians.
+        noise: by how much ``extra`` may be wrong, in milliseconds.
     """
 
     layers: Layers
@@ -67,7 +68,8 @@ class Check:
     divergence: float
     drop: Drop
     milliseconds: Mapping[str, float]
-    extra: float = 0.0
+    extra: float
+    noise: float
 
     @property
     def latency(self) -> float:
@@ -152,9 +154,8 @@ class Measurements:
         """
         if (layers, again) not in self.checks:
             found = self._recall(_CHECKS[again], layers, lambda layers: self._check(layers, again), overtime)
-            drop = measure_drop(self._images.predictions, np.array(found["predictions"]), self._images.labels)
-            check = Check(layers, again, found["divergence"], drop, found["milliseconds"], found["extra"])
-            self.checks[layers, again] = check
+            drop = measure_drop(self._images.predictions, np.array(found.pop("predictions")), self._images.labels)
+            self.checks[layers, again] = Check(layers, again, drop=drop, **found)
         return self.checks[layers, again]
 
     def _recall(
@@ -163,7 +164,7 @@ class Measurements:
         what = _key(kind, layers)
         if what not in self.journal and not overtime and self.budget.spent >= 1:
             raise TimeIsUp
-        return self.journal.recall(what, lambda: measure(layers))
+        return dict(self.journal.recall(what, lambda: measure(layers)))
 
     def _trial(self, layers: Layers) -> Value:
         graph = self._graph(layers)
@@ -180,12 +181,13 @@ class Measurements:
         if layers:
             networks["mixed"] = graph
         times = latencies_in_turns(networks, self._source.sample, _CHECK_SECONDS)
-        extra, _ = median_difference(times["int8"], times.get("mixed", times["int8"]))
+        extra, noise = median_difference(times["int8"], times.get("mixed", times["int8"]))
         return {
             "divergence": self._divergence(graph),
             "predictions": predictions(graph, self._images).tolist(),
             "milliseconds": {name: float(np.median(values)) for name, values in times.items()},
             "extra": extra,
+            "noise": noise,
         }
 
     def _divergence(self, graph: Graph) -> float:

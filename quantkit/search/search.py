@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Union
 
 from quantkit.bundle.engine import present_engine
@@ -16,6 +17,7 @@ from quantkit.errors import UserError
 from quantkit.files import locked
 from quantkit.graph import nnvm
 from quantkit.host.cpu import read_cpu
+from quantkit.host.load import read_load
 from quantkit.models.model import Model
 from quantkit.pipeline import FusedModel, QuantizedModel, emit, recover, silent
 from quantkit.quantization.goal import Goal, MixedPrecision
@@ -35,12 +37,19 @@ DEFAULT_MINUTES = 10.0
 
 _FEW_IMAGES = 50
 
+# In cores.
+_BUSY = 0.25
+
 # To be raised when what a measurement holds, or how it is made, changes.
 _JOURNAL_FORMAT = 1
 
 
 class FewImagesWarning(UserWarning):
     """The images are too few to tell small drops of accuracy apart."""
+
+
+class BusyWarning(UserWarning):
+    """Other processes disturb the measurement of latencies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +131,7 @@ def mixed_precision(
         mixed = kept_in_fp32(source.fused.graph, plan, layers)
         return recover(source, table, mixed, samples, recovery, progress)
 
+    _warn_of_load(path)
     with locked(path.with_suffix(".lock"), _refuse):
         journal = Journal(path)
         begun(journal)
@@ -170,6 +180,17 @@ def _warn_of_few(images: int, goal: Goal) -> None:
             f"one of {images} images is {100 / images:.1f} points, so a drop of {goal.max_drop:g} points can hardly "
             "be told from chance; evaluate on more images",
             FewImagesWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_load(journal: Path) -> None:
+    load = read_load(read_cpu().usable)
+    if load.busy > _BUSY:
+        warnings.warn(
+            f"other processes use {load.busy:.1f} of the processor's cores: milliseconds measured now, and so the "
+            f"choice of layers, are unreliable; search on an idle machine, and delete {journal} first to measure anew",
+            BusyWarning,
             stacklevel=3,
         )
 

@@ -30,7 +30,7 @@ def check(layers: Iterable[str], points: float, extra: float, divergence: float 
     times = {"fp32": FP32_MS, "fp32_fused": 6.0, "int8": INT8_MS}
     mixed = {"mixed": INT8_MS + extra} if layers else {}
     drop = Drop(100, True, 0.9, 0.9 - points / 100, points, points - 1, points + 1)
-    return Check(frozenset(layers), again, divergence, drop, {**times, **mixed}, extra)
+    return Check(frozenset(layers), again, divergence, drop, {**times, **mixed}, extra, 0.1)
 
 
 @dataclass
@@ -157,6 +157,25 @@ def test_a_budget_ends_the_search_with_the_best_so_far(network: tuple[Fused, Pla
         assert found.layers
 
 
+def test_a_set_between_those_looked_at_first_may_meet_the_goal(network: tuple[Fused, Plan]) -> None:
+    class Coarse(World):
+        def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> Check:
+            found = super().check(layers, again, overtime)
+            lucky = len(layers) in (3, 5)
+            return replace(found, drop=replace(found.drop, points=0.0 if lucky else 9.0))
+
+    fused, plan = network
+    layers = int8_layers(fused.graph, plan)
+    assert len(layers) == 5
+    goal = Goal(max_drop=1.0)
+    world = Coarse(dict(zip(layers, (5.0, 4.0, 3.0, 2.0, -1.0))), dict.fromkeys(layers, 0.2))
+    recovered = SimpleNamespace(graph=fused.graph, plan=plan, recovery=SimpleNamespace(works=False))
+    found = [Candidate(name, frozenset({name})) for name in layers]
+    Exploration(world, recovered, goal, found, lambda stream, total, title: stream).run()  # type: ignore[arg-type]
+    checks = [world.check(layers) for layers, _ in list(world.checks)]
+    assert best(checks, goal).layers == frozenset(layers[:3])
+
+
 @pytest.mark.parametrize("affordable", range(8, 20))
 def test_what_the_search_had_come_to_is_judged_at_the_end(network: tuple[Fused, Plan], affordable: int) -> None:
     world, found, ended = explored(network, Goal(max_drop=0.0), 0, affordable=affordable)
@@ -187,6 +206,8 @@ def test_the_best_of_those_that_meet_the_goal_is_the_fastest() -> None:
     assert best([all_int8, slow, missing, fast], goal) is fast
     # The subset is no faster, by the clock's whim, and still the better network.
     assert best([all_int8, check("ab", 0.5, 0.2), check("a", 0.8, 0.25)], goal).layers == {"a"}
+    # All in FP32 is faster here than many changes between integers and FP32.
+    assert best([all_int8, check("ab", 0.5, 0.2), check("a", 0.8, 0.5)], goal).layers == {"a", "b"}
     again = check("c", 0.2, 0.4, again=True)
     assert best([all_int8, fast, again], goal) is again
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from quantkit.engine.execute import run
 from quantkit.errors import DataError, UserError
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
+from quantkit.host.load import Load
 from quantkit.pipeline import FusedModel
 from quantkit.quantization.mixed import KEPT, int8_layers
 from quantkit.quantization.plan import Plan
@@ -54,6 +57,7 @@ def begin(
 ) -> Callable[..., search.Outcome]:
     """Search with short measurements."""
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(search, "read_load", lambda cpus: Load(0.0, 0.0, 0.25))
     monkeypatch.setattr(search_images, "_SUBSET", 16)
     monkeypatch.setattr(measurements, "_TRIAL_SECONDS", 0.02)
     monkeypatch.setattr(measurements, "_CHECK_SECONDS", 0.05)
@@ -196,6 +200,17 @@ def test_layers_in_fp32_have_the_weights_they_had(digits_fused: FusedModel, int8
 def test_few_images_are_warned_of(begin: Callable[..., search.Outcome], images: tuple[np.ndarray, np.ndarray]) -> None:
     with pytest.warns(search.FewImagesWarning, match=r"one of 20 images is 5\.0 points"):
         begin(judge=(images[0][:20], images[1][:20]), minutes=0)
+
+
+def test_others_work_is_warned_of(begin: Callable[..., search.Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    for busy, warned in ((0.1, False), (1.5, True)):
+        monkeypatch.setattr(search, "read_load", lambda cpus, busy=busy: Load(busy, 0.0, 0.25))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            begin(minutes=0)
+        said = [str(each.message) for each in caught if each.category is search.BusyWarning]
+        assert bool(said) == warned
+    assert re.search(r"use 1\.5 of the processor's cores.*searches/[0-9a-f]{64}\.jsonl", said[0])
 
 
 def test_requests_that_make_no_sense_are_refused(
