@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from math import hypot
+from statistics import median
 from typing import Optional
 
 Layers = frozenset[str]
@@ -28,10 +30,15 @@ class Trial:
     noise: float
 
 
-def gain_per_millisecond(before: Trial, after: Trial) -> float:
-    """The fall of the divergence by the milliseconds that it costs, which count at least as much as their noise."""
-    cost = max(after.milliseconds - before.milliseconds, before.noise, after.noise, _LEAST_MILLISECONDS)
-    return (before.divergence - after.divergence) / cost
+def gain_per_millisecond(before: Trial, after: Trial, floor: float) -> float:
+    """The fall of the divergence by the milliseconds that it costs beyond doubt, which count at least as ``floor``."""
+    cost = after.milliseconds - before.milliseconds - hypot(before.noise, after.noise)
+    return (before.divergence - after.divergence) / max(cost, floor, _LEAST_MILLISECONDS)
+
+
+def typical_noise(trials: Iterable[Trial]) -> float:
+    """The median noise: one floor for all, so that none is preferred for being measured in a quiet moment."""
+    return median(trial.noise for trial in trials)
 
 
 def greedy_path(
@@ -46,7 +53,9 @@ def greedy_path(
     """
     chosen: Layers = frozenset()
     current = trial(chosen)
-    queue = [(-gain_per_millisecond(current, trial(layers)), index) for index, layers in enumerate(candidates)]
+    alone = [trial(layers) for layers in candidates]
+    floor = typical_noise(alone) if alone else 0.0
+    queue = [(-gain_per_millisecond(current, found, floor), index) for index, found in enumerate(alone)]
     heapify(queue)
     while queue:
         _, index = heappop(queue)
@@ -54,7 +63,7 @@ def greedy_path(
         if wider == chosen:
             continue
         found = trial(wider)
-        worth = gain_per_millisecond(current, found)
+        worth = gain_per_millisecond(current, found, floor)
         if worth <= 0 or not allowed(found):
             continue
         if queue and (-worth, index) > queue[0]:

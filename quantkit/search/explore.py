@@ -11,7 +11,15 @@ from quantkit.quantization.mixed import int8_layers
 from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered
 from quantkit.search.candidates import Candidate
-from quantkit.search.choose import Layers, Trial, first_meeting, gain_per_millisecond, greedy_path, trimmed
+from quantkit.search.choose import (
+    Layers,
+    Trial,
+    first_meeting,
+    gain_per_millisecond,
+    greedy_path,
+    trimmed,
+    typical_noise,
+)
 from quantkit.search.measurements import Check, Measurements, TimeIsUp
 
 # The share of the budget after which no further candidates are measured, so that there is time to choose.
@@ -153,7 +161,9 @@ class Exploration:
             found = next((layers for layers in self._path if fits(layers)), reserve)
         if found is not None:
             none = measurements.trial(_NONE)
-            order = sorted(found, key=lambda layer: gain_per_millisecond(none, measurements.trial(frozenset({layer}))))
+            alone = {layer: measurements.trial(frozenset({layer})) for layer in found}
+            floor = typical_noise(alone.values())
+            order = sorted(sorted(found), key=lambda layer: gain_per_millisecond(none, alone[layer], floor))
             trimmed(found, order, fits)
 
     def _followed(self, sets: Sequence[Layers], allowed: Callable[[Trial], bool]) -> Iterator[Layers]:

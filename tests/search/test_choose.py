@@ -73,7 +73,7 @@ def test_where_worth_only_falls_it_is_the_greedy_that_looks_at_all(seed: int) ->
     def looked_at_all() -> list[Layers]:
         path, chosen = [], frozenset[str]()
         while True:
-            worth = [gain_per_millisecond(trial(chosen), trial(chosen | group)) for group in SINGLE]
+            worth = [gain_per_millisecond(trial(chosen), trial(chosen | group), 0.0) for group in SINGLE]
             if max(worth) <= 0:
                 return path
             chosen = chosen | SINGLE[int(np.argmax(worth))]
@@ -98,12 +98,25 @@ def test_what_is_of_worth_only_together_with_others_is_found_after_them() -> Non
     assert list(path) == [frozenset("a"), frozenset("ab")]
 
 
-def test_a_cost_within_the_noise_counts_as_the_noise() -> None:
+def test_a_cost_counts_as_far_as_it_is_beyond_doubt() -> None:
     start = Trial(1.0, 0.0, 0.0)
-    assert gain_per_millisecond(start, Trial(0.5, -0.2, 0.1)) == pytest.approx(0.5 / 0.1)
-    assert gain_per_millisecond(start, Trial(0.5, 0.2, 0.1)) == pytest.approx(0.5 / 0.2)
-    assert gain_per_millisecond(start, Trial(0.5, 0.0, 0.0)) == pytest.approx(0.5 / 1e-3)
-    assert gain_per_millisecond(Trial(1.0, 0.0, 0.4), Trial(0.5, 0.2, 0.1)) == pytest.approx(0.5 / 0.4)
+    assert gain_per_millisecond(start, Trial(0.5, 0.6, 0.1), 0.0) == pytest.approx(0.5 / 0.5)
+    assert gain_per_millisecond(start, Trial(0.5, 0.6, 0.1), 0.7) == pytest.approx(0.5 / 0.7)
+    assert gain_per_millisecond(start, Trial(0.5, -0.2, 0.1), 0.3) == pytest.approx(0.5 / 0.3)
+    assert gain_per_millisecond(start, Trial(0.5, 0.0, 0.0), 0.0) == pytest.approx(0.5 / 1e-3)
+    assert gain_per_millisecond(Trial(1.0, 1.0, 0.4), Trial(0.5, 2.0, 0.3), 0.0) == pytest.approx(0.5 / 0.5)
+
+
+def test_where_noise_hides_the_costs_gains_decide() -> None:
+    gains = dict(zip(NAMES, (0.1, 0.2, 0.3, 0.4, 1.5, 0.6, 0.7, 0.8)))
+    random = np.random.default_rng(0)
+    noisy: dict[Layers, Trial] = {}
+
+    def trial(layers: Layers) -> Trial:
+        noise = random.uniform(1, 4)
+        return noisy.setdefault(layers, Trial(5 - sum(gains[x] for x in layers), random.normal(0, noise / 2), noise))
+
+    assert next(greedy_path(SINGLE, trial, lambda found: True)) == {"layer4"}
 
 
 @pytest.mark.parametrize("needed", range(1, 22))
