@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from quantkit.pipeline import quantize as quantize
     from quantkit.pipeline import recover as recover
     from quantkit.predict import Predictor as Predictor
+    from quantkit.quantization.goal import Goal as Goal
     from quantkit.recovery.preset import Recovery as Recovery
+    from quantkit.search.search import mixed_precision as mixed_precision
 
 __version__ = "0.1.0"
 
@@ -34,6 +36,7 @@ __all__ = [
     "Analysis",
     "Conditions",
     "FusedModel",
+    "Goal",
     "Model",
     "Predictor",
     "QuantizedModel",
@@ -46,6 +49,7 @@ __all__ = [
     "fuse",
     "images",
     "load",
+    "mixed_precision",
     "plan",
     "quantize",
     "recover",
@@ -57,6 +61,7 @@ _HOMES = {
     "Analysis": ("quantkit.analysis.analysis", "Analysis"),
     "Conditions": ("quantkit.measurement", "Conditions"),
     "FusedModel": ("quantkit.pipeline", "FusedModel"),
+    "Goal": ("quantkit.quantization.goal", "Goal"),
     "Model": ("quantkit.models.model", "Model"),
     "Predictor": ("quantkit.predict", "Predictor"),
     "QuantizedModel": ("quantkit.pipeline", "QuantizedModel"),
@@ -68,6 +73,7 @@ _HOMES = {
     "fuse": ("quantkit.pipeline", "fuse_model"),
     "images": ("quantkit.data.sources", "open_samples"),
     "load": ("quantkit.loading", "load"),
+    "mixed_precision": ("quantkit.search.search", "mixed_precision"),
     "plan": ("quantkit.pipeline", "plan"),
     "quantize": ("quantkit.pipeline", "quantize"),
     "recover": ("quantkit.pipeline", "recover"),

@@ -28,6 +28,7 @@ from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import ActivationType, Plan, calibration_targets, make_plan
 from quantkit.recovery.preset import DEFAULT_PRESET, NO_RECOVERY, Recovery, preset
 from quantkit.recovery.reconstruction import Progress
@@ -69,15 +70,16 @@ class FusedModel:
     @cached_property
     def sha256(self) -> str:
         """What identifies the fused network, structure and weights."""
-        digest = hashlib.sha256(nnvm.serialize(self.graph).encode())
-        for name, value in sorted(self.graph.params.items()):
-            digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
-        return digest.hexdigest()
+        return nnvm.sha256_of(self.graph)
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizedModel:
-    """An INT8 network with all that led to it. ``agreement`` is with FP32 on the calibration samples."""
+    """An INT8 network with all that led to it.
+
+    ``agreement`` is with FP32 on the calibration samples. ``mixed`` is how layers were returned to FP32, None where
+    no goal was given.
+    """
 
     source: FusedModel
     table: CalibrationTable
@@ -85,6 +87,7 @@ class QuantizedModel:
     recovery: Recovery
     graph: Graph
     agreement: Agreement
+    mixed: Optional[MixedPrecision] = None
 
     def save(self, directory: Union[str, Path], force: bool = False) -> Path:
         """Write the bundle; see ``bundle.write_bundle``."""
@@ -205,7 +208,8 @@ def emit(
     progress: Progress = silent,
 ) -> QuantizedModel:
     """Emit the INT8 network, of a plan or of what was recovered, and compare it with FP32 on at most 100 samples."""
-    final = plan if isinstance(plan, Recovered) else Recovered(source.fused.graph, plan, NO_RECOVERY)
+    fused = source.fused.graph
+    final = plan if isinstance(plan, Recovered) else Recovered(fused, plan, NO_RECOVERY, fused)
     graph = int8_graph(final.graph, final.plan)
     chosen = _chosen(samples, min(table.samples, _AGREEMENT_SAMPLES), at_most=True)
     found = compare(source.model.graph, graph, source.model, chosen, progress)

@@ -111,3 +111,16 @@ def residual_v2() -> Graph:
     out = b.relu("relu3", b.batch_norm("bn3", total, 16))
     pooled = b.op("Pooling", "pool", out, global_pool=True, pool_type="avg", kernel=(1, 1))
     return b.graph(b.dense("dense", b.op("Flatten", "flatten", pooled), 16, 10))
+
+
+def fire() -> Graph:
+    """SqueezeNet's module: squeezed, then two expansions side by side, pooled."""
+    b = Builder()
+    squeezed = b.relu("squeeze_relu", b.conv("squeeze", DATA, 3, 8, 1))
+    left = b.relu("left_relu", b.conv("left", squeezed, 8, 8, 1))
+    right = b.relu("right_relu", b.conv("right", squeezed, 8, 8))
+    both = b.op("Concat", "both", left, right, num_args=2, dim=1)
+    pooled = b.op("Pooling", "max", both, kernel=(2, 2), stride=(2, 2), pool_type="max")
+    last = b.relu("last_relu", b.conv("last", pooled, 16, 8))
+    mean = b.op("Pooling", "mean", last, global_pool=True, pool_type="avg", kernel=(1, 1))
+    return b.graph(b.dense("dense", b.op("Flatten", "flatten", mean), 8, 5))

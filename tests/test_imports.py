@@ -32,6 +32,8 @@ ROOMS = {
     "bundle": "errors files graph engine data models fusion calibration quantization recovery explain",
     "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
     "bundle",
+    "search": "errors files host graph data engine models fusion calibration quantization evaluation emission recovery "
+    "bundle pipeline",
     "profile": "errors graph engine",
     "benchmark": "errors files host",
     "report": "errors files benchmark",
@@ -43,7 +45,7 @@ ROOMS = {
     "predict": "errors graph engine data bundle",
     "loading": "errors models bundle predict",
     "cli": "errors files host graph engine data models fusion calibration quantization evaluation emission recovery "
-    "explain bundle pipeline predict loading profile benchmark report analysis workloads measurement",
+    "explain bundle pipeline search predict loading profile benchmark report analysis workloads measurement",
     "__main__": "cli",
 }
 

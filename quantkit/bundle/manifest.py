@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationErro
 
 from quantkit.errors import BundleError
 from quantkit.models.model import WeightsKind
+from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import ActivationType
 from quantkit.recovery.preset import NO_RECOVERY, Recovery
 
@@ -94,6 +95,7 @@ class Settings:
     """How the network was quantized; ``method``, ``samples`` and ``data`` are those of the calibration.
 
     ``recovery`` are the techniques used, with the number of images that they saw; none in older bundles.
+    ``mixed`` is how layers were returned to FP32; None without a goal, and in older bundles.
     """
 
     method: _Name
@@ -102,6 +104,7 @@ class Settings:
     exclude: tuple[str, ...]
     activations: ActivationType
     recovery: Recovery = NO_RECOVERY
+    mixed: Optional[MixedPrecision] = None
 
 
 @dataclass(frozen=True)

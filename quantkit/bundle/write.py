@@ -61,7 +61,13 @@ def write_bundle(quantized: QuantizedModel, directory: Union[str, Path], force: 
     directory = Path(directory)
     table, plan = quantized.table, quantized.plan
     settings = Settings(
-        table.method, table.samples, table.data_name, plan.exclude, plan.activation_type, quantized.recovery
+        table.method,
+        table.samples,
+        table.data_name,
+        plan.exclude,
+        plan.activation_type,
+        quantized.recovery,
+        quantized.mixed,
     )
     found = quantized.agreement
     with replacing(directory, force) as new:

@@ -124,7 +124,7 @@ def cli(work: Work, debug: bool) -> None:
     preprocessing, its labels and a manifest with hashes.
 
     Exit codes: 0 done, 1 the work failed, 2 the request cannot be served as given, 3 slower than
-    `compare` allows, 130 interrupted.
+    `compare` allows, 4 the goal of `quantize` was missed, 130 interrupted.
     """
     work.debug = debug
 

@@ -131,4 +131,31 @@ preset_option = click.option(
     "with all.  [default: balanced; none with random weights]",
 )
 
+
+def goal_options(command: Command) -> Command:
+    """Add --max-drop, --eval-data, --min-speedup and --search-budget."""
+    drop = click.option(
+        "--max-drop",
+        type=click.FloatRange(min=0, max=100),
+        metavar="POINTS",
+        help="Return layers to FP32 until INT8 loses at most this many points of top-1 accuracy on --eval-data (of "
+        "agreement with FP32, where the images have no labels), such as 0.3.",
+    )
+    data = click.option("--eval-data", metavar="SPEC", help="Images to measure the drop on, other than --calib-data.")
+    speed = click.option(
+        "--min-speedup",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="RATIO",
+        help="Return layers to FP32 only as far as the network stays this many times as fast as FP32. Without "
+        "--max-drop: as many as that allows.",
+    )
+    budget = click.option(
+        "--search-budget",
+        type=click.FloatRange(min=0),
+        metavar="MINUTES",
+        help="How long to search for layers to return; the best network found is written.  [default: 10]",
+    )
+    return drop(data(speed(budget(command))))
+
+
 force_option = click.option("--force", is_flag=True, help="Replace what an earlier run wrote there.")

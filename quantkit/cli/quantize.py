@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 import click
 
@@ -13,6 +14,7 @@ from quantkit.cli.options import (
     activations_option,
     exclude_option,
     force_option,
+    goal_options,
     model_options,
     output_options,
     preset_option,
@@ -25,6 +27,11 @@ from quantkit.errors import UserError
 if TYPE_CHECKING:
     from quantkit.calibration.table import CalibrationTable
     from quantkit.pipeline import QuantizedModel
+    from quantkit.quantization.goal import Goal
+    from quantkit.search.journal import Journal
+    from quantkit.search.search import Outcome
+
+GOAL_MISSED = 4
 
 _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
 
@@ -37,6 +44,7 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
         "quantkit quantize my/net --calib-data data.npz --input-shape 3,224,224 --out net-int8",
         "quantkit quantize mobilenet1.0 --exclude '*_dense0*' --exclude Pooling",
         "quantkit quantize mobilenetv2_1.0 --calib 100 --calib-data photos/ --preset best",
+        "quantkit quantize mobilenetv2_1.0 --max-drop 0.3 --eval-data photos:test --min-speedup 2.5",
         "quantkit quantize resnet50 --calib-table table.json --force",
     ),
 )
@@ -52,12 +60,15 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
 @exclude_option
 @activations_option
 @preset_option
+@goal_options
 @model_options
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=_OUT_HELP)
 @force_option
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
 @output_options
+@click.pass_context
 def quantize(
+    context: click.Context,
     terminal: Terminal,
     model: str,
     calib: Optional[int],
@@ -67,6 +78,10 @@ def quantize(
     exclude: tuple[str, ...],
     activations: str,
     preset: Optional[str],
+    max_drop: Optional[float],
+    eval_data: Optional[str],
+    min_speedup: Optional[float],
+    search_budget: Optional[float],
     weights: str,
     input_shape: Optional[tuple[int, ...]],
     out: Optional[Path],
@@ -79,31 +94,49 @@ def quantize(
     (its prefix, or the -symbol.json file). Operators are fused first, and the fused network is
     compared with the original on real images; then the ranges of its tensors are measured on the
     sample images, weights and biases are adapted to rounding, and the INT8 network is compared with FP32.
+
+    With a goal, --max-drop or --min-speedup or both, layers are returned to FP32 where that buys the most
+    accuracy per measured millisecond. A search that was interrupted goes on where it was when the same command is
+    given again. Exit code 4: the goal was not met; the best network found is written all the same.
     """
     check_not_bundle(model)
     out = out or default_bundle(model)
     check_bundle_target(out, force)
     data = calib_data or "builtin"
     table = _prepared(terminal, data, calib, calib_table, method)
+    goal = _goal(max_drop, eval_data, min_speedup, search_budget, no_latency)
     from quantkit.cli.networks import load
     from quantkit.engine.build import check_int8
     from quantkit.pipeline import DEFAULT_METHOD, calibrate, emit, fuse_model, plan, recover
     from quantkit.quantization.exclude import excluded_nodes
+    from quantkit.search.search import DEFAULT_MINUTES, check_request, mixed_precision
 
     check_int8()
     loaded = load(terminal, model, weights, input_shape)
     terminal.stage("fusing operators and comparing with the original")
+    minutes = DEFAULT_MINUTES if search_budget is None else search_budget
+    if goal is not None:
+        check_request(loaded, goal, eval_data, minutes)
     source = fuse_model(loaded, data)
     excluded_nodes(source.fused, exclude)
     if table is None:
         table = calibrate(source, data, calib, method or DEFAULT_METHOD, terminal.progress)
     decided = plan(source, table, exclude, activations)  # type: ignore[arg-type]
-    recovered = recover(source, table, decided, data, preset, terminal.progress)
-    quantized = emit(source, table, recovered, data, terminal.progress)
+    if goal is None:
+        recovered = recover(source, table, decided, data, preset, terminal.progress)
+        quantized = emit(source, table, recovered, data, terminal.progress)
+        outcome = None
+    else:
+        outcome = mixed_precision(
+            source, table, decided, goal, eval_data, data, preset, minutes, terminal.progress, _begun(terminal)
+        )
+        quantized = outcome.network
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.save(out, force)
-    _report(terminal, model, quantized, out, no_latency)
+    _report(terminal, model, quantized, out, no_latency, outcome)
+    if outcome is not None and not outcome.met:
+        context.exit(GOAL_MISSED)
 
 
 def _prepared(
@@ -128,14 +161,67 @@ def _prepared(
     return read_table(table)
 
 
-def _report(terminal: Terminal, model: str, quantized: QuantizedModel, out: Path, no_latency: bool) -> None:
+def _goal(
+    max_drop: Optional[float],
+    eval_data: Optional[str],
+    min_speedup: Optional[float],
+    budget: Optional[float],
+    no_latency: bool,
+) -> Optional[Goal]:
+    """What the network must keep; None where nothing was asked for."""
+    from quantkit.cli.networks import check_count
+    from quantkit.quantization.goal import Goal
+
+    if max_drop is None and min_speedup is None:
+        for option, given in (("--eval-data", eval_data), ("--search-budget", budget)):
+            if given is not None:
+                raise UserError(f"{option} is for a goal; give --max-drop or --min-speedup as well, or leave it out")
+        return None
+    if max_drop is not None and eval_data is None:
+        raise UserError(
+            "--max-drop needs images to measure the drop on, other than those that are calibrated with; "
+            "give some with --eval-data"
+        )
+    if no_latency:
+        raise UserError("a goal is reached by measured milliseconds; leave --no-latency out")
+    if eval_data is not None:
+        check_count(eval_data, None)
+    return Goal(max_drop, min_speedup)
+
+
+def _begun(terminal: Terminal) -> Callable[[Journal], None]:
+    """What to say and to remember when the search begins."""
+
+    def begun(journal: Journal) -> None:
+        if journal.resumed:
+            terminal.tell(f"resuming: {journal.resumed} measurements made before")
+        terminal.work.kept = "nothing was written; the measurements are kept, the same command goes on from there"
+
+    return begun
+
+
+def _report(
+    terminal: Terminal,
+    model: str,
+    quantized: QuantizedModel,
+    out: Path,
+    no_latency: bool,
+    outcome: Optional[Outcome],
+) -> None:
+    from quantkit.cli.mixed import mixed_result, mixed_tables
     from quantkit.cli.summary import latencies, measured_kernels, quantize_result, quantize_tables
 
     terminal.stage("reading off the kernels that the engine runs")
     kernels = measured_kernels(out, quantized)
-    milliseconds = None
-    if not no_latency:
+    milliseconds: Optional[Mapping[str, float]] = None
+    if outcome is not None:
+        milliseconds = outcome.chosen.milliseconds
+    elif not no_latency:
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
         milliseconds = latencies(quantized.source, quantized.graph)
     result = quantize_result(quantized, out, kernels, milliseconds)
-    terminal.show(result, *quantize_tables(result, model))
+    tables = quantize_tables(result, model)
+    if outcome is not None:
+        result["search"] = mixed_result(outcome)
+        tables[2:2] = mixed_tables(result["search"])
+    terminal.show(result, *tables)

@@ -96,9 +96,12 @@ def quantize_tables(result: Result, model: str) -> list[Any]:
     rows += [
         ("kernels", _kernels_text(kernels)),
         ("parameters", _sizes(size["fp32"], size["int8"])),
-        ("calibrated", f"{calibration['method']}, {_images(calibration['samples'])} of {calibration['data']}"),
+        ("calibrated", f"{calibration['method']}, {images_text(calibration['samples'])} of {calibration['data']}"),
         ("recovered", _recovery_text(result["recovery"])),
-        ("as FP32", f"{agreement_text(agreement)} (of {_images(agreement['samples'])} that it was calibrated with)"),
+        (
+            "as FP32",
+            f"{agreement_text(agreement)} (of {images_text(agreement['samples'])} that it was calibrated with)",
+        ),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),
     ]
@@ -116,12 +119,12 @@ def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str,
     """Latencies and their ratios."""
     if not milliseconds:
         return []
-    names = {"fp32": "FP32", "fp32_fused": "fused", "int8": "INT8"}
+    names = {"fp32": "FP32", "fp32_fused": "fused", "int8": "INT8", "mixed": "mixed"}
     times = ", ".join(f"{names[name]} {value:.2f} ms" for name, value in milliseconds.items())
     best = list(milliseconds)[-1]
     ratio = milliseconds["fp32"] / milliseconds[best]
     text = f"{times} (median, batch 1)\n{names[best]} is {ratio:.1f}x as fast as FP32"
-    if best == "int8":
+    if best != "fp32_fused":
         text += f", {milliseconds['fp32_fused'] / milliseconds[best]:.1f}x as fast as FP32 fused"
     return [("latency", text)]
 
@@ -155,7 +158,7 @@ def grid_of(rows: list[tuple[str, str]]) -> Any:
 def _recovery_text(recovery: Mapping[str, Any]) -> str:
     names = {"centre": "ranges centred", "refit": "weights refitted", "rounding": "rounded jointly", "bias": "biases"}
     done = [text for name, text in names.items() if recovery[name]]
-    return f"{', '.join(done)}, with {_images(recovery['images'])}" if done else "nothing"
+    return f"{', '.join(done)}, with {images_text(recovery['images'])}" if done else "nothing"
 
 
 def _counted(counts: Any) -> str:
@@ -169,7 +172,8 @@ def _sizes(fp32: int, int8: int) -> str:
     return f"{text} (MXNet quantizes the weights of convolutions when it loads them)"
 
 
-def _images(count: int) -> str:
+def images_text(count: int) -> str:
+    """A number of images."""
     return f"{count} image" if count == 1 else f"{count} images"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
+from statistics import NormalDist
 from time import perf_counter
 
 import numpy as np
@@ -11,9 +11,16 @@ import numpy as np
 from quantkit.engine.execute import Executor
 from quantkit.graph.graph import Graph
 
+_NORMAL_975 = NormalDist().inv_cdf(0.975)
+
 
 def median_latencies(networks: Mapping[str, Graph], image: np.ndarray, seconds: float = 3.0) -> dict[str, float]:
-    """The median time of one run of each network, in milliseconds.
+    """The median time of one run of each network, in milliseconds; see ``latencies_in_turns``."""
+    return {name: float(np.median(times)) for name, times in latencies_in_turns(networks, image, seconds).items()}
+
+
+def latencies_in_turns(networks: Mapping[str, Graph], image: np.ndarray, seconds: float = 3.0) -> dict[str, np.ndarray]:
+    """The time of every run of each network, in milliseconds; runs of one number followed each other.
 
     Args:
         networks: by name, each with one input.
@@ -31,4 +38,17 @@ def median_latencies(networks: Mapping[str, Graph], image: np.ndarray, seconds: 
             before = perf_counter()
             executor.run({networks[name].inputs[0]: image})
             ticks[name].append((perf_counter() - before) * 1e3)
-    return {name: median(values) for name, values in ticks.items()}
+    return {name: np.array(values) for name, values in ticks.items()}
+
+
+def median_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """The median of ``second - first``, pair by pair, and half the width of its 95 % interval.
+
+    The interval is that of the sign test, between order statistics, with the normal approximation to their ranks
+    (Conover, "Practical Nonparametric Statistics", section 3.2).
+    """
+    ordered = np.sort(second - first)
+    reach = _NORMAL_975 * np.sqrt(len(ordered)) / 2
+    low = max(int(np.floor(len(ordered) / 2 - reach)), 0)
+    high = min(int(np.ceil(len(ordered) / 2 + reach)), len(ordered) - 1)
+    return float(np.median(ordered)), float(ordered[high] - ordered[low]) / 2

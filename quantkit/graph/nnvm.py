@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -91,6 +92,14 @@ def serialize(graph: Graph, version: int = FORMAT_VERSION) -> str:
     """
     document = {**_document(graph), "attrs": {"mxnet_version": ["int", version]}}
     return json.dumps(document, indent=1) + "\n"
+
+
+def sha256_of(graph: Graph) -> str:
+    """What identifies a network, structure and weights: the SHA-256 of its JSON text and its parameters."""
+    digest = hashlib.sha256(serialize(graph).encode())
+    for name, value in sorted(graph.params.items()):
+        digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+    return digest.hexdigest()
 
 
 def _document(graph: Graph) -> dict[str, Any]:

@@ -22,12 +22,15 @@ from quantkit.recovery.reconstruction import Progress, reconstruct
 class Recovered:
     """A fused network whose weights, biases and plan were changed for INT8. In FP32 it is no longer the original.
 
-    ``recovery`` says how; its ``images`` is how many there were, mirrored ones included.
+    ``recovery`` says how; its ``images`` is how many there were, mirrored ones included. ``exact`` is the same network
+    before its weights were adapted to rounding, tensors shifted already: a layer that returns to FP32 takes its
+    parameters from there.
     """
 
     graph: Graph
     plan: Plan
     recovery: Recovery
+    exact: Graph
 
 
 def with_mirrored(batches: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
@@ -53,7 +56,7 @@ def recover(
         DataError: there are no samples.
     """
     if not recovery.works:
-        return Recovered(graph, plan, NO_RECOVERY)
+        return Recovered(graph, plan, NO_RECOVERY, graph)
     if not batches:
         raise DataError("there are no samples to recover accuracy with; give some, or use the preset none")
     images = np.concatenate(batches)
@@ -64,6 +67,7 @@ def recover(
         graph, plan = equalized(graph, plan, images, method)
     if recovery.observers:
         plan = with_chosen_ranges(graph, plan, images)
+    exact = graph
     if recovery.simulates:
         graph = reconstruct(graph, plan, images, recovery, progress)
-    return Recovered(graph, plan, replace(recovery, images=len(images)))
+    return Recovered(graph, plan, replace(recovery, images=len(images)), exact)

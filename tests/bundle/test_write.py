@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from quantkit.graph.graph import Graph, Tensor
 from quantkit.models.card import read_card
 from quantkit.models.model import Model, Source
 from quantkit.pipeline import FusedModel
+from quantkit.recovery.preset import NO_RECOVERY
 
 WRITE = """
 import sys
@@ -88,6 +90,15 @@ def test_an_int8_bundle_tells_how_it_was_made(digits_int8, tmp_path: Path) -> No
     assert bundle.table == digits_int8.table
     assert (agreement.images, agreement.top1) == (8, digits_int8.agreement.top1)
     assert "int8" in {row.precision for row in bundle.operators}
+
+
+def test_bundles_from_before_recovery_and_goals_are_read(
+    digits_int8, tmp_path: Path, edit: Callable[..., None]
+) -> None:
+    path = digits_int8.save(tmp_path / "out")
+    edit(path, lambda document: [document["settings"].pop(name) for name in ("recovery", "mixed")])
+    settings = read_bundle(path).manifest.settings
+    assert (settings.recovery, settings.mixed) == (NO_RECOVERY, None)
 
 
 def test_a_file_size_limit_leaves_nothing_behind(engine: None, tmp_path: Path) -> None:

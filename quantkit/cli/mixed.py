@@ -1,0 +1,138 @@
+"""What ``quantize`` tells of a search for a mixed-precision network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Optional
+
+from quantkit.cli.summary import Result, grid_of, images_text
+from quantkit.cli.terminal import percent
+
+if TYPE_CHECKING:
+    from quantkit.search.explore import Kept
+    from quantkit.search.measurements import Check
+    from quantkit.search.search import Outcome
+
+
+def mixed_result(outcome: Outcome) -> Result:
+    """A search as JSON's own types. Drops in points, latency in ms, shares from 0 to 1."""
+    candidates, measured = outcome.candidates
+    made, resumed = outcome.measurements
+    return {
+        "goal": {"max_drop": outcome.goal.max_drop, "min_speedup": outcome.goal.min_speedup},
+        "met": outcome.met,
+        "measure": "top-1" if outcome.chosen.drop.labelled else "agreement",
+        "images": outcome.chosen.drop.images,
+        "data": outcome.data,
+        "fp32": outcome.chosen.drop.reference,
+        "all_int8": _check_result(outcome.int8),
+        "mixed": _check_result(outcome.chosen),
+        "recovered_again": outcome.chosen.again,
+        "layers": [_layer_result(kept) for kept in outcome.layers],
+        "candidates": {"found": candidates, "measured": measured},
+        "measurements": {"made": made, "before": resumed},
+        "time_is_up": outcome.time_is_up,
+    }
+
+
+def _check_result(check: Check) -> Result:
+    return {
+        "share": check.drop.other,
+        "drop": check.drop.points,
+        "interval": [check.drop.low, check.drop.high],
+        "divergence": check.divergence,
+        "latency_ms": check.latency,
+        "extra_ms": check.extra,
+        "speedup": check.speedup,
+    }
+
+
+def _layer_result(kept: Kept) -> Result:
+    trial = kept.trial
+    return {
+        "layer": kept.layer,
+        "operator": kept.operator,
+        "gain": kept.share,
+        "cost_ms": trial.milliseconds if trial else None,
+        "noise_ms": trial.noise if trial else None,
+    }
+
+
+def mixed_tables(result: Result) -> list[Any]:
+    """``mixed_result`` in words."""
+    parts: list[Any] = []
+    if result["layers"]:
+        parts += ["\n[bold]Kept in FP32 for accuracy[/]", _layers_table(result)]
+    measure = "agreement" if result["measure"] == "agreement" else "top-1"
+    counted = f"{images_text(result['images'])} of {result['data']}"
+    rows = [
+        ("goal", f"{_goal_text(result)}: {'met' if result['met'] else 'NOT MET'}"),
+        (measure, f"FP32 {percent(result['fp32'])}, {_shares_text(result)}"),
+        ("drop", f"{_drop_text(result['mixed'])} on {counted}"),
+        ("speed", _speed_text(result)),
+    ]
+    if result["layers"]:
+        note = "the layers were chosen on these same images, so the drop on others may be larger"
+        rows.insert(3, ("", note))
+    if result["time_is_up"]:
+        measured = result["candidates"]
+        rows.append(
+            (
+                "search",
+                f"ended by its budget: {measured['measured']} of {measured['found']} layers and groups measured, "
+                f"{result['measurements']['made']} measurements in all; the same command goes on from there",
+            )
+        )
+    title = "[bold]Goal[/]" if parts else "\n[bold]Goal[/]"
+    return [*parts, title, grid_of(rows)]
+
+
+def _goal_text(result: Result) -> str:
+    goal = result["goal"]
+    parts = []
+    if goal["max_drop"] is not None:
+        what = "top-1" if result["measure"] == "top-1" else "agreement with FP32 (the images have no labels)"
+        parts.append(f"at most {goal['max_drop']:g} points less {what}")
+    if goal["min_speedup"] is not None:
+        parts.append(f"at least {goal['min_speedup']:g}x as fast as FP32")
+    return ", ".join(parts)
+
+
+def _shares_text(result: Result) -> str:
+    text = f"all INT8 {percent(result['all_int8']['share'])}"
+    return f"{text}, mixed {percent(result['mixed']['share'])}" if result["layers"] else text
+
+
+def _drop_text(check: Result) -> str:
+    low, high = check["interval"]
+    return f"{check['drop']:.2f} points, 95 % interval {low:.2f} to {high:.2f},"
+
+
+def _speed_text(result: Result) -> str:
+    int8, mixed = result["all_int8"], result["mixed"]
+    text = f"{mixed['latency_ms']:.2f} ms, {mixed['speedup']:.2f}x as fast as FP32"
+    return f"{text} (all INT8: {int8['speedup']:.2f}x)" if result["layers"] else text
+
+
+def _layers_table(result: Result) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("layer", "operator"):
+        table.add_column(title, overflow="fold")
+    for title in ("nearer to FP32", "ms"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for layer in result["layers"]:
+        gain = "not measured" if layer["gain"] is None else f"{100 * layer['gain']:.1f} %"
+        table.add_row(layer["layer"], layer["operator"], gain, _cost_text(layer["cost_ms"], layer["noise_ms"]))
+    int8, mixed = result["all_int8"], result["mixed"]
+    together = 1 - mixed["divergence"] / int8["divergence"] if int8["divergence"] else 0.0
+    table.add_section()
+    table.add_row("together", "", f"{100 * together:.1f} %", f"{mixed['extra_ms']:.3f}")
+    return table
+
+
+def _cost_text(cost: Optional[float], noise: Optional[float]) -> str:
+    if cost is None or noise is None:
+        return "-"
+    return f"under {noise:.3f}" if cost <= noise else f"{cost:.3f}"

@@ -1,0 +1,27 @@
+"""How far a network's outputs are from FP32's: finer than counting predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def log_probabilities(outputs: np.ndarray) -> np.ndarray:
+    """The logarithms of the classes' probabilities, float64 of shape (images, classes).
+
+    Args:
+        outputs: of shape (images, ...): logits, or probabilities where each image's are positive and sum to 1.
+    """
+    from scipy.special import log_softmax
+
+    flat = np.asarray(outputs, np.float64).reshape(len(outputs), -1)
+    if (flat >= 0).all() and np.allclose(flat.sum(axis=1), 1, atol=1e-3):
+        flat = np.log(np.maximum(flat, np.finfo(np.float32).tiny))
+    return np.asarray(log_softmax(flat, axis=1))
+
+
+def divergence(reference: np.ndarray, other: np.ndarray) -> float:
+    """The mean over images of the Kullback-Leibler divergence of ``other`` from ``reference``, in nats.
+
+    Both are log probabilities of shape (images, classes).
+    """
+    return float((np.exp(reference) * (reference - other)).sum(axis=1).mean())

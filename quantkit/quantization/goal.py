@@ -1,0 +1,71 @@
+"""What is asked of a mixed-precision network, and the record of what was found, as bundles keep it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Literal, Optional
+
+from quantkit.errors import UserError
+
+Measure = Literal["top-1", "agreement"]
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the network must keep.
+
+    Attributes:
+        max_drop: how many points of top-1 accuracy (of agreement with FP32, where images have no labels) it may
+            lose against FP32; None: any number.
+        min_speedup: how many times as fast as the original FP32 network it must be; None: the faster the better.
+
+    Raises:
+        UserError: neither is given, or one is not a number of its kind.
+    """
+
+    max_drop: Optional[float] = None
+    min_speedup: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        if self.max_drop is None and self.min_speedup is None:
+            raise UserError("a goal needs a max_drop, a min_speedup or both; give one")
+        if self.max_drop is not None and not 0 <= self.max_drop <= 100:
+            raise UserError(f"a drop of at most {self.max_drop:g} points was asked for; give 0 to 100, such as 0.3")
+        if self.min_speedup is not None and not (isfinite(self.min_speedup) and self.min_speedup > 0):
+            raise UserError(f"a speed-up of {self.min_speedup:g} was asked for; give a number above 0, such as 2.5")
+
+    def accurate(self, drop: float) -> bool:
+        """Whether a drop of so many points is small enough."""
+        return self.max_drop is None or drop <= self.max_drop + _ROUNDING
+
+    def fast(self, speedup: float) -> bool:
+        """Whether a speed-up is large enough."""
+        return self.min_speedup is None or speedup >= self.min_speedup
+
+
+@dataclass(frozen=True)
+class MixedPrecision:
+    """How a network was chosen to meet a goal.
+
+    Attributes:
+        max_drop: as in ``Goal``.
+        min_speedup: as in ``Goal``.
+        met: whether the goal was met.
+        layers: the layers that were returned to FP32.
+        measure: what the drop is of.
+        drop: in points, on the ``images`` of ``data`` that the layers were chosen with.
+        images: how many there were.
+        data: the name of the images.
+    """
+
+    max_drop: Optional[float]
+    min_speedup: Optional[float]
+    met: bool
+    layers: tuple[str, ...]
+    measure: Measure
+    drop: float
+    images: int
+    data: str

@@ -1,0 +1,206 @@
+"""What layers in FP32 give and cost, measured, and remembered in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from quantkit.emission.mxnet_int8 import int8_graph
+from quantkit.evaluation.divergence import divergence
+from quantkit.evaluation.drop import Drop, measure_drop
+from quantkit.evaluation.latency import latencies_in_turns, median_difference
+from quantkit.graph.graph import Graph
+from quantkit.pipeline import FusedModel
+from quantkit.quantization.mixed import kept_in_fp32
+from quantkit.recovery.recover import Recovered
+from quantkit.search.choose import Layers, Trial
+from quantkit.search.images import Judged, predictions, scores
+from quantkit.search.journal import Journal, Value
+
+_TRIAL_SECONDS = 0.5
+_CHECK_SECONDS = 2.0
+
+# What checks are called in the journal: of a network as it was recovered, and of one recovered again.
+_CHECKS = {False: "check", True: "check, recovered again"}
+
+
+class TimeIsUp(Exception):
+    """The budget ended before a new measurement."""
+
+
+class Budget:
+    """A number of seconds, from its making on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._begun = monotonic()
+
+    @property
+    def spent(self) -> float:
+        """The share that is spent; 1 and more: all."""
+        elapsed = monotonic() - self._begun
+        return elapsed / self._seconds if self._seconds > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """A network, judged by all images and the clock.
+
+    Attributes:
+        layers: those in FP32.
+        again: whether recovery was run anew for them.
+        divergence: on the subset, see ``evaluation.divergence``.
+        drop: against FP32, on all images.
+        milliseconds: median latencies at batch 1 of ``fp32``, ``fp32_fused``, ``int8`` (all of it) and ``mixed``,
+            measured in turns; without the last where ``layers`` are none.
+        extra: the latency beyond that of ``int8``, in milliseconds, run by run: other work on the machine, which
+            slows both, matters less to it than to the difference of the medians.
+        noise: by how much ``extra`` may be wrong, in milliseconds.
+    """
+
+    layers: Layers
+    again: bool
+    divergence: float
+    drop: Drop
+    milliseconds: Mapping[str, float]
+    extra: float
+    noise: float
+
+    @property
+    def latency(self) -> float:
+        """That of the network itself, in milliseconds."""
+        return self.milliseconds["mixed" if self.layers else "int8"]
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast as the original FP32 network it is."""
+        return self.milliseconds["fp32"] / self.latency
+
+
+def with_layers_in_fp32(recovered: Recovered, layers: Collection[str]) -> Recovered:
+    """The recovered network with ``layers`` in FP32, where they have the parameters from before they were adapted."""
+    names = {tensor.node for layer in layers for tensor in recovered.graph.by_name[layer].inputs}
+    exact = {name: recovered.exact.params[name] for name in names & recovered.exact.params.keys()}
+    graph = replace(recovered.graph, params={**recovered.graph.params, **exact})
+    return replace(recovered, graph=graph, plan=kept_in_fp32(graph, recovered.plan, layers))
+
+
+class Measurements:
+    """Trials and checks of one network.
+
+    Args:
+        source: the fused model.
+        recovered: the network all in INT8.
+        anew: makes the network again, recovered for some layers in FP32.
+        images: what to judge by.
+        journal: where measurements are kept.
+        budget: how long new ones may be begun.
+
+    Attributes:
+        checks: all that were made, by this process and those before, by layers and whether recovered again.
+    """
+
+    def __init__(
+        self,
+        source: FusedModel,
+        recovered: Recovered,
+        anew: Callable[[Layers], Recovered],
+        images: Judged,
+        journal: Journal,
+        budget: Budget,
+    ) -> None:
+        self.journal = journal
+        self.budget = budget
+        self.checks: dict[tuple[Layers, bool], Check] = {}
+        self._source = source
+        self._recovered = recovered
+        self._anew = anew
+        self._images = images
+        self._made: dict[Layers, Recovered] = {}
+        for kind, *layers in journal:
+            if kind in _CHECKS.values():
+                self.check(frozenset(layers), again=kind == _CHECKS[True])
+
+    def network(self, layers: Layers, again: bool = False) -> Recovered:
+        """The network with ``layers`` in FP32; ``again``: recovered for that, else as it was."""
+        if not again:
+            return with_layers_in_fp32(self._recovered, layers)
+        if layers not in self._made:
+            self._made[layers] = self._anew(layers)
+        return self._made[layers]
+
+    def knows(self, layers: Layers) -> bool:
+        """Whether the trial of ``layers`` is measured already."""
+        return _key("trial", layers) in self.journal
+
+    def trial(self, layers: Layers) -> Trial:
+        """What ``layers`` in FP32 give and cost.
+
+        Raises:
+            TimeIsUp: it is not measured yet, and the budget is spent.
+        """
+        return Trial(**self._recall("trial", layers, self._trial))
+
+    def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> Check:
+        """Judge the network with ``layers`` in FP32; ``overtime``: even where the budget is spent.
+
+        Raises:
+            TimeIsUp: it is not measured yet, and the budget is spent.
+        """
+        if (layers, again) not in self.checks:
+            found = self._recall(_CHECKS[again], layers, lambda layers: self._check(layers, again), overtime)
+            drop = measure_drop(self._images.predictions, np.array(found.pop("predictions")), self._images.labels)
+            self.checks[layers, again] = Check(layers, again, drop=drop, **found)
+        return self.checks[layers, again]
+
+    def _recall(
+        self, kind: str, layers: Layers, measure: Callable[[Layers], Value], overtime: bool = False
+    ) -> dict[str, Any]:
+        what = _key(kind, layers)
+        if what not in self.journal and not overtime and self.budget.spent >= 1:
+            raise TimeIsUp
+        return dict(self.journal.recall(what, lambda: measure(layers)))
+
+    def _trial(self, layers: Layers) -> Value:
+        graph = self._graph(layers)
+        milliseconds, noise = 0.0, 0.0
+        if layers:
+            networks = {"int8": self._int8, "mixed": graph}
+            times = latencies_in_turns(networks, self._source.sample, _TRIAL_SECONDS)
+            milliseconds, noise = median_difference(times["int8"], times["mixed"])
+        return {"divergence": self._divergence(graph), "milliseconds": milliseconds, "noise": noise}
+
+    def _check(self, layers: Layers, again: bool) -> Value:
+        graph = self._graph(layers, again)
+        networks = {"fp32": self._source.model.graph, "fp32_fused": self._source.graph, "int8": self._int8}
+        if layers:
+            networks["mixed"] = graph
+        times = latencies_in_turns(networks, self._source.sample, _CHECK_SECONDS)
+        extra, noise = median_difference(times["int8"], times.get("mixed", times["int8"]))
+        return {
+            "divergence": self._divergence(graph),
+            "predictions": predictions(graph, self._images).tolist(),
+            "milliseconds": {name: float(np.median(values)) for name, values in times.items()},
+            "extra": extra,
+            "noise": noise,
+        }
+
+    def _divergence(self, graph: Graph) -> float:
+        return divergence(self._images.scores, scores(graph, self._images.subset))
+
+    def _graph(self, layers: Layers, again: bool = False) -> Graph:
+        network = self.network(layers, again)
+        return int8_graph(network.graph, network.plan)
+
+    @cached_property
+    def _int8(self) -> Graph:
+        return self._graph(frozenset())
+
+
+def _key(kind: str, layers: Layers) -> tuple[str, ...]:
+    return (kind, *sorted(layers))

@@ -1,0 +1,230 @@
+"""The search: measure what each layer in FP32 gives and costs, choose, and check, until the goal is met."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Union
+
+from quantkit.bundle.engine import present_engine
+from quantkit.calibration.table import CalibrationTable
+from quantkit.data.samples import take
+from quantkit.data.sources import open_samples
+from quantkit.errors import UserError
+from quantkit.files import locked
+from quantkit.graph import nnvm
+from quantkit.host.cpu import read_cpu
+from quantkit.host.load import read_load
+from quantkit.models.model import Model
+from quantkit.pipeline import FusedModel, QuantizedModel, emit, recover, silent
+from quantkit.quantization.goal import Goal, MixedPrecision
+from quantkit.quantization.mixed import int8_layers, kept_in_fp32
+from quantkit.quantization.plan import Plan
+from quantkit.recovery.preset import Recovery
+from quantkit.recovery.reconstruction import Progress
+from quantkit.recovery.recover import Recovered
+from quantkit.search.candidates import candidates
+from quantkit.search.choose import Layers
+from quantkit.search.explore import Exploration, Kept, best, meets
+from quantkit.search.images import Judged, judged
+from quantkit.search.journal import Journal, journal_path
+from quantkit.search.measurements import Budget, Check, Measurements
+
+DEFAULT_MINUTES = 10.0
+
+_FEW_IMAGES = 50
+
+# In cores.
+_BUSY = 0.25
+
+# To be raised when what a measurement holds, or how it is made, changes.
+_JOURNAL_FORMAT = 1
+
+
+class FewImagesWarning(UserWarning):
+    """The images are too few to tell small drops of accuracy apart."""
+
+
+class BusyWarning(UserWarning):
+    """Other processes disturb the measurement of latencies."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a search found.
+
+    Attributes:
+        network: the best network, ``network.mixed`` its record.
+        goal: what was asked for.
+        met: whether ``network`` meets it.
+        int8: the network all in INT8, judged.
+        chosen: ``network``, judged.
+        layers: those of ``network`` that were returned to FP32.
+        data: the name of the images that it was judged by, and with which its layers were chosen.
+        candidates: how many layers and groups could have been returned to FP32, and how many of these were measured.
+        measurements: how many were made in all, and how many of them by earlier, interrupted runs.
+        time_is_up: whether the budget ended the search.
+    """
+
+    network: QuantizedModel
+    goal: Goal
+    met: bool
+    int8: Check
+    chosen: Check
+    layers: tuple[Kept, ...]
+    data: str
+    candidates: tuple[int, int]
+    measurements: tuple[int, int]
+    time_is_up: bool
+
+
+def mixed_precision(
+    source: FusedModel,
+    table: CalibrationTable,
+    plan: Plan,
+    goal: Goal,
+    images: Any = None,
+    samples: Any = "builtin",
+    recovery: Union[str, Recovery, None] = None,
+    minutes: float = DEFAULT_MINUTES,
+    progress: Progress = silent,
+    begun: Callable[[Journal], object] = lambda journal: None,
+) -> Outcome:
+    """Recover and emit an INT8 network that meets a goal, with as few layers in FP32 as that takes.
+
+    Layers, and groups that belong together, are returned to FP32 one after the other, those first that bring the
+    outputs nearest to FP32's per measured millisecond. The goal is checked on all images. The last network is
+    recovered again, its FP32 layers left alone, and kept if it is better. Every measurement is written down at once:
+    a search that was interrupted, or whose budget ended, goes on where it was when it is begun again.
+
+    Args:
+        source: the fused model.
+        table: its calibration.
+        plan: what becomes INT8 at most.
+        goal: what the network must keep.
+        images: what to judge by, anything that ``open_samples`` takes, with labels or without; None: the samples
+            that were calibrated with, where the goal has no ``max_drop``.
+        samples: what to recover with; see ``pipeline.recover``.
+        recovery: see ``pipeline.recover``.
+        minutes: how long to search; loading, calibrating, the first recovery and the first look at the images do not
+            count. The measurement at hand is finished.
+        progress: wraps streams of steps.
+        begun: is given the journal when the search begins.
+
+    Raises:
+        UserError: another process runs the same search, the weights are random, no layer runs in INT8, there are no
+            ``images`` for a ``max_drop``, or ``minutes`` is no number of minutes.
+        DataError: images or samples cannot be used.
+    """
+    check_request(source.model, goal, images, minutes)
+    recovered = recover(source, table, plan, samples, recovery, progress)
+    if not int8_layers(recovered.graph, recovered.plan):
+        raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
+    looked_at = judged(source, take(open_samples(samples), table.samples) if images is None else images, progress)
+    _warn_of_few(len(looked_at.predictions), goal)
+    path = journal_path(_facts(source, table, recovered, looked_at))
+
+    def anew(layers: Layers) -> Recovered:
+        mixed = kept_in_fp32(source.fused.graph, plan, layers)
+        return recover(source, table, mixed, samples, recovery, progress)
+
+    _warn_of_load(path)
+    with locked(path.with_suffix(".lock"), _refuse):
+        journal = Journal(path)
+        begun(journal)
+        measurements = Measurements(source, recovered, anew, looked_at, journal, Budget(60 * minutes))
+        search = Exploration(measurements, recovered, goal, candidates(recovered.graph, recovered.plan), progress)
+        time_is_up = search.run()
+        chosen = best(tuple(measurements.checks.values()), goal)
+        network = emit(source, table, measurements.network(chosen.layers, chosen.again), samples, progress)
+        return Outcome(
+            replace(network, mixed=_record(chosen, goal, looked_at)),
+            goal,
+            meets(chosen, goal),
+            measurements.check(frozenset()),
+            chosen,
+            search.kept(chosen.layers),
+            looked_at.samples.name,
+            (len(search.candidates), search.measured),
+            (len(journal), journal.resumed),
+            time_is_up,
+        )
+
+
+def check_request(model: Model, goal: Goal, images: Any, minutes: float) -> None:
+    """Find what is wrong with a request, before anything long begins; see ``mixed_precision``."""
+    if model.source.weights == "random":
+        raise UserError(
+            f"the weights of {model.name} are random: there is no accuracy to keep; give trained ones "
+            "(--weights pretrained or a file), or no goal"
+        )
+    if goal.max_drop is not None and images is None:
+        raise UserError(
+            "a largest drop of accuracy needs images to measure it on, other than those that were calibrated with; "
+            "give some with --eval-data (images=)"
+        )
+    if not 0 <= minutes < float("inf"):
+        raise UserError(f"a budget of {minutes:g} minutes was asked for; give a number from 0 up, such as 10")
+
+
+def _refuse() -> None:
+    raise UserError("another process searches the same network already; wait until it has ended")
+
+
+def _warn_of_few(images: int, goal: Goal) -> None:
+    if goal.max_drop is not None and images < _FEW_IMAGES:
+        warnings.warn(
+            f"one of {images} images is {100 / images:.1f} points, so a drop of {goal.max_drop:g} points can hardly "
+            "be told from chance; evaluate on more images",
+            FewImagesWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_load(journal: Path) -> None:
+    load = read_load(read_cpu().usable)
+    if load.busy > _BUSY:
+        warnings.warn(
+            f"other processes use {load.busy:.1f} of the processor's cores: milliseconds measured now, and so the "
+            f"choice of layers, are unreliable; search on an idle machine, and delete {journal} first to measure anew",
+            BusyWarning,
+            stacklevel=3,
+        )
+
+
+def _record(chosen: Check, goal: Goal, images: Judged) -> MixedPrecision:
+    drop = chosen.drop
+    return MixedPrecision(
+        goal.max_drop,
+        goal.min_speedup,
+        meets(chosen, goal),
+        tuple(sorted(chosen.layers)),
+        "top-1" if drop.labelled else "agreement",
+        drop.points,
+        drop.images,
+        images.samples.name,
+    )
+
+
+def _facts(source: FusedModel, table: CalibrationTable, recovered: Recovered, images: Judged) -> dict[str, Any]:
+    """All that determines what is measured."""
+    from quantkit import __version__
+    from quantkit.emission.mxnet_int8 import int8_graph
+
+    cpu = read_cpu()
+    return {
+        "format": _JOURNAL_FORMAT,
+        "quantkit": __version__,
+        "engine": asdict(present_engine()),
+        "cpu": [cpu.model, cpu.usable, os.environ.get("OMP_NUM_THREADS")],
+        "fp32": nnvm.sha256_of(source.model.graph),
+        "fused": source.sha256,
+        "exact": nnvm.sha256_of(recovered.exact),
+        "int8": nnvm.sha256_of(int8_graph(recovered.graph, recovered.plan)),
+        "calibration": [table.method, table.samples, table.data_sha256],
+        "recovery": asdict(recovered.recovery),
+        "images": images.sha256,
+    }

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from scipy.stats import entropy
+
+from quantkit.evaluation.divergence import divergence, log_probabilities
+
+LOGITS = np.random.default_rng(0).normal(0, 3, (7, 12))
+OTHER = LOGITS + np.random.default_rng(1).normal(0, 0.3, (7, 12))
+
+
+def test_against_scipy() -> None:
+    expected = np.mean(entropy(softmax(LOGITS, axis=1), softmax(OTHER, axis=1), axis=1))
+    assert divergence(log_probabilities(LOGITS), log_probabilities(OTHER)) == pytest.approx(expected)
+
+
+def test_a_constant_changes_nothing_and_probabilities_are_taken_as_such() -> None:
+    exact = log_probabilities(LOGITS)
+    np.testing.assert_allclose(log_probabilities(LOGITS + 5), exact)
+    np.testing.assert_allclose(log_probabilities(softmax(LOGITS, axis=1).astype(np.float32)), exact, atol=1e-4)
+
+
+def test_probabilities_of_zero_are_far_but_not_infinitely_far() -> None:
+    certain = np.eye(3)
+    found = divergence(log_probabilities(certain), log_probabilities(certain[::-1]))
+    assert 10 < found < np.inf
+    assert divergence(log_probabilities(certain), log_probabilities(certain)) == pytest.approx(0, abs=1e-9)

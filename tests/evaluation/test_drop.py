@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binom, bootstrap
+
+from quantkit.evaluation.drop import measure_drop
+
+
+def drawn(images: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Classes of two networks, wrong for 30 % and 35 % of the images and mostly for the same ones, and labels."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 10, images)
+    first = np.where(random.random(images) < 0.3, (labels + 1) % 10, labels)
+    lost, won = random.random(images) < 0.10, random.random(images) < 0.07
+    second = np.where((first == labels) & lost, (labels + 2) % 10, np.where((first != labels) & won, labels, first))
+    return first, second, labels
+
+
+def test_points_against_counting() -> None:
+    first, second, labels = drawn(500)
+    found = measure_drop(first, second, labels)
+    right = [sum(a == b for a, b in zip(each.tolist(), labels.tolist())) for each in (first, second)]
+    assert (found.images, found.labelled) == (500, True)
+    assert (found.reference, found.other) == (right[0] / 500, right[1] / 500)
+    assert found.points == pytest.approx((right[0] - right[1]) / 5)
+
+
+def test_the_interval_is_the_bootstrap_s_where_that_is_right() -> None:
+    first, second, labels = drawn(4000)
+    found = measure_drop(first, second, labels)
+    differences = 100.0 * ((first == labels).astype(float) - (second == labels))
+    other = bootstrap((differences,), np.mean, method="percentile", random_state=0).confidence_interval
+    assert found.low == pytest.approx(other.low, abs=0.1)
+    assert found.high == pytest.approx(other.high, abs=0.1)
+
+
+def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
+    truth = 100 * (0.7 * 0.10 - 0.3 * 0.07)
+    found = [measure_drop(*drawn(150, seed)) for seed in range(1000)]
+    covered = np.mean([drop.low <= truth <= drop.high for drop in found])
+    # Three standard deviations of the share of a thousand.
+    assert 0.93 < covered < 0.98
+
+
+def test_no_change_is_no_proof_of_no_drop() -> None:
+    labels = np.zeros(100, int)
+    for given in (labels, None):
+        found = measure_drop(labels, labels, given)
+        assert found.points == 0
+        assert found.high > 1
+
+
+def test_without_labels_what_changed_counts() -> None:
+    reference = np.arange(200) % 10
+    other = np.where(np.arange(200) < 6, 11, reference)
+    found = measure_drop(reference, other, None)
+    assert (found.labelled, found.reference, found.other, found.points) == (False, 1.0, 0.97, 3.0)
+    # By definition: with either bound as the truth, so few or so many changes have a chance of 2.5 %.
+    assert binom.sf(5, 200, found.low / 100) == pytest.approx(0.025)
+    assert binom.cdf(6, 200, found.high / 100) == pytest.approx(0.025)
