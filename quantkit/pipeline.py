@@ -192,12 +192,12 @@ def recover(
         recovery = "none" if source.model.source.weights == "random" else DEFAULT_PRESET
     wanted = preset(recovery) if isinstance(recovery, str) else recovery
     most = wanted.samples(source.fused)
-    chosen = _chosen(samples, min(table.samples, most), at_most=True) if wanted.works else None
+    chosen = _chosen(samples, min(table.samples, most), at_most=True) if wanted.needs_images else None
     batched = _batches(source.model, chosen) if chosen is not None else ()
     images = [batch.data for batch in batched]
-    if wanted.mirror:
+    if wanted.mirror and images:
         images = with_mirrored(images, most)
-    return recovered(source.fused.graph, plan, images, table.method, wanted, progress)
+    return recovered(source.fused, plan, images, table.method, wanted, progress)
 
 
 def emit(

@@ -17,12 +17,12 @@ from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.ranges import Range
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.engine.stream import outputs_of
-from quantkit.fusion.unit import Unit, extended, unit_of
+from quantkit.fusion.unit import extended, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import integers
 from quantkit.quantization.plan import Activation, Plan
 from quantkit.recovery.int8_layers import int8_convolution
-from quantkit.recovery.patches import group_count
+from quantkit.recovery.patches import channel_sums
 
 _BATCH = 4
 
@@ -115,17 +115,10 @@ def _shifted(graph: Graph, shifts: Mapping[Tensor, np.ndarray]) -> Graph:
         if unit.addend is not None:
             change = change - shifts.get(unit.addend, np.float32(0.0))
         if unit.data in shifts:
-            change = change - _effect(unit, params[unit.weight.node], shifts[unit.data])
+            change = change - channel_sums(unit, params[unit.weight.node], shifts[unit.data])
         if np.any(change):
             params[unit.bias.node] = (params[unit.bias.node] + change).astype(np.float32)
     return replace(graph, params=params)
-
-
-def _effect(unit: Unit, weight: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    """What the layer puts out for an input that is ``shift`` everywhere, (channels,)."""
-    groups = group_count(unit)
-    summed = weight.reshape(groups, len(weight) // groups, weight.shape[1], -1).sum(axis=3, dtype=np.float64)
-    return np.asarray(np.einsum("goi,gi->go", summed, shift.reshape(groups, -1)).reshape(-1))
 
 
 def _with_relu(node: Node) -> Node:

@@ -13,6 +13,19 @@ def group_count(unit: Unit) -> int:
     return integer(unit.core, "num_group", 1) if unit.is_convolution else 1
 
 
+def channel_sums(unit: Unit, weight: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """What the layer with these weights puts out for an input that has one value per channel, (channels,).
+
+    Args:
+        unit: the layer.
+        weight: (channels, inputs of a group, ...).
+        values: (inputs,).
+    """
+    groups = group_count(unit)
+    summed = weight.reshape(groups, len(weight) // groups, weight.shape[1], -1).sum(axis=3, dtype=np.float64)
+    return np.asarray(np.einsum("goi,gi->go", summed, values.reshape(groups, -1)).reshape(-1))
+
+
 def layer_rows(
     unit: Unit, inputs: np.ndarray, targets: np.ndarray, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

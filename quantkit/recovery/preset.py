@@ -23,6 +23,8 @@ class Recovery:
     """The techniques, in the order in which they work.
 
     Attributes:
+        analytic_bias: biases take up the mean error that batch normalization lets expect, see ``analytic_bias``. It
+            needs no images, and stands alone: batch normalization does not know what the others change.
         centre: signed tensors are shifted channel by channel into the middle of the integers, see ``centring``.
         equalize: tensors are scaled channel by channel to the same range, where weights lose nothing by it, see
             ``equalization``.
@@ -36,8 +38,12 @@ class Recovery:
             training (Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012).
         images: how many samples of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
             same number of pixels. Fewer where the network's largest tensor would need more than about 4 GB.
+
+    Raises:
+        UserError: ``analytic_bias`` is not alone.
     """
 
+    analytic_bias: bool = False
     centre: bool = False
     equalize: bool = False
     observers: bool = False
@@ -46,6 +52,11 @@ class Recovery:
     bias: bool = False
     mirror: bool = False
     images: int = 32
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.analytic_bias and self.needs_images:
+            raise UserError("analytic_bias works without images, so it cannot be joined to techniques that need them")
 
     def samples(self, fused: Fused) -> int:
         """How many samples to look at for this network, at most."""
@@ -57,6 +68,11 @@ class Recovery:
     @property
     def works(self) -> bool:
         """Whether any technique is switched on."""
+        return self.analytic_bias or self.needs_images
+
+    @property
+    def needs_images(self) -> bool:
+        """Whether any technique looks at samples."""
         return self.centre or self.equalize or self.observers or self.simulates
 
     @property

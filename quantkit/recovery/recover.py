@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quantkit.errors import DataError
+from quantkit.fusion.fuse import Fused
 from quantkit.graph.graph import Graph
 from quantkit.quantization.plan import Plan
+from quantkit.recovery.analytic_bias import with_analytic_biases
 from quantkit.recovery.centring import centred
 from quantkit.recovery.equalization import equalized
 from quantkit.recovery.observer_choice import with_chosen_ranges
@@ -40,12 +42,12 @@ def with_mirrored(batches: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
 
 
 def recover(
-    graph: Graph, plan: Plan, batches: Sequence[np.ndarray], method: str, recovery: Recovery, progress: Progress
+    fused: Fused, plan: Plan, batches: Sequence[np.ndarray], method: str, recovery: Recovery, progress: Progress
 ) -> Recovered:
     """Apply the techniques that ``recovery`` switches on.
 
     Args:
-        graph: the fused network.
+        fused: the fused network.
         plan: what becomes of its operators and tensors. The same operators run in INT8 afterwards.
         batches: preprocessed samples, each float32 (images, channels, height, width).
         method: the calibration method, for tensors whose range changes.
@@ -56,11 +58,14 @@ def recover(
         DataError: there are no samples.
     """
     if not recovery.works:
-        return Recovered(graph, plan, NO_RECOVERY, graph)
+        return Recovered(fused.graph, plan, NO_RECOVERY, fused.graph)
+    graph = with_own_params(fused.graph, plan)
+    if recovery.analytic_bias:
+        corrected = with_analytic_biases(fused.original, graph, plan)
+        return Recovered(corrected, plan, replace(recovery, images=0), graph)
     if not batches:
         raise DataError("there are no samples to recover accuracy with; give some, or use the preset none")
     images = np.concatenate(batches)
-    graph = with_own_params(graph, plan)
     if recovery.centre:
         graph, plan = centred(graph, plan, images, method)
     if recovery.equalize:

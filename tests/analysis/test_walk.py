@@ -25,7 +25,7 @@ DATA = images(16, seed=3)
 
 def compared(graph: Graph, recovery: Recovery, batch: int, centred: bool) -> Comparison:
     fused, plan = planned(graph, DATA)
-    found = recover(fused.graph, plan, [DATA], "minmax", recovery, silent)
+    found = recover(fused, plan, [DATA], "minmax", recovery, silent)
     comparison = Comparison(fused.graph, int8_network(*read_int8(int8_graph(found.graph, found.plan))), centred)
     for start in range(0, len(DATA), batch):
         comparison.add(DATA[start : start + batch])

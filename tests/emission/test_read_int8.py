@@ -122,7 +122,7 @@ def emitted(name: str, preset: str = "none", *exclude: str) -> tuple[Graph, Plan
     """The fused network, the plan and the INT8 network as it comes out of a file."""
     data = images()
     fused, plan = planned(NETWORKS[name](), data, *exclude)
-    found = recover(fused.graph, plan, [data], "minmax", PRESETS[preset], silent)
+    found = recover(fused, plan, [data], "minmax", PRESETS[preset], silent)
     graph = int8_graph(found.graph, found.plan)
     return found.graph, found.plan, nnvm.parse(nnvm.serialize(graph), graph.params)
 

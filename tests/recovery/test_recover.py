@@ -58,14 +58,14 @@ def error(graph: Graph, plan: Plan, reference: Graph) -> float:
 def test_each_technique_lowers_the_error_on_new_images(name: str) -> None:
     graph = narrow()
     fused, plan = planned(graph, SEEN)
-    found = recover(fused.graph, plan, [SEEN], "minmax", TECHNIQUES[name], silent)
+    found = recover(fused, plan, [SEEN], "minmax", TECHNIQUES[name], silent)
     assert error(found.graph, found.plan, fused.graph) < 0.8 * error(fused.graph, plan, fused.graph)
 
 
 @pytest.mark.parametrize("graph", [residual_v1(True), residual_v2(), inverted_residual()], ids=["v1", "v2", "inverted"])
 def test_all_together_on_blocks_of_real_networks(graph: Graph) -> None:
     fused, plan = planned(graph, SEEN)
-    found = recover(fused.graph, plan, [SEEN[:10], SEEN[10:]], "minmax", PRESETS["balanced"], silent)
+    found = recover(fused, plan, [SEEN[:10], SEEN[10:]], "minmax", PRESETS["balanced"], silent)
     assert error(found.graph, found.plan, fused.graph) < 0.9 * error(fused.graph, plan, fused.graph)
     assert found.recovery == replace(PRESETS["balanced"], images=len(SEEN))
     assert found.plan.decisions == plan.decisions
@@ -73,13 +73,13 @@ def test_all_together_on_blocks_of_real_networks(graph: Graph) -> None:
 
 def test_one_image_is_enough_to_run() -> None:
     fused, plan = planned(residual_v1(), SEEN)
-    found = recover(fused.graph, plan, [SEEN[:1]], "minmax", PRESETS["balanced"], silent)
+    found = recover(fused, plan, [SEEN[:1]], "minmax", PRESETS["balanced"], silent)
     assert np.isfinite(run(int8_graph(found.graph, found.plan), {"data": UNSEEN})[0]).all()
 
 
 def test_the_same_images_give_the_same_network() -> None:
     fused, plan = planned(residual_v1(), SEEN)
-    first, second = (recover(fused.graph, plan, [SEEN], "mse", PRESETS["balanced"], silent) for _ in range(2))
+    first, second = (recover(fused, plan, [SEEN], "mse", PRESETS["balanced"], silent) for _ in range(2))
     assert first.graph.params.keys() == second.graph.params.keys()
     for name, value in first.graph.params.items():
         np.testing.assert_array_equal(value, second.graph.params[name])
@@ -87,7 +87,7 @@ def test_the_same_images_give_the_same_network() -> None:
 
 def test_layers_in_fp32_keep_their_weights() -> None:
     fused, plan = planned(residual_v1(), SEEN, "conv1")
-    found = recover(fused.graph, plan, [SEEN], "minmax", PRESETS["balanced"], silent)
+    found = recover(fused, plan, [SEEN], "minmax", PRESETS["balanced"], silent)
     unit = unit_of(found.graph.by_name["relu1"])
     assert unit is not None
     assert plan.decisions["relu1"].precision == "fp32"
@@ -103,14 +103,14 @@ def test_mirror_images_fill_up_what_is_missing() -> None:
 
 def test_none_changes_nothing() -> None:
     fused, plan = planned(residual_v1(), SEEN)
-    found = recover(fused.graph, plan, [], "minmax", preset("none"), silent)
+    found = recover(fused, plan, [], "minmax", preset("none"), silent)
     assert (found.graph, found.plan, found.recovery) == (fused.graph, plan, NO_RECOVERY)
 
 
 def test_without_samples_there_is_a_clear_error() -> None:
     fused, plan = planned(residual_v1(), SEEN)
     with pytest.raises(DataError, match="no samples"):
-        recover(fused.graph, plan, [], "minmax", preset("fast"), silent)
+        recover(fused, plan, [], "minmax", preset("fast"), silent)
 
 
 def test_an_unknown_preset_is_refused() -> None:

@@ -44,7 +44,7 @@ NETWORKS = {
 def test_the_engine_computes_the_same_integers(name: str) -> None:
     data = images()
     fused, plan = planned(NETWORKS[name], data)
-    recovered = recover(fused.graph, plan, [data], "minmax", Recovery(bias=True), silent)
+    recovered = recover(fused, plan, [data], "minmax", Recovery(bias=True), silent)
     int8 = int8_graph(recovered.graph, recovered.plan)
     names = {node.name for node in int8.nodes}
     tensors = [tensor for tensor in recovered.plan.activations if f"quantized_{tensor.node}" in names]

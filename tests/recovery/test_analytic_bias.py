@@ -1,0 +1,110 @@
+"""Biases corrected by what batch normalization knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.engine.execute import run
+from quantkit.errors import UserError
+from quantkit.fusion.unit import Unit, unit_of
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.recovery.analytic_bias import clipped_normal_mean, with_analytic_biases
+from quantkit.recovery.own_params import with_own_params
+from quantkit.recovery.preset import Recovery
+from quantkit.recovery.recover import recover
+from quantkit.recovery.simulation import engine_rounded
+from tests.networks import DATA, Builder, images
+from tests.recovery.networks import planned, silent
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+SEEN = images(64)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (0.0, np.inf), (0.0, 6.0)])
+def test_the_mean_of_a_clipped_normal_variable(low: float, high: float) -> None:
+    mean, deviation = np.array([-3.0, -0.5, 0.0, 2.0, 7.0]), np.array([1.0, 2.0, 0.5, 3.0, 1.0])
+    drawn = np.random.default_rng(0).normal(size=(400_000, 5)) * deviation + mean
+    clipped = np.clip(drawn, low, high)
+    error = clipped.std(axis=0) / np.sqrt(len(drawn))
+    np.testing.assert_array_less(
+        np.abs(clipped_normal_mean(mean, deviation, low, high) - clipped.mean(axis=0)), 5 * error
+    )
+
+
+def test_a_channel_without_deviation_is_a_constant() -> None:
+    means = clipped_normal_mean(np.array([-1.0, 2.0, 9.0]), np.full(3, 1e-12), 0.0, 6.0)
+    np.testing.assert_allclose(means, [0.0, 2.0, 6.0], atol=1e-9)
+
+
+def normalized(activation: str = "relu", fix_gamma: bool = False) -> Graph:
+    """conv, batch normalization with the statistics that the images really have, activation, 1x1 conv."""
+    b = Builder()
+    data = b.conv("conv0", DATA, 3, 8, kernel=1, bias=False)
+    normed = b.batch_norm("bn0", data, 8, fix_gamma=fix_gamma)
+    if activation == "relu":
+        normed = b.relu("act", normed)
+    elif activation == "clip":
+        normed = b.op("clip", "act", normed, a_min=0.0, a_max=1.5)
+    graph = b.graph(b.relu("last", b.conv("conv1", normed, 8, 8, kernel=1)))
+    (found,) = run(graph.with_outputs([Tensor("conv0")]).pruned(), {"data": SEEN})
+    measured = {"bn0_moving_mean": found.mean(axis=(0, 2, 3)), "bn0_moving_var": found.var(axis=(0, 2, 3))}
+    return replace(graph, params={**graph.params, **measured})
+
+
+def corrected(graph: Graph) -> tuple[Graph, Graph, Unit]:
+    fused, plan = planned(graph, SEEN)
+    own = with_own_params(fused.graph, plan)
+    unit = unit_of(own.by_name["last"])
+    assert unit is not None
+    return own, with_analytic_biases(fused.original, own, plan), unit
+
+
+@pytest.mark.parametrize("graph", [normalized(), normalized("none"), normalized("clip"), normalized(fix_gamma=True)])
+def test_the_mean_shift_of_rounded_weights_is_taken_back(graph: Graph) -> None:
+    own, new, unit = corrected(graph)
+    (data,) = run(float_graph(own.with_outputs([unit.data]).pruned()), {"data": SEEN})
+    weight = own.params[unit.weight.node]
+    shift = np.einsum("oi,i->o", (engine_rounded(unit, weight) - weight)[:, :, 0, 0], data.mean(axis=(0, 2, 3)))
+    assert unit.bias is not None
+    change = own.params[unit.bias.node] - new.params[unit.bias.node]
+    assert np.abs(shift).max() > 1e-4
+    # The images' values are normal, so that batch normalization knows all; what is left is their finite number.
+    np.testing.assert_allclose(change, shift, atol=0.02 * np.abs(shift).max() + 1e-6)
+
+
+def test_without_batch_normalization_nothing_is_known() -> None:
+    b = Builder()
+    data = b.relu("act", b.conv("conv0", DATA, 3, 8))
+    own, new, _ = corrected(b.graph(b.relu("last", b.conv("conv1", data, 8, 8))))
+    for name, value in own.params.items():
+        np.testing.assert_array_equal(new.params[name], value)
+
+
+def test_a_sum_is_not_what_batch_normalization_put_out() -> None:
+    b = Builder()
+    first = b.relu("act", b.conv("conv0", DATA, 3, 8))
+    total = b.op("elemwise_add", "add", b.batch_norm("bn", b.conv("conv2", first, 8, 8, bias=False), 8), first)
+    own, new, unit = corrected(b.graph(b.relu("last", b.conv("conv1", total, 8, 8))))
+    assert unit.bias is not None
+    np.testing.assert_array_equal(new.params[unit.bias.node], own.params[unit.bias.node])
+
+
+def test_it_needs_no_images_and_keeps_the_exact_network() -> None:
+    fused, plan = planned(normalized(), SEEN)
+    found = recover(fused, plan, [], "minmax", Recovery(analytic_bias=True), silent)
+    assert found.recovery == Recovery(analytic_bias=True, images=0)
+    unit = unit_of(found.graph.by_name["last"])
+    assert unit is not None
+    assert unit.bias is not None
+    assert not np.array_equal(found.graph.params[unit.bias.node], found.exact.params[unit.bias.node])
+    np.testing.assert_array_equal(found.exact.params[unit.bias.node], fused.graph.params[unit.bias.node])
+
+
+def test_it_stands_alone() -> None:
+    with pytest.raises(UserError, match="without images"):
+        Recovery(analytic_bias=True, bias=True)
