@@ -56,8 +56,9 @@ def main() -> None:
             for row in rows(network, suite, root, peers):
                 found.append(row)
                 print(line(row), flush=True)
-    if options.out is not None:
-        _write(options, found, peers)
+            # After each network: a run takes hours, and may be interrupted.
+            if options.out is not None:
+                _write(options, found, peers)
 
 
 def _options() -> argparse.Namespace:
@@ -116,6 +117,7 @@ if __name__ == "__main__":
     try:
         main()
     except UserError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -149,6 +149,7 @@ if __name__ == "__main__":
     try:
         main()
     except UserError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

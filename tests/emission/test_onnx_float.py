@@ -215,6 +215,7 @@ def test_names_batch_and_metadata() -> None:
     assert [axis.dim_param or axis.dim_value for axis in output.type.tensor_type.shape.dim] == ["N", 10]
     assert {node.name for node in model.graph.node} >= {node.name for node in residual_v1().nodes}
     assert {entry.key: entry.value for entry in model.metadata_props} == {"network": "net", "weights": "random"}
+    assert [node.op_type for node in model.graph.node].count("Flatten") == 1
     assert model.producer_name == "quantkit"
     assert model.opset_import[0].version == 13
 
