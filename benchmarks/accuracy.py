@@ -93,11 +93,11 @@ def _write(options: argparse.Namespace, found: Sequence[Row], peers: Optional[Pe
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     written = {"command": command, "host": host, "rows": document(found)}
-    with writing(options.out.with_suffix(".json")) as file:
+    with writing(options.out.with_name(f"{options.out.name}.json")) as file:
         file.write((json.dumps(written, indent=1) + "\n").encode())
-    with writing(options.out.with_suffix(".md")) as file:
+    with writing(options.out.with_name(f"{options.out.name}.md")) as file:
         file.write(markdown(found, command, host).encode())
-    with writing(options.out.with_suffix(".npz")) as file:
+    with writing(options.out.with_name(f"{options.out.name}.npz")) as file:
         np.savez_compressed(file, **_arrays(found))
 
 

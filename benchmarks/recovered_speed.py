@@ -82,9 +82,9 @@ def main() -> None:
         host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
         host["threads"] = os.environ.get("OMP_NUM_THREADS", "all")
         document = {"host": host, "cells": [asdict(timing) for timing in found]}
-        with writing(options.out.with_suffix(".json")) as file:
+        with writing(options.out.with_name(f"{options.out.name}.json")) as file:
             file.write((json.dumps(document) + "\n").encode())
-        with writing(options.out.with_suffix(".md")) as file:
+        with writing(options.out.with_name(f"{options.out.name}.md")) as file:
             lines = [", ".join(f"{key} {value}" for key, value in host.items()), "", *_header(), *map(_line, found)]
             file.write(("\n".join(lines) + "\n").encode())
 
