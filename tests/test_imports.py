@@ -34,6 +34,7 @@ ROOMS = {
     "bundle",
     "search": "errors files host graph data engine models fusion calibration quantization evaluation emission recovery "
     "bundle pipeline",
+    "export": "errors files engine models emission",
     "profile": "errors graph engine",
     "benchmark": "errors files host",
     "report": "errors files benchmark",
@@ -49,10 +50,21 @@ ROOMS = {
     "__main__": "cli",
 }
 
-ENGINES = {"mxnet", "gluoncv", "onnx"}
+ENGINES = {"mxnet", "gluoncv"}
 
 # Slow to import: only those who really need them should pay, when they do.
-SLOW = ENGINES | {"PIL", "skimage", "sklearn", "scipy", "requests", "safetensors", "rich", "matplotlib", "jinja2"}
+SLOW = ENGINES | {
+    "onnx",
+    "PIL",
+    "skimage",
+    "sklearn",
+    "scipy",
+    "requests",
+    "safetensors",
+    "rich",
+    "matplotlib",
+    "jinja2",
+}
 
 
 def imports(tree: ast.AST, outside_functions: bool = False) -> Iterator[tuple[str, list[str]]]:
@@ -154,6 +166,10 @@ def test_modules_do_not_import_each_other_in_circles() -> None:
 def test_only_the_engine_room_imports_engines() -> None:
     allowed = ["engine", "benchmark.worker"]
     assert foreign(PACKAGE, ENGINES, outside_functions=False, except_in=allowed) == []
+
+
+def test_only_emission_to_onnx_imports_onnx() -> None:
+    assert foreign(PACKAGE, {"onnx"}, outside_functions=False, except_in=["emission.onnx_float"]) == []
 
 
 def test_slow_libraries_are_imported_where_they_are_used() -> None:

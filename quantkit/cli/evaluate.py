@@ -1,12 +1,15 @@
-"""``quantkit evaluate``: accuracy against labels, and agreement with a reference."""
+"""``quantkit evaluate``: accuracy against labels, agreement with a reference, and what of it is more than chance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import tee
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
+import numpy as np
 
 from quantkit.cli.options import Verb, model_options, output_options
 from quantkit.cli.terminal import Terminal, percent
@@ -23,12 +26,18 @@ if TYPE_CHECKING:
     examples=(
         "quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50",
         "quantkit evaluate resnet50_v1-int8 --data photos:test --limit 500",
+        "quantkit evaluate best-int8 --against fast-int8 --data photos/ --reference resnet50",
         "quantkit evaluate digits_resnet20_v1 --data digits:test",
     ),
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
 @click.option("--data", required=True, metavar="SPEC", help="Images: a folder, FOLDER:SPLIT, .npz, .rec, digits:test.")
 @click.option("--reference", metavar="MODEL|BUNDLE", help="Compare with this network, image by image.")
+@click.option(
+    "--against",
+    metavar="BUNDLE|MODEL",
+    help="Tell which of the two is better: agrees more often with the reference, and with labels.",
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Use the first N images only.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
 @model_options
@@ -38,6 +47,7 @@ def evaluate(
     network: str,
     data: str,
     reference: Optional[str],
+    against: Optional[str],
     limit: Optional[int],
     batch_size: int,
     weights: str,
@@ -47,40 +57,45 @@ def evaluate(
 
     Top-1 and top-5 need labels: a labels.csv in the folder, one folder a class, or `y` in the .npz.
     With --reference, the share of images with the same top-1 and the mean cosine of the outputs need
-    none. --weights and --input-shape are for MODELs; a bundle has its own.
+    none. Differences come with the p-value of McNemar's test over the images, a 95 % interval, and a verdict.
+    --weights and --input-shape are for MODELs; a bundle has its own.
     """
     from quantkit.cli.networks import open_network
     from quantkit.data.batches import batches
     from quantkit.data.sources import open_samples
 
     samples = open_samples(data)
-    first = open_network(terminal, network, weights, input_shape)
-    networks = [first] if reference is None else [first, open_network(terminal, reference, weights, input_shape)]
+    named = {"network": network, "reference": reference, "against": against}
+    networks = {
+        role: open_network(terminal, spec, weights, input_shape) for role, spec in named.items() if spec is not None
+    }
+    first = networks["network"]
     _check_comparable(networks)
     stream = batches(samples, first.preprocess, first.input_shape, batch_size, limit, first.classes)
     counted = terminal.progress(stream, _total(samples, limit, batch_size), f"evaluating on {samples.name}")
     result = {
-        "network": network,
+        **named,
         "kind": first.kind,
         "weights": first.weights,
-        "reference": reference,
         "data": samples.name,
         **_measured(networks, iter(counted), batch_size),
     }
     terminal.show(result, *_tables(result, first.classes))
 
 
-def _check_comparable(networks: Sequence[Network]) -> None:
-    for other in networks[1:]:
+def _check_comparable(networks: Mapping[str, Network]) -> None:
+    first = networks["network"]
+    for role, other in networks.items():
         for what, one, two in (
-            ("inputs of shape", networks[0].input_shape, other.input_shape),
-            ("outputs of size", networks[0].classes, other.classes),
+            ("inputs of shape", first.input_shape, other.input_shape),
+            ("outputs of size", first.classes, other.classes),
         ):
             if one != two:
-                raise UserError(
-                    f"{networks[0].name} has {what} {one}, its reference {other.name} {two}; "
-                    "give the network that it was made from"
+                remedy = (
+                    "give the network that it was made from" if role == "reference" else "give a form of the same one"
                 )
+                whose = "its reference" if role == "reference" else "the other network"
+                raise UserError(f"{first.name} has {what} {one}, {whose} {other.name} {two}; {remedy}")
 
 
 def _total(samples: Samples, limit: Optional[int], batch_size: int) -> int:
@@ -88,38 +103,63 @@ def _total(samples: Samples, limit: Optional[int], batch_size: int) -> int:
     return -(-min(known, default=0) // batch_size)
 
 
-def _measured(networks: Sequence[Network], stream: Iterator[Batch], batch_size: int) -> dict[str, Any]:
-    """Run all networks batch by batch and average what each batch says, weighted by its images."""
+def _measured(networks: Mapping[str, Network], stream: Iterator[Batch], batch_size: int) -> dict[str, Any]:
+    """Run all networks batch by batch; keep what each image says, and sum it up."""
     from quantkit.engine.stream import outputs_of
-    from quantkit.evaluation.accuracy import accuracy
-    from quantkit.evaluation.agreement import agreement
+    from quantkit.evaluation.accuracy import hits
+    from quantkit.evaluation.agreement import cosines, same_top1
 
-    accuracies: list[list[Any]] = [[] for _ in networks]
-    agreements: list[Any] = []
+    found: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
+    images = 0
     copies = tee(stream, len(networks) + 1)
     inputs = [(batch.data for batch in copy) for copy in copies[1:]]
-    runs = [outputs_of(network.graph, data, batch_size) for network, data in zip(networks, inputs)]
-    for batch, *outputs in zip(copies[0], *runs):
-        if batch.labels is not None:
-            for parts, output in zip(accuracies, outputs):
-                parts.append(accuracy([(output[0], batch.labels)]))
-        elif len(networks) == 1:
+    runs = [outputs_of(network.graph, data, batch_size) for network, data in zip(networks.values(), inputs)]
+    for batch, *results in zip(copies[0], *runs):
+        outputs = {role: result[0] for role, result in zip(networks, results)}
+        images += len(batch.data)
+        if batch.labels is None and "reference" not in networks:
             raise DataError("the data have no labels, so there is no accuracy to measure; give labels or a --reference")
-        if len(networks) == 2:
-            agreements.append(agreement([(outputs[1][0], outputs[0][0])]))
+        for role, output in outputs.items():
+            if batch.labels is not None:
+                found[role, "top1"].append(hits(output, batch.labels))
+                found[role, "top5"].append(hits(output, batch.labels, 5))
+            if "reference" in networks and role != "reference":
+                found[role, "same"].append(same_top1(outputs["reference"], output))
+                found[role, "cosine"].append(cosines(outputs["reference"], output))
+    values = {key: np.concatenate(parts) for key, parts in found.items()}
+    return {"images": images, **_shares(values), "comparisons": _comparisons(values)}
+
+
+def _shares(values: Mapping[tuple[str, str], np.ndarray]) -> dict[str, Any]:
+    """Accuracies and agreements; None for those that nothing was given for."""
+
+    def means(role: str, **names: str) -> Optional[dict[str, float]]:
+        if any((role, name) not in values for name in names.values()):
+            return None
+        return {key: float(values[role, name].mean()) for key, name in names.items()}
+
     return {
-        "images": sum(part.images for part in accuracies[0] or agreements),
-        "accuracy": _means(accuracies[0], "top1", "top5"),
-        "reference_accuracy": _means(accuracies[-1], "top1", "top5") if len(networks) == 2 else None,
-        "agreement": _means(agreements, "top1", "cosine"),
+        "accuracy": means("network", top1="top1", top5="top5"),
+        "reference_accuracy": means("reference", top1="top1", top5="top5"),
+        "against_accuracy": means("against", top1="top1", top5="top5"),
+        "agreement": means("network", top1="same", cosine="cosine"),
+        "against_agreement": means("against", top1="same", cosine="cosine"),
     }
 
 
-def _means(parts: Sequence[Any], *names: str) -> Optional[dict[str, float]]:
-    images = sum(part.images for part in parts)
-    if not images:
-        return None
-    return {name: sum(part.images * getattr(part, name) for part in parts) / images for name in names}
+def _comparisons(values: Mapping[tuple[str, str], np.ndarray]) -> list[dict[str, Any]]:
+    """The network paired with each other one, by accuracy and by agreement with the reference."""
+    from quantkit.evaluation.paired import paired
+
+    pairs = [("accuracy", "reference", "top1"), ("accuracy", "against", "top1"), ("agreement", "against", "same")]
+    found = [
+        (measure, other, paired(values["network", name], values[other, name]))
+        for measure, other, name in pairs
+        if (other, name) in values
+    ]
+    return [
+        {"measure": measure, "with": other, **asdict(each), "verdict": each.verdict} for measure, other, each in found
+    ]
 
 
 def _tables(result: dict[str, Any], classes: int) -> list[Any]:
@@ -128,13 +168,26 @@ def _tables(result: dict[str, Any], classes: int) -> list[Any]:
     from quantkit.cli.summary import agreement_text, grid_of
 
     rows = [("images", f"{result['images']} of {result['data']}")]
-    for label, key in (("accuracy", "accuracy"), ("reference", "reference_accuracy")):
+    for label, key in (("accuracy", "accuracy"), ("reference", "reference_accuracy"), ("other", "against_accuracy")):
         if result[key] is not None:
             top5 = f", top-5 {percent(result[key]['top5'])}" if classes > 5 else ""
             rows.append((label, f"top-1 {percent(result[key]['top1'])}{top5}"))
-    if result["agreement"] is not None:
-        rows.append(("agreement", agreement_text(result["agreement"])))
+    for label, key in (("agreement", "agreement"), ("of other", "against_agreement")):
+        if result[key] is not None:
+            rows.append((label, agreement_text(result[key])))
+    rows += [_comparison_row(each) for each in result["comparisons"]]
     if result["weights"] == "random":
         rows.append(("weights", "RANDOM: accuracy means nothing"))
-    against = f" against {escape(result['reference'])}" if result["reference"] else ""
+    others = [result[role] for role in ("reference", "against") if result[role]]
+    against = f" against {escape(' and '.join(others))}" if others else ""
     return [f"\n[bold]{escape(result['network'])} ({result['kind'].upper()}){against}[/]", grid_of(rows)]
+
+
+def _comparison_row(found: Mapping[str, Any]) -> tuple[str, str]:
+    """The label and the text of a paired comparison."""
+    points, low, high = (100 * found[name] for name in ("difference", "low", "high"))
+    return (
+        "to reference" if found["with"] == "reference" else "to other",
+        f"{found['measure']} {points:+.2f} points [{low:+.2f}, {high:+.2f}]: {found['verdict']}\n"
+        f"{found['first_only']} images won, {found['other_only']} lost; McNemar p = {found['p_value']:.2g}",
+    )

@@ -17,18 +17,25 @@ class Accuracy:
     top5: float
 
 
+def hits(outputs: np.ndarray, labels: np.ndarray, among: int = 1) -> np.ndarray:
+    """Whether each image's label is among the ``among`` largest outputs: booleans of shape (images,).
+
+    Outputs are (images, classes), further axes of 1 allowed, labels (images,). With equal outputs the lower class
+    index ranks first, as in ``argmax``.
+    """
+    ranked = np.argsort(-outputs.reshape(len(outputs), -1), axis=1, kind="stable")[:, :among]
+    found: np.ndarray = (ranked == labels[:, None]).any(axis=1)
+    return found
+
+
 def accuracy(results: Iterable[tuple[np.ndarray, np.ndarray]]) -> Accuracy:
     """Accuracy of outputs (images, classes) against labels (images,), given batch by batch.
 
-    With equal outputs the lower class index ranks first, as in ``argmax``. With fewer than six classes
-    top-5 is 1.
+    With fewer than six classes top-5 is 1.
     """
     images, first, five = 0, 0, 0
     for outputs, labels in results:
-        flat = outputs.reshape(len(outputs), -1)
-        ranked = np.argsort(-flat, axis=1, kind="stable")[:, :5]
-        hits = ranked == labels[:, None]
         images += len(labels)
-        first += int(hits[:, 0].sum())
-        five += int(hits.any(axis=1).sum())
+        first += int(hits(outputs, labels).sum())
+        five += int(hits(outputs, labels, 5).sum())
     return Accuracy(images, first / images, five / images)

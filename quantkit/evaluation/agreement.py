@@ -17,18 +17,32 @@ class Agreement:
     cosine: float
 
 
+def same_top1(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Whether outputs of shape (images, ...) have their largest value at the same place: booleans (images,)."""
+    a, b = (value.reshape(len(value), -1).argmax(axis=1) for value in (reference, other))
+    same: np.ndarray = a == b
+    return same
+
+
+def cosines(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The cosine of each image's outputs as vectors, float64 of shape (images,).
+
+    Two zero vectors agree, a zero and another one do not.
+    """
+    a, b = (np.asarray(value, np.float64).reshape(len(value), -1) for value in (reference, other))
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    equal = (a == b).all(axis=1)
+    return np.where(norms > 0, (a * b).sum(axis=1) / np.where(norms > 0, norms, 1.0), equal)
+
+
 def agreement(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Agreement:
     """Compare outputs of shape (images, ...), given batch by batch as (reference, other).
 
     Top-1 alone hides changes that cancel; the cosine of each image's outputs as vectors does not.
     """
-    images, same, cosines = 0, 0, 0.0
+    images, same, total = 0, 0, 0.0
     for reference, other in pairs:
-        a, b = (np.asarray(value, np.float64).reshape(len(value), -1) for value in (reference, other))
-        images += len(a)
-        same += int((a.argmax(axis=1) == b.argmax(axis=1)).sum())
-        norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-        # Two zero vectors agree, a zero and another one do not.
-        equal = (a == b).all(axis=1)
-        cosines += float(np.where(norms > 0, (a * b).sum(axis=1) / np.where(norms > 0, norms, 1.0), equal).sum())
-    return Agreement(images, same / images, cosines / images)
+        images += len(reference)
+        same += int(same_top1(reference, other).sum())
+        total += float(cosines(reference, other).sum())
+    return Agreement(images, same / images, total / images)

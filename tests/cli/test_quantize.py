@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from quantkit.cli.quantize import quantize
@@ -107,35 +106,3 @@ def test_random_weights_are_unmissable(run: Run, options: list[object], int8_eng
     result = run("quantize", *options, "--weights", "random", "--no-latency")
     assert "RANDOM WEIGHTS" in result.stderr
     assert "RANDOM: predictions mean nothing" in result.stdout
-
-
-@pytest.mark.parametrize("kind", ["int8", "fp32"])
-def test_evaluate_counts_as_numpy_does(
-    run: Run, options: list[object], int8_engine: None, samples: Path, tmp_path: Path, kind: str
-) -> None:
-    from quantkit.bundle import read_bundle
-    from quantkit.engine.execute import run as run_graph
-    from quantkit.models.load import load_model
-
-    assert run("quantize", *options, "--out", "b", "--no-latency").exit_code == 0
-    spec, reference = ("b", options[0]) if kind == "int8" else (options[0], "b")
-    result = run("evaluate", spec, "--data", samples, "--reference", reference, "--input-shape", SHAPE, "--json")
-    found = json.loads(result.stdout)
-    with np.load(samples) as archive:
-        images, labels = archive["x"], archive["y"]
-    fp32 = run_graph(load_model(options[0], input_shape=(3, 16, 16)).graph, {"data": images})[0]
-    int8 = run_graph(read_bundle(tmp_path / "b").graph, {"data": images})[0]
-    mine = int8 if kind == "int8" else fp32
-    ranked = np.argsort(-mine, axis=1)
-    assert found["images"] == 23
-    assert found["accuracy"]["top1"] == pytest.approx((ranked[:, 0] == labels).mean())
-    assert found["accuracy"]["top5"] == pytest.approx((ranked[:, :5] == labels[:, None]).any(axis=1).mean())
-    assert found["agreement"]["top1"] == pytest.approx((fp32.argmax(1) == int8.argmax(1)).mean())
-    lengths = np.linalg.norm(fp32, axis=1) * np.linalg.norm(int8, axis=1)
-    assert found["agreement"]["cosine"] == pytest.approx(((fp32 * int8).sum(1) / lengths).mean(), abs=1e-6)
-
-
-def test_evaluate_stops_at_the_limit(run: Run, checkpoint: Path, samples: Path) -> None:
-    options = ["--limit", 9, "--batch-size", 4, "--input-shape", SHAPE]
-    result = run("evaluate", checkpoint, "--data", samples, *options, "--json")
-    assert json.loads(result.stdout)["images"] == 9

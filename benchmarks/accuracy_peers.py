@@ -1,0 +1,92 @@
+"""The peers' quantizers in an environment of their own: each mode of ``peers.py`` in a process by itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Union
+
+import numpy as np
+
+from quantkit.errors import UserError
+from quantkit.export import export_onnx
+from quantkit.models.model import Model
+
+_SCRIPT = Path(__file__).with_name("peers.py")
+_ENVIRONMENT = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class PeerResult:
+    """What one mode made of a network: its outputs, or why it has none."""
+
+    peer: str
+    mode: str
+    outputs: Union[np.ndarray, str]
+    seconds: float = 0.0
+
+
+class Peers:
+    """An interpreter that has the peers' packages (None: that of ``.venv-peers``), and their ``versions``.
+
+    Raises:
+        UserError: there is no such interpreter, or the packages are missing.
+    """
+
+    def __init__(self, python: Union[Path, None]) -> None:
+        self._python = python or _ENVIRONMENT
+        if not self._python.is_file():
+            raise UserError(
+                f"there is no interpreter {self._python} with the peers' packages; "
+                "make one with `make .venv-peers/installed`, or name another: --peers PYTHON"
+            )
+        listed = self._call(_SCRIPT)
+        if listed.returncode != 0:
+            raise UserError(
+                f"{self._python} lacks the peers' packages ({_last_line(listed)}); "
+                "install them with `pip install 'quantkit[peers]'`"
+            )
+        found = json.loads(listed.stdout)
+        self._modes: list[dict[str, Any]] = found["modes"]
+        self.versions: dict[str, str] = found["versions"]
+
+    def fp32(self, model: Model, test: np.ndarray) -> Iterator[PeerResult]:
+        """Run the network as it is: whether the peers compute what MXNet does."""
+        return self._results(model, test[:1], test, int8=False)
+
+    def int8(self, model: Model, calibration: np.ndarray, test: np.ndarray) -> Iterator[PeerResult]:
+        """Quantize the network with these images in every mode, and run it."""
+        return self._results(model, calibration, test, int8=True)
+
+    def _results(self, model: Model, calibration: np.ndarray, test: np.ndarray, int8: bool) -> Iterator[PeerResult]:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            export_onnx(model, folder / "network.onnx")
+            np.save(folder / "calibration.npy", calibration)
+            np.save(folder / "test.npy", test)
+            for each in self._modes:
+                if each["int8"] == int8:
+                    yield self._result(each["peer"], each["mode"], folder)
+
+    def _result(self, peer: str, mode: str, folder: Path) -> PeerResult:
+        out = folder / "outputs.npz"
+        out.unlink(missing_ok=True)
+        inputs = (folder / name for name in ("network.onnx", "calibration.npy", "test.npy"))
+        done = self._call(_SCRIPT, mode, *inputs, out)
+        if done.returncode != 0:
+            return PeerResult(peer, mode, f"exit code {done.returncode}: {_last_line(done)}")
+        with np.load(out) as found:
+            return PeerResult(peer, mode, found["outputs"], float(found["seconds"]))
+
+    def _call(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
+        command = [str(self._python), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _last_line(done: subprocess.CompletedProcess[str]) -> str:
+    lines = done.stderr.strip().splitlines() or ["no message"]
+    return lines[-1].strip()

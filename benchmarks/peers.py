@@ -1,0 +1,140 @@
+"""Other quantizers on an FP32 ONNX file: ONNX Runtime's, and NNCF's with OpenVINO.
+
+    python benchmarks/peers.py                                         # the packages' versions and the modes, as JSON
+    python benchmarks/peers.py MODE NET.onnx CALIBRATION.npy TEST.npy OUT.npz
+
+Quantizes with all calibration images and runs all test images, float32 arrays of shape (images, channels, height,
+width), one at a time. OUT.npz gets ``outputs``, float32 of shape (images, classes), and the ``seconds`` of
+quantization. It runs in an environment of its own (`make .venv-peers/installed`), with the standard library, NumPy and
+the peers' packages alone.
+
+Every peer is used as its documentation says. ONNX Runtime: static quantization to QDQ, u8 activations and s8 weights
+per channel, of the network that ``quant_pre_process`` has fused. Its entropy method counts in 128 bins and maps them to
+128 levels, which leaves nothing to choose: in release 1.31 it equals MinMax. NNCF: of the network as
+``openvino.convert_model`` reads it. ``Core.read_model`` leaves batch normalization unfused, which costs NNCF more than
+ten points of agreement on MobileNetV2. OpenVINO computes the rest in FP32, not in bfloat16.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Run = Callable[[np.ndarray], np.ndarray]
+Quantizer = Callable[[Path, np.ndarray, Path], Run]
+
+
+def _onnxruntime_session(path: Path) -> Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda image: session.run(None, {name: image})[0]
+
+
+def _onnxruntime_fp32(model: Path, calibration: np.ndarray, folder: Path) -> Run:
+    return _onnxruntime_session(model)
+
+
+def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder: Path) -> Run:
+    import onnx
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        CalibrationMethod,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    fused, quantized = folder / "fused.onnx", folder / "quantized.onnx"
+    quant_pre_process(str(model), str(fused))
+    name = onnx.load(str(fused)).graph.input[0].name
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self._images: Iterator[dict[str, np.ndarray]] = iter({name: image[None]} for image in calibration)
+
+        def get_next(self) -> Any:
+            return next(self._images, None)
+
+    quantize_static(
+        str(fused), str(quantized), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
+        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+        calibrate_method=getattr(CalibrationMethod, method),
+    )  # fmt: skip
+    return _onnxruntime_session(quantized)
+
+
+def _compiled(model: Any) -> Run:
+    import openvino
+
+    compiled = openvino.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    return lambda image: compiled([image])[0]
+
+
+def _openvino_fp32(model: Path, calibration: np.ndarray, folder: Path) -> Run:
+    import openvino
+
+    return _compiled(openvino.convert_model(str(model)))
+
+
+def _nncf(preset: str, fast: bool, model: Path, calibration: np.ndarray, folder: Path) -> Run:
+    import nncf
+    import openvino
+
+    quantized = nncf.quantize(
+        openvino.convert_model(str(model)), nncf.Dataset([image[None] for image in calibration]),
+        preset=nncf.QuantizationPreset(preset), subset_size=len(calibration), fast_bias_correction=fast,
+    )  # fmt: skip
+    return _compiled(quantized)
+
+
+PACKAGES = ("onnx", "onnxruntime", "nncf", "openvino")
+
+MODES: dict[str, tuple[str, Quantizer]] = {
+    "ONNX Runtime FP32": ("ONNX Runtime", _onnxruntime_fp32),
+    "ONNX Runtime MinMax": ("ONNX Runtime", partial(_onnxruntime_int8, "MinMax")),
+    "ONNX Runtime Entropy": ("ONNX Runtime", partial(_onnxruntime_int8, "Entropy")),
+    "ONNX Runtime Percentile": ("ONNX Runtime", partial(_onnxruntime_int8, "Percentile")),
+    "OpenVINO FP32": ("NNCF", _openvino_fp32),
+    "NNCF performance (default)": ("NNCF", partial(_nncf, "performance", True)),
+    "NNCF mixed": ("NNCF", partial(_nncf, "mixed", True)),
+    "NNCF accurate bias correction": ("NNCF", partial(_nncf, "performance", False)),
+    "NNCF mixed, accurate bias correction": ("NNCF", partial(_nncf, "mixed", False)),
+}
+
+
+def main() -> None:
+    """List the modes, or quantize and run in one of them."""
+    if len(sys.argv) == 1:
+        modes = [{"mode": mode, "peer": peer, "int8": "FP32" not in mode} for mode, (peer, _) in MODES.items()]
+        print(json.dumps({"versions": {name: version(name) for name in PACKAGES}, "modes": modes}))
+        return
+    if len(sys.argv) != 6 or sys.argv[1] not in MODES:
+        sys.exit(f"usage: peers.py MODE NET.onnx CALIBRATION.npy TEST.npy OUT.npz, with MODE one of {', '.join(MODES)}")
+    mode, model, calibration, test, out = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        run = MODES[mode][1](Path(model), np.load(calibration), Path(folder))
+        seconds = time.perf_counter() - begin
+        outputs = [run(image[None]).reshape(1, -1) for image in np.load(test, mmap_mode="r")]
+    temporary = f"{out}.part.npz"
+    np.savez(temporary, outputs=np.concatenate(outputs), seconds=seconds)
+    os.replace(temporary, out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What converters of operators write: ONNX operators and constants as plain values, without the ``onnx`` package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Callable, Union
+
+import numpy as np
+
+from quantkit.errors import ModelError
+from quantkit.graph.graph import Graph, Node, Tensor
+
+Attribute = Union[int, float, str, Sequence[int]]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One ONNX operator. Inputs and outputs are names of tensors."""
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+
+
+@dataclass
+class Conversion:
+    """The ONNX operators and constants that stand for the nodes converted so far.
+
+    ``shapes`` are those of the graph's tensors for a batch of one; ``opset`` is the version of ONNX's operators.
+    """
+
+    graph: Graph
+    shapes: Mapping[Tensor, Shape]
+    opset: int
+    operators: list[Operator] = field(default_factory=list)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def read(self, tensor: Tensor) -> str:
+        """The name of a tensor of the graph; parameters become constants when they are first read."""
+        if tensor.node in self.graph.params:
+            self.constants.setdefault(tensor.node, self.graph.params[tensor.node])
+        return name_of(tensor)
+
+    def shape(self, tensor: Tensor) -> Shape:
+        """The shape of a tensor of the graph, for a batch of one."""
+        return self.shapes[tensor]
+
+    def constant(self, node: Node, what: str, values: np.ndarray) -> str:
+        """Add a constant that the graph does not have."""
+        name = self._free_name(f"{node.name}_{what}")
+        self.constants[name] = values
+        return name
+
+    def floats(self, node: Node, what: str, value: float) -> str:
+        """Add a float32 scalar."""
+        return self.constant(node, what, np.array(value, np.float32))
+
+    def integers(self, node: Node, what: str, values: Sequence[int]) -> str:
+        """Add a vector of int64, as shapes and axes are given."""
+        return self.constant(node, what, np.array(values, np.int64))
+
+    def finish(self, node: Node, op: str, *inputs: str, **attributes: Attribute) -> None:
+        """Add the operator that computes the node's only output."""
+        self.operators.append(Operator(op, node.name, inputs, (name_of(node.output),), attributes))
+
+    def step(self, node: Node, what: str, op: str, *inputs: str, **attributes: Attribute) -> str:
+        """Add an operator on the way to the node's output; returns the name of its result."""
+        name = self._free_name(f"{node.name}_{what}")
+        self.operators.append(Operator(op, name, inputs, (name,), attributes))
+        return name
+
+    def _free_name(self, wanted: str) -> str:
+        taken = {name for operator in self.operators for name in operator.outputs} | set(self.constants)
+        names = (self.graph.free_name(wanted if number == 0 else f"{wanted}_{number}") for number in count())
+        return next(name for name in names if name not in taken)
+
+
+Converter = Callable[[Conversion, Node], None]
+
+
+def name_of(tensor: Tensor) -> str:
+    """What a tensor of the graph is called in ONNX."""
+    return tensor.node if tensor.index == 0 else f"{tensor.node}_output{tensor.index}"
+
+
+def refused(node: Node, what: str) -> ModelError:
+    """The error that says that a node has no ONNX form."""
+    return ModelError(
+        f"node {node.name!r} ({node.op}) cannot be written as ONNX: {what}; "
+        "end the network before it, or replace it by operators that ONNX has"
+    )

@@ -1,0 +1,125 @@
+"""Activations and arithmetic in ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from quantkit.emission.onnx_conversion import Attribute, Conversion, Converter, refused
+from quantkit.graph.graph import Node
+from quantkit.graph.operators import ADDITIONS, number
+
+_ACTIVATIONS = {
+    "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign",
+}  # fmt: skip
+
+
+def _activation(conversion: Conversion, node: Node) -> None:
+    kind = node.attrs.get("act_type", "")
+    if kind not in _ACTIVATIONS:
+        raise refused(node, f"the activation {kind!r}")
+    _same(_ACTIVATIONS[kind], conversion, node)
+
+
+def _leaky(conversion: Conversion, node: Node) -> None:
+    kind = node.attrs.get("act_type", "leaky")
+    if kind == "prelu":
+        data, slope = node.inputs
+        axes = (1,) * (len(conversion.shape(data)) - 2)
+        shape = conversion.integers(node, "slope_shape", (*conversion.shape(slope), *axes))
+        slopes = conversion.step(node, "slopes", "Reshape", conversion.read(slope), shape)
+        conversion.finish(node, "PRelu", conversion.read(data), slopes)
+    elif kind in ("leaky", "elu"):
+        alpha = number(node, "slope", 0.25)
+        conversion.finish(
+            node, {"leaky": "LeakyRelu", "elu": "Elu"}[kind], conversion.read(node.inputs[0]), alpha=alpha
+        )
+    elif kind == "selu":
+        _same("Selu", conversion, node)
+    elif kind == "gelu":
+        _gelu(conversion, node)
+    else:
+        raise refused(node, f"the activation {kind!r}")
+
+
+def _gelu(conversion: Conversion, node: Node) -> None:
+    """Hendrycks and Gimpel 2016, "Gaussian Error Linear Units": x (1 + erf(x / sqrt 2)) / 2."""
+    data = conversion.read(node.inputs[0])
+    scaled = conversion.step(node, "scaled", "Mul", data, conversion.floats(node, "root", 0.5**0.5))
+    error = conversion.step(node, "erf", "Erf", scaled)
+    share = conversion.step(node, "share", "Add", error, conversion.floats(node, "one", 1.0))
+    product = conversion.step(node, "product", "Mul", data, share)
+    conversion.finish(node, "Mul", product, conversion.floats(node, "half", 0.5))
+
+
+def _clip(conversion: Conversion, node: Node) -> None:
+    ends = [conversion.floats(node, name, float(node.attrs[f"a_{name}"])) for name in ("min", "max")]
+    conversion.finish(node, "Clip", conversion.read(node.inputs[0]), *ends)
+
+
+def _dropout(conversion: Conversion, node: Node) -> None:
+    if node.attrs.get("mode", "training") == "always":
+        raise refused(node, "it drops values at inference too")
+    _same("Identity", conversion, node)
+
+
+def _same(op: str, conversion: Conversion, node: Node, **attributes: Attribute) -> None:
+    """An operator with the same inputs in ONNX."""
+    conversion.finish(node, op, *map(conversion.read, node.inputs), **attributes)
+
+
+def _with_scalar(op: str, turned: bool, conversion: Conversion, node: Node) -> None:
+    """An operator of a tensor and a scalar, which stands first where ``turned``."""
+    data = conversion.read(node.inputs[0])
+    scalar = conversion.floats(node, "scalar", number(node, "scalar", 0.0))
+    conversion.finish(node, op, *((scalar, data) if turned else (data, scalar)))
+
+
+def _square(conversion: Conversion, node: Node) -> None:
+    data = conversion.read(node.inputs[0])
+    conversion.finish(node, "Mul", data, data)
+
+
+_SAME = {
+    **dict.fromkeys(ADDITIONS, "Add"),
+    **dict.fromkeys(("elemwise_sub", "broadcast_sub", "broadcast_minus", "_minus", "_sub"), "Sub"),
+    **dict.fromkeys(("elemwise_mul", "broadcast_mul", "_mul"), "Mul"),
+    **dict.fromkeys(("elemwise_div", "broadcast_div", "_div"), "Div"),
+    **dict.fromkeys(("broadcast_maximum", "_maximum"), "Max"),
+    **dict.fromkeys(("broadcast_minimum", "_minimum"), "Min"),
+    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), "Sum"),
+    **dict.fromkeys(("_copy", "identity", "BlockGrad", "stop_gradient"), "Identity"),
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "softsign": "Softsign",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "abs": "Abs",
+    "negative": "Neg",
+    "erf": "Erf",
+}
+
+# By operator: ONNX's, and whether the scalar stands first.
+_SCALAR = {
+    "_plus_scalar": ("Add", False),
+    "_minus_scalar": ("Sub", False),
+    "_rminus_scalar": ("Sub", True),
+    "_mul_scalar": ("Mul", False),
+    "_div_scalar": ("Div", False),
+    "_rdiv_scalar": ("Div", True),
+    "_power_scalar": ("Pow", False),
+    "_maximum_scalar": ("Max", False),
+    "_minimum_scalar": ("Min", False),
+}
+
+ELEMENTWISE: Mapping[str, Converter] = {
+    **{op: partial(_same, other) for op, other in _SAME.items()},
+    **{op: partial(_with_scalar, other, turned) for op, (other, turned) in _SCALAR.items()},
+    "Activation": _activation,
+    "LeakyReLU": _leaky,
+    "clip": _clip,
+    "Dropout": _dropout,
+    "square": _square,
+}

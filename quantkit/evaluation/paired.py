@@ -1,0 +1,79 @@
+"""Whether two networks that saw the same images differ by more than chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from quantkit.errors import DataError
+
+Verdict = Literal["ahead", "behind", "not distinguishable"]
+
+_SIGNIFICANCE = 0.05
+_RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two networks on the same images, each right or wrong about each of them.
+
+    Attributes:
+        images: how many there were.
+        first_only: how many of them only the first network is right about.
+        other_only: how many only the other is right about.
+        difference: the first network's share of right images less the other's, from -1 to 1.
+        low: the lower end of the difference's 95 % interval.
+        high: the upper end.
+        p_value: how probable so uneven a split of the images that one alone is right about is, or a more uneven
+            one, if both networks were equally good.
+    """
+
+    images: int
+    first_only: int
+    other_only: int
+    difference: float
+    low: float
+    high: float
+    p_value: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Where the first network stands: ``ahead`` or ``behind`` where the test at 5 % leaves no doubt."""
+        if self.p_value >= _SIGNIFICANCE:
+            return "not distinguishable"
+        return "ahead" if self.difference > 0 else "behind"
+
+
+def paired(first: np.ndarray, other: np.ndarray) -> Paired:
+    """Compare two networks image by image.
+
+    Only images that exactly one network is right about tell them apart. The p-value is that of McNemar's test in its
+    exact, binomial form (McNemar 1947, "Note on the Sampling Error of the Difference Between Correlated Proportions
+    or Percentages"). The interval is the percentile bootstrap's over images (Efron 1979, "Bootstrap Methods: Another
+    Look at the Jackknife"). A resample of images counts only by how many of each kind it holds, which is
+    drawn directly, from the multinomial distribution. With few images that one alone is right about the interval is
+    narrower than it should be: the verdict is therefore the test's.
+
+    Args:
+        first: booleans, shape (images,): whether the first network is right about each image.
+        other: the same of the other network, of the same images in the same order.
+
+    Raises:
+        DataError: there are no images, or not as many of both.
+    """
+    if first.shape != other.shape or first.ndim != 1 or not first.size:
+        raise DataError(
+            f"one boolean an image is needed of both networks, not arrays of {first.shape} and {other.shape}; "
+            "run both over the same images"
+        )
+    from scipy.stats import binomtest
+
+    images = len(first)
+    won, lost = int(np.sum(first & ~other)), int(np.sum(other & ~first))
+    p_value = float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
+    shares = np.array([won, lost, images - won - lost]) / images
+    drawn = np.random.default_rng(0).multinomial(images, shares, _RESAMPLES)
+    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / images, [0.025, 0.975])
+    return Paired(images, won, lost, (won - lost) / images, float(low), float(high), p_value)

@@ -1,0 +1,289 @@
+"""ONNX networks in ONNX Runtime, held against MXNet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.emission.onnx_float import CONVERTERS, OPSETS, onnx_model
+from quantkit.engine.execute import infer_shapes, run
+from quantkit.errors import ModelError, UserError
+from quantkit.graph.graph import Graph, Tensor
+from tests.networks import DATA, Builder, inverted_residual, residual_v1, residual_v2
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.usefixtures("engine")
+
+Build = Callable[[Builder], Tensor]
+
+# Channels, height and width of the input, all different.
+SHAPE = (6, 9, 14)
+
+
+def one(op: str, *more: str, **attrs: Any) -> Build:
+    """One operator of the input; ``more`` are further inputs: ``exp`` is a positive tensor of the input's shape."""
+
+    def build(b: Builder) -> Tensor:
+        positive = b.op("exp", "exp", b.op("_mul_scalar", "half", DATA, scalar=0.5))
+        inputs = [positive if name == "exp" else DATA for name in more] if more else [DATA]
+        return b.op(op, "one", *inputs, **attrs)
+
+    return build
+
+
+def pooled(**attrs: Any) -> Build:
+    return one("Pooling", **{"kernel": (3, 3), "stride": (2, 2), **attrs})
+
+
+def convolved(channels: int, **attrs: Any) -> Build:
+    def build(b: Builder) -> Tensor:
+        kernel = attrs.get("kernel", (3, 3))
+        weight = b.param("w", b.random.normal(size=(12, channels, *kernel)))
+        biases = [] if attrs.get("no_bias") else [b.param("b", b.random.normal(size=12))]
+        return b.op("Convolution", "one", DATA, weight, *biases, **{"kernel": kernel, "num_filter": 12, **attrs})
+
+    return build
+
+
+def dense(flatten: bool, bias: bool, features: int) -> Build:
+    def build(b: Builder) -> Tensor:
+        parts = [b.param("w", b.random.normal(size=(5, features)))]
+        parts += [b.param("b", b.random.normal(size=5))] if bias else []
+        return b.op("FullyConnected", "one", DATA, *parts, num_hidden=5, flatten=flatten, no_bias=not bias)
+
+    return build
+
+
+def split(squeeze: bool) -> Build:
+    def build(b: Builder) -> Tensor:
+        b.op("SliceChannel", "parts", DATA, num_outputs=6 if squeeze else 3, axis=1, squeeze_axis=squeeze)
+        return b.op("elemwise_sub", "one", Tensor("parts", 2), Tensor("parts", 0))
+
+    return build
+
+
+def prelu(count: int) -> Build:
+    return lambda b: b.op("LeakyReLU", "one", DATA, b.param("slope", b.random.uniform(0.1, 1, count)), act_type="prelu")
+
+
+def broadcast(op: str) -> Build:
+    return lambda b: b.op(op, "one", DATA, b.op("mean", "mean", DATA, axis=(2, 3), keepdims=True))
+
+
+CASES: dict[str, Build] = {
+    "convolution": convolved(6, no_bias=True),
+    "convolution with everything": convolved(
+        2, num_group=3, dilate=(2, 1), stride=(1, 2), pad=(2, 0), kernel=(3, 1), layout="NCHW"
+    ),
+    "dense": dense(True, True, 6 * 9 * 14),
+    "dense without bias": dense(True, False, 6 * 9 * 14),
+    "dense of the last axis": dense(False, True, 14),
+    "dense of the last axis without bias": dense(False, False, 14),
+    "batch norm": lambda b: b.batch_norm("one", DATA, 6),
+    "batch norm without scale": lambda b: b.batch_norm("one", DATA, 6, fix_gamma=True, eps=0.01),
+    "max": pooled(pad=(1, 1)),
+    "max with an overhang": pooled(pooling_convention="full"),
+    "max with an overhang and padding": pooled(pooling_convention="full", pad=(1, 1)),
+    "average": pooled(pool_type="avg", pad=(1, 1)),
+    "average without padding": pooled(pool_type="avg", pad=(1, 1), count_include_pad=False),
+    "average without an overhang": pooled(pool_type="avg", pooling_convention="full", kernel=(3, 2)),
+    "global average": pooled(pool_type="avg", global_pool=True),
+    "global max": pooled(pool_type="max", global_pool=True),
+    "adaptive average": one("_contrib_AdaptiveAvgPooling2D", output_size=1),
+    "relu6": one("clip", a_min=0, a_max=6),
+    "clip": one("clip", a_min=-0.5, a_max=0.25),
+    "dropout": one("Dropout", p=0.5),
+    "prelu of channels": prelu(6),
+    "prelu": prelu(1),
+    **{
+        f"activation {kind}": one("Activation", act_type=kind)
+        for kind in ("relu", "sigmoid", "tanh", "softrelu", "softsign")
+    },
+    "leaky": one("LeakyReLU", slope=0.1),
+    "leaky by default": one("LeakyReLU"),
+    "elu": one("LeakyReLU", act_type="elu", slope=0.7),
+    "selu": one("LeakyReLU", act_type="selu"),
+    "gelu": one("LeakyReLU", act_type="gelu"),
+    **{
+        op: one(op, "data", "exp")
+        for op in ("elemwise_add", "_plus", "elemwise_sub", "elemwise_mul", "elemwise_div", "_maximum", "_minimum")
+    },
+    **{op: broadcast(op) for op in ("broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_maximum")},
+    "add_n": one("add_n", "data", "exp", "data", num_args=3),
+    **{
+        op: one(op, scalar=1.5)
+        for op in (
+            "_plus_scalar", "_minus_scalar", "_rminus_scalar", "_mul_scalar", "_div_scalar", "_maximum_scalar",
+            "_minimum_scalar",
+        )
+    },
+    "_rdiv_scalar": one("_rdiv_scalar", "exp", scalar=1.5),
+    "_power_scalar": one("_power_scalar", "exp", scalar=1.5),
+    **{op: one(op) for op in ("relu", "sigmoid", "tanh", "softsign", "abs", "negative", "erf", "square", "_copy")},
+    "log and sqrt": lambda b: b.op("log", "one", b.op("sqrt", "root", b.op("exp", "exp", DATA))),
+    "flatten": one("Flatten"),
+    **{
+        f"reshape {codes}": one("Reshape", shape=codes)
+        for codes in ((0, -1), (-1, 756), (0, 0, -3), (0, -4, 2, -1, -2), (0, 2, 3, 9, 14), (-2, 1))
+    },
+    "concat": one("Concat", "data", "exp", num_args=2, dim=2),
+    "concat by default": one("Concat", "data", "exp", num_args=2),
+    "transpose": one("transpose", axes=(0, 2, 3, 1)),
+    "swapped axes": one("SwapAxis", dim1=1, dim2=3),
+    "one more axis": one("expand_dims", axis=2),
+    "one axis less": lambda b: b.op("squeeze", "one", b.op("expand_dims", "more", DATA, axis=-1), axis=-1),
+    "slice": one("slice_axis", axis=2, begin=2, end=-1),
+    "slice to the end": one("slice_axis", axis=-1, begin=3, end=None),
+    "split": split(False),
+    "split and squeezed": split(True),
+    "mean": one("mean", axis=(2, 3)),
+    "mean of the others": one("mean", axis=(0, 1), exclude=True, keepdims=True),
+    "sum": one("sum", axis=1),
+    "largest": one("max", axis=-1, keepdims=True),
+    "smallest": one("min", axis=(1, 2)),
+    "softmax": one("softmax"),
+    "softmax of channels": one("softmax", axis=1),
+    "log softmax": one("log_softmax", axis=1),
+    "softmax activation": one("SoftmaxActivation", mode="channel"),
+    "padding": one("Pad", mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 3, 4), constant_value=0.5),
+    "reflection": one("Pad", mode="reflect", pad_width=(0, 0, 0, 0, 1, 2, 3, 4)),
+    "edge": one("Pad", mode="edge", pad_width=(0, 0, 0, 0, 1, 2, 3, 4)),
+    "enlargement": one("UpSampling", scale=2, sample_type="nearest", num_args=1),
+}  # fmt: skip
+
+NETWORKS = {"residual v1": residual_v1(True), "residual v2": residual_v2(), "inverted residual": inverted_residual()}
+
+
+def data_of(shape: tuple[int, ...], count: int = 3) -> np.ndarray:
+    return np.random.default_rng(4).normal(size=(count, *shape)).astype(np.float32)
+
+
+def written(graph: Graph, shape: tuple[int, ...], opset: int = 13, **metadata: str) -> Any:
+    return onnx_model(graph, infer_shapes(graph, {"data": (1, *shape)}), opset, metadata)
+
+
+def in_onnxruntime(model: Any, data: np.ndarray) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    outputs: list[np.ndarray] = session.run(None, {session.get_inputs()[0].name: data})
+    return outputs
+
+
+def assert_same(graph: Graph, shape: tuple[int, ...], opset: int = 13) -> None:
+    """For a batch other than that of the shapes, up to what another order of FP32 sums changes."""
+    data = data_of(shape)
+    for expected, found in zip(run(graph, {"data": data}), in_onnxruntime(written(graph, shape, opset), data)):
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_operator_computes_the_same(case: str) -> None:
+    b = Builder()
+    result = CASES[case](b)
+    assert_same(b.graph(result).pruned(), SHAPE)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("opset", OPSETS)
+def test_a_network_computes_the_same_in_every_opset(network: str, opset: int) -> None:
+    assert_same(NETWORKS[network], (3, 16, 16), opset)
+    b = Builder()
+    assert_same(b.graph(b.op("max", "max", b.op("mean", "mean", DATA, axis=2, keepdims=True), axis=1)), SHAPE, opset)
+
+
+@pytest.mark.parametrize("included", [True, False])
+def test_averages_that_overhang_need_opset_19(included: bool) -> None:
+    b = Builder()
+    average = pooled(pool_type="avg", pooling_convention="full", pad=(1, 1), count_include_pad=included)
+    graph = b.graph(average(b)).pruned()
+    assert_same(graph, SHAPE, 19)
+    with pytest.raises(ModelError, match="from opset 19 on"):
+        written(graph, SHAPE, 18)
+
+
+def test_names_batch_and_metadata() -> None:
+    model = written(residual_v1(), (3, 16, 16), network="net", weights="random")
+    (data,), (output,) = model.graph.input, model.graph.output
+    assert (data.name, output.name) == ("data", "dense")
+    assert [axis.dim_param or axis.dim_value for axis in data.type.tensor_type.shape.dim] == ["N", 3, 16, 16]
+    assert [axis.dim_param or axis.dim_value for axis in output.type.tensor_type.shape.dim] == ["N", 10]
+    assert {node.name for node in model.graph.node} >= {node.name for node in residual_v1().nodes}
+    assert {entry.key: entry.value for entry in model.metadata_props} == {"network": "net", "weights": "random"}
+    assert [node.op_type for node in model.graph.node].count("Flatten") == 1
+    assert model.producer_name == "quantkit"
+    assert model.opset_import[0].version == 13
+
+
+def test_only_parameters_that_are_read_are_written() -> None:
+    b = Builder()
+    graph = b.graph(b.batch_norm("norm", DATA, 6, fix_gamma=True))
+    names = {constant.name for constant in written(graph, SHAPE).graph.initializer}
+    assert names == {"norm_beta", "norm_moving_mean", "norm_moving_var", "norm_one"}
+
+
+def test_names_of_constants_give_way_to_those_of_the_network() -> None:
+    b = Builder()
+    data = b.op("_plus_scalar", "one_min", DATA, scalar=1)
+    assert_same(b.graph(b.op("clip", "one", data, a_min=0, a_max=2)), SHAPE)
+
+
+REFUSED: dict[str, tuple[Build, str]] = {
+    "unknown": (one("arccosh", "exp"), "nothing is known of the operator arccosh"),
+    "channels last": (convolved(6, layout="NHWC"), "the layout NHWC"),
+    "batch norm of the last axis": (lambda b: b.batch_norm("one", DATA, 14, axis=3), "normalizes axis 3"),
+    "sum pooling": (pooled(pool_type="sum"), "pooling of type 'sum'"),
+    "adaptive pooling": (one("_contrib_AdaptiveAvgPooling2D", output_size=2), "adaptive pooling"),
+    "dropout at inference": (one("Dropout", mode="always"), "at inference too"),
+    "reshaped batch": (one("Reshape", shape=(-3, 0, 0)), "keep the batch"),
+    "squeezed batch": (one("squeeze"), "names no axis"),
+    "temperature": (one("softmax", temperature=2.0), "temperature"),
+    "softmax of several axes": (one("SoftmaxActivation"), "several axes"),
+    "bilinear": (one("UpSampling", "data", "exp", scale=2, sample_type="nearest", num_args=2), "enlargement"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_has_no_onnx_form_is_refused_by_name(case: str) -> None:
+    build, told = REFUSED[case]
+    b = Builder()
+    graph = b.graph(build(b)).pruned()
+    # Shapes only of what the engine can run.
+    with pytest.raises(ModelError, match=told) as error:
+        onnx_model(graph, {DATA: (1, *SHAPE), **{node.output: (1, *SHAPE) for node in graph.nodes}})
+    assert "node 'one'" in str(error.value)
+
+
+def test_unknown_opsets_are_refused() -> None:
+    with pytest.raises(UserError, match="13 to 21"):
+        written(residual_v1(), (3, 16, 16), 12)
+
+
+def test_every_converter_is_tested() -> None:
+    def converters(ops: Iterable[str]) -> set[Any]:
+        return {getattr(CONVERTERS[op], "func", CONVERTERS[op]) for op in ops}
+
+    b = Builder()
+    for build in CASES.values():
+        build(b)
+    assert converters(node.op for node in b.nodes) == converters(CONVERTERS)
+
+
+def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(UserError, match=r"pip install 'quantkit\[onnx\]'"):
+        written(residual_v1(), (3, 16, 16))
+
+
+def test_parameters_beyond_what_a_file_holds_are_refused() -> None:
+    graph = residual_v1()
+    huge = np.broadcast_to(np.float32(0), (2**29,))
+    graph = Graph(graph.nodes, graph.inputs, graph.outputs, {**graph.params, "dense_bias": huge})
+    shapes = infer_shapes(residual_v1(), {"data": (1, 3, 16, 16)})
+    with pytest.raises(ModelError, match="do not fit in one ONNX file"):
+        onnx_model(graph, shapes)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from itertools import product
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap
+
+from quantkit.errors import DataError
+from quantkit.evaluation.paired import Paired, paired
+
+
+def compared(images: int, first_only: int, other_only: int) -> Paired:
+    """Two networks of which each alone is right about so many images, and both about the rest."""
+    first, other = np.ones(images, bool), np.ones(images, bool)
+    other[:first_only] = False
+    first[first_only : first_only + other_only] = False
+    return paired(first, other)
+
+
+@pytest.mark.parametrize(("won", "lost"), [(1, 0), (7, 2), (2, 7), (5, 5), (30, 12)])
+def test_the_p_value_is_a_sum_of_binomials(won: int, lost: int) -> None:
+    total = won + lost
+    tail = sum(comb(total, count) for count in range(max(won, lost), total + 1)) / 2**total
+    assert compared(100, won, lost).p_value == pytest.approx(min(1.0, 2 * tail))
+
+
+def test_the_p_value_counts_every_way_to_split_the_images_as_unevenly() -> None:
+    splits = [abs(2 * sum(split) - 9) for split in product((0, 1), repeat=9)]
+    assert compared(50, 8, 1).p_value == pytest.approx(np.mean([split >= 7 for split in splits]))
+
+
+def test_counts_and_difference() -> None:
+    first = np.array([True, True, False, False, True])
+    other = np.array([True, False, True, False, False])
+    found = paired(first, other)
+    assert (found.images, found.first_only, found.other_only) == (5, 2, 1)
+    assert found.difference == pytest.approx(first.mean() - other.mean())
+
+
+def test_the_interval_is_that_of_drawing_images() -> None:
+    random = np.random.default_rng(3)
+    first, other = random.random(300) < 0.9, random.random(300) < 0.8
+    difference = first.astype(float) - other
+    expected = bootstrap((difference,), np.mean, method="percentile", random_state=1).confidence_interval
+    found = paired(first, other)
+    # Both draw; an end is a whole number of images, and may lie one beside the other's.
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1.5 / 300)
+
+
+def test_the_interval_holds_the_true_difference_as_often_as_it_says() -> None:
+    random = np.random.default_rng(5)
+    shares, images, trials = np.array([0.08, 0.05, 0.87]), 400, 400
+    drawn = random.multinomial(images, shares, trials)
+    intervals = [compared(images, won, lost) for won, lost, _ in drawn]
+    held = sum(found.low <= 0.03 <= found.high for found in intervals)
+    # Four standard deviations of a binomial count about 95 %.
+    assert abs(held / trials - 0.95) < 4 * np.sqrt(0.95 * 0.05 / trials)
+
+
+def test_equal_networks_are_told_apart_as_rarely_as_the_test_says() -> None:
+    random = np.random.default_rng(6)
+    drawn = random.multinomial(500, [0.05, 0.05, 0.9], 400)
+    apart = sum(compared(500, won, lost).verdict != "not distinguishable" for won, lost, _ in drawn)
+    assert 0 < apart / 400 < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
+
+
+@pytest.mark.parametrize(
+    ("won", "lost", "verdict"),
+    [(0, 0, "not distinguishable"), (6, 0, "ahead"), (0, 6, "behind"), (5, 0, "not distinguishable")],
+)
+def test_verdicts(won: int, lost: int, verdict: str) -> None:
+    assert compared(50, won, lost).verdict == verdict
+
+
+def test_networks_that_are_right_about_the_same_images_do_not_differ() -> None:
+    found = compared(40, 0, 0)
+    assert (found.difference, found.low, found.high, found.p_value) == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize(("first", "other"), [(0, 0), (3, 4)])
+def test_images_must_belong_together(first: int, other: int) -> None:
+    with pytest.raises(DataError, match="one boolean an image"):
+        paired(np.ones(first, bool), np.ones(other, bool))

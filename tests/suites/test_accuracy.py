@@ -1,0 +1,157 @@
+"""The accuracy suites, their tables, and the processes of the other quantizers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.errors import UserError
+from quantkit.evaluation.paired import paired
+from quantkit.files import shipped
+from quantkit.recovery.preset import PRESETS, Recovery
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TECHNIQUES = [field.name for field in fields(Recovery) if field.type in ("bool", bool)]
+
+
+def suite(name: str) -> dict[str, Any]:
+    return tomllib.loads((shipped("benchmarks") / f"{name}.toml").read_text())
+
+
+def rows() -> list[Any]:
+    """FP32, the default preset, and two modes of one peer that disagree with FP32 about 1, 12 and 3 of 100 images."""
+    from accuracy_rows import DEFAULT_FORM, UNFUSED, PerImage, Row
+
+    def images(wrong: int) -> Any:
+        same = np.arange(100) >= wrong
+        return PerImage(same, np.ones(100, bool), same, np.where(same, 1.0, 0.5))
+
+    return [
+        Row("net", UNFUSED, images=images(0)),
+        Row("net", DEFAULT_FORM, 10, images(1), 2.5),
+        Row("net", "Other rough", 10, images(12), 1.5, "Other"),
+        Row("net", "Other fine", 10, images(3), 1.5, "Other"),
+        Row("net", "Third", 10, peer="Third", failure="exit code 1: no | memory"),
+    ]
+
+
+def test_the_ablation_has_every_technique_alone_and_left_out_of_balanced() -> None:
+    from accuracy_rows import recoveries
+
+    found = list(recoveries(suite("ablation")).values())
+    for technique in TECHNIQUES:
+        assert Recovery(**{technique: True}, images=32) in found, f"{technique} alone is not in ablation.toml"
+        if getattr(PRESETS["balanced"], technique):
+            left_out = replace(PRESETS["balanced"], **{technique: False})
+            assert left_out in found, f"balanced without {technique} is not in ablation.toml"
+
+
+def test_unknown_techniques_are_told() -> None:
+    from accuracy_rows import recoveries
+
+    with pytest.raises(UserError, match="unknown technique 'magic' in 'all'; choose of bias, "):
+        recoveries({"recovery": [{"name": "all", "magic": True}]})
+
+
+def test_the_summary_has_each_peers_best_mode() -> None:
+    from accuracy_tables import markdown
+
+    found = markdown(rows(), "command", {"cpu": "a processor"})
+    (line,) = [line for line in found.split("All rows")[0].splitlines() if line.startswith("| net |")]
+    assert "| Other | Other fine | 97.00, 0.98500 | +2.00 [" in line
+    assert line.endswith("| not distinguishable |")
+    (rough,) = [line for line in found.splitlines() if "Other rough" in line]
+    assert rough.endswith(" ahead |")
+    assert "failed: exit code 1: no / memory" in found
+
+
+def test_figures_follow_from_the_arrays() -> None:
+    """Anyone can recompute them from what is kept of each image."""
+    from accuracy import _arrays
+    from accuracy_tables import document
+
+    arrays = _arrays(rows())
+    assert list(arrays["net/forms"]) == [
+        "FP32 unfused, 0", "quantkit preset balanced, 10", "Other rough, 10", "Other fine, 10",
+    ]  # fmt: skip
+    same = np.unpackbits(arrays["net/same"], axis=1, count=100).astype(bool)
+    found = {row["form"]: row for row in document(rows())}
+    for form, bits, cosines in zip(arrays["net/forms"], same, arrays["net/one_less_cosine"]):
+        row = found[str(form).rsplit(", ", 1)[0]]
+        assert row["agreement"] == pytest.approx(100 * bits.mean())
+        assert row["changed"] == (~bits).sum()
+        assert row["cosine"] == pytest.approx(1 - cosines.astype(float).mean(), abs=1e-4)
+    comparison = found["Other rough"]["default_agreement_less_this"]
+    assert comparison["p_value"] == paired(same[1], same[2]).p_value
+    assert found["Other rough"]["accuracy_less_fp32"]["other_only"] == 12
+    assert found["Third"]["failure"] == "exit code 1: no | memory"
+    json.dumps(list(found.values()))
+
+
+FAKE = """#!{python}
+import json, sys
+import numpy as np
+if len(sys.argv) == 2:
+    modes = [
+        dict(mode="as it is", peer="P", int8=False),
+        dict(mode="fine", peer="P", int8=True),
+        dict(mode="broken", peer="P", int8=True),
+    ]
+    print(json.dumps(dict(versions=dict(p="1"), modes=modes)))
+elif sys.argv[2] == "broken":
+    sys.exit("it broke")
+else:
+    calibration, test = np.load(sys.argv[4]), np.load(sys.argv[5])
+    assert open(sys.argv[3], "rb").read()
+    np.savez(sys.argv[6], outputs=test.reshape(len(test), -1)[:, :5], seconds=len(calibration))
+"""
+
+
+def test_a_peer_that_fails_is_a_result(tmp_path: Path, engine: None) -> None:
+    pytest.importorskip("onnx")
+    from accuracy_peers import Peers
+
+    from quantkit.models.load import load_model
+
+    python = tmp_path / "python"
+    python.write_text(FAKE.format(python=sys.executable))
+    python.chmod(0o755)
+    peers = Peers(python)
+    model = load_model("digits_resnet20_v1")
+    calibration, test = (np.random.default_rng(0).normal(size=(count, 3, 32, 32)) for count in (2, 4))
+    fine, broken = peers.int8(model, calibration, test)
+    assert (fine.mode, fine.seconds) == ("fine", 2)
+    np.testing.assert_array_equal(fine.outputs, test.reshape(4, -1)[:, :5])
+    assert broken.outputs == "exit code 1: it broke"
+    assert [each.mode for each in peers.fp32(model, test)] == ["as it is"]
+    assert peers.versions == {"p": "1"}
+
+
+def test_a_missing_interpreter_and_missing_packages_are_told(tmp_path: Path) -> None:
+    from accuracy_peers import Peers
+
+    with pytest.raises(UserError, match=r"make \.venv-peers/installed"):
+        Peers(tmp_path / "python")
+    lacking = tmp_path / "lacking"
+    lacking.write_text("#!/bin/sh\necho PackageNotFoundError: nncf >&2\nexit 1\n")
+    lacking.chmod(0o755)
+    with pytest.raises(UserError, match=r"PackageNotFoundError: nncf.*pip install 'quantkit\[peers\]'"):
+        Peers(lacking)
+
+
+def test_the_peers_script_names_its_modes_where_one_is_unknown() -> None:
+    script = shipped("benchmarks") / "peers.py"
+    done = subprocess.run([sys.executable, str(script), "x", *"abcd"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "ONNX Runtime MinMax" in done.stderr
