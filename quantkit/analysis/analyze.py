@@ -22,7 +22,7 @@ from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
 from quantkit.emission.read_int8 import read_int8
-from quantkit.errors import BundleError, ModelError
+from quantkit.errors import BundleError, ModelError, UserError
 from quantkit.evaluation.agreement import agreement
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.pipeline import silent
@@ -63,6 +63,13 @@ def analyze(
     """
     opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
     table = calibration_of(opened)
+    settings, shape = opened.manifest.settings, opened.manifest.input.shape
+    recovery = NO_RECOVERY if settings is None else settings.recovery
+    if recovery.equalize:
+        raise UserError(
+            f"the tensors of {opened.directory} were scaled by equalization, so they cannot be compared with FP32's; "
+            "analyse the network quantized without it"
+        )
     every = open_samples(samples)
     known = every.size if every.positions is None else len(every.positions)
     number = DEFAULT_IMAGES if count is None else count
@@ -72,8 +79,6 @@ def analyze(
         graph, plan = read_int8(opened.graph)
     except ModelError as error:
         raise BundleError(f"bundle {opened.directory}: {error}") from error
-    settings, shape = opened.manifest.settings, opened.manifest.input.shape
-    recovery = NO_RECOVERY if settings is None else settings.recovery
     comparison = Comparison(source.fused.graph, int8_network(graph, plan), recovery.centre)
     seen = InputWatch()
     size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))

@@ -13,6 +13,7 @@ Verdict = Literal["ahead", "behind", "not distinguishable"]
 
 _SIGNIFICANCE = 0.05
 _RESAMPLES = 10_000
+_MEANS = 2_000
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,43 @@ def paired(first: np.ndarray, other: np.ndarray) -> Paired:
     drawn = np.random.default_rng(0).multinomial(images, shares, _RESAMPLES)
     low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / images, [0.025, 0.975])
     return Paired(images, won, lost, (won - lost) / images, float(low), float(high), p_value)
+
+
+@dataclass(frozen=True)
+class PairedMeans:
+    """A value of each image from two networks: the mean difference, first less other, and its 95 % interval."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """Where the first network stands: ``ahead`` or ``behind`` where the interval does not hold 0."""
+        if self.low <= 0 <= self.high:
+            return "not distinguishable"
+        return "ahead" if self.difference > 0 else "behind"
+
+
+def paired_means(first: np.ndarray, other: np.ndarray) -> PairedMeans:
+    """Compare a value that two networks have for each image, such as the cosine with FP32's outputs.
+
+    The interval is the percentile bootstrap's over images (Efron 1979).
+
+    Args:
+        first: real numbers, shape (images,); larger is better.
+        other: the same of the other network, of the same images in the same order.
+
+    Raises:
+        DataError: there are no images, or not as many of both.
+    """
+    if first.shape != other.shape or first.ndim != 1 or not first.size:
+        raise DataError(
+            f"one value an image is needed of both networks, not arrays of {first.shape} and {other.shape}; "
+            "run both over the same images"
+        )
+    difference = np.asarray(first, np.float64) - other
+    random = np.random.default_rng(0)
+    means = [difference[random.integers(0, len(difference), len(difference))].mean() for _ in range(_MEANS)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    return PairedMeans(float(difference.mean()), float(low), float(high))

@@ -17,6 +17,7 @@ from quantkit.data.sources import open_samples
 from quantkit.errors import DataError, ModelError, UserError
 from quantkit.models.load import load_model
 from quantkit.pipeline import FusedModel, compare
+from quantkit.recovery.preset import Recovery
 
 
 def test_the_network_that_ships(analysis: Analysis, digits_bundle: Path, digits_fused: FusedModel) -> None:
@@ -94,3 +95,12 @@ def test_more_images_than_there_are(digits_bundle: Path) -> None:
     assert analyze(digits_bundle, pixels).images == 2
     with pytest.raises(DataError, match="holds 2"):
         analyze(digits_bundle, pixels, count=3)
+
+
+def test_tensors_that_were_scaled_are_not_compared(digits_bundle: Path) -> None:
+    bundle = read_bundle(digits_bundle)
+    settings = bundle.manifest.settings
+    assert settings is not None
+    scaled = replace(settings, recovery=Recovery(equalize=True))
+    with pytest.raises(UserError, match="scaled by equalization"):
+        analyze(replace(bundle, manifest=replace(bundle.manifest, settings=scaled)), "digits:test", count=4)

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import bootstrap
 
 from quantkit.errors import DataError
-from quantkit.evaluation.paired import Paired, paired
+from quantkit.evaluation.paired import Paired, paired, paired_means
 
 
 def compared(images: int, first_only: int, other_only: int) -> Paired:
@@ -83,3 +83,32 @@ def test_networks_that_are_right_about_the_same_images_do_not_differ() -> None:
 def test_images_must_belong_together(first: int, other: int) -> None:
     with pytest.raises(DataError, match="one boolean an image"):
         paired(np.ones(first, bool), np.ones(other, bool))
+
+
+def test_the_interval_of_a_mean_difference_is_scipys_bootstrap() -> None:
+    random = np.random.default_rng(7)
+    first, other = random.exponential(size=(2, 300))
+    found = paired_means(first, other)
+    wanted = bootstrap((first - other,), np.mean, method="percentile", n_resamples=20_000, random_state=1)
+    assert found.difference == pytest.approx((first - other).mean())
+    width = wanted.confidence_interval.high - wanted.confidence_interval.low
+    np.testing.assert_allclose((found.low, found.high), wanted.confidence_interval, atol=0.05 * width)
+
+
+@pytest.mark.parametrize(("shift", "verdict"), [(0.5, "ahead"), (-0.5, "behind"), (0.0, "not distinguishable")])
+def test_verdicts_by_the_mean(shift: float, verdict: str) -> None:
+    noise = np.random.default_rng(8).normal(size=400)
+    noise -= noise.mean()
+    assert paired_means(noise + shift, np.zeros(400)).verdict == verdict
+
+
+def test_equal_means_are_told_apart_in_one_of_twenty() -> None:
+    noise = np.random.default_rng(9).normal(size=(200, 100))
+    apart = sum(paired_means(each, np.zeros(100)).verdict != "not distinguishable" for each in noise)
+    assert 0 < apart / 200 < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 200)
+
+
+@pytest.mark.parametrize(("first", "other"), [(0, 0), (3, 4)])
+def test_values_must_belong_together(first: int, other: int) -> None:
+    with pytest.raises(DataError, match="one value an image"):
+        paired_means(np.ones(first), np.ones(other))

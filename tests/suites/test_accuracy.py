@@ -51,7 +51,8 @@ def test_the_ablation_has_every_technique_alone_and_left_out_of_balanced() -> No
 
     found = list(recoveries(suite("ablation")).values())
     for technique in TECHNIQUES:
-        assert Recovery(**{technique: True}, images=32) in found, f"{technique} alone is not in ablation.toml"
+        if Recovery(**{technique: True}).works:
+            assert Recovery(**{technique: True}, images=32) in found, f"{technique} alone is not in ablation.toml"
         if getattr(PRESETS["balanced"], technique):
             left_out = replace(PRESETS["balanced"], **{technique: False})
             assert left_out in found, f"balanced without {technique} is not in ablation.toml"
@@ -60,7 +61,7 @@ def test_the_ablation_has_every_technique_alone_and_left_out_of_balanced() -> No
 def test_unknown_techniques_are_told() -> None:
     from accuracy_rows import recoveries
 
-    with pytest.raises(UserError, match="unknown technique 'magic' in 'all'; choose of bias, "):
+    with pytest.raises(UserError, match="unknown technique 'magic' in 'all'; choose of analytic_bias, bias, "):
         recoveries({"recovery": [{"name": "all", "magic": True}]})
 
 
@@ -70,7 +71,7 @@ def test_the_summary_has_each_peers_best_mode() -> None:
     found = markdown(rows(), "command", {"cpu": "a processor"})
     (line,) = [line for line in found.split("All rows")[0].splitlines() if line.startswith("| net |")]
     assert "| Other | Other fine | 97.00, 0.98500 | +2.00 [" in line
-    assert line.endswith("| not distinguishable |")
+    assert line.endswith("| not distinguishable | not distinguishable |")
     (rough,) = [line for line in found.splitlines() if "Other rough" in line]
     assert rough.endswith(" ahead |")
     assert "failed: exit code 1: no / memory" in found

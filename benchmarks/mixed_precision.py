@@ -1,0 +1,184 @@
+"""What mixed precision adds: INT8 networks with some layers returned to FP32, judged on images not searched with.
+
+    QUANTKIT_REAL_DATA=DATA python benchmarks/mixed_precision.py --out benchmarks/results/mixed-precision
+
+The networks are those of accuracy.toml, quantized with the default preset. The goal is an agreement with FP32 on every
+second test image; what is printed of agreement is that on the other half, which the search has not seen. Latencies are
+those of the search, at batch 1, measured in turns; OUT.json has them and the layers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accuracy_rows import BATCH, prepared_model
+
+from quantkit import pipeline
+from quantkit.data.batches import batches
+from quantkit.data.samples import take
+from quantkit.data.sources import open_samples
+from quantkit.engine.compat import load_mxnet
+from quantkit.engine.stream import outputs_of
+from quantkit.errors import UserError
+from quantkit.evaluation.agreement import cosines, same_top1
+from quantkit.evaluation.paired import Paired, paired
+from quantkit.files import writing
+from quantkit.graph.graph import Graph
+from quantkit.host.cpu import read_cpu
+from quantkit.quantization.goal import Goal
+from quantkit.quantization.mixed import int8_layers
+from quantkit.search.search import Outcome, mixed_precision
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_COLUMNS = (
+    "network", "goal", "layers in FP32", "met", "unseen images", "agreement all INT8 %, cosine",
+    "agreement mixed %, cosine", "difference", "verdict", "speed-up all INT8", "speed-up mixed", "minutes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """The outcome for one network; agreements (shares) and cosines are those on the unseen half."""
+
+    network: str
+    max_drop: float
+    met: bool
+    layers: tuple[str, ...]
+    of: int
+    images: int
+    agreement: Mapping[str, float]
+    cosine: Mapping[str, float]
+    difference: Paired
+    speedup: Mapping[str, float]
+    milliseconds: Mapping[str, Mapping[str, float]]
+    minutes: float
+
+
+def main() -> None:
+    """Search for every network named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="write OUT.md and OUT.json")
+    parser.add_argument("--network", action="append", help="only networks whose name contains this")
+    parser.add_argument("--max-drop", type=float, default=1.0, help="points of agreement that may be lost")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of search for each network")
+    options = parser.parse_args()
+    root = Path(os.environ.get("QUANTKIT_REAL_DATA", "../shared/data"))
+    if not root.is_dir():
+        sys.exit(f"no trained weights and images at {root}; set QUANTKIT_REAL_DATA")
+    suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
+    command = "python benchmarks/mixed_precision.py" + "".join(f" --network {part}" for part in options.network or ())
+    command += f" --max-drop {options.max_drop:g} --minutes {options.minutes:g}"
+    found: list[Found] = []
+    print("\n".join(_header()), flush=True)
+    for network in suite["network"]:
+        if not options.network or any(part in network["checkpoint"] for part in options.network):
+            found.append(_searched(network, suite, root, Goal(max_drop=options.max_drop), options.minutes))
+            print(_line(found[-1]), flush=True)
+            if options.out is not None:
+                _write(options.out, command, found)
+
+
+def _searched(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path, goal: Goal, minutes: float) -> Found:
+    model, data = prepared_model(network, suite, root), suite["data"][network["data"]]
+    test = batches(open_samples(str(root / data["test"])), model.preprocess, model.input_shape, BATCH)
+    images = np.concatenate([batch.data for batch in test])
+    count = max(data["calibration_samples"])
+    chosen = take(open_samples(str(root / data["calibration"])), count)
+    source = pipeline.fuse_model(model, chosen)
+    table = pipeline.calibrate(source, chosen, count)
+    begin = time.perf_counter()
+    outcome = mixed_precision(source, table, pipeline.plan(source, table), goal, images[::2], chosen, minutes=minutes)
+    spent = (time.perf_counter() - begin) / 60
+    recovered = pipeline.recover(source, table, pipeline.plan(source, table), chosen)
+    graphs = {"int8": pipeline.emit(source, table, recovered, chosen).graph, "mixed": outcome.network.graph}
+    return _found(
+        outcome, goal, model.graph, graphs, images[1::2], spent, len(int8_layers(recovered.graph, recovered.plan))
+    )
+
+
+def _found(
+    outcome: Outcome,
+    goal: Goal,
+    fp32: Graph,
+    graphs: Mapping[str, Graph],
+    unseen: np.ndarray,
+    minutes: float,
+    layers: int,
+) -> Found:
+    reference = _outputs(fp32, unseen)
+    outputs = {name: _outputs(graph, unseen) for name, graph in graphs.items()}
+    same = {name: same_top1(reference, output) for name, output in outputs.items()}
+    judged = {"int8": outcome.int8, "mixed": outcome.chosen}
+    return Found(
+        network=outcome.network.source.model.name,
+        max_drop=goal.max_drop or 0.0,
+        met=outcome.met,
+        layers=tuple(kept.layer for kept in outcome.layers),
+        of=layers,
+        images=len(unseen),
+        agreement={name: float(each.mean()) for name, each in same.items()},
+        cosine={name: float(cosines(reference, output).mean()) for name, output in outputs.items()},
+        difference=paired(same["mixed"], same["int8"]),
+        speedup={name: check.speedup for name, check in judged.items()},
+        milliseconds={name: check.milliseconds for name, check in judged.items()},
+        minutes=minutes,
+    )
+
+
+def _outputs(graph: Graph, images: np.ndarray) -> np.ndarray:
+    parts = (images[start : start + BATCH] for start in range(0, len(images), BATCH))
+    found = np.concatenate([output for output, *_ in outputs_of(graph, parts, BATCH)])
+    return found.reshape(len(found), -1)
+
+
+def _header() -> list[str]:
+    return [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
+
+
+def _line(found: Found) -> str:
+    agreements = [f"{100 * found.agreement[name]:.2f}, {found.cosine[name]:.5f}" for name in ("int8", "mixed")]
+    points = [
+        f"{100 * value:+.2f}" for value in (found.difference.difference, found.difference.low, found.difference.high)
+    ]
+    cells = [
+        found.network, f"at least {100 - found.max_drop:g} %", f"{len(found.layers)} of {found.of}",
+        "yes" if found.met else "no", str(found.images), *agreements, f"{points[0]} [{points[1]}, {points[2]}]",
+        found.difference.verdict, f"{found.speedup['int8']:.2f}x", f"{found.speedup['mixed']:.2f}x",
+        f"{found.minutes:.1f}",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def _write(out: Path, command: str, found: list[Found]) -> None:
+    host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(out.with_name(f"{out.name}.json")) as file:
+        rows = [asdict(each) for each in found]
+        file.write((json.dumps({"command": command, "host": host, "rows": rows}, indent=1) + "\n").encode())
+    with writing(out.with_name(f"{out.name}.md")) as file:
+        facts = f"`{command}`, " + ", ".join(f"{key} {value}" for key, value in host.items())
+        file.write(("\n".join([facts, "", *_header(), *map(_line, found)]) + "\n").encode())
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
