@@ -195,7 +195,7 @@ def recover(
     chosen = _chosen(samples, min(table.samples, most), at_most=True) if wanted.works else None
     batched = _batches(source.model, chosen) if chosen is not None else ()
     images = [batch.data for batch in batched]
-    if wanted.mirror:
+    if wanted.mirror and images:
         images = with_mirrored(images, most)
     return recovered(source.fused.graph, plan, images, table.method, wanted, progress)
 
