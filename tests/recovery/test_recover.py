@@ -79,6 +79,16 @@ def test_one_image_is_enough_to_run() -> None:
     assert np.isfinite(run(int8_graph(found.graph, found.plan), {"data": UNSEEN})[0]).all()
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_channel_of_the_smallest_weights_stays_dead() -> None:
+    graph = narrow()
+    weight = graph.params["conv0_weight"].copy()
+    weight[1] *= 1e-44
+    fused, plan = planned(replace(graph, params={**graph.params, "conv0_weight": weight}), SEEN)
+    found = recover(fused.graph, plan, [SEEN], "minmax", Recovery(rounding=True, bias=True), silent)
+    assert not found.graph.params["conv0_weight"][1].any()
+
+
 def test_the_same_images_give_the_same_network() -> None:
     fused, plan = planned(residual_v1(), SEEN)
     first, second = (recover(fused.graph, plan, [SEEN], "mse", PRESETS["balanced"], silent) for _ in range(2))
