@@ -10,6 +10,9 @@ import numpy as np
 _LARGEST_BIAS = 2.0**29
 _NEGLIGIBLE = 1e-4
 
+# Divided by levels and multiplied by what rounding needs, smaller weights leave the range of float32.
+_SMALLEST = 1e-30
+
 _CONVOLUTION_LEVELS = np.float32(127.5)
 _DENSE_LEVELS = np.float32(127.0)
 
@@ -19,7 +22,8 @@ def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
         The integers (int8, the shape of ``weight``) and the scales (float32, (channels,)); a channel of
-        zeros has scale 1. Integers times scales, as float32, give the same integers and scales again.
+        zeros, or of weights below 1e-30, has scale 1. Integers times scales, as float32, give the same integers and
+        scales again.
     """
     flat = weight.reshape(len(weight), -1).astype(np.float64)
     scale = peak_scale(flat, is_convolution=False)
@@ -30,12 +34,12 @@ def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def peak_scale(weight: np.ndarray, is_convolution: bool) -> np.ndarray:
     """The scale of each channel (axis 0), float32, that its largest weight sets.
 
-    That weight stands for 127.5 in the engine's convolutions, and for 127 in dense layers. A channel of zeros has
-    scale 1.
+    That weight stands for 127.5 in the engine's convolutions, and for 127 in dense layers. A channel of zeros, or of
+    weights below 1e-30, has scale 1.
     """
     peak = np.abs(weight.reshape(len(weight), -1)).max(axis=1)
     levels = _CONVOLUTION_LEVELS if is_convolution else _DENSE_LEVELS
-    return np.asarray(np.where(peak > 0, peak / levels, 1.0), np.float32)
+    return np.asarray(np.where(peak > _SMALLEST, peak / levels, 1.0), np.float32)
 
 
 def without_dead_channels(
@@ -77,6 +81,7 @@ def engine_integers(weight: np.ndarray, halved: bool = False) -> tuple[np.ndarra
     The arithmetic of MXNet 1.6 and newer (``GetWeightScales`` in src/operator/subgraph/mkldnn) in its own
     float32, since the largest weight of a channel always falls on the edge between two integers:
     a positive one saturates at 127, a negative one becomes -127 or -128, as the float32 rounding has it.
+    Channels of weights below 1e-30, which the engine never sees (see ``without_dead_channels``), count as zeros.
 
     Args:
         weight: float32, (channels, ...).
@@ -87,7 +92,7 @@ def engine_integers(weight: np.ndarray, halved: bool = False) -> tuple[np.ndarra
     """
     flat = weight.reshape(len(weight), -1).astype(np.float32)
     peak = np.abs(flat).max(axis=1)
-    factor = _CONVOLUTION_LEVELS / np.where(peak > 0, peak, np.float32(1.0))
+    factor = _CONVOLUTION_LEVELS / np.where(peak > _SMALLEST, peak, np.float32(1.0))
     if halved:
         factor = factor * np.float32(0.5)
     integers = np.clip(np.rint(flat * factor[:, None]), -128, 127).astype(np.int8)

@@ -46,10 +46,12 @@ def equalized(graph: Graph, plan: Plan, images: np.ndarray, method: str) -> tupl
         return graph, plan
     batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
     peaks = _peaks(graph, tensors, batches)
-    factors = {tensor: factor for trunk in trunks for tensor, factor in _factors(plan, trunk, peaks).items()}
+    # Where a tensor is 0 on all images, they show neither factors nor ranges.
+    shown = [trunk for trunk in trunks if all(peaks[tensor].any() for tensor in trunk)]
+    factors = {tensor: factor for trunk in shown for tensor, factor in _factors(plan, trunk, peaks).items()}
     scaled = _scaled(graph, plan, factors)
-    ranges = collect_ranges(float_graph(scaled), tensors, batches, _BATCH, method)
-    forms = {tensor: replace(plan.activations[tensor], range=ranges[str(tensor)]) for tensor in tensors}
+    ranges = collect_ranges(float_graph(scaled), list(factors), batches, _BATCH, method) if factors else {}
+    forms = {tensor: replace(plan.activations[tensor], range=ranges[str(tensor)]) for tensor in factors}
     return scaled, replace(plan, activations={**plan.activations, **forms})
 
 
@@ -81,8 +83,9 @@ def _takes_scale(graph: Graph, plan: Plan, reader: Node, tensor: Tensor) -> bool
 
 
 def _is_depthwise(graph: Graph, unit: Unit) -> bool:
-    """Whether each input channel is read by one output channel alone."""
-    return group_count(unit) == len(graph.params[unit.weight.node]) > 1
+    """Whether each output channel reads one input channel, and each input channel is read by one output channel."""
+    weight = graph.params[unit.weight.node]
+    return group_count(unit) == len(weight) > 1 and weight.shape[1] == 1
 
 
 def _peaks(graph: Graph, tensors: list[Tensor], batches: list[np.ndarray]) -> dict[Tensor, np.ndarray]:
@@ -98,7 +101,7 @@ def _peaks(graph: Graph, tensors: list[Tensor], batches: list[np.ndarray]) -> di
 def _factors(plan: Plan, trunk: tuple[Tensor, ...], peaks: Mapping[Tensor, np.ndarray]) -> dict[Tensor, np.ndarray]:
     """What each channel of these tensors is multiplied by, the same in all: at least 1."""
     used = np.max([peaks[tensor] / plan.activations[tensor].range.largest for tensor in trunk], axis=0)
-    factor = np.minimum(used.max() / np.maximum(used, used.max() / _LARGEST_FACTOR), _LARGEST_FACTOR)
+    factor = used.max() / np.maximum(used, used.max() / _LARGEST_FACTOR)
     return dict.fromkeys(trunk, factor.astype(np.float32))
 
 

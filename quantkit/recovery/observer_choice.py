@@ -2,7 +2,7 @@
 
 No method is best for all tensors: a clipped outlier may be what the next layer looks for, or nothing to
 it. So each tensor's candidates are compared by what the rounding does to the results of the layers that read
-it, The criterion is the layer-wise output error of "Up or
+it. The criterion is the layer-wise output error of "Up or
 down? Adaptive rounding for post-training quantization" (Nagel et al., ICML 2020), here for ranges.
 """
 
@@ -35,7 +35,7 @@ def with_chosen_ranges(graph: Graph, plan: Plan, images: np.ndarray) -> Plan:
     """The plan with the best of the ranges that four calibration methods find for each tensor.
 
     Only tensors that nothing but INT8 convolutions and dense layers read have a choice: the other INT8 operators
-    pass their input's scale on.
+    pass their input's scale on. One that is 0 on all images keeps its range.
 
     Args:
         graph: the fused network.
@@ -48,26 +48,33 @@ def with_chosen_ranges(graph: Graph, plan: Plan, images: np.ndarray) -> Plan:
     network = float_graph(graph)
     batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
     found = [collect_ranges(network, list(readers), batches, _BATCH, method) for method in CANDIDATES]
-    candidates = {tensor: list(dict.fromkeys(ranges[str(tensor)] for ranges in found)) for tensor in readers}
+    candidates = {
+        tensor: list(dict.fromkeys(ranges[str(tensor)] for ranges in found))
+        for tensor in readers
+        if all(ranges[str(tensor)].largest > 0 for ranges in found)
+    }
+    if not candidates:
+        return plan
     errors: dict[tuple[Tensor, Range], float] = defaultdict(float)
     few = batches[: _IMAGES // _BATCH]
-    for values in outputs_of(network.with_outputs(list(readers)).pruned(), few, _BATCH):
-        for tensor, value in zip(readers, values):
+    for values in outputs_of(network.with_outputs(list(candidates)).pruned(), few, _BATCH):
+        for tensor, value in zip(candidates, values):
             for candidate in candidates[tensor]:
                 form = replace(plan.activations[tensor], range=candidate)
                 error = rounded(value, form) - value
                 errors[tensor, candidate] += sum(_effect(graph, unit, tensor, error) for unit in readers[tensor])
     forms = dict(plan.activations)
-    for tensor in readers:
+    for tensor in candidates:
         best = min((errors[tensor, candidate], index) for index, candidate in enumerate(candidates[tensor]))[1]
         forms[tensor] = replace(forms[tensor], range=candidates[tensor][best])
     return replace(plan, activations=forms)
 
 
 def _readers(graph: Graph, plan: Plan, tensor: Tensor) -> tuple[Unit, ...]:
-    """The INT8 layers that read the tensor; none where others read it too, or where it passes on a scale."""
+    """The INT8 layers that read the tensor; none where others read it, or the user, or where its scale is another's."""
     producer = graph.producer(tensor)
-    if producer is not None and plan.decisions[producer.name].precision == "int8" and unit_of(producer) is None:
+    passed_on = producer is not None and plan.decisions[producer.name].precision == "int8" and unit_of(producer) is None
+    if passed_on or tensor in graph.outputs:
         return ()
     readers = graph.consumers.get(tensor, ())
     units = tuple(unit for reader in readers if (unit := _int8_layer(graph, plan, reader)) is not None)

@@ -14,6 +14,7 @@ from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.weights import engine_weights, peak_scale
 from quantkit.recovery.bias_correction import bias_correction
+from quantkit.recovery.constants import with_constants_folded
 from quantkit.recovery.least_squares import Moments, moments, refit
 from quantkit.recovery.patches import group_count, layer_rows
 from quantkit.recovery.preset import Recovery
@@ -45,10 +46,11 @@ def reconstruct(graph: Graph, plan: Plan, images: np.ndarray, recovery: Recovery
         progress: wraps the operators.
     """
     (name,) = graph.inputs
-    walk = Walk(graph, plan, recovery, {Tensor(name): images}, {Tensor(name): images}, dict(graph.params))
-    for node in progress(graph.nodes, len(graph.nodes), "recovering accuracy"):
+    folded = with_constants_folded(graph)
+    walk = Walk(folded, plan, recovery, {Tensor(name): images}, {Tensor(name): images}, dict(folded.params))
+    for node in progress(folded.nodes, len(folded.nodes), "recovering accuracy"):
         walk.take(node)
-    return replace(graph, params=walk.params)
+    return replace(graph, params={name: walk.params[name] for name in graph.params})
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Walk:
     """A network run twice side by side, operator by operator, and repaired on the way.
 
     Attributes:
-        graph: the fused network.
+        graph: the fused network, no operator of which computes from parameters alone.
         plan: what becomes of its operators and tensors.
         recovery: the techniques; with none, the INT8 network is simulated and no more.
         exact: the tensors that are still to be read, as FP32 has them.

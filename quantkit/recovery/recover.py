@@ -36,9 +36,15 @@ class Recovered:
 
 
 def with_mirrored(batches: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
-    """The samples (images, channels, height, width), and of their mirror images as many as make ``most`` in all."""
+    """The samples (images, channels, height, width), and of their mirror images as many as make ``most`` in all.
+
+    An image and its mirror image are both among those of even or both among those of odd number: what every second
+    image is fitted to must not be judged by these images' own mirror images. So one image alone has none, and of an
+    odd number the first has none.
+    """
     images = np.concatenate(batches)
-    return [images, images[: max(0, most - len(images)), ..., ::-1]]
+    mirrored = images[len(images) % 2 :, ..., ::-1]
+    return [images, mirrored[: max(0, most - len(images))]]
 
 
 def recover(

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from quantkit.quantization.weights import per_channel_int8, without_dead_channels
+from quantkit.quantization.weights import engine_integers, peak_scale, per_channel_int8, without_dead_channels
 
 
 def test_per_channel_error_is_half_a_step_of_each_channel() -> None:
@@ -17,6 +18,18 @@ def test_a_channel_of_zeros_stays_zero() -> None:
     integers, scale = per_channel_int8(np.zeros((2, 3)))
     assert not integers.any()
     assert np.isfinite(scale).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e-36, 1e-40, 1e-44])
+def test_channels_too_small_for_float32_count_as_zeros(size: float) -> None:
+    """Trained batch normalizations leave such weights in dead channels."""
+    weight = np.array([[1, -0.5], [size, -size / 2]], np.float32)
+    for integers, scale in (per_channel_int8(weight), engine_integers(weight)):
+        assert not integers[1].any()
+        assert np.isfinite(scale).all()
+    for is_convolution in (True, False):
+        assert peak_scale(weight, is_convolution)[1] == 1
 
 
 def test_healthy_weights_are_left_alone() -> None:

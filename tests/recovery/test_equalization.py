@@ -113,7 +113,14 @@ def an_output() -> Graph:
     return b.graph(b.relu("relu1", b.conv("depthwise", data, 8, 8, groups=8)), data)
 
 
-@pytest.mark.parametrize("make", [residual_v1, inverted_residual, two_readers, an_output])
+def two_channels_at_a_time() -> Graph:
+    """As many groups as results, but each reads two channels."""
+    b = Builder()
+    data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
+    return b.graph(b.relu("relu1", b.conv("grouped", data, 8, 4, groups=4)))
+
+
+@pytest.mark.parametrize("make", [residual_v1, inverted_residual, two_readers, an_output, two_channels_at_a_time])
 def test_who_would_lose_or_see_the_scale_forbids_it(make: object) -> None:
     """Dense readers lose precision of weights, clipping at 6 has a fixed place, others would see other values."""
     assert callable(make)
@@ -125,3 +132,14 @@ def test_who_would_lose_or_see_the_scale_forbids_it(make: object) -> None:
 def test_a_reader_in_fp32_forbids_it() -> None:
     own, _, new, _ = scaled(before_depthwise(), "depthwise")
     assert new is own
+
+
+def test_images_that_leave_the_tensor_0_change_nothing() -> None:
+    graph = before_depthwise()
+    params = {**graph.params, "conv0_bias": np.zeros(8, np.float32)}
+    fused, plan = planned(replace(graph, params=params), SEEN)
+    own = with_own_params(fused.graph, plan)
+    new, changed = equalized(own, plan, np.zeros_like(SEEN), "minmax")
+    assert changed.activations == plan.activations
+    for name, value in own.params.items():
+        np.testing.assert_array_equal(new.params[name], value)

@@ -83,3 +83,20 @@ def test_sums_count_as_readers() -> None:
     assert changed.activations.keys() == plan.activations.keys()
     assert changed.decisions == plan.decisions
     assert changed.activations[Tensor("relu0")].range.largest <= plan.activations[Tensor("relu0")].range.largest
+
+
+def test_results_of_the_network_keep_their_range() -> None:
+    b = Builder()
+    data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
+    graph = b.graph(b.relu("relu1", b.conv("conv1", data, 8, 8)), data)
+    fused, plan = planned(graph, SEEN)
+    assert with_chosen_ranges(fused.graph, plan, SEEN).activations[data] == plan.activations[data]
+    alone, plan = planned(replace(graph, outputs=graph.outputs[:1]), SEEN)
+    assert with_chosen_ranges(alone.graph, plan, SEEN).activations[data] != plan.activations[data]
+
+
+def test_images_that_leave_tensors_0_change_nothing() -> None:
+    b = Builder()
+    data = b.relu("relu0", b.conv("conv0", DATA, 3, 8, bias=False))
+    fused, plan = planned(b.graph(b.relu("relu1", b.conv("conv1", data, 8, 8))), SEEN)
+    assert with_chosen_ranges(fused.graph, plan, np.zeros_like(SEEN)).activations == plan.activations

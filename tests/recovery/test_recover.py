@@ -13,6 +13,8 @@ from quantkit.engine.execute import run
 from quantkit.errors import DataError, UserError
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph
+from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.pipeline import recover as recover_model
 from quantkit.quantization.plan import Plan
 from quantkit.recovery.preset import NO_RECOVERY, PRESETS, Recovery, preset
 from quantkit.recovery.recover import recover, with_mirrored
@@ -77,6 +79,16 @@ def test_one_image_is_enough_to_run() -> None:
     assert np.isfinite(run(int8_graph(found.graph, found.plan), {"data": UNSEEN})[0]).all()
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_channel_of_the_smallest_weights_stays_dead() -> None:
+    graph = narrow()
+    weight = graph.params["conv0_weight"].copy()
+    weight[1] *= 1e-44
+    fused, plan = planned(replace(graph, params={**graph.params, "conv0_weight": weight}), SEEN)
+    found = recover(fused, plan, [SEEN], "minmax", Recovery(rounding=True, bias=True), silent)
+    assert not found.graph.params["conv0_weight"][1].any()
+
+
 def test_the_same_images_give_the_same_network() -> None:
     fused, plan = planned(residual_v1(), SEEN)
     first, second = (recover(fused, plan, [SEEN], "mse", PRESETS["balanced"], silent) for _ in range(2))
@@ -99,6 +111,25 @@ def test_mirror_images_fill_up_what_is_missing() -> None:
     for most, wanted in ((5, SEEN[:6]), (8, np.concatenate([SEEN[:6], np.flip(SEEN[:2], axis=3)]))):
         np.testing.assert_array_equal(np.concatenate(with_mirrored(batches, most)), wanted)
     assert len(np.concatenate(with_mirrored(batches, 100))) == 12
+
+
+@pytest.mark.parametrize(("count", "total"), [(1, 1), (2, 4), (5, 9), (6, 12)])
+def test_no_half_of_the_images_holds_mirror_images_of_the_other(count: int, total: int) -> None:
+    found = np.concatenate(with_mirrored([SEEN[:count]], 100))
+    assert len(found) == total
+    even, odd = ({min(image.tobytes(), image[..., ::-1].tobytes()) for image in found[half::2]} for half in (0, 1))
+    assert not even & odd
+
+
+@pytest.mark.parametrize(
+    ("recovery", "looked_at"),
+    [(Recovery(bias=True, mirror=True), 16), (Recovery(bias=True), 8), (Recovery(mirror=True), 0)],
+)
+def test_mirror_images_are_looked_at_where_they_serve_a_technique(
+    digits_fused: FusedModel, digits_int8: QuantizedModel, recovery: Recovery, looked_at: int
+) -> None:
+    found = recover_model(digits_fused, digits_int8.table, digits_int8.plan, "digits:train", recovery)
+    assert found.recovery.images == looked_at
 
 
 def test_none_changes_nothing() -> None:

@@ -1,0 +1,58 @@
+"""What depends on parameters alone, computed once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.engine.execute import run
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.recovery.constants import with_constants_folded
+from quantkit.recovery.preset import PRESETS
+from quantkit.recovery.recover import recover
+from tests.networks import DATA, Builder, images, residual_v1
+from tests.recovery.networks import planned, silent
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+def computed_weights() -> Graph:
+    """Between two convolutions one whose weights are the second part of a parameter, and a constant without inputs."""
+    b = Builder()
+    both = b.param("both", b.random.normal(size=(8, 16, 3, 3)) / 8)
+    b.op("SliceChannel", "parts", both, num_outputs=2, axis=1)
+    first = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
+    middle = b.op("Convolution", "conv1", first, Tensor("parts", 1), kernel=(3, 3), num_filter=8, no_bias=True)
+    shifted = b.op("broadcast_add", "shifted", b.relu("relu1", middle), b.op("_ones", "ones", shape=(1, 8, 1, 1)))
+    return b.graph(b.relu("relu2", b.conv("conv2", shifted, 8, 8)))
+
+
+def test_the_network_computes_what_it_did() -> None:
+    graph = computed_weights()
+    folded = with_constants_folded(graph)
+    assert {node.name for node in graph.nodes} - {node.name for node in folded.nodes} == {"parts", "ones"}
+    for before, after in zip(run(graph, {"data": images()}), run(folded, {"data": images()})):
+        np.testing.assert_array_equal(after, before)
+
+
+def test_a_constant_that_the_network_puts_out() -> None:
+    graph = computed_weights()
+    graph = replace(graph, outputs=(*graph.outputs, Tensor("ones")))
+    np.testing.assert_array_equal(run(with_constants_folded(graph), {"data": images()})[1], np.ones((1, 8, 1, 1)))
+
+
+def test_where_there_is_nothing_to_fold() -> None:
+    graph = residual_v1()
+    assert with_constants_folded(graph) is graph
+
+
+def test_recovery_of_a_network_with_computed_weights() -> None:
+    fused, plan = planned(computed_weights(), images())
+    found = recover(fused, plan, [images()], "minmax", PRESETS["balanced"], silent)
+    assert [node.name for node in found.graph.nodes] == [node.name for node in fused.graph.nodes]
+    before, after = (run(float_graph(graph), {"data": images()})[0] for graph in (fused.graph, found.graph))
+    np.testing.assert_allclose(after, before, atol=0.1 * np.abs(before).max())
+    assert np.any(after != before)
