@@ -85,7 +85,7 @@ def _takes_scale(graph: Graph, plan: Plan, reader: Node, tensor: Tensor) -> bool
 def _is_depthwise(graph: Graph, unit: Unit) -> bool:
     """Whether each output channel reads one input channel, and each input channel is read by one output channel."""
     weight = graph.params[unit.weight.node]
-    return group_count(unit) == len(weight) > 1 and weight.shape[1] == 1
+    return group_count(unit) == len(weight) and weight.shape[1] == 1
 
 
 def _peaks(graph: Graph, tensors: list[Tensor], batches: list[np.ndarray]) -> dict[Tensor, np.ndarray]:

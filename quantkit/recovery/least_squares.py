@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 
@@ -16,31 +17,50 @@ class Moments:
 
     Attributes:
         rows: their number.
+        weights: how many a channel has; more than ``inputs`` where a basis of the rows stands for them.
         inputs: products of inputs with inputs, (groups, weights, weights).
         cross: products of inputs with targets, (groups, weights, channels).
     """
 
     rows: int
+    weights: int
     inputs: np.ndarray
     cross: np.ndarray
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(self.rows + other.rows, self.inputs + other.inputs, self.cross + other.cross)
+        return Moments(self.rows + other.rows, self.weights, self.inputs + other.inputs, self.cross + other.cross)
 
     @property
     def power(self) -> np.ndarray:
         """The mean squared input of each group, (groups, 1, 1), never 0."""
-        mean = np.trace(self.inputs, axis1=1, axis2=2) / (self.rows * self.inputs.shape[1])
+        mean = np.trace(self.inputs, axis1=1, axis2=2) / (self.rows * self.weights)
         return np.asarray(np.where(mean > 0, mean, 1.0)[:, None, None])
 
 
-def moments(inputs: np.ndarray, targets: np.ndarray) -> Moments:
-    """The moments of rows (groups, rows, weights) and targets (groups, rows, channels) whose means are 0."""
+def moments(inputs: np.ndarray, targets: np.ndarray, weights: Optional[int] = None) -> Moments:
+    """The moments of rows and targets whose means are 0.
+
+    Args:
+        inputs: the rows, (groups, rows, weights).
+        targets: (groups, rows, channels).
+        weights: how many a channel has, where ``inputs`` are in a basis.
+    """
     transposed = inputs.swapaxes(1, 2)
-    return Moments(inputs.shape[1], transposed @ inputs, transposed @ targets)
+    return Moments(inputs.shape[1], weights or inputs.shape[2], transposed @ inputs, transposed @ targets)
 
 
-def refit(weight: np.ndarray, halves: tuple[Moments, Moments]) -> tuple[np.ndarray, np.ndarray]:
+def row_basis(rows: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of what fewer rows (groups, rows, weights) than weights span, (groups, weights, rows).
+
+    Fitted weights differ from the old ones by rows only, so a wide layer with few rows is as little work in this
+    basis as a narrow one.
+    """
+    return np.asarray(np.linalg.qr(rows.swapaxes(1, 2))[0])
+
+
+def refit(
+    weight: np.ndarray, halves: tuple[Moments, Moments], basis: Optional[np.ndarray] = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Weights that come nearest to the targets, given the inputs as they are.
 
     The layers before have left errors in the inputs, which are correlated with the inputs and so can in
@@ -52,10 +72,15 @@ def refit(weight: np.ndarray, halves: tuple[Moments, Moments]) -> tuple[np.ndarr
     Args:
         weight: (groups, channels, weights).
         halves: moments over rows of different images.
+        basis: see ``row_basis``; None: the moments are those of the rows themselves.
 
     Returns:
         The fitted weights, and the strengths in units of ``Moments.power``, (groups,); inf: not fitted.
     """
+    if basis is not None:
+        inside = weight @ basis
+        moved, strengths = refit(inside, halves)
+        return weight + (moved - inside) @ basis.swapaxes(1, 2), strengths
     first, second = halves
     errors = [
         _error(_fitted(weight, first, strength), second) + _error(_fitted(weight, second, strength), first)
@@ -75,7 +100,7 @@ def _fitted(weight: np.ndarray, over: Moments, strength: float) -> np.ndarray:
         return weight
     pull = strength * over.power * over.rows
     size = over.inputs.shape[1]
-    matrix = over.inputs + (pull * np.eye(size)).astype(np.float32)
+    matrix = over.inputs + pull.astype(np.float32) * np.eye(size, dtype=np.float32)
     wanted = over.cross + pull.astype(np.float32) * weight.swapaxes(1, 2)
     # Half the work for a wide layer; many narrow groups are better solved together.
     solved = _solve_definite(matrix[0], wanted[0])[None] if len(matrix) == 1 else np.linalg.solve(matrix, wanted)

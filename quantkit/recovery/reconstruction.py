@@ -15,10 +15,10 @@ from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.weights import engine_weights, peak_scale
 from quantkit.recovery.bias_correction import bias_correction
 from quantkit.recovery.constants import with_constants_folded
-from quantkit.recovery.least_squares import Moments, moments, refit
+from quantkit.recovery.least_squares import moments, refit, row_basis
 from quantkit.recovery.patches import group_count, layer_rows
 from quantkit.recovery.preset import Recovery
-from quantkit.recovery.rounding import round_jointly
+from quantkit.recovery.rounding import OfRows, round_jointly, with_ridge
 from quantkit.recovery.simulation import activated, engine_rounded, linear, operator_results, rounded, rounded_sum
 
 Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
@@ -155,15 +155,19 @@ class Walk:
         old = self.graph.params[unit.weight.node]
         groups = group_count(unit)
         weight = old.reshape(groups, len(old) // groups, -1).astype(np.float32)
-        halves = _halves(unit, inputs, target, groups * weight.shape[2])
-        whole = halves[0] + halves[1]
+        seen, wanted, odd = _rows(unit, inputs, target, groups * weight.shape[2])
+        few = seen.shape[1] < seen.shape[2]
+        basis = row_basis(seen) if few else None
+        reduced = seen if basis is None else seen @ basis
+        first, second = (moments(reduced[:, half], wanted[:, half], weight.shape[2]) for half in (~odd, odd))
+        whole = first + second
         strength = np.full(groups, np.inf)
         # One image leaves none to choose the strength by.
-        if self.recovery.refit and all(half.rows for half in halves):
-            weight, strength = refit(weight, halves)
+        if self.recovery.refit and first.rows and second.rows:
+            weight, strength = refit(weight, (first, second), basis)
         if self.recovery.rounding:
             ridge = np.clip(strength, _LEAST_STRENGTH, 1.0)[:, None, None] * whole.power * whole.rows
-            curved = whole.inputs + (ridge * np.eye(whole.inputs.shape[1])).astype(np.float32)
+            curved = OfRows(seen, ridge.astype(np.float32)) if few else with_ridge(whole.inputs, ridge)
             flat = weight.reshape(len(old), -1)
             scale = peak_scale(flat, unit.is_convolution)
             integers = round_jointly(weight, scale.reshape(groups, -1), curved).reshape(flat.shape)
@@ -171,8 +175,8 @@ class Walk:
         return weight.reshape(old.shape).astype(np.float32)
 
 
-def _halves(unit: Unit, inputs: np.ndarray, target: np.ndarray, width: int) -> tuple[Moments, Moments]:
-    """The moments over positions of every second image, and over those of the others; ``width``: of a row."""
+def _rows(unit: Unit, inputs: np.ndarray, target: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of inputs and targets, and which of them are of every second image; ``width``: of a row, all groups."""
     positions = int(np.prod(target.shape[2:]))
     total = len(target) * positions
     limit = int(np.clip(_ELEMENTS // width, _FEWEST_ROWS, _ROWS))
@@ -183,6 +187,4 @@ def _halves(unit: Unit, inputs: np.ndarray, target: np.ndarray, width: int) -> t
     # Biases take care of the means.
     seen = seen - seen.mean(axis=1, keepdims=True)
     wanted = wanted - wanted.mean(axis=1, keepdims=True)
-    odd = (chosen // positions) % 2 == 1
-    first, second = (moments(seen[:, half], wanted[:, half]) for half in (~odd, odd))
-    return first, second
+    return seen, wanted, (chosen // positions) % 2 == 1

@@ -129,6 +129,13 @@ def test_who_would_lose_or_see_the_scale_forbids_it(make: object) -> None:
     assert changed is plan
 
 
+def test_what_forbids_one_tensor_of_a_trunk_forbids_all() -> None:
+    """The sum is a result of the network, its shortcut is not."""
+    graph = residual_v2()
+    own, _, new, _ = scaled(replace(graph, outputs=(*graph.outputs, Tensor("add"))))
+    assert new is own
+
+
 def test_a_reader_in_fp32_forbids_it() -> None:
     own, _, new, _ = scaled(before_depthwise(), "depthwise")
     assert new is own

@@ -15,7 +15,7 @@ from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.plan import Plan
 from quantkit.recovery.observer_choice import CANDIDATES, with_chosen_ranges
 from quantkit.recovery.simulation import rounded
-from tests.networks import DATA, Builder, images, residual_v1
+from tests.networks import DATA, Builder, images
 from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -76,13 +76,28 @@ def test_scales_that_others_share_stay() -> None:
         assert changed[Tensor(name)] == plan.activations[Tensor(name)]
 
 
+def test_what_others_read_keeps_its_range() -> None:
+    b = Builder()
+    data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
+    fused, plan = planned(b.graph(b.relu("relu1", b.conv("conv1", data, 8, 8)), b.op("tanh", "tanh", data)), SEEN)
+    assert with_chosen_ranges(fused.graph, plan, SEEN).activations[data] == plan.activations[data]
+
+
 def test_sums_count_as_readers() -> None:
-    """What is added reaches the result as it is: minmax alone never clips it."""
-    fused, plan = planned(residual_v1(), SEEN)
-    changed = with_chosen_ranges(fused.graph, plan, SEEN)
-    assert changed.activations.keys() == plan.activations.keys()
-    assert changed.decisions == plan.decisions
-    assert changed.activations[Tensor("relu0")].range.largest <= plan.activations[Tensor("relu0")].range.largest
+    """The convolution ignores the outlier, but the sum takes it as it is."""
+
+    def chosen(is_added: bool) -> float:
+        b = Builder()
+        data = b.relu("relu0", b.conv("conv0", DATA, 3, 16))
+        result = b.conv("conv1", data, 16, 16)
+        b.params["conv0_weight"][0] *= 30
+        b.params["conv1_weight"][:, 0] = 0
+        fused, plan = planned(
+            b.graph(b.relu("relu1", b.op("elemwise_add", "add", result, data) if is_added else result)), SEEN
+        )
+        return with_chosen_ranges(fused.graph, plan, SEEN).activations[data].range.largest
+
+    assert chosen(is_added=True) > chosen(is_added=False)
 
 
 def test_results_of_the_network_keep_their_range() -> None:

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from quantkit.recovery.rounding import round_jointly
+from quantkit.recovery.rounding import Matrix, OfRows, round_jointly, with_ridge
 
 
 def layer(seed: int, weights: int, channels: int = 6, rows: int = 50) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -29,7 +29,7 @@ def errors(integers: np.ndarray, weight: np.ndarray, inputs: np.ndarray) -> np.n
 
 def test_near_the_best_of_all_integers() -> None:
     weight, scale, inputs = (np.concatenate(parts) for parts in zip(*(layer(seed, 4) for seed in range(20))))
-    found = round_jointly(weight, scale, inputs)
+    found = round_jointly(weight, scale, Matrix(inputs))
     near = np.rint(weight)
     moves = np.array([(0, *move) for move in product(range(-3, 4), repeat=3)], np.float32)
     tried = np.stack([errors(near + move, weight, inputs) for move in moves])
@@ -42,7 +42,7 @@ def test_near_the_best_of_all_integers() -> None:
 def test_blocks_do_not_change_the_aim() -> None:
     weight, scale, inputs = layer(0, 150, rows=400)
     nearest = np.rint(weight)
-    found = round_jointly(weight, scale, inputs)
+    found = round_jointly(weight, scale, Matrix(inputs))
     assert errors(found, weight, inputs).sum() < 0.5 * errors(nearest, weight, inputs).sum()
     # No single weight can be moved by one for the better.
     slope = np.einsum("gow,gwv->gov", found - weight, inputs)
@@ -53,19 +53,22 @@ def test_blocks_do_not_change_the_aim() -> None:
 
 def test_groups_are_rounded_apart() -> None:
     layers = [layer(seed, 9, channels=1) for seed in range(7)]
-    together = round_jointly(*(np.concatenate(parts) for parts in zip(*layers)))
-    np.testing.assert_array_equal(together, np.concatenate([round_jointly(*one) for one in layers]))
+    weight, scale, inputs = (np.concatenate(parts) for parts in zip(*layers))
+    apart = [round_jointly(weight, scale, Matrix(inputs)) for weight, scale, inputs in layers]
+    np.testing.assert_array_equal(round_jointly(weight, scale, Matrix(inputs)), np.concatenate(apart))
 
 
 def test_unrelated_inputs_leave_the_nearest_integers() -> None:
     weight, scale, _ = layer(0, 8)
-    np.testing.assert_array_equal(round_jointly(weight, scale, np.eye(8, dtype=np.float32)[None]), np.rint(weight))
+    np.testing.assert_array_equal(
+        round_jointly(weight, scale, Matrix(np.eye(8, dtype=np.float32)[None])), np.rint(weight)
+    )
 
 
 def test_a_peak_that_would_move_is_put_back() -> None:
     """Both inputs go together, so that 126 and 0 would serve better than 127 and 0."""
     inputs = np.array([[[1, 0.99], [0.99, 1]]], np.float32)
-    found = round_jointly(np.array([[[126.6, -0.45]]], np.float32), np.ones((1, 1), np.float32), inputs)
+    found = round_jointly(np.array([[[126.6, -0.45]]], np.float32), np.ones((1, 1), np.float32), Matrix(inputs))
     assert found[0, 0, 0] == 127
 
 
@@ -74,7 +77,24 @@ def test_every_channel_keeps_its_range() -> None:
     weight = random.normal(size=(1, 40, 12)).astype(np.float32)
     weight[0, 3] = 0
     scale = np.where(np.arange(40) == 3, 1, np.abs(weight[0]).max(axis=1) / 127.5)[None].astype(np.float32)
-    found = round_jointly(weight, scale, layer(1, 12)[2])
+    found = round_jointly(weight, scale, Matrix(layer(1, 12)[2]))
     peaks = np.abs(found[0]).max(axis=1)
     assert peaks[3] == 0
     assert set(np.delete(peaks, 3)) == {127.0}
+
+
+def test_few_rows_give_what_their_matrix_gives() -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(2, 9, 150)).astype(np.float32)
+    weight = (40 * random.normal(size=(2, 5, 150))).clip(-127, 127).astype(np.float32)
+    scale, ridge = np.ones((2, 5), np.float32), np.array([0.5, 5], np.float32).reshape(2, 1, 1)
+    matrix = with_ridge(rows.swapaxes(1, 2) @ rows, ridge)
+    np.testing.assert_allclose(np.linalg.eigvalsh(matrix.values).min(axis=1), ridge.ravel(), rtol=1e-3)
+    of_rows = OfRows(rows, ridge)
+    for block in (slice(64, 128), slice(None)):
+        np.testing.assert_allclose(of_rows.block(block), matrix.block(block), atol=1e-4)
+        change = random.normal(size=(2, 5, 150)).astype(np.float32)[:, :, block]
+        np.testing.assert_allclose(of_rows.times(change, block), matrix.times(change, block), atol=1e-3)
+    found, wanted = (round_jointly(weight, scale, each) for each in (of_rows, matrix))
+    assert (found != wanted).mean() < 0.01
+    assert (found != np.rint(weight)).mean() > 0.05
