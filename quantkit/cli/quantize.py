@@ -134,7 +134,7 @@ def quantize(
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.save(out, force)
-    _report(terminal, model, quantized, out, no_latency, outcome)
+    _report(terminal, model, weights, quantized, out, no_latency, outcome)
     if outcome is not None and not outcome.met:
         context.exit(GOAL_MISSED)
 
@@ -203,6 +203,7 @@ def _begun(terminal: Terminal) -> Callable[[Journal], None]:
 def _report(
     terminal: Terminal,
     model: str,
+    weights: str,
     quantized: QuantizedModel,
     out: Path,
     no_latency: bool,
@@ -220,7 +221,7 @@ def _report(
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
         milliseconds = latencies(quantized.source, quantized.graph)
     result = quantize_result(quantized, out, kernels, milliseconds)
-    tables = quantize_tables(result, model)
+    tables = quantize_tables(result, model, weights)
     if outcome is not None:
         result["search"] = mixed_result(outcome)
         tables[2:2] = mixed_tables(result["search"])

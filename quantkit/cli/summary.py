@@ -79,8 +79,8 @@ def quantize_result(
     }
 
 
-def quantize_tables(result: Result, model: str) -> list[Any]:
-    """``quantize_result`` in words, and what to do next."""
+def quantize_tables(result: Result, model: str, weights: str) -> list[Any]:
+    """``quantize_result`` in words, and what to do next with the network that was called ``model`` and its weights."""
     from rich.markup import escape
 
     size, agreement, kernels = result["size"], result["agreement"], result["kernels"]
@@ -106,8 +106,11 @@ def quantize_tables(result: Result, model: str) -> list[Any]:
         ("weights", weights_text(result["weights"])),
     ]
     bundle = shlex.quote(result["bundle"])
+    file = f" --weights {shlex.quote(weights)}" if result["weights"]["kind"] == "file" and weights != "auto" else ""
     next_steps = (
-        f"  quantkit evaluate {bundle} --data IMAGES --reference {shlex.quote(model)}\n  quantkit explain {bundle}"
+        f"  quantkit evaluate {bundle} --data IMAGES --reference {shlex.quote(model)}{file}\n"
+        f"  quantkit analyze {bundle} --data IMAGES{file}\n"
+        f"  quantkit explain {bundle}"
     )
     if result["weights"]["kind"] != "random":
         next_steps += f"\n  python: quantkit.load({result['bundle']!r}).predict(images)"
