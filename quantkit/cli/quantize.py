@@ -104,7 +104,7 @@ def quantize(
     check_bundle_target(out, force)
     data = calib_data or "builtin"
     table = _prepared(terminal, data, calib, calib_table, method)
-    goal = _goal(max_drop, eval_data, min_speedup, search_budget, no_latency)
+    goal = _goal(terminal, data, max_drop, eval_data, min_speedup, search_budget, no_latency)
     from quantkit.cli.networks import load
     from quantkit.engine.build import check_int8
     from quantkit.pipeline import DEFAULT_METHOD, calibrate, emit, fuse_model, plan, recover
@@ -162,6 +162,8 @@ def _prepared(
 
 
 def _goal(
+    terminal: Terminal,
+    data: str,
     max_drop: Optional[float],
     eval_data: Optional[str],
     min_speedup: Optional[float],
@@ -186,6 +188,11 @@ def _goal(
         raise UserError("a goal is reached by measured milliseconds; leave --no-latency out")
     if eval_data is not None:
         check_count(eval_data, None)
+        if eval_data == data:
+            terminal.warn(
+                f"--eval-data and --calib-data are both {data}: INT8 looks better on images that it was calibrated "
+                "with; give others with --eval-data"
+            )
     return Goal(max_drop, min_speedup)
 
 

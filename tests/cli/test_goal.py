@@ -98,6 +98,25 @@ def test_requests_that_cannot_be_served(
     assert os.listdir(tmp_path) == []
 
 
+def test_measurements_that_cannot_be_kept(
+    run: Run, int8_engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "file"))
+    done = run(*NETWORK, *JUDGED, "--max-drop", 0.3)
+    assert done.exit_code == 1
+    assert "set QUANTKIT_HOME" in done.stderr.splitlines()[-1]
+    assert "calibrating" not in done.stderr
+
+
+def test_images_that_are_calibrated_with_are_warned_of(run: Run, int8_engine: None) -> None:
+    same = "--eval-data and --calib-data are both digits:train"
+    done = run(*NETWORK, "--eval-data", "digits:train", "--max-drop", 50, "--search-budget", 0)
+    assert (done.exit_code, f"Warning: {same}" in done.stderr) == (0, True)
+    done = run(*NETWORK, *JUDGED, "--max-drop", 50, "--search-budget", 0, "--force")
+    assert (done.exit_code, same in done.stderr) == (0, False)
+
+
 def test_without_labels_agreement_is_said(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:
     import numpy as np
 
