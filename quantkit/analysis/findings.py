@@ -84,10 +84,14 @@ def _ranges(tensors: Sequence[TensorUse], audit: Audit, images: int) -> Iterator
         )
     typical, most = audit.half_change
     if typical > _UNSETTLED:
+        remedy = (
+            f"analyse more (the bundle was calibrated with {audit.images})"
+            if images < audit.images
+            else f"calibrate with more than {images} (the bundle: {audit.images})"
+        )
         yield (
             f"Half of these {images} images would give ranges that differ by {100 * typical:.2g} % in the middle and "
-            f"up to {100 * most:.2g} %: so few images do not settle them; calibrate with more than {images} "
-            f"(the bundle: {audit.images})"
+            f"up to {100 * most:.2g} %: so few images do not settle them; {remedy}"
         )
     typical, most = audit.moved
     if typical > _MOVED:

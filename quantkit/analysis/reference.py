@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Optional
 
 from quantkit.bundle import Bundle
@@ -29,6 +30,8 @@ def calibration_of(bundle: Bundle) -> CalibrationTable:
 def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any, quiet: bool = True) -> FusedModel:
     """The network that the bundle was calibrated as: fused, and exactly that one.
 
+    A checkpoint without a card says nothing of its preprocessing; it has that of the bundle.
+
     Args:
         bundle: an INT8 bundle.
         reference: a Model, or anything that ``load_model`` takes; None: what the bundle's manifest names.
@@ -52,9 +55,11 @@ def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any, quie
                 raise
             raise ModelError(
                 f"the FP32 network {source.network!r} that {bundle.directory} was made from cannot be loaded by its "
-                f"name ({error}); give it with --reference (reference=)"
+                f"name ({error}); give it with --reference (reference=), or its weights with --weights"
             ) from error
     _check_weights(bundle, model)
+    if model.preprocess is None:
+        model = replace(model, preprocess=bundle.preprocess)
     fused = fuse_model(model, samples)
     if fused.sha256 != calibration_of(bundle).graph_sha256:
         raise ModelError(

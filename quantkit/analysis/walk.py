@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from quantkit.errors import ModelError
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.recovery.centring import can_shift
+from quantkit.recovery.constants import with_constants_folded
 
 
 class LayerSums:
@@ -47,6 +49,8 @@ class Comparison:
         Raises:
             ModelError: the networks have different operators.
         """
+        reference = with_constants_folded(reference)
+        network = replace(network, graph=with_constants_folded(network.graph))
         self._reference, self._network = reference, network
         names = [{node.name for node in graph.nodes} for graph in (reference, network.graph)]
         if names[0] != names[1]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import click
 
@@ -15,6 +15,7 @@ from quantkit.errors import UserError
 
 if TYPE_CHECKING:
     from quantkit.analysis.analysis import Analysis, LayerError
+    from quantkit.models.model import Model
 
 _TOP = 12
 
@@ -24,12 +25,14 @@ _TOP = 12
     examples=(
         "quantkit analyze resnet50_v1-int8 --data photos/",
         "quantkit analyze net-int8 --data photos:test --reference my/net.toml --limit 1000 --out why",
+        "quantkit analyze resnet50_v1-int8 --data photos/ --weights resnet50.params",
         "quantkit analyze digits_resnet20_v2-int8 --data digits:test --all",
     ),
 )
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option("--data", required=True, metavar="SPEC", help="Images: a folder, FOLDER:SPLIT, .npz, .rec, digits:test.")
 @click.option("--reference", metavar="MODEL", help="The FP32 network.  [default: the one that the bundle names]")
+@click.option("--weights", metavar="FILE", help="The FP32 network's weights, where its name alone does not find them.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -50,6 +53,7 @@ def analyze(
     bundle: Path,
     data: str,
     reference: Optional[str],
+    weights: Optional[str],
     limit: Optional[int],
     out: Optional[Path],
     everything: bool,
@@ -68,10 +72,17 @@ def analyze(
     from quantkit.analysis.analyze import analyze as analyzed
     from quantkit.analysis.page import analysis_json
     from quantkit.analysis.write import ANALYSIS, PAGE, write_analysis
+    from quantkit.bundle import read_bundle
+    from quantkit.cli.networks import load
 
     check_target(out, force, ANALYSIS)
     terminal.stage(f"loading {bundle} and the FP32 network")
-    found = analyzed(bundle, data, reference, limit, terminal.progress)
+    opened = read_bundle(bundle)
+    fp32: Optional[Union[str, Model]] = reference
+    if weights is not None:
+        manifest = opened.manifest
+        fp32 = load(terminal, reference or manifest.source.network, weights, manifest.input.shape)
+    found = analyzed(opened, data, fp32, limit, terminal.progress)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         write_analysis(found, out, force)

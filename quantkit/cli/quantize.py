@@ -104,7 +104,7 @@ def quantize(
     check_bundle_target(out, force)
     data = calib_data or "builtin"
     table = _prepared(terminal, data, calib, calib_table, method)
-    goal = _goal(max_drop, eval_data, min_speedup, search_budget, no_latency)
+    goal = _goal(terminal, data, max_drop, eval_data, min_speedup, search_budget, no_latency)
     from quantkit.cli.networks import load
     from quantkit.engine.build import check_int8
     from quantkit.pipeline import DEFAULT_METHOD, calibrate, emit, fuse_model, plan, recover
@@ -134,7 +134,7 @@ def quantize(
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.save(out, force)
-    _report(terminal, model, quantized, out, no_latency, outcome)
+    _report(terminal, model, weights, quantized, out, no_latency, outcome)
     if outcome is not None and not outcome.met:
         context.exit(GOAL_MISSED)
 
@@ -162,6 +162,8 @@ def _prepared(
 
 
 def _goal(
+    terminal: Terminal,
+    data: str,
     max_drop: Optional[float],
     eval_data: Optional[str],
     min_speedup: Optional[float],
@@ -186,6 +188,11 @@ def _goal(
         raise UserError("a goal is reached by measured milliseconds; leave --no-latency out")
     if eval_data is not None:
         check_count(eval_data, None)
+        if eval_data == data:
+            terminal.warn(
+                f"--eval-data and --calib-data are both {data}: INT8 looks better on images that it was calibrated "
+                "with; give others with --eval-data"
+            )
     return Goal(max_drop, min_speedup)
 
 
@@ -203,6 +210,7 @@ def _begun(terminal: Terminal) -> Callable[[Journal], None]:
 def _report(
     terminal: Terminal,
     model: str,
+    weights: str,
     quantized: QuantizedModel,
     out: Path,
     no_latency: bool,
@@ -220,7 +228,7 @@ def _report(
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
         milliseconds = latencies(quantized.source, quantized.graph)
     result = quantize_result(quantized, out, kernels, milliseconds)
-    tables = quantize_tables(result, model)
+    tables = quantize_tables(result, model, weights)
     if outcome is not None:
         result["search"] = mixed_result(outcome)
         tables[2:2] = mixed_tables(result["search"])

@@ -79,8 +79,8 @@ def quantize_result(
     }
 
 
-def quantize_tables(result: Result, model: str) -> list[Any]:
-    """``quantize_result`` in words, and what to do next."""
+def quantize_tables(result: Result, model: str, weights: str) -> list[Any]:
+    """``quantize_result`` in words, and what to do next with the network that was called ``model`` and its weights."""
     from rich.markup import escape
 
     size, agreement, kernels = result["size"], result["agreement"], result["kernels"]
@@ -97,7 +97,7 @@ def quantize_tables(result: Result, model: str) -> list[Any]:
         ("kernels", _kernels_text(kernels)),
         ("parameters", _sizes(size["fp32"], size["int8"])),
         ("calibrated", f"{calibration['method']}, {images_text(calibration['samples'])} of {calibration['data']}"),
-        ("recovered", _recovery_text(result["recovery"])),
+        ("recovered", _recovery_text(result["recovery"], calibration["samples"])),
         (
             "as FP32",
             f"{agreement_text(agreement)} (of {images_text(agreement['samples'])} that it was calibrated with)",
@@ -106,8 +106,13 @@ def quantize_tables(result: Result, model: str) -> list[Any]:
         ("weights", weights_text(result["weights"])),
     ]
     bundle = shlex.quote(result["bundle"])
+    fp32 = f"--reference {shlex.quote(model)}"
+    if result["weights"]["kind"] == "file" and weights != "auto":
+        fp32 += f" --weights {shlex.quote(weights)}"
     next_steps = (
-        f"  quantkit evaluate {bundle} --data IMAGES --reference {shlex.quote(model)}\n  quantkit explain {bundle}"
+        f"  quantkit evaluate {bundle} --data IMAGES {fp32}\n"
+        f"  quantkit analyze {bundle} --data IMAGES {fp32}\n"
+        f"  quantkit explain {bundle}"
     )
     if result["weights"]["kind"] != "random":
         next_steps += f"\n  python: quantkit.load({result['bundle']!r}).predict(images)"
@@ -155,10 +160,11 @@ def grid_of(rows: list[tuple[str, str]]) -> Any:
     return table
 
 
-def _recovery_text(recovery: Mapping[str, Any]) -> str:
+def _recovery_text(recovery: Mapping[str, Any], calibrated: int) -> str:
     names = {"centre": "ranges centred", "refit": "weights refitted", "rounding": "rounded jointly", "bias": "biases"}
     done = [text for name, text in names.items() if recovery[name]]
-    return f"{', '.join(done)}, with {images_text(recovery['images'])}" if done else "nothing"
+    mirrored = ", mirrored ones included" if recovery["images"] > calibrated else ""
+    return f"{', '.join(done)}, with {images_text(recovery['images'])}{mirrored}" if done else "nothing"
 
 
 def _counted(counts: Any) -> str:

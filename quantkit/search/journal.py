@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from quantkit.errors import QuantkitError
@@ -21,7 +22,21 @@ Value = dict[str, Any]
 def journal_path(facts: Mapping[str, Any]) -> Path:
     """Where the journal of a search lies; ``facts`` are all that determines what it measures."""
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return home() / "searches" / f"{name}.jsonl"
+    return _folder() / f"{name}.jsonl"
+
+
+def check_journals() -> None:
+    """Make sure that journals can be kept, before the work whose measurements they are to hold.
+
+    Raises:
+        QuantkitError: their folder cannot be made or written.
+    """
+    try:
+        _folder().mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=_folder()):
+            pass
+    except OSError as error:
+        raise _unwritable(_folder(), error) from error
 
 
 class Journal:
@@ -44,7 +59,7 @@ class Journal:
                 with path.open("r+b") as file:
                     file.truncate(length)
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise _unwritable(self.path, error) from error
         self.resumed = len(self._known)
 
     def __contains__(self, what: Sequence[str]) -> bool:
@@ -68,15 +83,20 @@ class Journal:
                 with self.path.open("ab") as file:
                     file.write(line.encode())
             except OSError as error:
-                raise self._unwritable(error) from error
+                raise _unwritable(self.path, error) from error
             self._known[tuple(what)] = value
         return self._known[tuple(what)]
 
-    def _unwritable(self, error: OSError) -> QuantkitError:
-        return QuantkitError(
-            f"cannot keep the measurements of the search in {self.path}: {error.strerror or error}; free space or "
-            "set QUANTKIT_HOME to a folder that you may write to"
-        )
+
+def _folder() -> Path:
+    return home() / "searches"
+
+
+def _unwritable(path: Path, error: OSError) -> QuantkitError:
+    return QuantkitError(
+        f"cannot keep the measurements of the search in {path}: {error.strerror or error}; free space or "
+        "set QUANTKIT_HOME to a folder that you may write to"
+    )
 
 
 def _parsed(content: bytes) -> tuple[dict[tuple[str, ...], Value], int]:

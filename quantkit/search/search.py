@@ -30,7 +30,7 @@ from quantkit.search.candidates import candidates
 from quantkit.search.choose import Layers
 from quantkit.search.explore import Exploration, Kept, best, meets
 from quantkit.search.images import Judged, judged
-from quantkit.search.journal import Journal, journal_path
+from quantkit.search.journal import Journal, check_journals, journal_path
 from quantkit.search.measurements import Budget, Check, Measurements
 
 DEFAULT_MINUTES = 10.0
@@ -118,6 +118,7 @@ def mixed_precision(
         UserError: another process runs the same search, the weights are random, no layer runs in INT8, there are no
             ``images`` for a ``max_drop``, or ``minutes`` is no number of minutes.
         DataError: images or samples cannot be used.
+        QuantkitError: measurements cannot be kept.
     """
     check_request(source.model, goal, images, minutes)
     recovered = recover(source, table, plan, samples, recovery, progress)
@@ -168,6 +169,7 @@ def check_request(model: Model, goal: Goal, images: Any, minutes: float) -> None
         )
     if not 0 <= minutes < float("inf"):
         raise UserError(f"a budget of {minutes:g} minutes was asked for; give a number from 0 up, such as 10")
+    check_journals()
 
 
 def _refuse() -> None:

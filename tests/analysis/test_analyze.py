@@ -76,6 +76,10 @@ def test_another_reference_is_refused_by_its_structure(digits_bundle: Path) -> N
         analyze(digits_bundle, "digits:test", unknown, 2)
 
 
+def test_a_reference_without_preprocessing_has_the_bundles(digits_bundle: Path, digits_fused: FusedModel) -> None:
+    assert analyze(digits_bundle, "digits:test", replace(digits_fused.model, preprocess=None), 2).images == 2
+
+
 def test_a_reference_that_is_not_known_by_name(digits_bundle: Path) -> None:
     bundle = read_bundle(digits_bundle)
     source = replace(bundle.manifest.source, network="of-mine")

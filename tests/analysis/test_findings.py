@@ -62,7 +62,9 @@ def test_values_beyond_thresholds() -> None:
 def test_too_few_images() -> None:
     (text,) = found(USE, replace(AUDIT, half_change=(0.1, 0.5)))
     assert "10 % in the middle and up to 50 %" in text
-    assert "more than 100" in text
+    assert "calibrate with more than 100 (the bundle: 32)" in text
+    (text,) = found(USE, replace(AUDIT, half_change=(0.1, 0.5), images=101))
+    assert text.endswith("analyse more (the bundle was calibrated with 101)")
 
 
 def test_other_images_than_those_calibrated_with() -> None:

@@ -16,7 +16,7 @@ from quantkit.graph.graph import Graph
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.recover import recover
 from tests.networks import images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import planned, silent
+from tests.recovery.networks import computed_weights, planned, silent
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
@@ -80,3 +80,10 @@ def test_another_network_is_refused_by_name() -> None:
     other, _ = planned(residual_v2(), DATA)
     with pytest.raises(ModelError, match="has no operator"):
         Comparison(other.graph, int8_network(*read_int8(int8_graph(fused.graph, plan))), False)
+
+
+def test_weights_that_are_computed_from_parameters() -> None:
+    layers = compared(computed_weights(), Recovery(), 4, False).layers
+    assert {"relu0", "relu2"} <= layers.keys()
+    for sums in layers.values():
+        assert 15 < sums.own.result().sqnr < 60

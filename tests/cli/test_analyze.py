@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from quantkit.graph.params import write_params
+from quantkit.models.load import load_model
 from tests.cli.conftest import SHAPE, Run
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
@@ -41,6 +43,22 @@ def test_json_is_what_the_file_holds(run: Run, bundle: Path, checkpoint: Path, s
     assert found.pop("bundle") == "tiny-int8"
     assert found == json.loads(Path("why/analysis.json").read_text())
     assert found["images"] == 23
+
+
+def test_weights_that_the_name_does_not_find(run: Run, int8_engine: None, tmp_path: Path) -> None:
+    network, file = "cifar_resnet20_v1", tmp_path / "mine.params"
+    with file.open("wb") as stream:
+        write_params(stream, load_model(network, weights="random").graph.params)
+    quantized = run(
+        "quantize", network, "--weights", file, "--calib-data", "digits:train", "--calib", 4, "--preset", "none",
+        "--no-latency",
+    )  # fmt: skip
+    assert quantized.exit_code == 0, quantized.stderr
+    for verb in ("evaluate", "analyze"):
+        said = f"quantkit {verb} {network}-int8 --data IMAGES --reference {network} --weights {file}"
+        assert said in quantized.stdout
+    result = run("analyze", f"{network}-int8", "--data", "digits:test", "--weights", file, "--limit", 4)
+    assert result.exit_code == 0, result.stderr
 
 
 def test_requests_that_cannot_be_served(run: Run, bundle: Path, checkpoint: Path, samples: Path) -> None:

@@ -29,8 +29,11 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
 def test_a_goal_that_is_met(run: Run, int8_engine: None, tmp_path: Path) -> None:
     done = run(*NETWORK, *JUDGED, "--max-drop", 0.3, "--json")
     assert done.exit_code == 0, done.stderr
-    found = json.loads(done.stdout)["search"]
+    printed = json.loads(done.stdout)
+    found, latency = printed["search"], printed["latency_ms"]
     assert found["met"]
+    for name, form in (("all_int8", "int8"), ("mixed", "mixed")):
+        assert found[name]["speedup"] == latency["fp32"] / latency[form]
     assert found["mixed"]["drop"] <= 0.3 < found["all_int8"]["drop"]
     assert (found["measure"], found["images"]) == ("top-1", 360)
     mixed = json.loads((tmp_path / "b" / "manifest.json").read_text())["settings"]["mixed"]
@@ -53,8 +56,9 @@ def test_a_goal_that_is_met(run: Run, int8_engine: None, tmp_path: Path) -> None
 
 
 def test_a_goal_that_is_missed_ends_with_4_and_a_bundle(run: Run, int8_engine: None, tmp_path: Path) -> None:
-    done = run(*NETWORK, "--min-speedup", 1000)
+    done = run(*NETWORK, *JUDGED, "--max-drop", 100, "--min-speedup", 1000)
     assert done.exit_code == 4, done.stderr
+    assert "at most 100 points less top-1: met" in done.stdout
     assert "at least 1000x as fast as FP32: NOT MET" in done.stdout
     assert json.loads((tmp_path / "b" / "manifest.json").read_text())["settings"]["mixed"]["met"] is False
     assert run("verify", "b").exit_code == 0
@@ -92,6 +96,25 @@ def test_requests_that_cannot_be_served(
     assert words in done.stderr.splitlines()[-1]
     assert "calibrating" not in done.stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_measurements_that_cannot_be_kept(
+    run: Run, int8_engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "file"))
+    done = run(*NETWORK, *JUDGED, "--max-drop", 0.3)
+    assert done.exit_code == 1
+    assert "set QUANTKIT_HOME" in done.stderr.splitlines()[-1]
+    assert "calibrating" not in done.stderr
+
+
+def test_images_that_are_calibrated_with_are_warned_of(run: Run, int8_engine: None) -> None:
+    same = "--eval-data and --calib-data are both digits:train"
+    done = run(*NETWORK, "--eval-data", "digits:train", "--max-drop", 50, "--search-budget", 0)
+    assert (done.exit_code, f"Warning: {same}" in done.stderr) == (0, True)
+    done = run(*NETWORK, *JUDGED, "--max-drop", 50, "--search-budget", 0, "--force")
+    assert (done.exit_code, same in done.stderr) == (0, False)
 
 
 def test_without_labels_agreement_is_said(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:

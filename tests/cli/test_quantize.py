@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -46,11 +47,13 @@ def test_a_preset_is_used_shown_and_kept(run: Run, options: list[object], int8_e
         assert shown["recovery"] == manifest["settings"]["recovery"]
         return dict(shown["recovery"])
 
-    techniques = ("centre", "refit", "rounding", "bias")
-    everything = {**dict.fromkeys(techniques, True), "images": 5}
-    assert recovery() == recovery("--preset", "balanced") == everything
-    assert recovery("--preset", "fast") == {**everything, "refit": False, "rounding": False}
-    assert recovery("--preset", "none") == {**dict.fromkeys(techniques, False), "images": 0}
+    def of(name: str, images: int) -> dict[str, object]:
+        return asdict(replace(PRESETS[name], images=images))
+
+    # Five images, and the mirror images of four, where the preset takes these.
+    assert recovery() == recovery("--preset", "balanced") == of("balanced", 9)
+    assert recovery("--preset", "fast") == of("fast", 5)
+    assert recovery("--preset", "none") == of("none", 0)
 
 
 def test_every_preset_can_be_asked_for() -> None:
@@ -69,6 +72,7 @@ def test_the_table_says_what_was_gained(run: Run, options: list[object], int8_en
     printed = run("quantize", *options, "--calib", 5).stdout
     for word in ("operators", "INT8", "FP32", "kernels", "parameters", "as FP32", "latency", "weights", "Next:"):
         assert word in printed
+    assert "with 9 images, mirrored ones included" in " ".join(printed.split())
     assert all(len(line) <= 100 for line in printed.splitlines() if not line.startswith("  quantkit "))
     assert not any(line != line.rstrip() for line in printed.splitlines())
 

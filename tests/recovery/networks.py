@@ -15,6 +15,18 @@ from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.plan import Plan, calibration_targets, make_plan
 from quantkit.recovery.preset import NO_RECOVERY
 from quantkit.recovery.reconstruction import Walk
+from tests.networks import DATA, Builder
+
+
+def computed_weights() -> Graph:
+    """Between two convolutions one whose weights are the second part of a parameter, and a constant without inputs."""
+    b = Builder()
+    both = b.param("both", b.random.normal(size=(8, 16, 3, 3)) / 8)
+    b.op("SliceChannel", "parts", both, num_outputs=2, axis=1)
+    first = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
+    middle = b.op("Convolution", "conv1", first, Tensor("parts", 1), kernel=(3, 3), num_filter=8, no_bias=True)
+    shifted = b.op("broadcast_add", "shifted", b.relu("relu1", middle), b.op("_ones", "ones", shape=(1, 8, 1, 1)))
+    return b.graph(b.relu("relu2", b.conv("conv2", shifted, 8, 8)))
 
 
 def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:

@@ -9,25 +9,14 @@ import pytest
 
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.engine.execute import run
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.graph.graph import Tensor
 from quantkit.recovery.constants import with_constants_folded
 from quantkit.recovery.preset import PRESETS
 from quantkit.recovery.recover import recover
-from tests.networks import DATA, Builder, images, residual_v1
-from tests.recovery.networks import planned, silent
+from tests.networks import images, residual_v1
+from tests.recovery.networks import computed_weights, planned, silent
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-
-def computed_weights() -> Graph:
-    """Between two convolutions one whose weights are the second part of a parameter, and a constant without inputs."""
-    b = Builder()
-    both = b.param("both", b.random.normal(size=(8, 16, 3, 3)) / 8)
-    b.op("SliceChannel", "parts", both, num_outputs=2, axis=1)
-    first = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
-    middle = b.op("Convolution", "conv1", first, Tensor("parts", 1), kernel=(3, 3), num_filter=8, no_bias=True)
-    shifted = b.op("broadcast_add", "shifted", b.relu("relu1", middle), b.op("_ones", "ones", shape=(1, 8, 1, 1)))
-    return b.graph(b.relu("relu2", b.conv("conv2", shifted, 8, 8)))
 
 
 def test_the_network_computes_what_it_did() -> None:
