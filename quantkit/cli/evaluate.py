@@ -96,6 +96,11 @@ def _check_comparable(networks: Mapping[str, Network]) -> None:
                 )
                 whose = "its reference" if role == "reference" else "the other network"
                 raise UserError(f"{first.name} has {what} {one}, {whose} {other.name} {two}; {remedy}")
+        if other.weights == "random" != first.weights:
+            raise UserError(
+                f"{other.name} has random weights here, so {first.name} would be compared with a network that was "
+                "never trained; give its weights with --weights FILE, or the checkpoint or card that was quantized"
+            )
 
 
 def _total(samples: Samples, limit: Optional[int], batch_size: int) -> int:

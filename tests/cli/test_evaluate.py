@@ -97,3 +97,13 @@ def test_evaluate_refuses_to_compare_unlike_networks(run: Run, checkpoint: Path,
     result = run(*common, "--against", "digits_resnet20_v1")
     assert result.exit_code == 2
     assert "the other network digits_resnet20_v1" in result.stderr
+
+
+def test_evaluate_refuses_a_reference_that_was_never_trained(run: Run, checkpoint: Path, samples: Path) -> None:
+    options = ["--input-shape", SHAPE]
+    assert run("fuse", checkpoint, *options, "--calib-data", samples, "--out", "b", "--no-latency").exit_code == 0
+    random = [*options, "--weights", "random"]
+    result = run("evaluate", "b", "--data", samples, "--reference", checkpoint, *random)
+    assert result.exit_code == 2
+    assert "has random weights here" in result.stderr
+    assert run("evaluate", checkpoint, "--data", samples, "--reference", checkpoint, *random).exit_code == 0
