@@ -21,11 +21,11 @@ onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
 
 # The others read any size.
-FIXED_SIZE = ("alexnet", "densenet121", "inceptionv3", "squeezenet1.0", "squeezenet1.1")
+FIXED_SIZE = ("densenet121", "inceptionv3", "squeezenet1.0", "squeezenet1.1")
 
-# They have the same operators as smaller ones (vgg16 as alexnet).
+# They have the same operators as smaller ones.
 LARGER = (
-    "cifar_resnet56_v1", "cifar_resnet56_v2", "cifar_resnet110_v1", "cifar_resnet110_v2", "mobilenet0.5",
+    "alexnet", "cifar_resnet56_v1", "cifar_resnet56_v2", "cifar_resnet110_v1", "cifar_resnet110_v2", "mobilenet0.5",
     "mobilenet0.75", "mobilenet1.0", "resnet34_v1", "resnet34_v1b", "resnet34_v2", "resnet101_v1", "resnet101_v1b",
     "resnet101_v2", "resnet152_v1", "resnet152_v1b", "resnet152_v2", "vgg16",
 )  # fmt: skip

@@ -9,13 +9,14 @@ from itertools import tee
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
-import numpy as np
 
 from quantkit.cli.options import Verb, model_options, output_options
 from quantkit.cli.terminal import Terminal, percent
 from quantkit.errors import DataError, UserError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from quantkit.cli.networks import Network
     from quantkit.data.batches import Batch
     from quantkit.data.samples import Samples
@@ -110,6 +111,8 @@ def _total(samples: Samples, limit: Optional[int], batch_size: int) -> int:
 
 def _measured(networks: Mapping[str, Network], stream: Iterator[Batch], batch_size: int) -> dict[str, Any]:
     """Run all networks batch by batch; keep what each image says, and sum it up."""
+    import numpy as np
+
     from quantkit.engine.stream import outputs_of
     from quantkit.evaluation.accuracy import hits
     from quantkit.evaluation.agreement import cosines, same_top1

@@ -90,7 +90,7 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     "verb",
     [
         "", "quantize", "evaluate", "explain", "fuse", "calibrate", "verify", "models", "doctor", "benchmark", "report",
-        "compare", "profile", "builds",
+        "compare", "profile", "builds", "analyze",
     ],
 )  # fmt: skip
 def test_help_loads_nothing_heavy(verb: str) -> None:
