@@ -29,7 +29,7 @@ lint: .venv-onednn/installed
 test-onednn: .venv-onednn/installed
 	.venv-onednn/bin/python -m pytest
 
-# What never meets the engine, or only as the other wheel's FP32, was tested already.
+# Rooms that never meet the engine, and files that need no more than its FP32, are tested with the other wheel.
 WITHOUT_ENGINE := report host calibration suites test_export.py emission/test_onnx_float.py
 test-mkl: .venv-mkl/installed
 	.venv-mkl/bin/python -m pytest $(WITHOUT_ENGINE:%=--ignore tests/%)
