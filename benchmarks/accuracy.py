@@ -89,6 +89,7 @@ def _write(options: argparse.Namespace, found: Sequence[Row], peers: Optional[Pe
         "mxnet": load_mxnet().__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
+        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
         **(peers.versions if peers is not None else {}),
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
