@@ -27,12 +27,13 @@ lint: .venv-onednn/installed
 	.venv-onednn/bin/mypy
 
 # Tests that measure time run alone, the others in two processes.
-MEASURING := tests/benchmark tests/cli/test_benchmark.py tests/cli/test_profile.py tests/evaluation/test_feed.py
+MEASURING_onednn := tests/benchmark tests/cli/test_benchmark.py tests/cli/test_profile.py tests/evaluation/test_feed.py
 # Rooms that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
+MEASURING_mkl := tests/benchmark/test_worker.py tests/cli/test_profile.py tests/evaluation/test_feed.py
 LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/test_export.py tests/emission/test_onnx_float.py
 test-onednn test-mkl: test-%: .venv-%/installed
-	.venv-$*/bin/python -m pytest -n 2 --dist loadfile $(patsubst %,--ignore %,$(MEASURING) $(LEFT_OUT_$*))
-	.venv-$*/bin/python -m pytest $(MEASURING)
+	.venv-$*/bin/python -m pytest -n 2 --dist loadfile $(patsubst %,--ignore %,$(MEASURING_onednn) $(LEFT_OUT_$*))
+	.venv-$*/bin/python -m pytest $(MEASURING_$*)
 
 # MKL-DNN 1.0 aborts in INT8 convolutions on AMD processors with AVX-512. There, the tests that run
 # INT8 networks on mxnet-mkl are skipped, and run here instead, on an emulated Intel processor.
