@@ -39,7 +39,7 @@ test-onednn test-mkl: test-%: .venv-%/installed
 # INT8 networks on mxnet-mkl are skipped, and run here instead, on an emulated Intel processor.
 EMULATED := qemu-x86_64 -cpu Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-invpcid,-rtm
 test-mkl-emulated: .venv-mkl/installed
-	$(EMULATED) .venv-mkl/bin/python -m pytest tests/emission --timeout 900
+	$(EMULATED) .venv-mkl/bin/python -m pytest tests/emission/test_mxnet_int8.py --timeout 900
 
 # Placement on two NUMA nodes, in a virtual machine.
 test-numa: .venv-onednn/installed
