@@ -28,9 +28,9 @@ import numpy as np
 from accuracy_peers import Peers
 from accuracy_rows import Row, rows
 from accuracy_tables import document, line, markdown
+from command_line import data_root, run
 
 from quantkit.engine.compat import load_mxnet
-from quantkit.errors import UserError
 from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
 
@@ -43,9 +43,7 @@ else:
 def main() -> None:
     """Run the suite named on the command line."""
     options = _options()
-    root = Path(os.environ.get("QUANTKIT_REAL_DATA", "../shared/data"))
-    if not root.is_dir():
-        sys.exit(f"no trained weights and images at {root}; set QUANTKIT_REAL_DATA")
+    root = data_root()
     peers = Peers(options.peers) if options.peers is not False else None
     suite = tomllib.loads(options.suite.read_text())
     if options.images is not None:
@@ -115,10 +113,4 @@ def _arrays(found: Sequence[Row]) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

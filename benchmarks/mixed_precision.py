@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from accuracy_rows import BATCH, prepared_model
+from command_line import data_root, run
 
 from quantkit import pipeline
 from quantkit.data.batches import batches
@@ -29,7 +29,6 @@ from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.stream import outputs_of
-from quantkit.errors import UserError
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.evaluation.paired import Paired, paired
 from quantkit.files import writing
@@ -76,9 +75,7 @@ def main() -> None:
     parser.add_argument("--max-drop", type=float, default=1.0, help="points of agreement that may be lost")
     parser.add_argument("--minutes", type=float, default=5.0, help="of search for each network")
     options = parser.parse_args()
-    root = Path(os.environ.get("QUANTKIT_REAL_DATA", "../shared/data"))
-    if not root.is_dir():
-        sys.exit(f"no trained weights and images at {root}; set QUANTKIT_REAL_DATA")
+    root = data_root()
     suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
     command = "python benchmarks/mixed_precision.py" + "".join(f" --network {part}" for part in options.network or ())
     command += f" --max-drop {options.max_drop:g} --minutes {options.minutes:g}"
@@ -175,10 +172,4 @@ def _write(out: Path, command: str, found: list[Found]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

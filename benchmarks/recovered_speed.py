@@ -23,6 +23,7 @@ from time import perf_counter
 
 import numpy as np
 from accuracy_rows import prepared_model
+from command_line import data_root, run
 
 from quantkit import pipeline
 from quantkit.data.batches import batches
@@ -31,7 +32,6 @@ from quantkit.data.sources import open_samples
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import Executor
-from quantkit.errors import UserError
 from quantkit.files import writing
 from quantkit.graph.graph import Graph
 from quantkit.host.cpu import read_cpu
@@ -66,9 +66,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=20, help="of each form in a round")
     options = parser.parse_args()
-    root = Path(os.environ.get("QUANTKIT_REAL_DATA", "../shared/data"))
-    if not root.is_dir():
-        sys.exit(f"no trained weights and images at {root}; set QUANTKIT_REAL_DATA")
+    root = data_root()
     suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
     found: list[Timing] = []
     print("\n".join(_header()), flush=True)
@@ -146,10 +144,4 @@ def _ratio(ratios: np.ndarray) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    run(main)

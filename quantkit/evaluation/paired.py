@@ -64,11 +64,7 @@ def paired(first: np.ndarray, other: np.ndarray) -> Paired:
     Raises:
         DataError: there are no images, or not as many of both.
     """
-    if first.shape != other.shape or first.ndim != 1 or not first.size:
-        raise DataError(
-            f"one boolean an image is needed of both networks, not arrays of {first.shape} and {other.shape}; "
-            "run both over the same images"
-        )
+    _check_same_images(first, other, "boolean")
     from scipy.stats import binomtest
 
     images = len(first)
@@ -108,13 +104,17 @@ def paired_means(first: np.ndarray, other: np.ndarray) -> PairedMeans:
     Raises:
         DataError: there are no images, or not as many of both.
     """
-    if first.shape != other.shape or first.ndim != 1 or not first.size:
-        raise DataError(
-            f"one value an image is needed of both networks, not arrays of {first.shape} and {other.shape}; "
-            "run both over the same images"
-        )
+    _check_same_images(first, other, "value")
     difference = np.asarray(first, np.float64) - other
     random = np.random.default_rng(0)
     means = [difference[random.integers(0, len(difference), len(difference))].mean() for _ in range(_MEANS)]
     low, high = np.quantile(means, [0.025, 0.975])
     return PairedMeans(float(difference.mean()), float(low), float(high))
+
+
+def _check_same_images(first: np.ndarray, other: np.ndarray, what: str) -> None:
+    if first.shape != other.shape or first.ndim != 1 or not first.size:
+        raise DataError(
+            f"one {what} an image is needed of both networks, not arrays of {first.shape} and {other.shape}; "
+            "run both over the same images"
+        )
