@@ -1,15 +1,28 @@
-"""A model as an ONNX file."""
+"""Networks as ONNX files: FP32 ones as they were loaded, INT8 ones with their integers."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Union
 
-from quantkit.emission.onnx_float import DEFAULT_OPSET, onnx_model
+from quantkit.bundle.read import Bundle, read_bundle
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.emission.onnx_model import DEFAULT_OPSET, onnx_model
+from quantkit.emission.qdq import qdq_network
+from quantkit.emission.read_int8 import read_int8
 from quantkit.engine.execute import infer_shapes
+from quantkit.errors import UserError
 from quantkit.files import writing
+from quantkit.graph.graph import Graph
 from quantkit.models.model import Model
+from quantkit.quantization.plan import Plan
+from quantkit.quantization.weights import ReduceRange
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 
 def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
@@ -23,6 +36,58 @@ def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
         UserError: the opset is unknown, or the package ``onnx`` is not installed.
         QuantkitError: the file cannot be written.
     """
+    shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
+    _write(onnx_model(model.graph, shapes, opset, _metadata(model)), path)
+
+
+def export_int8_onnx(
+    bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none"
+) -> Plan:
+    """Write a bundle's INT8 network in ONNX's QDQ form, with an open batch size; see ``emission.qdq``.
+
+    Returns:
+        What the network's fused operators became.
+
+    Raises:
+        BundleError: the bundle is damaged.
+        ModelError: an operator has no ONNX form.
+        UserError: the bundle holds no INT8 network, the opset is unknown, or the package ``onnx`` is not installed.
+        QuantkitError: the file cannot be written.
+    """
+    opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
+    if opened.manifest.kind != "int8":
+        raise UserError(f"{opened.directory} holds an FP32 network; give a bundle that `quantkit quantize` wrote")
+    graph, plan = read_int8(opened.graph)
+    _write_fused(opened, graph, plan, path, opset, reduce_range)
+    return plan
+
+
+def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET) -> Plan:
+    """Write a bundle's network in FP32: its fused operators, with the weights that the bundle has.
+
+    The weights of an INT8 bundle are those that recovery adapted to rounding.
+
+    Raises:
+        BundleError, ModelError, UserError, QuantkitError: see ``export_int8_onnx``.
+    """
+    opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
+    graph, plan = read_int8(opened.graph)
+    decisions = {name: replace(each, precision="fp32", reason="") for name, each in plan.decisions.items()}
+    floats = Plan(decisions, {})
+    _write_fused(opened, graph, floats, path, opset, "none")
+    return floats
+
+
+def _write_fused(bundle: Bundle, graph: Graph, plan: Plan, path: Path, opset: int, reduce_range: ReduceRange) -> None:
+    model, settings = bundle.model, bundle.manifest.settings
+    shapes = infer_shapes(float_graph(graph), dict.fromkeys(graph.inputs, (1, *model.input_shape)))
+    network = qdq_network(graph, plan, shapes, reduce_range)
+    known = {"quantization": json.dumps(asdict(settings)), "reduce_range": reduce_range} if settings else {}
+    _write(onnx_model(network.graph, network.shapes, opset, {**_metadata(model), **known}), path)
+
+
+def _metadata(model: Model) -> Mapping[str, str]:
+    """What is known of a network's origin and of how it is fed."""
     known = {
         "network": model.source.network,
         "weights": model.source.weights,
@@ -31,7 +96,9 @@ def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
         "preprocess": json.dumps(asdict(model.preprocess)) if model.preprocess else "",
         "labels": json.dumps(model.labels) if model.labels else "",
     }
-    shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
-    found = onnx_model(model.graph, shapes, opset, {name: value for name, value in known.items() if value})
+    return {name: value for name, value in known.items() if value}
+
+
+def _write(model: ModelProto, path: Path) -> None:
     with writing(path) as file:
-        file.write(found.SerializeToString())
+        file.write(model.SerializeToString())

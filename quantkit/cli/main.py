@@ -18,6 +18,7 @@ from quantkit.cli.compare import compare
 from quantkit.cli.doctor import doctor
 from quantkit.cli.evaluate import evaluate
 from quantkit.cli.explain import explain
+from quantkit.cli.export import export
 from quantkit.cli.fuse import fuse
 from quantkit.cli.models import models
 from quantkit.cli.options import write_examples
@@ -35,6 +36,7 @@ _EXAMPLES = (
     "quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50",
     "quantkit analyze resnet50_v1-int8 --data photos/",
     "quantkit explain resnet50_v1-int8",
+    "quantkit export resnet50_v1-int8 --out resnet50.onnx",
     "quantkit benchmark resnet50 --builds native,onednn --batch 1,16",
     "quantkit report resnet50_v1-benchmark --out report",
     "quantkit doctor",
@@ -45,6 +47,7 @@ _VERBS = (
     analyze,
     explain,
     verify,
+    export,
     benchmark,
     report,
     compare,

@@ -1,4 +1,4 @@
-"""Activations and arithmetic in ONNX."""
+"""Activations, rounding and arithmetic in ONNX."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from quantkit.emission.onnx_conversion import Attribute, Conversion, Converter, refused
+from quantkit.emission.qdq import DEQUANTIZE, QUANTIZE
 from quantkit.graph.graph import Node
-from quantkit.graph.operators import ADDITIONS, number
+from quantkit.graph.operators import ADDITIONS, integer, number
 
 _ACTIVATIONS = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign",
@@ -75,6 +76,11 @@ def _with_scalar(op: str, turned: bool, conversion: Conversion, node: Node) -> N
     conversion.finish(node, op, *((scalar, data) if turned else (data, scalar)))
 
 
+def _rounding(conversion: Conversion, node: Node) -> None:
+    axis = {"axis": integer(node, "axis", 0)} if "axis" in node.attrs else {}
+    _same(node.op, conversion, node, **axis)
+
+
 def _square(conversion: Conversion, node: Node) -> None:
     data = conversion.read(node.inputs[0])
     conversion.finish(node, "Mul", data, data)
@@ -122,4 +128,6 @@ ELEMENTWISE: Mapping[str, Converter] = {
     "clip": _clip,
     "Dropout": _dropout,
     "square": _square,
+    QUANTIZE: _rounding,
+    DEQUANTIZE: _rounding,
 }

@@ -34,6 +34,16 @@ def activation_params(values: Range, dtype: DType) -> QuantParams:
     return QuantParams(values.largest / _LEVELS[dtype], dtype)
 
 
+def affine_params(values: Range) -> QuantParams:
+    """The finest uint8 parameters for a range, with a true zero point; what MXNet's kernels lack.
+
+    The range is widened to hold 0, which is represented exactly, as in ONNX's DynamicQuantizeLinear.
+    """
+    low, high = min(values.low, 0.0), max(values.high, 0.0)
+    scale = (high - low) / 255.0 or 1.0
+    return QuantParams(scale, "uint8", int(np.rint(-low / scale)))
+
+
 def quantize(array: np.ndarray, params: QuantParams) -> np.ndarray:
     """Real numbers to integers, rounded half to even and saturated."""
     low, high = LIMITS[params.dtype]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quantkit.calibration.ranges import Range
-from quantkit.quantization.arithmetic import DType, activation_params, dequantize, quantize
+from quantkit.quantization.arithmetic import DType, activation_params, affine_params, dequantize, quantize
 
 
 @pytest.mark.parametrize(("dtype", "values"), [("uint8", Range(0.0, 6.0)), ("int8", Range(-3.0, 2.0))])
@@ -19,6 +19,24 @@ def test_quantization_errs_by_half_a_step_inside_the_range(dtype: DType, values:
 def test_values_outside_saturate() -> None:
     params = activation_params(Range(0.0, 1.0), "uint8")
     assert quantize(np.array([-5.0, 5.0]), params).tolist() == [0, 255]
+
+
+@pytest.mark.parametrize("values", [Range(-0.7, 2.1), Range(0.5, 3.0), Range(-4.0, -1.0), Range(-1e-3, 90.0)])
+def test_a_true_zero_point_leaves_no_level_unused(values: Range) -> None:
+    params = affine_params(values)
+    low, high = min(values.low, 0), max(values.high, 0)
+    reals = np.linspace(low, high, 4001).astype(np.float32)
+    integers = quantize(reals, params)
+    assert params.dtype == "uint8"
+    assert set(integers) == set(range(256))
+    # The zero point is rounded, which costs up to half a step at one end.
+    assert np.abs(dequantize(integers, params) - reals).max() <= params.scale * 1.001
+    assert dequantize(quantize(np.zeros(1), params), params) == 0
+
+
+def test_a_tensor_of_zeros_has_parameters() -> None:
+    params = affine_params(Range(0.0, 0.0))
+    assert (params.scale, params.zero_point) == (1.0, 0)
 
 
 @pytest.mark.usefixtures("engine")

@@ -1,4 +1,4 @@
-"""An FP32 network as an ONNX model, operator by operator."""
+"""A network as an ONNX model, operator by operator."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def onnx_model(
     """The network as ONNX, checked by ONNX's own checker; names of nodes, inputs and outputs stay.
 
     Args:
-        graph: an FP32 network as MXNet stores it, unfused. Its inputs and outputs have the batch as their first axis,
-            which ONNX leaves open.
+        graph: an FP32 network as MXNet stores it, unfused, or one with roundings (see ``qdq``). Its inputs and outputs
+            have the batch as their first axis, which ONNX leaves open.
         shapes: of all its tensors, for a batch of one.
         opset: the version of ONNX's operators, 13 to 21.
         metadata: what the file is to say of itself.
@@ -47,8 +47,7 @@ def onnx_model(
         ModelError: an operator has no ONNX form here, or the parameters are too large for one file.
         UserError: the opset is unknown, or the package ``onnx`` is not installed.
     """
-    if opset not in OPSETS:
-        raise UserError(f"ONNX opset {opset} cannot be written; choose one from {OPSETS[0]} to {OPSETS[-1]}")
+    check_opset(opset)
     conversion = Conversion(graph, shapes, opset)
     for node in graph.nodes:
         if node.op not in CONVERTERS:
@@ -61,6 +60,16 @@ def onnx_model(
     if size > _MOST_BYTES:
         raise ModelError(f"the network's {size} bytes of parameters do not fit in one ONNX file, which holds 2 GB")
     return _checked(conversion, metadata or {})
+
+
+def check_opset(opset: int) -> None:
+    """Refuse versions of ONNX's operators that are not written here.
+
+    Raises:
+        UserError: it is one of these.
+    """
+    if opset not in OPSETS:
+        raise UserError(f"ONNX opset {opset} cannot be written; choose one from {OPSETS[0]} to {OPSETS[-1]}")
 
 
 def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
@@ -76,7 +85,7 @@ def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
         "network",
         [_tensor(Tensor(name), shapes) for name in graph.inputs],
         [_tensor(tensor, shapes) for tensor in graph.outputs],
-        [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in conversion.constants.items()],
+        [numpy_helper.from_array(np.asarray(value, order="C"), name) for name, value in conversion.constants.items()],
     )
     opsets = [helper.make_opsetid("", conversion.opset)]
     model = helper.make_model(

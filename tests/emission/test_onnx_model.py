@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.emission.onnx_float import CONVERTERS, OPSETS, onnx_model
+from quantkit.emission.onnx_model import CONVERTERS, OPSETS, onnx_model
 from quantkit.engine.execute import infer_shapes, run
 from quantkit.errors import ModelError, UserError
 from quantkit.graph.graph import Graph, Tensor

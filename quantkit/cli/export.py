@@ -1,0 +1,168 @@
+"""``quantkit export``: a network as an ONNX file, for other engines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Optional
+
+import click
+
+from quantkit.cli.options import Verb, force_option, model_options, output_options
+from quantkit.cli.targets import check_file_target, is_bundle, network_name
+from quantkit.cli.terminal import Terminal, megabytes
+from quantkit.errors import UserError
+
+if TYPE_CHECKING:
+    from quantkit.bundle.read import Bundle
+    from quantkit.quantization.plan import Plan
+
+_LAYERS = ("Convolution", "FullyConnected")
+
+
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit export resnet50_v1-int8",
+        "quantkit export resnet50_v1-int8 --opset 17 --reduce-range auto --out resnet50.onnx",
+        "quantkit export resnet50 --weights pretrained --out resnet50-fp32.onnx",
+    ),
+)
+@click.argument("source")
+@click.option("--format", "form", type=click.Choice(["onnx"]), default="onnx", show_default=True, help="What to write.")
+@click.option(
+    "--precision",
+    type=click.Choice(["int8", "fp32"]),
+    help="fp32: without quantization. Of an INT8 bundle, the fused network with the weights that were adapted to "
+    "INT8.  [default: that of SOURCE]",
+)
+@click.option("--opset", type=int, metavar="N", help="The version of ONNX's operators, 13 to 21.  [default: 13]")
+@click.option(
+    "--reduce-range",
+    type=click.Choice(["none", "auto", "all"]),
+    default="none",
+    show_default=True,
+    help="7-bit weights, for processors without VNNI, where sums of 8-bit products overflow 16 bits. auto: in the "
+    "channels where they can.",
+)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.  [default: NAME.onnx]")
+@model_options
+@force_option
+@output_options
+def export(
+    terminal: Terminal,
+    source: str,
+    form: str,
+    precision: Optional[str],
+    opset: Optional[int],
+    reduce_range: str,
+    out: Optional[Path],
+    weights: str,
+    input_shape: Optional[tuple[int, ...]],
+    force: bool,
+) -> None:
+    """Write a network as an ONNX file.
+
+    SOURCE is a bundle or a network. An INT8 bundle becomes a network in QDQ form, which ONNX Runtime and OpenVINO
+    run in INT8: integer weights per channel, integer biases, 8-bit activations. A network, or the bundle of a
+    fused one, is written in FP32. The batch size is left open.
+    """
+    from quantkit.emission.onnx_model import DEFAULT_OPSET, check_opset
+
+    chosen = DEFAULT_OPSET if opset is None else opset
+    check_opset(chosen)
+    out = out or Path(f"{Path(source).name if is_bundle(source) else network_name(source)}.onnx")
+    check_file_target(out, force)
+    plan: Optional[Plan] = None
+    if is_bundle(source):
+        bundle = _opened(terminal, source, weights, input_shape)
+        precision = precision or bundle.manifest.kind
+        _check_reduction(precision, reduce_range)
+        terminal.stage(f"writing {out}")
+        with terminal.work.writing(out):
+            plan = _export_bundle(terminal, bundle, out, precision, chosen, reduce_range)
+    else:
+        if precision == "int8":
+            raise UserError(f"{source} is an FP32 network; quantize it first: quantkit quantize {source}")
+        precision = "fp32"
+        _check_reduction(precision, reduce_range)
+        from quantkit.cli.networks import load
+        from quantkit.export import export_onnx
+
+        model = load(terminal, source, weights, input_shape)
+        terminal.stage(f"writing {out}")
+        with terminal.work.writing(out):
+            export_onnx(model, out, chosen)
+    result = _result(source, out, precision, chosen, reduce_range, plan)
+    terminal.show(result, *_tables(result))
+
+
+def _opened(terminal: Terminal, source: str, weights: str, input_shape: Optional[tuple[int, ...]]) -> Bundle:
+    from quantkit.bundle import read_bundle
+    from quantkit.cli.networks import warn_if_random
+
+    for option, given in (("--weights", weights != "auto"), ("--input-shape", input_shape is not None)):
+        if given:
+            raise UserError(f"{source} is a bundle, which has its own; leave {option} out")
+    bundle = read_bundle(Path(source))
+    warn_if_random(terminal, source, bundle.manifest.source.weights)
+    return bundle
+
+
+def _check_reduction(precision: str, reduce_range: str) -> None:
+    if precision == "fp32" and reduce_range != "none":
+        raise UserError("--reduce-range is for integers, and the file is to hold FP32; leave it out")
+
+
+def _export_bundle(
+    terminal: Terminal, bundle: Bundle, out: Path, precision: str, opset: int, reduce_range: str
+) -> Plan:
+    from quantkit.export import export_fused_onnx, export_int8_onnx
+    from quantkit.recovery.preset import NO_RECOVERY
+
+    if precision == "int8":
+        return export_int8_onnx(bundle, out, opset, reduce_range)  # type: ignore[arg-type]
+    settings = bundle.manifest.settings
+    if settings is not None and settings.recovery != NO_RECOVERY:
+        terminal.warn(
+            "the bundle's weights were adapted to INT8, so in FP32 they compute not quite what the original does; for "
+            f"that, export the network itself: quantkit export {bundle.manifest.source.network}"
+        )
+    return export_fused_onnx(bundle, out, opset)
+
+
+def _result(
+    source: str, out: Path, precision: str, opset: int, reduce_range: str, plan: Optional[Plan]
+) -> dict[str, Any]:
+    """All that there is to tell; ``size`` is in bytes. ``int8`` counts operators, ``fp32_layers`` are names."""
+    decisions = list(plan.decisions.values()) if plan is not None else []
+    return {
+        "source": source,
+        "file": str(out),
+        "format": "onnx",
+        "precision": precision,
+        "opset": opset,
+        "reduce_range": reduce_range,
+        "size": out.stat().st_size,
+        "int8": dict(Counter(each.operator for each in decisions if each.precision == "int8").most_common()),
+        "fp32_layers": [
+            each.node
+            for each in decisions
+            if precision == "int8" and each.precision == "fp32" and each.operator.startswith(_LAYERS)
+        ],
+    }
+
+
+def _tables(result: dict[str, Any]) -> list[Any]:
+    from rich.markup import escape
+
+    from quantkit.cli.summary import grid_of
+
+    rows = [("file", f"{megabytes(result['size'])}, ONNX opset {result['opset']}, {result['precision'].upper()}")]
+    if result["int8"]:
+        rows.append(("INT8", ", ".join(f"{count} {operator}" for operator, count in result["int8"].items())))
+    if result["reduce_range"] != "none":
+        rows.append(("weights", f"7 bits: {result['reduce_range']}"))
+    if result["fp32_layers"]:
+        rows.append(("in FP32", ", ".join(result["fp32_layers"])))
+    return [f"\n[bold]{escape(result['source'])} as ONNX: {escape(result['file'])}[/]", grid_of(rows)]

@@ -1,0 +1,208 @@
+"""A fused network and its plan as a network of plain operators with QuantizeLinear and DequantizeLinear between them.
+
+So ONNX writes INT8 networks: operators compute with real numbers, and every tensor that has an integer form is rounded
+to it and back. Engines recognise the pattern and compute in integers. Scales are those of the engine's own INT8
+kernels, and weights are their integers, so the result is what MXNet computes, but for these: tensors with negative
+values are uint8 with zero point 128, which holds the same levels as int8; a sum with an addend keeps all 8 bits; and
+a layer's result is rounded before something is added to it, since ONNX Runtime adds integers to integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Optional
+
+import numpy as np
+
+from quantkit.calibration.ranges import Range
+from quantkit.emission.layers import with_relu_only
+from quantkit.fusion.unit import Unit, unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.operators import flag
+from quantkit.quantization.arithmetic import QuantParams, activation_params, affine_params
+from quantkit.quantization.plan import Activation, Plan
+from quantkit.quantization.weights import ReduceRange, engine_integers, per_channel_int8, with_reduced_range
+
+QUANTIZE = "QuantizeLinear"
+DEQUANTIZE = "DequantizeLinear"
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class QdqNetwork:
+    """The network, whose ``QuantizeLinear`` and ``DequantizeLinear`` read scale and zero point as further inputs.
+
+    ``shapes`` are those of all its tensors.
+    """
+
+    graph: Graph
+    shapes: Mapping[Tensor, Shape]
+
+
+def qdq_network(
+    graph: Graph, plan: Plan, shapes: Mapping[Tensor, Shape], reduce_range: ReduceRange = "none"
+) -> QdqNetwork:
+    """Write out a fused network: layers apart from what is fused into them, and each rounding as two nodes.
+
+    A tensor of the fused network keeps its name; where it has integers, its name stands for what they mean.
+
+    Args:
+        graph: the fused network, with weights that the engine can quantize.
+        plan: what becomes of its operators and tensors.
+        shapes: of the fused network's tensors.
+        reduce_range: which weights are to have 7 bits; see ``weights.with_reduced_range``.
+    """
+    emission = _Emission(graph, plan, reduce_range, dict(shapes))
+    for node in graph.nodes:
+        if plan.decisions[node.name].precision == "fp32":
+            emission.write_out(node, node.inputs)
+        elif unit_of(node) is None:
+            emission.write_out(node, tuple(map(emission.rounded, node.inputs)))
+        else:
+            _write_int8_layer(emission, node)
+    made = Graph(tuple(emission.nodes), graph.inputs, graph.outputs, {**graph.params, **emission.params}).pruned()
+    return QdqNetwork(made, emission.shapes)
+
+
+@dataclass
+class _Emission:
+    """The nodes written so far; ``in_integers`` has, for tensors that are computed in FP32, their rounded form."""
+
+    graph: Graph
+    plan: Plan
+    reduce_range: ReduceRange
+    shapes: dict[Tensor, Shape]
+    nodes: list[Node] = field(default_factory=list)
+    params: dict[str, np.ndarray] = field(default_factory=dict)
+    in_integers: dict[Tensor, Tensor] = field(default_factory=dict)
+
+    def add(self, node: Node, shape: Shape) -> Tensor:
+        self.nodes.append(node)
+        self.shapes[node.output] = shape
+        return node.output
+
+    def add_param(self, wanted: str, value: np.ndarray) -> Tensor:
+        name = self.free_name(wanted)
+        self.params[name] = value
+        self.shapes[Tensor(name)] = value.shape
+        return Tensor(name)
+
+    def free_name(self, wanted: str) -> str:
+        """A name that neither the fused network nor what was written so far has."""
+        name, number = self.graph.free_name(wanted), 0
+        while Tensor(name) in self.shapes:
+            number += 1
+            name = self.graph.free_name(f"{wanted}_{number}")
+        return name
+
+    def rounded(self, tensor: Tensor) -> Tensor:
+        """The tensor's values after rounding to the integers of the plan."""
+        producer = self.graph.producer(tensor)
+        if producer is not None and _puts_out_integers(self.plan, producer):
+            return tensor
+        if tensor not in self.in_integers:
+            name = f"{tensor.node}_{tensor.index}" if tensor.index else tensor.node
+            params = tensor_params(self.plan.activations[tensor])
+            self.in_integers[tensor] = self.round(tensor, params, name, self.free_name(f"{name}_dequantized"))
+        return self.in_integers[tensor]
+
+    def round(self, tensor: Tensor, params: QuantParams, name: str, last: str) -> Tensor:
+        """Add the rounding of a tensor to integers and back; the last node is called ``last``."""
+        scale = self.add_param(f"{name}_scale", np.array(params.scale, np.float32))
+        zero_point = self.add_param(f"{name}_zero_point", np.array(params.zero_point, params.dtype))
+        shape = self.shapes[tensor]
+        quantized = Node(self.free_name(f"{name}_quantized"), QUANTIZE, (tensor, scale, zero_point))
+        stored = self.add(quantized, shape)
+        return self.add(Node(last, DEQUANTIZE, (stored, scale, zero_point)), shape)
+
+    def constant(self, name: str, integers: np.ndarray, scale: np.ndarray) -> Tensor:
+        """Add a parameter that is stored as integers, with a scale for each of its first axis."""
+        zero_points = np.zeros(len(integers), integers.dtype)
+        values = {"integers": integers, "scale": scale, "zero_points": zero_points}
+        stored = tuple(self.add_param(f"{name}_{what}", value) for what, value in values.items())
+        node = Node(self.free_name(f"{name}_dequantized"), DEQUANTIZE, stored, {"axis": "0"})
+        return self.add(node, integers.shape)
+
+    def write_out(self, node: Node, inputs: Sequence[Tensor], before_sum: Optional[QuantParams] = None) -> None:
+        """Add a node of the fused network, operator by operator, and its rounding where it puts out integers.
+
+        ``before_sum`` is how a layer's result is rounded before something is added to it.
+        """
+        rounds = _puts_out_integers(self.plan, node)
+        last = self.free_name(f"{node.name}_unrounded") if rounds else node.name
+        unit = unit_of(node)
+        shape = self.shapes[node.output]
+        if unit is None or node.body is None:
+            result = self.add(replace(node, name=last, inputs=tuple(inputs)), shape)
+        else:
+            core, *rest = node.body.nodes
+            name = self.free_name(core.name)
+            result = self.add(replace(core, name=name, inputs=tuple(inputs[: len(core.inputs)])), shape)
+            if before_sum is not None:
+                result = self.round(result, before_sum, name, self.free_name(f"{name}_dequantized"))
+            for inner in rest:
+                operands = (result, inputs[-1]) if inner is unit.addition else (result,)
+                name = last if inner is rest[-1] else self.free_name(inner.name)
+                result = self.add(replace(inner, name=name, inputs=operands), shape)
+        if rounds:
+            self.round(result, tensor_params(self.plan.activations[node.output]), node.name, node.name)
+
+
+def tensor_params(form: Activation) -> QuantParams:
+    """The rounding that is the engine's own, in unsigned integers."""
+    params = activation_params(form.range, form.dtype)
+    return replace(params, dtype="uint8", zero_point=128) if form.dtype == "int8" else params
+
+
+def _puts_out_integers(plan: Plan, node: Node) -> bool:
+    unit = unit_of(node)
+    is_dense = unit is not None and not unit.is_convolution
+    return plan.decisions[node.name].precision == "int8" and not is_dense
+
+
+def _write_int8_layer(emission: _Emission, node: Node) -> None:
+    unit = unit_of(node)
+    if unit is None:
+        raise TypeError(f"{node.name} is not a layer")
+    params = emission.graph.params
+    weight = params[unit.weight.node]
+    integers, scale = engine_integers(weight) if unit.is_convolution else per_channel_int8(weight)
+    integers, scale = with_reduced_range(weight, integers, scale, emission.reduce_range)
+    data = emission.rounded(unit.data)
+    if not unit.is_convolution and flag(unit.core, "flatten", default=True) and len(emission.shapes[data]) != 2:
+        data = _flattened(emission, node, data, tensor_params(emission.plan.activations[unit.data]))
+    inputs = [data, emission.constant(unit.weight.node, integers, scale)]
+    if unit.bias is not None:
+        step = tensor_params(emission.plan.activations[unit.data]).scale * scale
+        stored = np.rint(params[unit.bias.node].reshape(-1) / step.astype(np.float64)).astype(np.int32)
+        inputs.append(emission.constant(unit.bias.node, stored, step.astype(np.float32)))
+    before_sum = None
+    if unit.addend is not None:
+        inputs.append(emission.rounded(unit.addend))
+        before_sum = affine_params(_range_before_sum(unit, unit.addend, emission.plan))
+    emission.write_out(with_relu_only(unit).node if unit.is_convolution else node, inputs, before_sum)
+
+
+def _flattened(emission: _Emission, node: Node, data: Tensor, params: QuantParams) -> Tensor:
+    """The layer's input as rows: engines know the flattening of integers as a step of its own."""
+    batch, *rest = emission.shapes[data]
+    name = emission.free_name(f"{node.name}_flat")
+    flat = emission.add(Node(name, "Flatten", (data,), {}, node.origin), (batch, int(np.prod(rest))))
+    return emission.round(flat, params, name, emission.free_name(f"{name}_dequantized"))
+
+
+def _range_before_sum(unit: Unit, addend: Tensor, plan: Plan) -> Range:
+    """The values of a layer's result that matter where something is added to it.
+
+    Beyond these, the sum saturates whatever is added.
+    """
+    low, high = _limits(plan.activations[unit.node.output])
+    addend_low, addend_high = _limits(plan.activations[addend])
+    return Range(low - addend_high, high - addend_low)
+
+
+def _limits(form: Activation) -> tuple[float, float]:
+    peak = form.range.largest
+    return (0.0 if form.dtype == "uint8" else -peak), peak

@@ -1,0 +1,120 @@
+"""``quantkit export``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import SHAPE, Run
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture
+def bundle(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> str:
+    """An INT8 bundle with nothing recovered."""
+    common = ["--input-shape", SHAPE, "--calib-data", samples, "--preset", "none", "--no-latency"]
+    assert run("quantize", checkpoint, *common, "--out", "net-int8").exit_code == 0
+    return "net-int8"
+
+
+def outputs(path: str, samples: Path) -> Any:
+    return onnxruntime.InferenceSession(path).run(None, {"data": np.load(samples)["x"]})[0]
+
+
+def test_a_bundle_becomes_an_int8_file(run: Run, bundle: str, checkpoint: Path, samples: Path) -> None:
+    import onnx
+
+    done = run("export", bundle, "--opset", "17", "--json")
+    assert done.exit_code == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["file"] == "net-int8.onnx"
+    assert result["int8"] == {"Convolution+relu": 1, "Convolution+sum+relu": 1, "FullyConnected": 1}
+    assert result["fp32_layers"] == []
+    written = onnx.load(result["file"])
+    told = {entry.key: entry.value for entry in written.metadata_props}
+    assert json.loads(told["quantization"])["samples"] == 23
+    assert told["weights_sha256"]
+    assert written.opset_import[0].version == 17
+    assert result["size"] == Path(result["file"]).stat().st_size
+    assert run("export", checkpoint, "--input-shape", SHAPE, "--out", "fp32.onnx").exit_code == 0
+    found, expected = outputs("net-int8.onnx", samples), outputs("fp32.onnx", samples)
+    assert np.sum(found * expected) / np.linalg.norm(found) / np.linalg.norm(expected) > 0.999
+
+
+def test_a_bundle_in_fp32_computes_what_the_network_does(
+    run: Run, bundle: str, checkpoint: Path, samples: Path
+) -> None:
+    assert run("export", bundle, "--precision", "fp32", "--out", "bundle.onnx").exit_code == 0
+    assert run("export", checkpoint, "--input-shape", SHAPE, "--out", "network.onnx").exit_code == 0
+    found, expected = outputs("bundle.onnx", samples), outputs("network.onnx", samples)
+    # The bundle has its dense weights as integers only.
+    assert np.abs(found - expected).max() < 0.02 * np.abs(expected).max()
+    assert np.abs(found - expected).max() > 0
+
+
+def test_a_fused_network_is_written_in_fp32(run: Run, checkpoint: Path, samples: Path) -> None:
+    common = ["--input-shape", SHAPE]
+    assert run("fuse", checkpoint, *common, "--calib-data", samples, "--out", "f", "--no-latency").exit_code == 0
+    result = json.loads(run("export", "f", "--json").stdout)
+    assert (result["precision"], result["int8"]) == ("fp32", {})
+    assert run("export", checkpoint, *common, "--out", "network.onnx").exit_code == 0
+    found, expected = outputs("f.onnx", samples), outputs("network.onnx", samples)
+    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_layers_left_in_fp32_are_named(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:
+    common = ["--input-shape", SHAPE, "--calib-data", samples, "--preset", "none", "--no-latency"]
+    assert run("quantize", checkpoint, *common, "--exclude", "branch", "--out", "b").exit_code == 0
+    assert json.loads(run("export", "b", "--json").stdout)["fp32_layers"] == ["joined"]
+
+
+def test_recovered_weights_in_fp32_are_warned_of(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:
+    common = ["--input-shape", SHAPE, "--calib-data", samples, "--preset", "fast", "--no-latency"]
+    assert run("quantize", checkpoint, *common, "--out", "b").exit_code == 0
+    done = run("export", "b", "--precision", "fp32")
+    assert done.exit_code == 0
+    assert "adapted to INT8" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["BUNDLE", "--opset", "12"], "opset 12"),
+        (["BUNDLE", "--weights", "random"], "leave --weights out"),
+        (["BUNDLE", "--input-shape", SHAPE], "leave --input-shape out"),
+        (["BUNDLE", "--precision", "fp32", "--reduce-range", "all"], "leave it out"),
+        (["NETWORK", "--precision", "int8"], "quantize it first"),
+        (["NETWORK", "--reduce-range", "auto"], "leave it out"),
+        (["BUNDLE", "--out", "no/net.onnx"], "there is no folder no"),
+        (["nothing"], "unknown network 'nothing'"),
+    ],
+)
+def test_mistakes_are_named(arguments: Sequence[str], told: str, run: Run, bundle: str, checkpoint: Path) -> None:
+    places = {"BUNDLE": bundle, "NETWORK": str(checkpoint)}
+    done = run("export", *(places.get(each, each) for each in arguments))
+    assert done.exit_code == 2
+    assert told in " ".join(done.stderr.split())
+    assert not list(Path().glob("**/*.onnx"))
+
+
+def test_an_earlier_file_is_replaced_on_demand_only(run: Run, bundle: str) -> None:
+    Path("net-int8.onnx").write_text("mine")
+    assert run("export", bundle).exit_code == 2
+    assert Path("net-int8.onnx").read_text() == "mine"
+    assert run("export", bundle, "--force").exit_code == 0
+    assert Path("net-int8.onnx").stat().st_size > 1000
+
+
+def test_a_smaller_range_is_written(run: Run, bundle: str) -> None:
+    import onnx
+    from onnx import numpy_helper
+
+    assert run("export", bundle, "--reduce-range", "all").exit_code == 0
+    weights = [numpy_helper.to_array(each) for each in onnx.load("net-int8.onnx").graph.initializer]
+    assert max(np.abs(each.astype(int)).max() for each in weights if each.dtype == np.int8) == 64

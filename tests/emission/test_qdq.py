@@ -1,0 +1,185 @@
+"""INT8 networks as ONNX writes them, in ONNX Runtime, held against the simulation of MXNet's kernels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.emission.onnx_model import OPSETS, onnx_model
+from quantkit.emission.qdq import DEQUANTIZE, QUANTIZE, qdq_network
+from quantkit.emission.read_int8 import read_int8
+from quantkit.engine.execute import infer_shapes, run
+from quantkit.errors import UserError
+from quantkit.fusion.unit import unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.arithmetic import activation_params
+from quantkit.quantization.plan import Plan
+from tests.emission.test_read_int8 import NETWORKS
+from tests.emission.test_read_int8 import emitted as emitted_there
+from tests.networks import images
+from tests.recovery.networks import simulated
+
+onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+def emitted(name: str, preset: str = "none", *exclude: str) -> tuple[Graph, Plan, Graph]:
+    """The fused network and its plan as they come out of a bundle, and the INT8 network there."""
+    int8 = emitted_there(name, preset, *exclude)[2]
+    return (*read_int8(int8), int8)
+
+
+def network(graph: Graph, plan: Plan, shapes: Mapping[str, tuple[int, ...]], **options: Any) -> Any:
+    """The fused network with its roundings."""
+    return qdq_network(graph, plan, infer_shapes(float_graph(graph), shapes), **options)
+
+
+def session(graph: Graph, plan: Plan, shapes: Mapping[str, tuple[int, ...]], **written: Any) -> Any:
+    made = network(graph, plan, shapes)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    for name, value in written.items():
+        setattr(options, name, value)
+    content = onnx_model(made.graph, made.shapes).SerializeToString()
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def alone(graph: Graph, node: Node) -> Graph:
+    """The network of one operator; what it reads comes from outside."""
+    inputs = tuple(dict.fromkeys(tensor.node for tensor in node.inputs if tensor.node not in graph.params))
+    params = {tensor.node: graph.params[tensor.node] for tensor in node.inputs if tensor.node in graph.params}
+    return Graph((node,), inputs, (node.output,), params)
+
+
+def cases() -> list[str]:
+    return [name for name in NETWORKS if name not in ("split", "row after dense")]
+
+
+@pytest.mark.parametrize("preset", ["none", "balanced"])
+@pytest.mark.parametrize("name", cases())
+def test_every_operator_rounds_as_the_engine_does(name: str, preset: str) -> None:
+    graph, plan, _ = emitted(name, preset)
+    values = {Tensor("data"): images(), **simulated(graph, plan, images(), {})}
+    for node in graph.nodes:
+        form = plan.activations.get(node.output)
+        if form is None or plan.decisions[node.name].precision == "fp32":
+            continue
+        one = alone(graph, node)
+        given = {name: values[Tensor(name)] for name in one.inputs}
+        (found,) = session(one, plan, {name: value.shape for name, value in given.items()}).run(None, given)
+        step = activation_params(form.range, form.dtype).scale
+        off = np.abs(found - values[node.output]) / step
+        unit = unit_of(node)
+        if unit is not None and unit.addend is not None:
+            # Rounded before the sum, in steps at most twice as wide, and once more after it.
+            assert off.max() < 2.01
+        else:
+            assert off.max() < 1.01
+            # Products on the edge between two integers may fall either way.
+            assert np.count_nonzero(off > 0.01) <= 1 + off.size / 200
+
+
+@pytest.mark.usefixtures("int8_engine")
+@pytest.mark.parametrize("preset", ["none", "balanced"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_network_computes_what_mxnet_does(name: str, preset: str) -> None:
+    graph, plan, int8 = emitted(name, preset)
+    data = images(seed=5)
+    found = session(graph, plan, {"data": data.shape}).run(None, {"data": data})
+    for expected, value in zip(run(int8, {"data": data}), found):
+        assert value.shape == expected.shape
+        assert np.sum(value * expected) / np.linalg.norm(value) / np.linalg.norm(expected) > 0.9995
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_no_layer_is_left_in_fp32(name: str, tmp_path: Path) -> None:
+    import onnx
+
+    graph, plan, _ = emitted(name)
+    optimized = tmp_path / "optimized.onnx"
+    session(graph, plan, {"data": images().shape}, optimized_model_filepath=str(optimized))
+    kinds = Counter(node.op_type for node in onnx.load(optimized).graph.node)
+    layers = [unit_of(node) for node in graph.nodes]
+    assert kinds["QLinearConv"] == sum(unit is not None and unit.is_convolution for unit in layers)
+    assert kinds["QGemm"] == sum(unit is not None and not unit.is_convolution for unit in layers)
+    assert not {"Conv", "Gemm", "MatMul", "FusedConv"} & set(kinds)
+
+
+def test_layers_that_stay_in_fp32_read_and_write_real_numbers() -> None:
+    graph, plan, _ = emitted("v1", "none", "conv1", "dense")
+    made = network(graph, plan, {"data": images().shape}).graph
+    layers = {node.name: node for node in made.nodes if node.op in ("Convolution", "FullyConnected")}
+    floats = {name for name, node in layers.items() if node.inputs[1].node in made.params}
+    assert floats == {"bn1", "dense"}
+    (reader,) = made.consumers[Tensor("relu1")]
+    assert reader.op == QUANTIZE
+
+
+def test_tensors_keep_their_names() -> None:
+    graph, plan, _ = emitted("v1")
+    made = network(graph, plan, {"data": images().shape}).graph
+    assert made.inputs == graph.inputs
+    assert made.outputs == graph.outputs
+    for node in graph.nodes:
+        if node.output in plan.activations and plan.decisions[node.name].precision == "int8":
+            assert made.by_name[node.name].op == DEQUANTIZE
+
+
+def test_a_network_all_in_fp32_computes_what_the_fused_one_does() -> None:
+    graph, plan, _ = emitted("inverted residual")
+    floats = Plan({name: replace(each, precision="fp32") for name, each in plan.decisions.items()}, {})
+    data = images()
+    made = network(graph, floats, {"data": data.shape}).graph
+    assert not {QUANTIZE, DEQUANTIZE} & {node.op for node in made.nodes}
+    (found,) = session(graph, floats, {"data": data.shape}).run(None, {"data": data})
+    (expected,) = run(float_graph(graph), {"data": data})
+    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_signed_tensors_hold_the_same_levels() -> None:
+    graph, plan, _ = emitted("v2")
+    made = network(graph, plan, {"data": images().shape}).graph
+    for tensor, form in plan.activations.items():
+        name = tensor.node if made.by_name.get(tensor.node) and made.by_name[tensor.node].op == DEQUANTIZE else ""
+        reader = made.by_name[name or f"{tensor.node}_dequantized"]
+        scale, zero_point = (made.params[each.node] for each in reader.inputs[1:])
+        assert scale == np.float32(activation_params(form.range, form.dtype).scale)
+        assert zero_point.dtype == np.uint8
+        assert zero_point == (128 if form.dtype == "int8" else 0)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_every_opset_gives_the_same(opset: int) -> None:
+    graph, plan, _ = emitted("branches")
+    data = images()
+    made = network(graph, plan, {"data": data.shape})
+    found = []
+    for version in (13, opset):
+        content = onnx_model(made.graph, made.shapes, version).SerializeToString()
+        found.append(onnxruntime.InferenceSession(content).run(None, {"data": data}))
+    for first, second in zip(*found):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_reduced_ranges_reach_the_file() -> None:
+    graph, plan, _ = emitted("v1")
+    full, reduced = (network(graph, plan, {"data": images().shape}, reduce_range=each) for each in ("none", "all"))
+    names = [name for name, value in full.graph.params.items() if value.dtype == np.int8 and value.ndim > 1]
+    assert len(names) == 4
+    for name in names:
+        assert np.abs(full.graph.params[name].astype(int)).max() >= 127
+        assert np.abs(reduced.graph.params[name].astype(int)).max() == 64
+
+
+def test_an_unknown_reduction_is_refused() -> None:
+    graph, plan, _ = emitted("v1")
+    with pytest.raises(UserError, match="some"):
+        network(graph, plan, {"data": images().shape}, reduce_range="some")
