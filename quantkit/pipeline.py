@@ -30,6 +30,7 @@ from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import ActivationType, Plan, calibration_targets, make_plan
+from quantkit.recovery.before_sum import with_ranges_before_sums
 from quantkit.recovery.preset import DEFAULT_PRESET, NO_RECOVERY, Recovery, preset
 from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered, with_mirrored
@@ -43,6 +44,7 @@ BATCH_SIZE = 4
 
 _GATE_SAMPLES = 4
 _AGREEMENT_SAMPLES = 100
+_SUM_SAMPLES = 32
 
 
 def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
@@ -210,10 +212,13 @@ def emit(
     """Emit the INT8 network, of a plan or of what was recovered, and compare it with FP32 on at most 100 samples."""
     fused = source.fused.graph
     final = plan if isinstance(plan, Recovered) else Recovered(fused, plan, NO_RECOVERY, fused)
-    graph = int8_graph(final.graph, final.plan)
+    few = _chosen(samples, min(table.samples, _SUM_SAMPLES), at_most=True)
+    inputs = (batch.data for batch in _batches(source.model, few))
+    complete = with_ranges_before_sums(final.graph, final.plan, inputs, BATCH_SIZE, table.method)
+    graph = int8_graph(final.graph, complete)
     chosen = _chosen(samples, min(table.samples, _AGREEMENT_SAMPLES), at_most=True)
     found = compare(source.model.graph, graph, source.model, chosen, progress)
-    return QuantizedModel(source, table, final.plan, final.recovery, graph, found)
+    return QuantizedModel(source, table, complete, final.recovery, graph, found)
 
 
 def compare(reference: Graph, other: Graph, model: Model, samples: Any, progress: Progress = silent) -> Agreement:

@@ -16,6 +16,7 @@ from quantkit.emission.layers import fused_layer, with_core_attrs, with_relu_onl
 from quantkit.emission.mxnet_float import float_node
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.nnvm import OWN_ATTRIBUTE
 from quantkit.graph.operators import ADDITIONS, integer, integers
 from quantkit.quantization.arithmetic import DType, activation_params
 from quantkit.quantization.plan import Activation, Plan
@@ -25,6 +26,9 @@ PREFIX = "quantized_"
 
 # With weights of this range one integer step of the engine's INT8 dense layer is exactly 1.
 UNIT_STEP_RANGE = 127.5
+
+# Of no use to MXNet, which ignores such names: kept for ONNX.
+BEFORE_SUM = f"{OWN_ATTRIBUTE}range_before_sum__"
 
 
 def int8_graph(graph: Graph, plan: Plan) -> Graph:
@@ -136,6 +140,9 @@ def _emit_convolution(emission: _Emission, node: Node) -> None:
             factor = 2.0
     inputs += [*data_range, *sum_range]
     extra = {"quantized": "true", **_calibrated(form, factor)}
+    if node.output in emission.plan.before_sums:
+        before = emission.plan.before_sums[node.output]
+        extra[BEFORE_SUM] = f"({before.low!r}, {before.high!r})"
     emission.add_int8(fused_layer(unit, PREFIX + node.name, tuple(inputs), extra), node.output)
 
 

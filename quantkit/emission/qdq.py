@@ -17,7 +17,7 @@ import numpy as np
 
 from quantkit.calibration.ranges import Range
 from quantkit.emission.layers import with_relu_only
-from quantkit.fusion.unit import Unit, unit_of
+from quantkit.fusion.unit import Unit, unit_of, unrolled
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import flag
 from quantkit.quantization.arithmetic import QuantParams, activation_params, affine_params
@@ -132,22 +132,16 @@ class _Emission:
         """
         rounds = _puts_out_integers(self.plan, node)
         last = self.free_name(f"{node.name}_unrounded") if rounds else node.name
-        unit = unit_of(node)
+        first, *rest = unrolled(node, inputs, last, self.free_name)
         shape = self.shapes[node.output]
-        if unit is None or node.body is None:
-            result = self.add(replace(node, name=last, inputs=tuple(inputs)), shape)
-        else:
-            core, *rest = node.body.nodes
-            name = self.free_name(core.name)
-            result = self.add(replace(core, name=name, inputs=tuple(inputs[: len(core.inputs)])), shape)
-            if before_sum is not None:
-                result = self.round(result, before_sum, name, self.free_name(f"{name}_dequantized"))
-            for inner in rest:
-                operands = (result, inputs[-1]) if inner is unit.addition else (result,)
-                name = last if inner is rest[-1] else self.free_name(inner.name)
-                result = self.add(replace(inner, name=name, inputs=operands), shape)
+        result = self.add(first, shape)
+        if before_sum is not None:
+            result = self.round(result, before_sum, first.name, self.free_name(f"{first.name}_dequantized"))
+        for part in rest:
+            operands = tuple(result if tensor == first.output else tensor for tensor in part.inputs)
+            self.add(replace(part, inputs=operands), shape)
         if rounds:
-            self.round(result, tensor_params(self.plan.activations[node.output]), node.name, node.name)
+            self.round(Tensor(last), tensor_params(self.plan.activations[node.output]), node.name, node.name)
 
 
 def tensor_params(form: Activation) -> QuantParams:
@@ -196,11 +190,13 @@ def _flattened(emission: _Emission, node: Node, data: Tensor, params: QuantParam
 def _range_before_sum(unit: Unit, addend: Tensor, plan: Plan) -> Range:
     """The values of a layer's result that matter where something is added to it.
 
-    Beyond these, the sum saturates whatever is added.
+    Beyond these the sum saturates, whatever is added; the range that was measured narrows them further.
     """
     low, high = _limits(plan.activations[unit.node.output])
     addend_low, addend_high = _limits(plan.activations[addend])
-    return Range(low - addend_high, high - addend_low)
+    low, high = low - addend_high, high - addend_low
+    measured = plan.before_sums.get(unit.node.output, Range(low, high))
+    return Range(min(max(low, measured.low), 0.0), max(min(high, measured.high), 0.0))
 
 
 def _limits(form: Activation) -> tuple[float, float]:

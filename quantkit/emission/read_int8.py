@@ -16,8 +16,8 @@ import numpy as np
 
 from quantkit.calibration.ranges import Range
 from quantkit.emission.layers import CONVOLUTION, DENSE, with_core_attrs
-from quantkit.emission.mxnet_int8 import PREFIX, UNIT_STEP_RANGE
-from quantkit.errors import ModelError
+from quantkit.emission.mxnet_int8 import BEFORE_SUM, PREFIX, UNIT_STEP_RANGE
+from quantkit.errors import ModelError, UserError
 from quantkit.fusion.unit import FUSED, Unit, extended, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import activation_kind, flag, integer, integers, number
@@ -43,7 +43,7 @@ def read_int8(graph: Graph) -> tuple[Graph, Plan]:
     outputs = tuple(map(reading.fused, graph.outputs))
     params = {**graph.params, **reading.params}
     network = Graph(tuple(reading.nodes), graph.inputs, outputs, params).pruned()
-    return network, Plan(reading.decisions, reading.activations)
+    return network, Plan(reading.decisions, reading.activations, before_sums=reading.before_sums)
 
 
 @dataclass
@@ -59,6 +59,7 @@ class _Reading:
     params: dict[str, np.ndarray] = field(default_factory=dict)
     decisions: dict[str, Decision] = field(default_factory=dict)
     activations: dict[Tensor, Activation] = field(default_factory=dict)
+    before_sums: dict[Tensor, Range] = field(default_factory=dict)
     forms: dict[Tensor, Activation] = field(default_factory=dict)
     tensors: dict[Tensor, Tensor] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
@@ -139,6 +140,14 @@ def _calibrated(node: Node, dtype: str, factor: float = 1.0) -> Activation:
     return Activation(Range(0.0 if dtype == "uint8" else -peak, peak), "uint8" if dtype == "uint8" else "int8")
 
 
+def _range(node: Node, name: str) -> Range:
+    try:
+        low, high = map(float, node.attrs[name].strip("()").split(","))
+        return Range(low, high)
+    except (ValueError, UserError) as error:
+        raise _unknown(node, f"{name}={node.attrs[name]!r} is no range") from error
+
+
 def _read_layer(reading: _Reading, node: Node) -> None:
     if not flag(node, "quantized"):
         core = _core(node)
@@ -184,6 +193,8 @@ def _read_convolution(reading: _Reading, node: Node) -> None:
     if reading.form(node.inputs[0], node).dtype == "uint8":
         unit = _narrowed(reading, unit)
     reading.add_int8(node, unit.node, _calibrated(node, dtype, 2.0 if halved else 1.0))
+    if BEFORE_SUM in node.attrs:
+        reading.before_sums[unit.node.output] = _range(node, BEFORE_SUM)
 
 
 def _narrowed(reading: _Reading, unit: Unit) -> Unit:

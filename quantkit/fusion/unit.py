@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Optional
+from typing import Callable, Optional
 
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS, activation_kind, flag
@@ -92,6 +93,26 @@ def extended(unit: Unit, last: Node, addend: Optional[Tensor] = None) -> Node:
         inputs = (*inputs, addend)
     body = Graph(tuple(nodes), tuple(body_inputs), (nodes[-1].output,))
     return Node(last.name, FUSED[unit.core.op], inputs, {}, unit.node.origin + last.origin, body)
+
+
+def unrolled(node: Node, inputs: Sequence[Tensor], last: str, free_name: Callable[[str], str]) -> tuple[Node, ...]:
+    """The operators that a node stands for, one by one.
+
+    Args:
+        node: a layer with what is fused into it, or any other node, which stands for itself.
+        inputs: what takes the place of its inputs.
+        last: the name of the last operator.
+        free_name: gives the others names, of their own ones.
+    """
+    if node.body is None:
+        return (replace(node, name=last, inputs=tuple(inputs)),)
+    outside = dict(zip(map(Tensor, node.body.inputs), inputs))
+    nodes: list[Node] = []
+    for inner in node.body.nodes:
+        name = last if inner is node.body.nodes[-1] else free_name(inner.name)
+        nodes.append(replace(inner, name=name, inputs=tuple(outside[tensor] for tensor in inner.inputs)))
+        outside[inner.output] = nodes[-1].output
+    return tuple(nodes)
 
 
 def _input_names(core: Node) -> tuple[str, ...]:

@@ -13,6 +13,9 @@ import numpy as np
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph, Node, Tensor
 
+# What quantkit notes for itself in a symbol; MXNet ignores names that begin with two underscores.
+OWN_ATTRIBUTE = "__quantkit_"
+
 # The oldest release that runs INT8 networks: newer ones read it without upgrading, older ones need not apply.
 FORMAT_VERSION = 10500
 
@@ -59,8 +62,12 @@ def _parse_document(document: Mapping[str, Any], params: Mapping[str, np.ndarray
                 name=names[position],
                 op=entry["op"],
                 inputs=tuple(Tensor(names[edge[0]], edge[1]) for edge in entry["inputs"]),
-                # Names of the form __x__ are hints for training and profiling, not parameters.
-                attrs={key: str(value) for key, value in attrs.items() if not key.startswith("__")},
+                # Names of the form __x__ are hints for training and profiling, not parameters; but for our own.
+                attrs={
+                    key: str(value)
+                    for key, value in attrs.items()
+                    if not key.startswith("__") or key.startswith(OWN_ATTRIBUTE)
+                },
                 origin=(entry["name"],),
                 body=_parse_document(bodies[0], {}) if bodies else None,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Callable, Literal, Optional, get_args
 
 from quantkit.calibration.ranges import Range
@@ -43,13 +43,15 @@ class Decision:
 class Plan:
     """Decisions by node name in topological order, and the integer form of every tensor that has one.
 
-    ``exclude`` and ``activation_type`` are what was asked for; see ``make_plan``.
+    ``exclude`` and ``activation_type`` are what was asked for; see ``make_plan``. ``before_sums`` has, by the tensor
+    that a layer with a sum puts out, the range of the layer's result before the sum, where it was measured.
     """
 
     decisions: Mapping[str, Decision]
     activations: Mapping[Tensor, Activation]
     exclude: tuple[str, ...] = ()
     activation_type: ActivationType = "auto"
+    before_sums: Mapping[Tensor, Range] = field(default_factory=dict)
 
 
 def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
