@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Optional, Union
 
+from quantkit.bundle.manifest import Settings
 from quantkit.bundle.read import Bundle, read_bundle
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.onnx_model import DEFAULT_OPSET, onnx_model
@@ -40,10 +41,29 @@ def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
     _write(onnx_model(model.graph, shapes, opset, _metadata(model)), path)
 
 
+def int8_onnx(
+    model: Model, settings: Optional[Settings], opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none"
+) -> bytes:
+    """An INT8 network in ONNX's QDQ form, with an open batch size; see ``emission.qdq``.
+
+    Args:
+        model: a network as ``emission.mxnet_int8`` emits it.
+        settings: how it was quantized, where that is known; the file's metadata say so.
+        opset: the version of ONNX's operators, 13 to 21.
+        reduce_range: which weights are to have 7 bits.
+
+    Raises:
+        ModelError: an operator has no ONNX form, or the network was not emitted by quantkit.
+        UserError: the opset is unknown, or the package ``onnx`` is not installed.
+    """
+    graph, plan = read_int8(model.graph)
+    return bytes(_fused_onnx(model, settings, graph, plan, opset, reduce_range).SerializeToString())
+
+
 def export_int8_onnx(
     bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none"
 ) -> Plan:
-    """Write a bundle's INT8 network in ONNX's QDQ form, with an open batch size; see ``emission.qdq``.
+    """Write a bundle's INT8 network as an ONNX file; see ``int8_onnx``.
 
     Returns:
         What the network's fused operators became.
@@ -55,11 +75,20 @@ def export_int8_onnx(
         QuantkitError: the file cannot be written.
     """
     opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
-    if opened.manifest.kind != "int8":
-        raise UserError(f"{opened.directory} holds an FP32 network; give a bundle that `quantkit quantize` wrote")
+    check_int8_bundle(opened)
     graph, plan = read_int8(opened.graph)
-    _write_fused(opened, graph, plan, path, opset, reduce_range)
+    _write(_fused_onnx(opened.model, opened.manifest.settings, graph, plan, opset, reduce_range), path)
     return plan
+
+
+def check_int8_bundle(bundle: Bundle) -> None:
+    """Make sure that a bundle holds an INT8 network.
+
+    Raises:
+        UserError: it does not.
+    """
+    if bundle.manifest.kind != "int8":
+        raise UserError(f"{bundle.directory} holds an FP32 network; give a bundle that `quantkit quantize` wrote")
 
 
 def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET) -> Plan:
@@ -74,16 +103,17 @@ def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int =
     graph, plan = read_int8(opened.graph)
     decisions = {name: replace(each, precision="fp32", reason="") for name, each in plan.decisions.items()}
     floats = Plan(decisions, {})
-    _write_fused(opened, graph, floats, path, opset, "none")
+    _write(_fused_onnx(opened.model, opened.manifest.settings, graph, floats, opset, "none"), path)
     return floats
 
 
-def _write_fused(bundle: Bundle, graph: Graph, plan: Plan, path: Path, opset: int, reduce_range: ReduceRange) -> None:
-    model, settings = bundle.model, bundle.manifest.settings
+def _fused_onnx(
+    model: Model, settings: Optional[Settings], graph: Graph, plan: Plan, opset: int, reduce_range: ReduceRange
+) -> ModelProto:
     shapes = infer_shapes(float_graph(graph), dict.fromkeys(graph.inputs, (1, *model.input_shape)))
     network = qdq_network(graph, plan, shapes, reduce_range)
     known = {"quantization": json.dumps(asdict(settings)), "reduce_range": reduce_range} if settings else {}
-    _write(onnx_model(network.graph, network.shapes, opset, {**_metadata(model), **known}), path)
+    return onnx_model(network.graph, network.shapes, opset, {**_metadata(model), **known})
 
 
 def _metadata(model: Model) -> Mapping[str, str]:

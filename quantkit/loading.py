@@ -17,7 +17,8 @@ def load(spec: Any, **options: Any) -> Any:
 
     Args:
         spec: a bundle's directory, or anything that ``load_model`` takes.
-        options: those of ``Predictor`` (``allow_random_weights``) for a bundle, of ``load_model`` for a network.
+        options: for a bundle those of ``Predictor`` (``engine``, ``allow_random_weights``), for a network those of
+            ``load_model``.
 
     Returns:
         A Predictor for a bundle, a Model for a network.
@@ -26,6 +27,7 @@ def load(spec: Any, **options: Any) -> Any:
         BundleError: a file of the bundle is missing or was changed.
         UserError: the bundle's weights are random, or the network cannot be loaded.
         EngineError: the bundle's network cannot run here.
+        EngineMissing: the engine is not installed.
     """
     if isinstance(spec, (str, os.PathLike)) and (Path(spec) / MANIFEST).is_file():
         return Predictor(read_bundle(Path(spec)), **options)

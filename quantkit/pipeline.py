@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import tee
 from pathlib import Path
 from typing import Any, Optional, Union
 
 import numpy as np
 
+from quantkit.bundle.write import settings_of, write_bundle
 from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import Batch, batches, check_not_constant
@@ -19,9 +21,12 @@ from quantkit.data.samples import Samples, take
 from quantkit.data.sources import open_samples
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.mxnet_int8 import int8_graph
+from quantkit.emission.onnx_model import DEFAULT_OPSET
 from quantkit.engine.stream import outputs_of
-from quantkit.errors import ModelError
+from quantkit.errors import EngineMissing, ModelError, UserError
 from quantkit.evaluation.agreement import Agreement, agreement
+from quantkit.export import int8_onnx
+from quantkit.files import writing
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.fusion.gate import FusionCheck, check_fusion
 from quantkit.graph import nnvm
@@ -38,6 +43,10 @@ from quantkit.recovery.recover import recover as recovered
 
 DEFAULT_METHOD = "mse"
 DEFAULT_SAMPLES = 32
+
+MXNET, ONNX = "mxnet", "onnx"
+FORMATS = (MXNET, ONNX)
+"""What the network in a bundle may be written as."""
 
 # Small enough to hold every tensor of a batch at once, and to let Ctrl-C through within a second.
 BATCH_SIZE = 4
@@ -91,11 +100,45 @@ class QuantizedModel:
     agreement: Agreement
     mixed: Optional[MixedPrecision] = None
 
-    def save(self, directory: Union[str, Path], force: bool = False) -> Path:
-        """Write the bundle; see ``bundle.write_bundle``."""
-        from quantkit.bundle import write_bundle
+    def save(self, directory: Union[str, Path], force: bool = False, formats: Sequence[str] = (MXNET,)) -> Path:
+        """Write the bundle; see ``bundle.write_bundle``.
 
-        return write_bundle(self, Path(directory), force)
+        Args:
+            directory: where to.
+            force: whether an older bundle may be replaced.
+            formats: ``mxnet``, and ``onnx`` if the bundle is to hold the network's ONNX file too.
+
+        Raises:
+            UserError: the directory or a format cannot be used, or the package onnx is not installed.
+            ModelError: an operator has no ONNX form.
+            QuantkitError: the disk is full or the place cannot be written.
+        """
+        check_formats(formats)
+        return write_bundle(self, Path(directory), force, self._onnx(DEFAULT_OPSET) if ONNX in formats else None)
+
+    def to_onnx(self, path: Union[str, Path], opset: int = DEFAULT_OPSET) -> None:
+        """Write the INT8 network as an ONNX file; see ``export.int8_onnx``."""
+        content = self._onnx(opset)
+        with writing(Path(path)) as file:
+            file.write(content)
+
+    def _onnx(self, opset: int) -> bytes:
+        return int8_onnx(replace(self.source.model, graph=self.graph), settings_of(self), opset)
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Make sure that a bundle can be written in these formats, before the long work.
+
+    Raises:
+        UserError: one is unknown, or ``mxnet`` is not among them, which every bundle holds.
+        EngineMissing: the package onnx, which one needs, is not installed.
+    """
+    if unknown := sorted(set(formats) - set(FORMATS)):
+        raise UserError(f"{unknown[0]!r} is no format of bundles; choose from {', '.join(FORMATS)}")
+    if MXNET not in formats:
+        raise UserError(f"every bundle holds the network as MXNet runs it; give {MXNET} as well, as in mxnet,onnx")
+    if ONNX in formats and find_spec("onnx") is None:
+        raise EngineMissing("ONNX files need the package onnx; install it: pip install 'quantkit[onnx]'")
 
 
 def fuse_model(model: Model, samples: Any = "builtin") -> FusedModel:

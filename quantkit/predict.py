@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
 from quantkit.bundle.read import Bundle
 from quantkit.data.decode import decode
 from quantkit.data.preprocess import apply, check_input
-from quantkit.engine.execute import Executor
+from quantkit.deployment.fastest import open_fastest
+from quantkit.deployment.network import RunningNetwork, default_engine, open_network
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.graph.graph import Graph
 
@@ -23,8 +24,10 @@ Image = Union[np.ndarray, str, "os.PathLike[str]"]
 
 Images = Union[Image, Iterable[Image]]
 
-# Batches are filled up to a power of two, so that at most five sizes are ever bound.
+# Engines prepare themselves for each size of batches, MXNet for powers of two.
 _LARGEST_BATCH = 16
+
+AUTO = "auto"
 
 
 class Predictor:
@@ -39,16 +42,25 @@ class Predictor:
         labels: the names of its classes in the order of the outputs; empty where they are not known.
         preprocess: how images become its input; None where that is not known: give preprocessed arrays then.
         manifest: what the bundle says of itself.
+        engine: which engine runs the network.
     """
 
-    def __init__(self, bundle: Bundle, allow_random_weights: bool = False) -> None:
-        """Bind the bundle's network.
+    def __init__(self, bundle: Bundle, allow_random_weights: bool = False, engine: Optional[str] = None) -> None:
+        """Load the bundle's network in an engine.
+
+        Args:
+            bundle: the bundle.
+            allow_random_weights: whether a network may be loaded whose predictions mean nothing.
+            engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles that hold an ONNX file; ``auto``: the one
+                that runs one image fastest here, measured for a second or two when it is first asked for (see
+                ``deployment.fastest``); None: MXNet where it is installed, else one of the others that is.
 
         Raises:
-            UserError: the network has random weights and ``allow_random_weights`` is not given.
+            UserError: the network has random weights and ``allow_random_weights`` is not given, or the bundle holds
+                no ONNX file, which the engine needs.
             BundleError: symbol and parameters are not a network.
             EngineError: this engine cannot run it on this processor.
-            EngineMissing: no engine is installed.
+            EngineMissing: the engine, or any, is not installed.
         """
         if bundle.manifest.source.weights == "random" and not allow_random_weights:
             raise UserError(
@@ -60,10 +72,10 @@ class Predictor:
         self.input_shape = bundle.manifest.input.shape
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
-        graph = bundle.graph
-        self._puts_out_scores = _ends_in_scores(graph)
+        self._puts_out_scores = _ends_in_scores(bundle.graph)
         self._lock = Lock()
-        self._executors = {1: Executor(graph, {self.manifest.input.name: (1, *self.input_shape)})}
+        self._network = _loaded(bundle, engine)
+        self.engine = self._network.engine
 
     def predict(self, images: Images) -> np.ndarray:
         """The network's (first) output for each image: float32 of shape (images, ...).
@@ -119,15 +131,8 @@ class Predictor:
         return self.labels[index] if self.labels else str(index)
 
     def _run(self, batch: np.ndarray) -> np.ndarray:
-        size = 1 << (len(batch) - 1).bit_length()
-        if missing := size - len(batch):
-            batch = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)])
-        name = self.manifest.input.name
         with self._lock:
-            if size not in self._executors:
-                self._executors[size] = self._executors[1].resized({name: batch.shape})
-            output: np.ndarray = self._executors[size].run({name: batch})[0]
-        return output[: size - missing]
+            return self._network.run(batch)[0]
 
     def _batches(self, images: Any) -> Iterator[np.ndarray]:
         """Batches of the network's input."""
@@ -177,6 +182,10 @@ class Predictor:
             prepared = apply(self.preprocess, image, name)
         check_input(prepared, self.input_shape, name)
         return prepared
+
+
+def _loaded(bundle: Bundle, engine: Optional[str]) -> RunningNetwork:
+    return open_fastest(bundle) if engine == AUTO else open_network(bundle, engine or default_engine(bundle))
 
 
 def _ends_in_scores(graph: Graph) -> bool:

@@ -63,3 +63,10 @@ def digits_int8(int8_engine: None, digits_fused: FusedModel) -> QuantizedModel:
 
     table = calibrate(digits_fused, "digits:train", 8)
     return emit(digits_fused, table, plan(digits_fused, table), "digits:train")
+
+
+@pytest.fixture(scope="session")
+def digits_onnx(digits_int8: QuantizedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of the digits network in INT8 that holds its ONNX file. Do not alter it."""
+    pytest.importorskip("onnx")
+    return digits_int8.save(tmp_path_factory.mktemp("onnx") / "digits", formats=("mxnet", "onnx"))

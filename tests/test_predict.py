@@ -16,6 +16,7 @@ from PIL import Image
 
 from quantkit.bundle import Bundle, read_bundle, write_float_bundle
 from quantkit.data.preprocess import apply
+from quantkit.deployment.network import RunningNetwork
 from quantkit.engine import support
 from quantkit.engine.execute import run
 from quantkit.errors import DataError, EngineError, UserError
@@ -156,13 +157,13 @@ def test_the_image_with_nan_is_named(
 def test_nan_in_the_output_is_an_error(bundle: Bundle, inputs: np.ndarray) -> None:
     broken = Predictor(bundle)
 
-    class Overflowing:
-        def run(self, given: dict[str, np.ndarray]) -> list[np.ndarray]:
-            output = np.zeros((len(given["data"]), 10), np.float32)
+    def overflowing(batch: np.ndarray) -> list[np.ndarray]:
+        output = np.zeros((len(batch), 10), np.float32)
+        if len(batch) == 5:  # what remains after the first 16
             output[1, 3] = np.inf
-            return [output]
+        return [output]
 
-    broken._executors[8] = Overflowing()  # takes the 5 images that remain after the first 16
+    broken._network = RunningNetwork("mxnet", overflowing)
     with pytest.raises(EngineError, match="puts out NaN or infinite values for image 17"):
         broken.predict(inputs)
 
@@ -229,14 +230,6 @@ def test_an_engine_that_cannot_run_int8_says_so(
     assert support.int8_obstacle() is None
     with pytest.raises(EngineError, match="this processor cannot"):
         Predictor(bundle)
-
-
-def test_executors_share_their_parameters(bundle: Bundle, inputs: np.ndarray) -> None:
-    fresh = Predictor(bundle)
-    for count in range(1, 22):
-        fresh.predict(inputs[:count])
-    assert sorted(fresh._executors) == [1, 2, 4, 8, 16]
-    assert len({id(executor._args) for executor in fresh._executors.values()}) == 1
 
 
 def test_predicting_is_lean(bundle: Bundle) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from quantkit.bundle.directory import check_destination as check_destination
+from quantkit.bundle.manifest import read_manifest as read_manifest
 from quantkit.bundle.read import Bundle as Bundle
+from quantkit.bundle.read import open_bundle as open_bundle
 from quantkit.bundle.read import read_bundle as read_bundle
 from quantkit.bundle.verify import Check as Check
 from quantkit.bundle.verify import Verification as Verification

@@ -23,11 +23,15 @@ LABELS = "labels.txt"
 SAMPLE = "sample.npz"
 OPERATORS = "operators.json"
 TABLE = "calibration.json"
+ONNX = "model.onnx"
+
+ENGINES_FILE = "engines.json"
+"""What deployment measured on some machine (see ``deployment.fastest``): in the bundle, but no part of it."""
 
 REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
 """The files that every bundle holds besides the manifest."""
 
-KNOWN = REQUIRED | {MANIFEST, LABELS, TABLE}
+KNOWN = REQUIRED | {MANIFEST, LABELS, TABLE, ONNX, ENGINES_FILE}
 """The files that a bundle may hold."""
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from quantkit.bundle.manifest import (
     CARD,
+    ONNX,
     OPERATORS,
     PARAMS,
     SAMPLE,
@@ -100,6 +101,23 @@ class Bundle:
             return read_table(self.directory / TABLE)
         except UserError as error:
             raise _damaged(self.directory, TABLE, error) from error
+
+    @property
+    def holds_onnx(self) -> bool:
+        """Whether the bundle holds the network as an ONNX file."""
+        return ONNX in self.manifest.files
+
+    @property
+    def onnx(self) -> Optional[bytes]:
+        """The network's ONNX file; None where the bundle holds none.
+
+        Raises:
+            BundleError: it cannot be read.
+        """
+        try:
+            return (self.directory / ONNX).read_bytes() if self.holds_onnx else None
+        except OSError as error:
+            raise _damaged(self.directory, ONNX, error) from error
 
     @property
     def operators(self) -> tuple[Explanation, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Union
 
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
+from quantkit.bundle.manifest import ENGINES_FILE, MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
 from quantkit.bundle.read import Bundle, file_problem, open_bundle
 from quantkit.engine.execute import auxiliary_params, run
 from quantkit.errors import BundleError, EngineError
@@ -82,7 +82,7 @@ def _files(directory: Path, manifest: Manifest) -> Iterator[Check]:
     for name, entry in sorted(manifest.files.items()):
         problem = file_problem(directory / name, entry)
         yield Check(f"file {name}", problem is None, problem or f"{entry.size} bytes, SHA-256 {entry.sha256[:12]}...")
-    strangers = sorted({path.name for path in directory.iterdir()} - {MANIFEST, *manifest.files})
+    strangers = sorted({path.name for path in directory.iterdir()} - {MANIFEST, ENGINES_FILE, *manifest.files})
     yield Check(
         "no other files", not strangers, f"not in the manifest: {', '.join(strangers)}" if strangers else "none found"
     )

@@ -18,6 +18,7 @@ from quantkit.bundle.manifest import (
     CARD,
     LABELS,
     MANIFEST,
+    ONNX,
     OPERATORS,
     PARAMS,
     SAMPLE,
@@ -47,8 +48,10 @@ if TYPE_CHECKING:
     from quantkit.pipeline import FusedModel, QuantizedModel
 
 
-def write_bundle(quantized: QuantizedModel, directory: Union[str, Path], force: bool = False) -> Path:
-    """Write an INT8 network as a bundle, complete or not at all.
+def write_bundle(
+    quantized: QuantizedModel, directory: Union[str, Path], force: bool = False, onnx: Optional[bytes] = None
+) -> Path:
+    """Write an INT8 network as a bundle, complete or not at all; with its ONNX file where that is given.
 
     The same network gives the same bytes. The directory may be new or empty; with ``force`` it may also
     be an older bundle, which is replaced once the new one is complete.
@@ -59,8 +62,21 @@ def write_bundle(quantized: QuantizedModel, directory: Union[str, Path], force: 
         EngineError: this engine cannot run the network on the sample that is stored with it.
     """
     directory = Path(directory)
+    found = quantized.agreement
+    with replacing(directory, force) as new:
+        write_table(quantized.table, new / TABLE)
+        if onnx is not None:
+            (new / ONNX).write_bytes(onnx)
+        operators = explain(quantized.source.fused, quantized.plan)
+        agreement = AgreementResult(found.images, found.top1, found.cosine)
+        _write(new, "int8", quantized.source, quantized.graph, operators, settings_of(quantized), agreement)
+    return directory
+
+
+def settings_of(quantized: QuantizedModel) -> Settings:
+    """How a network was quantized."""
     table, plan = quantized.table, quantized.plan
-    settings = Settings(
+    return Settings(
         table.method,
         table.samples,
         table.data_name,
@@ -69,13 +85,6 @@ def write_bundle(quantized: QuantizedModel, directory: Union[str, Path], force: 
         quantized.recovery,
         quantized.mixed,
     )
-    found = quantized.agreement
-    with replacing(directory, force) as new:
-        write_table(table, new / TABLE)
-        operators = explain(quantized.source.fused, plan)
-        agreement = AgreementResult(found.images, found.top1, found.cosine)
-        _write(new, "int8", quantized.source, quantized.graph, operators, settings, agreement)
-    return directory
 
 
 def write_float_bundle(fused: FusedModel, directory: Union[str, Path], force: bool = False) -> Path:

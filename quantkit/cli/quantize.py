@@ -46,6 +46,7 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
         "quantkit quantize mobilenetv2_1.0 --calib 100 --calib-data photos/ --preset best",
         "quantkit quantize mobilenetv2_1.0 --max-drop 0.3 --eval-data photos:test --min-speedup 2.5",
         "quantkit quantize resnet50 --calib-table table.json --force",
+        "quantkit quantize resnet50 --format mxnet,onnx",
     ),
 )
 @click.argument("model")
@@ -64,6 +65,14 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
 @model_options
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=_OUT_HELP)
 @force_option
+@click.option(
+    "--format",
+    "formats",
+    default="mxnet",
+    show_default=True,
+    metavar="mxnet|mxnet,onnx",
+    help="What the bundle holds the INT8 network as: with onnx also as an ONNX file, for ONNX Runtime and OpenVINO.",
+)
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
 @output_options
 @click.pass_context
@@ -86,6 +95,7 @@ def quantize(
     input_shape: Optional[tuple[int, ...]],
     out: Optional[Path],
     force: bool,
+    formats: str,
     no_latency: bool,
 ) -> None:
     """Quantize a network to INT8 and write a bundle.
@@ -102,15 +112,17 @@ def quantize(
     check_not_bundle(model)
     out = out or default_bundle(model)
     check_bundle_target(out, force)
+    written_as = tuple(each.strip() for each in formats.split(","))
     data = calib_data or "builtin"
     table = _prepared(terminal, data, calib, calib_table, method)
     goal = _goal(terminal, data, max_drop, eval_data, min_speedup, search_budget, no_latency)
     from quantkit.cli.networks import load
     from quantkit.engine.build import check_int8
-    from quantkit.pipeline import DEFAULT_METHOD, calibrate, emit, fuse_model, plan, recover
+    from quantkit.pipeline import DEFAULT_METHOD, calibrate, check_formats, emit, fuse_model, plan, recover
     from quantkit.quantization.exclude import excluded_nodes
     from quantkit.search.search import DEFAULT_MINUTES, check_request, mixed_precision
 
+    check_formats(written_as)
     check_int8()
     loaded = load(terminal, model, weights, input_shape)
     terminal.stage("fusing operators and comparing with the original")
@@ -133,7 +145,7 @@ def quantize(
         quantized = outcome.network
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
-        quantized.save(out, force)
+        quantized.save(out, force, written_as)
     _report(terminal, model, weights, quantized, out, no_latency, outcome)
     if outcome is not None and not outcome.met:
         context.exit(GOAL_MISSED)

@@ -21,7 +21,7 @@ from quantkit.errors import ModelError, UserError
 from quantkit.fusion.unit import FUSED, Unit, extended, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import activation_kind, flag, integer, integers, number
-from quantkit.quantization.arithmetic import DType
+from quantkit.quantization.arithmetic import DType, QuantParams, activation_params
 from quantkit.quantization.plan import Activation, Decision, Plan, Precision, operator_name
 
 _FLOAT_REASON = "it runs in FP32 in the INT8 network"
@@ -36,14 +36,45 @@ def read_int8(graph: Graph) -> tuple[Graph, Plan]:
     Raises:
         ModelError: a node is not of the form that ``int8_graph`` emits.
     """
-    reading = _Reading(graph)
-    for node in graph.nodes:
-        if node.name not in reading.taken:
-            _READERS.get(node.op, _read_float)(reading, node)
+    reading = _read(graph)
     outputs = tuple(map(reading.fused, graph.outputs))
     params = {**graph.params, **reading.params}
     network = Graph(tuple(reading.nodes), graph.inputs, outputs, params).pruned()
     return network, Plan(reading.decisions, reading.activations, before_sums=reading.before_sums)
+
+
+@dataclass(frozen=True)
+class StoredIntegers:
+    """Where an emitted network has the integers of a tensor, and what they mean."""
+
+    tensor: Tensor
+    params: QuantParams
+
+
+def stored_integers(graph: Graph) -> Mapping[Tensor, StoredIntegers]:
+    """For each tensor of the fused network (see ``read_int8``) that has integers, where ``graph`` has them.
+
+    Raises:
+        ModelError: a node is not of the form that ``int8_graph`` emits.
+    """
+    reading = _read(graph)
+    found = {}
+    for emitted, form in reading.forms.items():
+        tensor = reading.fused(emitted)
+        # Of an unsigned tensor there may be a signed copy, for a layer that adds it.
+        if form == reading.activations[tensor]:
+            node = graph.by_name[emitted.node]
+            own = _calibrated(node, form.dtype) if "max_calib_range" in node.attrs else form
+            found[tensor] = StoredIntegers(emitted, activation_params(own.range, own.dtype))
+    return found
+
+
+def _read(graph: Graph) -> _Reading:
+    reading = _Reading(graph)
+    for node in graph.nodes:
+        if node.name not in reading.taken:
+            _READERS.get(node.op, _read_float)(reading, node)
+    return reading
 
 
 @dataclass

@@ -1,0 +1,117 @@
+"""The fastest engine for a bundle on this machine: measured once, and remembered beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
+
+from quantkit.bundle.manifest import ENGINES_FILE
+from quantkit.bundle.read import Bundle
+from quantkit.deployment.network import RunningNetwork, default_engine, open_network, usable_engines
+from quantkit.errors import QuantkitError
+from quantkit.files import writing
+from quantkit.host.cpu import read_cpu
+from quantkit.runtimes.session import session_threads
+
+_SECONDS = 1.5
+_ROUNDS = 5
+_WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The median milliseconds of one image in each engine, and where that was: processor, threads and versions."""
+
+    cpu: str
+    threads: int
+    versions: dict[str, str]
+    milliseconds: dict[str, FiniteFloat]
+
+
+# What could not be written beside its bundle.
+_kept: dict[Path, list[Measured]] = {}
+
+
+def open_fastest(bundle: Bundle) -> RunningNetwork:
+    """Load a bundle's network in the engine that runs one image of it fastest here, of those that are installed.
+
+    The stored sample is run, a batch of one, for 1.5 seconds in all; the engines take turns of a tenth of a second,
+    whose first run does not count, and the medians are compared. What was found is kept in the bundle as
+    ``engines.json``, for the same processor, number of threads and versions; where the bundle cannot be written, for
+    the rest of the process.
+
+    Raises:
+        EngineMissing: no engine is installed that can run the bundle.
+        EngineError: an engine cannot run the network.
+    """
+    versions = usable_engines(bundle)
+    if len(versions) < 2:
+        return open_network(bundle, next(iter(versions), None) or default_engine(bundle))
+    cpu, threads = read_cpu().model, session_threads()
+    path = (bundle.directory / ENGINES_FILE).resolve()
+    known = _read(path)
+    for each in known:
+        same_place = (each.cpu, each.threads, each.versions) == (cpu, threads, versions)
+        if same_place and each.milliseconds.keys() == versions.keys():
+            return open_network(bundle, min(each.milliseconds, key=each.milliseconds.__getitem__))
+    networks = {engine: open_network(bundle, engine) for engine in versions}
+    found = Measured(cpu, threads, versions, median_milliseconds(networks, bundle.sample.input))
+    _write(path, [*known, found])
+    return networks[min(found.milliseconds, key=found.milliseconds.__getitem__)]
+
+
+def median_milliseconds(
+    networks: Mapping[str, RunningNetwork], image: np.ndarray, seconds: float = _SECONDS
+) -> dict[str, float]:
+    """The median time of one run of each network.
+
+    They take turns of several runs: the threads of the engine before still wait for work at the beginning of a turn.
+
+    Args:
+        networks: by engine.
+        image: the input, float32 with its batch axis.
+        seconds: how long to measure in all; each network runs at least once in each of five rounds.
+    """
+    for network in networks.values():
+        for _ in range(_WARM_UP):
+            network.run(image)
+    ticks: dict[str, list[float]] = {name: [] for name in networks}
+    turn = seconds / _ROUNDS / len(networks)
+    for _ in range(_ROUNDS):
+        for name, network in networks.items():
+            network.run(image)
+            began = before = perf_counter()
+            while True:
+                network.run(image)
+                now = perf_counter()
+                ticks[name].append((now - before) * 1e3)
+                before = now
+                if now - began >= turn:
+                    break
+    return {name: median(values) for name, values in ticks.items()}
+
+
+def _read(path: Path) -> list[Measured]:
+    """What was measured before; a file that is missing, damaged or of another version says nothing."""
+    if path in _kept:
+        return _kept[path]
+    try:
+        return TypeAdapter(list[Measured]).validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return []
+
+
+def _write(path: Path, measured: list[Measured]) -> None:
+    text = json.dumps([asdict(each) for each in measured], indent=1) + "\n"
+    try:
+        with writing(path) as file:
+            file.write(text.encode())
+    except QuantkitError:
+        _kept[path] = measured

@@ -1,0 +1,113 @@
+"""An engine put to the test: does it compute what the bundle's MXNet network does, and in integers?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+
+from quantkit.bundle.read import Bundle
+from quantkit.bundle.verify import Check
+from quantkit.parity.layers import LayerParity, Progress, first_diverging, layer_parity, silent
+from quantkit.parity.outputs import LEAST_COSINE, OutputParity, output_parity
+from quantkit.parity.precision import PrecisionParity, precision_parity
+from quantkit.runtimes.engines import ONNX_ENGINES
+from quantkit.runtimes.onnx_file import parse
+
+
+@dataclass(frozen=True)
+class EngineParity:
+    """What was found of one engine.
+
+    ``sample`` is for the bundle's stored sample, ``images`` for others (None where there were none). ``precision`` is
+    None where the engine has no kernels, ``layers`` where they were not asked for.
+    """
+
+    engine: str
+    version: str
+    sample: OutputParity
+    images: Optional[OutputParity]
+    precision: Optional[PrecisionParity]
+    layers: Optional[tuple[LayerParity, ...]]
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The verdicts, each with its reason."""
+        found = [Check(f"{self.engine} sample", self.sample.ok, _outputs_text(self.sample))]
+        if self.images is not None:
+            found.append(Check(f"{self.engine} outputs", self.images.ok, _outputs_text(self.images)))
+        if self.precision is not None:
+            found.append(Check(f"{self.engine} in INT8", self.precision.ok, _precision_text(self.precision)))
+        if self.layers is not None:
+            wrong = first_diverging(self.layers)
+            found.append(Check(f"{self.engine} layers", not wrong, _layers_text(self.layers, wrong)))
+        return tuple(found)
+
+
+def engine_parity(
+    bundle: Bundle,
+    content: bytes,
+    engine: str,
+    batches: Optional[Iterable[np.ndarray]],
+    batch_size: int,
+    layers: bool = False,
+    progress: Progress = silent,
+) -> EngineParity:
+    """Run an INT8 bundle's ONNX file in an engine beside the bundle's network in MXNet.
+
+    Args:
+        bundle: the bundle.
+        content: its ONNX file's bytes.
+        engine: one of ``ONNX_ENGINES``.
+        batches: the network's input, float32, at most ``batch_size`` images each; None: the stored sample alone.
+        batch_size: of the largest batch.
+        layers: whether to compare layer by layer as well, on the stored sample.
+        progress: wraps the walk over the layers.
+
+    Raises:
+        EngineMissing: the engine, or the package onnx, is not installed.
+        EngineError: an engine cannot run the network.
+        ModelError: the ONNX file is of another network.
+    """
+    chosen, file, sample = ONNX_ENGINES[engine], parse(content), bundle.sample.input
+    session = chosen.open_session(content)
+    agreement = bundle.manifest.agreement
+    needed = min(LEAST_COSINE, agreement.cosine) if agreement is not None else LEAST_COSINE
+    on_sample = output_parity(bundle.graph, session, [sample], len(sample), needed)
+    on_images = None if batches is None else output_parity(bundle.graph, session, batches, batch_size, needed)
+    precision = None
+    if chosen.executed_layers is not None:
+        (name,) = session.inputs
+        precision = precision_parity(file, chosen.executed_layers(content, {name: sample}))
+    by_layer = tuple(layer_parity(bundle.graph, file, chosen, sample, progress)) if layers else None
+    return EngineParity(engine, chosen.version, on_sample, on_images, precision, by_layer)
+
+
+def _outputs_text(found: OutputParity) -> str:
+    images = "1 image" if found.images == 1 else f"{found.images} images"
+    return (
+        f"cosine {found.cosine:.5f} ({found.needed:.5g} is needed), same top-1 as MXNet for {found.same} of {images}, "
+        f"at most {found.steps:.2g} steps of 8 bits away"
+    )
+
+
+def _precision_text(found: PrecisionParity) -> str:
+    ran = ", ".join(f"{count} {kernel}" for kernel, count in found.kernels.items()) or "no layer in integers"
+    planned = f"; in FP32 as planned: {', '.join(found.planned)}" if found.planned else ""
+    left = f"; left in FP32: {', '.join(found.left)}" if found.left else ", no layer left in FP32"
+    return f"{ran}{left}{planned}"
+
+
+def _layers_text(layers: tuple[LayerParity, ...], wrong: str) -> str:
+    if wrong:
+        layer = next(each for each in layers if each.tensor == wrong)
+        return (
+            f"{wrong!r} ({layer.operator}) is the first that differs: {100 * layer.alone:.2g} % of its values by more "
+            "than one step where it reads what it does in MXNet"
+        )
+    most = max((layer.alone for layer in layers), default=0.0)
+    return (
+        f"{len(layers)} compared; of each alone, at most {100 * most:.2g} % of the values differ by more than one step"
+    )

@@ -1,0 +1,102 @@
+"""A network's outputs from MXNet and from another engine, image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import tee
+
+import numpy as np
+
+from quantkit.engine.stream import outputs_of
+from quantkit.errors import EngineError
+from quantkit.evaluation.agreement import cosines, same_top1
+from quantkit.graph.graph import Graph
+from quantkit.runtimes.session import Session
+
+STEPS = 127
+"""Steps of 8 bits from 0 to an output's largest value."""
+
+LEAST_COSINE = 0.998
+"""Of the outputs of the two engines, on average, or as much as MXNet's INT8 network has with FP32, where that is less.
+
+Engines round to the same integers, but for values that lie between two of them, and where tensors are added. Both is
+noise of the size of a step, as quantization itself is; an engine may add as much as that did to an output, not more.
+"""
+
+MOST_CHANGED = 0.05
+"""The share of images whose top-1 the other engine may change, about as many as INT8 itself changes."""
+
+SIGNIFICANCE = 0.01
+"""How unlikely a count of changed images must be, were ``MOST_CHANGED`` of all images changed, to fail.
+
+So 1 changed image is never enough; of 4 it takes 3, of 32 it takes 6, of 100 it takes 12.
+"""
+
+
+@dataclass(frozen=True)
+class OutputParity:
+    """How an engine's outputs compare with MXNet's.
+
+    ``same`` is the number of images with the same top-1, ``cosine`` the mean cosine of their outputs, ``steps`` the
+    largest deviation of an output, in 127ths of the image's largest output; ``needed`` is the cosine asked for.
+    """
+
+    images: int
+    same: int
+    cosine: float
+    steps: float
+    needed: float = LEAST_COSINE
+
+    @property
+    def ok(self) -> bool:
+        """Whether the engine computes the same network: by cosine, and by top-1 as far as so few images can tell."""
+        from scipy.stats import binom
+
+        changed = self.images - self.same
+        likelihood = float(binom.sf(changed - 1, self.images, MOST_CHANGED))
+        return self.cosine >= self.needed and likelihood >= SIGNIFICANCE
+
+
+def output_parity(
+    graph: Graph, session: Session, batches: Iterable[np.ndarray], batch_size: int, needed: float = LEAST_COSINE
+) -> OutputParity:
+    """Run both over batches of at most ``batch_size`` images, and compare their first outputs.
+
+    Args:
+        graph: the bundle's network, as MXNet runs it.
+        session: its ONNX file in another engine.
+        batches: the network's input, float32.
+        batch_size: of the largest batch.
+        needed: the mean cosine that is asked for.
+
+    Raises:
+        EngineError: an engine cannot run the network.
+    """
+    (name,) = session.inputs
+    images, same, total, steps = 0, 0, 0.0, 0.0
+    read, copied = tee(batches)
+    for batch, (expected, *_) in zip(read, outputs_of(graph, copied, batch_size)):
+        found = session.run({name: batch})[0]
+        if found.shape != expected.shape or not np.isfinite(found).all():
+            raise EngineError(
+                f"the ONNX file puts out {_described(found)} where MXNet puts out {_described(expected)}; "
+                "export it again"
+            )
+        images += len(batch)
+        same += int(same_top1(expected, found).sum())
+        total += float(cosines(expected, found).sum())
+        steps = max(steps, largest_steps(expected, found))
+    return OutputParity(images, same, total / images, steps, needed)
+
+
+def largest_steps(expected: np.ndarray, found: np.ndarray) -> float:
+    """The largest deviation of finite outputs, in 127ths of the largest absolute output of its image."""
+    deviation = np.abs(expected - found).reshape(len(expected), -1).max(axis=1)
+    largest = np.abs(expected).reshape(len(expected), -1).max(axis=1)
+    return float((deviation / np.where(largest > 0, largest, 1.0)).max() * STEPS)
+
+
+def _described(output: np.ndarray) -> str:
+    finite = "" if np.isfinite(output).all() else ", some of them NaN or infinite"
+    return f"values of shape {output.shape}{finite}"

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from quantkit.engine.execute import run
+from quantkit.errors import EngineError
+from quantkit.parity.outputs import OutputParity, output_parity
+from quantkit.runtimes.session import Inputs
+from tests.networks import images, residual_v1
+
+
+class Changed:
+    """A session that computes what MXNet does, and then something more."""
+
+    inputs = ("data",)
+
+    def __init__(self, change: object) -> None:
+        self.change = change
+
+    def run(self, inputs: Inputs) -> list[np.ndarray]:
+        return [self.change(run(residual_v1(), inputs)[0])]  # type: ignore[operator]
+
+
+def parity(change: object) -> OutputParity:
+    return output_parity(residual_v1(), Changed(change), [images(4), images(3, seed=2)], 4)
+
+
+def test_the_same_outputs(engine: None) -> None:
+    found = parity(lambda output: output)
+    assert (found.images, found.same) == (7, 7)
+    assert found.cosine == pytest.approx(1)
+    assert found.steps < 0.01
+    assert found.ok
+
+
+def test_deviations_are_counted_in_steps_of_the_image_s_largest_output(engine: None) -> None:
+    def second_image_off_by_three(output: np.ndarray) -> np.ndarray:
+        changed = output.copy()
+        changed[1, 5] += 3 * np.abs(output[1]).max() / 127
+        return changed
+
+    assert parity(second_image_off_by_three).steps == pytest.approx(3, rel=1e-3)
+
+
+def test_another_network_fails(engine: None) -> None:
+    found = parity(lambda output: output[:, ::-1])
+    assert found.cosine < 0.9
+    assert not found.ok
+
+
+@pytest.mark.parametrize("images", [1, 4, 32, 100, 1000])
+def test_changed_predictions_fail_where_chance_does_not_explain_them(images: int) -> None:
+    for changed in range(images + 1):
+        likelihood = binomtest(changed, images, 0.05, alternative="greater").pvalue
+        assert OutputParity(images, images - changed, 0.9999, 1.0).ok is bool(likelihood >= 0.01)
+
+
+def test_a_low_cosine_fails() -> None:
+    assert not OutputParity(100, 100, 0.997, 1.0).ok
+
+
+@pytest.mark.parametrize(
+    "change", [lambda output: output * np.float32(np.nan), lambda output: output[:, :3], lambda output: output[:1]]
+)
+def test_outputs_that_cannot_be_compared_are_described(engine: None, change: object) -> None:
+    with pytest.raises(EngineError, match=r"the ONNX file puts out values of shape .* where MXNet"):
+        parity(change)

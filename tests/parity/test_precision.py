@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from quantkit.graph.graph import Graph
+from quantkit.parity.precision import PrecisionParity, precision_parity
+from quantkit.runtimes.engines import ONNX_ENGINES
+from quantkit.runtimes.onnx_file import OnnxFile, parse
+from quantkit.runtimes.session import ExecutedLayer
+from tests.networks import images, inverted_residual, residual_v1, residual_v2
+from tests.runtimes.networks import emitted, int8_file
+
+pytest.importorskip("onnx")
+pytestmark = pytest.mark.usefixtures("int8_engine")
+
+
+def ran(int8: Graph, name: str) -> PrecisionParity:
+    chosen = ONNX_ENGINES[name]
+    pytest.importorskip(chosen.package)
+    assert chosen.executed_layers is not None
+    content = int8_file(int8)
+    return precision_parity(parse(content), chosen.executed_layers(content, {"data": images(1)}))
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("network", [residual_v1, residual_v2, inverted_residual])
+def test_every_layer_runs_in_integers(name: str, network: object) -> None:
+    found = ran(emitted(network(), images(4)), name)  # type: ignore[operator]
+    assert found.ok
+    assert (found.left, found.planned) == ((), ())
+    assert sum(found.kernels.values()) >= 4
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_layers_that_the_plan_leaves_in_fp32_are_named_and_allowed(name: str) -> None:
+    found = ran(emitted(residual_v1(), images(4), exclude=("dense",)), name)
+    assert found.ok
+    assert found.planned == ("dense",)
+
+
+def test_a_layer_that_ran_in_fp32_all_the_same_is_named() -> None:
+    file: OnnxFile = parse(int8_file(emitted(residual_v1(), images(4))))
+    layers = [ExecutedLayer(frozenset({name}), "QLinearConv", "int8") for name in file.layers]
+    assert precision_parity(file, layers).ok
+    slow = [ExecutedLayer(layers[1].names, "Conv", "fp32")]
+    found = precision_parity(file, [layers[0], *slow, *layers[2:]])
+    assert not found.ok
+    assert {*found.left} == layers[1].names
+    assert found.kernels == {"QLinearConv": len(layers) - 1}

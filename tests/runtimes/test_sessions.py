@@ -1,0 +1,86 @@
+"""Every engine: it computes what MXNet does, says what is wrong, and tells in which precision it computed."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from quantkit.engine.execute import run
+from quantkit.errors import EngineError, EngineMissing
+from quantkit.runtimes.engines import ONNX_ENGINES, OnnxEngine
+from tests.networks import images, residual_v1
+from tests.runtimes.networks import emitted, float_file, int8_file
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+WITH_KERNELS = [name for name, engine in ONNX_ENGINES.items() if engine.executed_layers is not None]
+
+
+def engine_of(name: str) -> OnnxEngine:
+    engine = ONNX_ENGINES[name]
+    pytest.importorskip(engine.package)
+    return engine
+
+
+@pytest.mark.parametrize("name", ONNX_ENGINES)
+@pytest.mark.parametrize("count", [1, 3])
+def test_batches_of_any_size_compute_what_they_do_in_mxnet(name: str, count: int) -> None:
+    session = engine_of(name).open_session(float_file(residual_v1()))
+    assert session.inputs == ("data",)
+    (found,) = session.run({"data": images(count)})
+    (expected,) = run(residual_v1(), {"data": images(count)})
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_results_stay_when_the_next_batch_runs(name: str) -> None:
+    session = engine_of(name).open_session(float_file(residual_v1()))
+    (first,) = session.run({"data": images(2)})
+    before = first.copy()
+    session.run({"data": -images(2)})
+    np.testing.assert_array_equal(first, before)
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_what_is_no_onnx_file_is_refused(name: str) -> None:
+    with pytest.raises(EngineError, match="cannot load the network"):
+        engine_of(name).open_session(b"no network")
+
+
+@pytest.mark.parametrize("name", ONNX_ENGINES)
+def test_images_of_another_shape_are_refused(name: str) -> None:
+    session = engine_of(name).open_session(float_file(residual_v1()))
+    with pytest.raises(EngineError, match="cannot run the network"):
+        session.run({"data": np.zeros((1, 2, 16, 16), np.float32)})
+
+
+@pytest.mark.parametrize("name", ONNX_ENGINES)
+def test_what_to_install_is_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, content = ONNX_ENGINES[name], float_file(residual_v1())
+    extra = "onnx" if name == "reference" else name
+    for module in [each for each in sys.modules if each.split(".")[0] == engine.package]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, engine.package, None)
+    assert not engine.is_installed
+    with pytest.raises(EngineMissing, match=rf"pip install 'quantkit\[{extra}\]'"):
+        engine.open_session(content)
+
+
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_layers_in_fp32_are_seen(name: str) -> None:
+    engine = engine_of(name)
+    layers = engine.executed_layers(float_file(residual_v1()), {"data": images(1)})
+    assert len(layers) == 4
+    assert {layer.precision for layer in layers} == {"fp32"}
+
+
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_layers_in_int8_are_seen_by_name(name: str, int8_engine: None) -> None:
+    engine = engine_of(name)
+    content = int8_file(emitted(residual_v1(), images(4)))
+    layers = engine.executed_layers(content, {"data": images(1)})
+    in_integers = {name for layer in layers if layer.precision == "int8" for name in layer.names}
+    assert {"bn0", "bn1", "bn2"} <= in_integers
