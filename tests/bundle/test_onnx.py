@@ -1,0 +1,69 @@
+"""Bundles that hold their network as an ONNX file too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from quantkit.bundle import read_bundle, verify_bundle, write_bundle
+from quantkit.errors import BundleError, EngineMissing, UserError
+from quantkit.export import export_int8_onnx
+from quantkit.pipeline import QuantizedModel, check_formats
+
+
+def test_the_file_is_the_one_that_export_writes(digits_onnx: Path, digits_int8: QuantizedModel, tmp_path: Path) -> None:
+    bundle = read_bundle(digits_onnx)
+    export_int8_onnx(bundle, tmp_path / "exported.onnx")
+    digits_int8.to_onnx(tmp_path / "network.onnx")
+    assert bundle.onnx == (tmp_path / "exported.onnx").read_bytes() == (tmp_path / "network.onnx").read_bytes()
+
+
+def test_opsets_can_be_chosen(digits_int8: QuantizedModel, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    digits_int8.to_onnx(tmp_path / "network.onnx", opset=17)
+    assert onnx.load(tmp_path / "network.onnx").opset_import[0].version == 17
+
+
+def test_it_is_part_of_the_bundle(digits_onnx: Path, tmp_path: Path) -> None:
+    assert verify_bundle(digits_onnx).ok
+    altered = Path(shutil.copytree(digits_onnx, tmp_path / "bundle"))
+    content = bytearray((altered / "model.onnx").read_bytes())
+    content[-1] ^= 1
+    (altered / "model.onnx").write_bytes(content)
+    failed = [check.name for check in verify_bundle(altered).checks if not check.ok]
+    assert failed == ["file model.onnx", "network"]
+    with pytest.raises(BundleError, match=r"model\.onnx was changed"):
+        read_bundle(altered)
+
+
+def test_a_bundle_with_it_is_replaced_like_any_other(
+    digits_onnx: Path, digits_int8: QuantizedModel, tmp_path: Path
+) -> None:
+    place = Path(shutil.copytree(digits_onnx, tmp_path / "bundle"))
+    (place / "engines.json").write_text("[]")
+    write_bundle(digits_int8, place, force=True)
+    assert not {"model.onnx", "engines.json"} & {path.name for path in place.iterdir()}
+    assert read_bundle(place).onnx is None
+    assert "model.onnx" not in json.loads((place / "manifest.json").read_text())["files"]
+
+
+@pytest.mark.parametrize(
+    ("formats", "message"),
+    [(("mxnet", "tflite"), "'tflite' is no format"), (("onnx",), "every bundle holds .* give mxnet as well")],
+)
+def test_formats_that_cannot_be_written_are_refused(
+    digits_int8: QuantizedModel, tmp_path: Path, formats: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        digits_int8.save(tmp_path / "bundle", formats=formats)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quantkit.pipeline.find_spec", lambda _: None)
+    check_formats(("mxnet",))
+    with pytest.raises(EngineMissing, match=r"pip install 'quantkit\[onnx\]'"):
+        check_formats(("mxnet", "onnx"))

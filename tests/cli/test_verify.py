@@ -1,0 +1,134 @@
+"""``quantkit verify --engine``: the ONNX file against MXNet, in words, in JSON and as an exit code."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.bundle import Bundle, open_bundle
+from quantkit.files import sha256_of
+from tests.cli.conftest import Run
+
+onnx = pytest.importorskip("onnx")
+
+NAMES = ["sample", "outputs", "in INT8", "layers"]
+
+
+def found(result: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+@pytest.fixture
+def altered(digits_onnx: Path, tmp_path: Path) -> Path:
+    """A bundle whose ONNX file has another layer in the middle, and a manifest that says it is so."""
+    bundle = Path(shutil.copytree(digits_onnx, tmp_path / "altered"))
+    model = onnx.load(bundle / "model.onnx")
+    weights = [each for each in model.graph.initializer if each.name.endswith("weight_integers")]
+    middle = weights[len(weights) // 2]
+    middle.CopyFrom(onnx.numpy_helper.from_array(-onnx.numpy_helper.to_array(middle), middle.name))
+    onnx.save(model, bundle / "model.onnx")
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    path = bundle / "model.onnx"
+    manifest["files"]["model.onnx"] = {"sha256": sha256_of(path), "size": path.stat().st_size}
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    return bundle
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_a_good_file_passes_every_check(run: Run, digits_onnx: Path, name: str) -> None:
+    pytest.importorskip(name)
+    result = run("verify", digits_onnx, "--engine", name, "--data", "digits:test", "--limit", 20, "--layers", "--json")
+    assert result.exit_code == 0, result.stderr
+    document = found(result)
+    assert document["ok"]
+    assert [check["name"] for check in document["checks"]][-4:] == [f"{name} {what}" for what in NAMES]
+    (engine,) = document["engines"]
+    assert (engine["images"]["images"], engine["sample"]["images"]) == (20, 1)
+    assert engine["precision"]["left"] == []
+    assert len(engine["layers"]) > 20
+
+
+def test_two_engines_and_a_table(run: Run, digits_onnx: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    options = ("--engine", "onnxruntime", "--engine", "reference", "--data", "digits:test", "--limit", 3)
+    result = run("verify", digits_onnx, *options)
+    assert result.exit_code == 0, result.stderr
+    text = " ".join(result.stdout.split())
+    assert text.count("for 3 of 3 images") == 2
+    assert "QLinearConv" in text
+    assert "is sound." in text
+
+
+def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altered: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    options = ("--engine", "onnxruntime", "--data", "digits:test", "--limit", 20, "--layers", "--json")
+    result = run("verify", altered, *options)
+    assert result.exit_code == 1
+    document = found(result)
+    failed = {check["name"]: check["why"] for check in document["checks"] if not check["ok"]}
+    assert {"onnxruntime outputs", "onnxruntime layers"} <= set(failed)
+    (engine,) = document["engines"]
+    wrong = [layer for layer in engine["layers"] if layer["alone"] > 0.01]
+    assert len(wrong) == 1
+    assert wrong[0]["tensor"] in failed["onnxruntime layers"]
+    human = run("verify", altered, *options[:-1])
+    assert "its ONNX file is NOT" in human.stdout
+
+
+def test_a_file_that_an_engine_refuses_fails(run: Run, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    from quantkit.errors import EngineError
+    from quantkit.parity import check
+
+    def refused(*_: Any) -> None:
+        raise EngineError("ONNX Runtime cannot load the network")
+
+    monkeypatch.setattr(check, "output_parity", refused)
+    result = run("verify", digits_onnx, "--engine", "onnxruntime", "--json")
+    assert result.exit_code == 1
+    last = found(result)["checks"][-1]
+    assert (last["name"], last["ok"], last["why"]) == ("onnxruntime", False, "ONNX Runtime cannot load the network")
+
+
+def test_a_bundle_without_an_onnx_file_is_exported_for_the_purpose(
+    run: Run, digits_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(Bundle, "onnx", None)
+    before = sorted(path.name for path in digits_onnx.iterdir())
+    result = run("verify", digits_onnx, "--engine", "onnxruntime", "--data", "digits:test", "--limit", 2)
+    assert result.exit_code == 0, result.stderr
+    assert "writing the network as ONNX, which the bundle does not hold" in result.stderr
+    assert sorted(path.name for path in digits_onnx.iterdir()) == before
+
+
+@pytest.mark.parametrize("option", [("--data", "builtin"), ("--limit", "3"), ("--layers",)])
+def test_options_of_engines_need_one(run: Run, digits_onnx: Path, option: tuple[str, ...]) -> None:
+    result = run("verify", digits_onnx, *option)
+    assert result.exit_code == 2
+    assert f"{option[0]} is for comparing engines; give --engine as well" in result.stderr
+
+
+def test_without_a_known_preprocessing_the_sample_is_compared(
+    run: Run, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr("quantkit.bundle.open_bundle", lambda *given: replace(open_bundle(*given), preprocess=None))
+    result = run("verify", digits_onnx, "--engine", "onnxruntime", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert found(result)["engines"][0]["images"] is None
+
+
+def test_arrays_are_compared_as_they_are(run: Run, digits_onnx: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "arrays.npz"
+    np.savez(path, x=np.random.default_rng(0).normal(size=(5, 3, 32, 32)).astype(np.float32))
+    result = run("verify", digits_onnx, "--engine", "onnxruntime", "--data", path, "--json")
+    assert found(result)["engines"][0]["images"]["images"] == 5

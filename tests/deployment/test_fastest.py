@@ -1,0 +1,116 @@
+"""The choice of the fastest engine: measured in turns, remembered beside the bundle, and only where it holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantkit.bundle import Bundle, read_bundle, verify_bundle
+from quantkit.deployment import fastest
+from quantkit.deployment.fastest import median_milliseconds, open_fastest
+from quantkit.deployment.network import RunningNetwork
+from quantkit.predict import Predictor
+
+VERSIONS = {"mxnet": "1.9.1", "onnxruntime": "1.31.1", "openvino": "2026.4.1"}
+
+
+def taking(milliseconds: float) -> Callable[[np.ndarray], list[np.ndarray]]:
+    def run(batch: np.ndarray) -> list[np.ndarray]:
+        time.sleep(milliseconds / 1e3)
+        return [batch]
+
+    return run
+
+
+def test_medians_are_those_of_the_runs_themselves() -> None:
+    networks = {name: RunningNetwork(name, taking(ms)) for name, ms in (("slow", 12.0), ("fast", 4.0))}
+    found = median_milliseconds(networks, np.zeros((1, 1)), 0.4)
+    assert 4 <= found["fast"] < 10 < 12 <= found["slow"]
+
+
+def test_what_runs_longer_than_its_turn_runs_in_every_round() -> None:
+    runs = 0
+
+    def counted(batch: np.ndarray) -> list[np.ndarray]:
+        nonlocal runs
+        runs += 1
+        return [batch]
+
+    median_milliseconds({"one": RunningNetwork("one", counted)}, np.zeros((1, 1)), 0.0)
+    assert runs == 3 + 5 * 2
+
+
+@pytest.fixture
+def bundle(digits_onnx: Path, tmp_path: Path) -> Bundle:
+    return read_bundle(shutil.copytree(digits_onnx, tmp_path / "bundle"))
+
+
+@pytest.fixture
+def measurements(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
+    """What the next measurements find; engines that are not installed open as well."""
+    coming: list[dict[str, float]] = []
+    monkeypatch.setattr(fastest, "_kept", {})
+    monkeypatch.setattr(fastest, "usable_engines", lambda _: VERSIONS)
+    monkeypatch.setattr(fastest, "open_network", lambda _, engine: RunningNetwork(engine, taking(0)))
+    monkeypatch.setattr(fastest, "median_milliseconds", lambda *_: coming.pop(0))
+    return coming
+
+
+def test_the_fastest_is_measured_once_and_remembered(bundle: Bundle, measurements: list[dict[str, float]]) -> None:
+    measurements.append({"mxnet": 3.0, "onnxruntime": 2.0, "openvino": 2.5})
+    assert [open_fastest(bundle).engine for _ in range(2)] == ["onnxruntime", "onnxruntime"]
+    (kept,) = json.loads((bundle.directory / "engines.json").read_text())
+    assert kept["versions"] == VERSIONS
+    assert kept["milliseconds"]["openvino"] == 2.5
+    assert verify_bundle(bundle.directory).ok
+
+
+@pytest.mark.parametrize("other", [{"threads": 999}, {"cpu": "another"}, {"versions": {**VERSIONS, "mxnet": "1.6.0"}}])
+def test_elsewhere_it_is_measured_again(
+    bundle: Bundle, measurements: list[dict[str, float]], other: dict[str, object]
+) -> None:
+    path = bundle.directory / "engines.json"
+    measurements += [
+        {"mxnet": 3.0, "onnxruntime": 2.0, "openvino": 2.5},
+        {"mxnet": 1.0, "onnxruntime": 2.0, "openvino": 2.5},
+    ]
+    open_fastest(bundle)
+    path.write_text(json.dumps([{**json.loads(path.read_text())[0], **other}]))
+    assert open_fastest(bundle).engine == "mxnet"
+    assert len(json.loads(path.read_text())) == 2
+
+
+@pytest.mark.parametrize("content", ["", "{}", '[{"cpu": 1}]'])
+def test_a_damaged_file_is_measured_anew(bundle: Bundle, measurements: list[dict[str, float]], content: str) -> None:
+    measurements.append({"mxnet": 1.0, "onnxruntime": 2.0, "openvino": 2.5})
+    (bundle.directory / "engines.json").write_text(content)
+    assert open_fastest(bundle).engine == "mxnet"
+    assert len(json.loads((bundle.directory / "engines.json").read_text())) == 1
+
+
+def test_a_bundle_that_cannot_be_written_is_remembered_in_the_process(
+    bundle: Bundle, measurements: list[dict[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from quantkit.errors import QuantkitError
+
+    def refused(path: Path) -> None:
+        raise QuantkitError("a read-only place")
+
+    monkeypatch.setattr(fastest, "writing", refused)
+    measurements.append({"mxnet": 3.0, "onnxruntime": 2.0, "openvino": 1.0})
+    assert [open_fastest(bundle).engine for _ in range(2)] == ["openvino", "openvino"]
+    assert not (bundle.directory / "engines.json").exists()
+
+
+def test_auto_predicts(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fastest, "_SECONDS", 0.1)
+    predictor = Predictor(bundle, engine="auto")
+    assert predictor.engine in VERSIONS
+    sample = bundle.sample
+    np.testing.assert_allclose(predictor.predict(sample.input), sample.outputs[0], atol=3 / 127 * 20)

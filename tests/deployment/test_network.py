@@ -1,0 +1,135 @@
+"""Bundles in every engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quantkit
+from quantkit.bundle import Bundle, read_bundle
+from quantkit.deployment.network import ENGINES, default_engine, open_network, usable_engines
+from quantkit.engine.subprocesses import environment
+from quantkit.errors import EngineMissing, UserError
+from quantkit.predict import Predictor
+from quantkit.runtimes.engines import ONNX_ENGINES
+
+OTHERS = [name for name in ENGINES if name != "mxnet"]
+
+# With a blocked import there is no mxnet, as far as Python can tell.
+WITHOUT_MXNET = """
+import json, sys
+sys.modules["mxnet"] = None
+import numpy, quantkit
+predictor = quantkit.load(sys.argv[1])
+images = list(quantkit.images("digits:test"))[:3]
+scores = predictor.predict([image.image for image in images])
+loaded = sorted({name.split(".")[0] for name, module in sys.modules.items() if module is not None})
+print(json.dumps([predictor.engine, scores.tolist(), loaded]))
+"""
+
+
+@pytest.fixture
+def bundle(digits_onnx: Path) -> Bundle:
+    return read_bundle(digits_onnx)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_photographs_of_any_number_have_nearly_the_scores_that_mxnet_gives(name: str, bundle: Bundle) -> None:
+    pytest.importorskip(name)
+    images = [sample.image for sample in list(quantkit.images("digits:test"))[:19]]
+    expected = Predictor(bundle).predict(images)
+    found = Predictor(bundle, engine=name)
+    assert found.engine == name
+    for count in (1, 3, 19):
+        scores = found.predict(images[:count])
+        assert scores.dtype == np.float32
+        np.testing.assert_allclose(scores, expected[:count], atol=3 / 127 * np.abs(expected).max())
+    assert [top[0][0] for top in found.classify(images, 1)] == [str(best) for best in found.predict(images).argmax(1)]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_bad_input_is_refused_as_ever(name: str, bundle: Bundle) -> None:
+    pytest.importorskip(name)
+    predictor = quantkit.load(bundle.directory, engine=name)
+    with pytest.raises(quantkit.errors.DataError, match="image 1 holds NaN"):
+        predictor.predict(np.stack([np.zeros((3, 32, 32), np.float32), np.full((3, 32, 32), np.nan, np.float32)]))
+
+
+def test_without_mxnet_an_installed_engine_runs_the_onnx_file(bundle: Bundle) -> None:
+    pytest.importorskip("onnxruntime")
+    command = [sys.executable, "-c", WITHOUT_MXNET, str(bundle.directory)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    engine, scores, loaded = json.loads(done.stdout)
+    assert engine == "onnxruntime"
+    assert {"onnxruntime"} == {*loaded} & {"mxnet", "gluoncv", "onnx", "onnxruntime", "openvino"}
+    images = [sample.image for sample in list(quantkit.images("digits:test"))[:3]]
+    np.testing.assert_allclose(scores, Predictor(bundle, engine="onnxruntime").predict(images), rtol=1e-4, atol=1e-4)
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *engines: str) -> None:
+    if "mxnet" in engines:
+
+        def missing() -> None:
+            raise EngineMissing("no mxnet here")
+
+        monkeypatch.setattr("quantkit.deployment.network.load_mxnet", missing)
+    for engine in engines:
+        monkeypatch.setitem(sys.modules, engine, None)
+
+
+def test_mxnet_comes_first(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    for engine in OTHERS:
+        pytest.importorskip(engine)
+    assert default_engine(bundle) == "mxnet"
+    assert list(usable_engines(bundle)) == [*ENGINES]
+    without(monkeypatch, "mxnet")
+    assert default_engine(bundle) == "onnxruntime"
+    without(monkeypatch, "mxnet", "onnxruntime")
+    assert default_engine(bundle) == "openvino"
+
+
+def test_what_is_missing_is_said(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = replace(bundle, manifest=replace(bundle.manifest, files={}))
+    without(monkeypatch, "mxnet")
+    with pytest.raises(EngineMissing, match="no mxnet here; the bundle holds no ONNX file"):
+        default_engine(bare)
+    without(monkeypatch, *ENGINES)
+    with pytest.raises(EngineMissing, match=r"pip install 'quantkit\[onnxruntime\]'"):
+        default_engine(bundle)
+
+
+def test_an_engine_without_its_file_is_refused(bundle: Bundle) -> None:
+    bare = replace(bundle, manifest=replace(bundle.manifest, files={}))
+    assert list(usable_engines(bare)) == ["mxnet"]
+    with pytest.raises(UserError, match=r"ONNX Runtime runs ONNX files, and .* holds none.*--format mxnet,onnx"):
+        open_network(bare, "onnxruntime")
+
+
+def test_unknown_engines_are_refused(bundle: Bundle) -> None:
+    with pytest.raises(UserError, match="no engine 'tensorrt'; choose one of mxnet, onnxruntime, openvino or auto"):
+        Predictor(bundle, engine="tensorrt")
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_sessions_take_the_threads_that_are_asked_for(
+    name: str, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(name)
+    content = bundle.onnx
+    assert content is not None
+    # OpenVINO takes no more than there are cores.
+    asked = 3 if name == "onnxruntime" else 1
+    monkeypatch.setenv("OMP_NUM_THREADS", str(asked))
+    session: Any = ONNX_ENGINES[name].open_session(content)
+    if name == "onnxruntime":
+        assert session._session.get_session_options().intra_op_num_threads == asked
+    else:
+        assert session._compiled.get_property("INFERENCE_NUM_THREADS") == asked
