@@ -110,3 +110,18 @@ def test_random_weights_are_unmissable(run: Run, options: list[object], int8_eng
     result = run("quantize", *options, "--weights", "random", "--no-latency")
     assert "RANDOM WEIGHTS" in result.stderr
     assert "RANDOM: predictions mean nothing" in result.stdout
+
+
+def test_a_bundle_may_hold_its_onnx_file(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    result = run("quantize", *options, "--calib", 5, "--no-latency", "--format", "mxnet, onnx")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "tiny-int8" / "model.onnx").is_file()
+    assert run("verify", "tiny-int8").exit_code == 0
+
+
+@pytest.mark.parametrize("formats", ["onnx", "mxnet,tflite", ""])
+def test_formats_are_checked_before_the_work(run: Run, options: list[object], formats: str) -> None:
+    result = run("quantize", *options, "--format", formats)
+    assert result.exit_code == 2
+    assert "loading" not in result.stderr

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from quantkit.emission.mxnet_int8 import int8_graph
-from quantkit.emission.read_int8 import read_int8
+from quantkit.emission.read_int8 import read_int8, stored_integers
 from quantkit.engine.execute import run
 from quantkit.errors import ModelError
 from quantkit.graph import nnvm
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.arithmetic import dequantize
 from quantkit.quantization.plan import Plan
 from quantkit.recovery.preset import PRESETS
 from quantkit.recovery.recover import recover
@@ -171,6 +172,21 @@ def test_names_types_and_ranges_come_back(name: str) -> None:
     for tensor, form in found.activations.items():
         assert form.dtype == plan.activations[tensor].dtype
         assert form.range.largest == pytest.approx(plan.activations[tensor].range.largest, rel=1e-7)
+
+
+@pytest.mark.usefixtures("int8_engine")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_stored_integers_mean_what_the_engine_dequantizes_them_to(name: str) -> None:
+    _, plan, int8 = emitted(name)
+    stored = stored_integers(int8)
+    assert stored.keys() == plan.activations.keys()
+    for tensor, each in stored.items():
+        triple = tuple(Tensor(each.tensor.node, index) for index in range(3))
+        again = Node("again", "_contrib_dequantize", triple)
+        outputs = (each.tensor, again.output)
+        found, expected = run(replace(int8, nodes=(*int8.nodes, again), outputs=outputs), {"data": images(seed=5)})
+        assert found.dtype == each.params.dtype, tensor
+        np.testing.assert_allclose(dequantize(found, each.params), expected, rtol=1e-6)
 
 
 @pytest.mark.usefixtures("int8_engine")
