@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
@@ -15,6 +15,7 @@ import numpy as np
 from quantkit.errors import UserError
 from quantkit.export import export_onnx
 from quantkit.models.model import Model
+from quantkit.pipeline import QuantizedModel
 
 _SCRIPT = Path(__file__).with_name("peers.py")
 _ENVIRONMENT = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
@@ -56,16 +57,22 @@ class Peers:
 
     def fp32(self, model: Model, test: np.ndarray) -> Iterator[PeerResult]:
         """Run the network as it is: whether the peers compute what MXNet does."""
-        return self._results(model, test[:1], test, int8=False)
+        return self._results(lambda path: export_onnx(model, path), test[:1], test, int8=False)
 
     def int8(self, model: Model, calibration: np.ndarray, test: np.ndarray) -> Iterator[PeerResult]:
         """Quantize the network with these images in every mode, and run it."""
-        return self._results(model, calibration, test, int8=True)
+        return self._results(lambda path: export_onnx(model, path), calibration, test, int8=True)
 
-    def _results(self, model: Model, calibration: np.ndarray, test: np.ndarray, int8: bool) -> Iterator[PeerResult]:
+    def own_file(self, quantized: QuantizedModel, test: np.ndarray) -> Iterator[PeerResult]:
+        """Run quantkit's INT8 network, as an ONNX file, in the peers' engines."""
+        return self._results(quantized.to_onnx, test[:1], test, int8=False)
+
+    def _results(
+        self, write: Callable[[Path], None], calibration: np.ndarray, test: np.ndarray, int8: bool
+    ) -> Iterator[PeerResult]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            export_onnx(model, folder / "network.onnx")
+            write(folder / "network.onnx")
             np.save(folder / "calibration.npy", calibration)
             np.save(folder / "test.npy", test)
             for each in self._modes:

@@ -29,7 +29,11 @@ from quantkit.recovery.preset import DEFAULT_PRESET, Recovery, preset
 BATCH = 10
 
 DEFAULT_FORM = f"quantkit preset {DEFAULT_PRESET}"
+BEST_FORM = "quantkit preset best"
 UNFUSED = "FP32 unfused"
+
+# Run as ONNX files besides, in the peers' engines.
+ONNX_FORMS = (DEFAULT_FORM, BEST_FORM)
 
 Suite = Mapping[str, Any]
 
@@ -52,8 +56,8 @@ class PerImage:
 class Row:
     """One network in one form, or why it failed.
 
-    ``peer`` is the other quantizer whose INT8 form it is; ``seconds`` are those of recovery, or of a peer's
-    quantization.
+    ``peer`` is the other quantizer whose INT8 form it is; ``engine`` the peer in whose engine quantkit's ONNX file ran;
+    ``seconds`` are those of recovery, or of a peer's quantization.
     """
 
     network: str
@@ -62,6 +66,7 @@ class Row:
     images: Optional[PerImage] = None
     seconds: Optional[float] = None
     peer: Optional[str] = None
+    engine: Optional[str] = None
     failure: Optional[str] = None
 
 
@@ -86,9 +91,10 @@ class _Trial:
         return Row(self.name, form, images=images, **details)
 
     def peer_row(self, found: PeerResult, **details: Any) -> Row:
+        form = details.pop("form", found.mode)
         if isinstance(found.outputs, str):
-            return Row(self.name, found.mode, failure=found.outputs, **{**details, "seconds": None})
-        return self.row(found.mode, [found.outputs], **details)
+            return Row(self.name, form, failure=found.outputs, **{**details, "seconds": None})
+        return self.row(form, [found.outputs], **details)
 
 
 def rows(network: Suite, suite: Suite, root: Path, peers: Optional[Peers]) -> Iterator[Row]:
@@ -102,7 +108,7 @@ def rows(network: Suite, suite: Suite, root: Path, peers: Optional[Peers]) -> It
             yield trial.peer_row(found)
     for count in counts:
         chosen = take(calibration, count)
-        yield from _own_rows(trial, source, suite, chosen, count)
+        yield from _own_rows(trial, source, suite, chosen, count, peers)
         array = np.concatenate(
             [batch.data for batch in batches(chosen, trial.model.preprocess, trial.model.input_shape, BATCH)]
         )
@@ -138,7 +144,9 @@ def _prepared(network: Suite, suite: Suite, root: Path) -> tuple[_Trial, Samples
     return trial, open_samples(str(root / data["calibration"])), data["calibration_samples"]
 
 
-def _own_rows(trial: _Trial, source: pipeline.FusedModel, suite: Suite, chosen: Samples, count: int) -> Iterator[Row]:
+def _own_rows(
+    trial: _Trial, source: pipeline.FusedModel, suite: Suite, chosen: Samples, count: int, peers: Optional[Peers]
+) -> Iterator[Row]:
     for method in suite.get("methods", ()):
         table = pipeline.calibrate(source, chosen, count, method)
         graph = int8_graph(source.fused.graph, pipeline.plan(source, table))
@@ -152,6 +160,11 @@ def _own_rows(trial: _Trial, source: pipeline.FusedModel, suite: Suite, chosen: 
         seconds = time.perf_counter() - begin
         outputs = _first(outputs_of(int8_graph(recovered.graph, recovered.plan), trial.test, BATCH))
         yield trial.row(form, outputs, calibration_samples=count, seconds=seconds)
+        if peers is not None and form in ONNX_FORMS:
+            quantized = pipeline.emit(source, table, recovered, chosen)
+            for found in peers.own_file(quantized, np.concatenate(trial.test)):
+                own = f"{form}, ONNX in {found.mode.removesuffix(' FP32')}"
+                yield trial.peer_row(found, form=own, calibration_samples=count, engine=found.peer)
 
 
 def recoveries(suite: Suite) -> dict[str, Union[str, Recovery]]:

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Optional, Union
 
-from accuracy_rows import DEFAULT_FORM, UNFUSED, Row
+from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED, Row
 
 from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
-
-BEST_FORM = "quantkit preset best"
 
 
 def document(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -21,6 +19,7 @@ def document(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "form": row.form,
             "calibration_samples": row.calibration_samples,
             "peer": row.peer,
+            "engine": row.engine,
             "seconds": row.seconds,
             "failure": row.failure,
             **_figures(row),
@@ -65,7 +64,7 @@ def markdown(rows: Sequence[Row], command: str, host: dict[str, str]) -> str:
     """The page: what was run, the default and best presets beside the peers, and the table of all rows."""
     lines = [f"`{command}`, " + ", ".join(f"{key} {value}" for key, value in host.items()), ""]
     if any(row.peer for row in rows):
-        lines += [*_summary(rows), ""]
+        lines += [*_summary(rows), "", *_files(rows), ""]
     lines += [
         "All rows. Seconds are those of recovery, or of a peer's quantization. In brackets 95 % intervals over images; "
         "verdicts are McNemar's exact test at 5 %.",
@@ -101,6 +100,28 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
         verdicts = ["" if each is None else each.verdict for each in (found, cosine)]
         cells = [row.network, str(row.calibration_samples), *own, str(row.peer), row.form, _agreement(row)]
         yield "| " + " | ".join([*cells, _difference(found), *verdicts]) + " |"
+
+
+def _files(rows: Sequence[Row]) -> Iterator[str]:
+    yield (
+        "quantkit's network as an ONNX file in each peer's own engine, beside what the peer made of the FP32 file: "
+        "the mode that agrees most often. Figures and verdicts as above."
+    )
+    yield ""
+    yield (
+        "| network | calibration images | form | agreement, cosine | the peer's best mode | agreement, cosine "
+        "| difference | verdict | by cosine |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|"
+    best = {(row.network, row.calibration_samples, row.peer): row for row in _best_modes(rows)}
+    for row in rows:
+        other = best.get((row.network, row.calibration_samples, row.engine))
+        if other is None or other.images is None or row.images is None:
+            continue
+        found = paired(row.images.same, other.images.same)
+        cosine = paired_means(row.images.cosine, other.images.cosine)
+        cells = [row.network, str(row.calibration_samples), row.form, _agreement(row), other.form, _agreement(other)]
+        yield "| " + " | ".join([*cells, _difference(found), found.verdict, cosine.verdict]) + " |"
 
 
 def _best_modes(rows: Sequence[Row]) -> Iterator[Row]:

@@ -77,6 +77,21 @@ def test_the_summary_has_each_peers_best_mode() -> None:
     assert "failed: exit code 1: no / memory" in found
 
 
+def test_our_file_stands_beside_the_engines_own_quantizer() -> None:
+    from accuracy_rows import DEFAULT_FORM
+    from accuracy_tables import document, markdown
+
+    known = rows()
+    own = replace(known[1], form=f"{DEFAULT_FORM}, ONNX in Other", engine="Other")
+    elsewhere = replace(own, form=f"{DEFAULT_FORM}, ONNX in Third", engine="Third")
+    found = markdown([*known, own, elsewhere], "command", {}).split("All rows")[0].splitlines()
+    (line,) = [line for line in found if "ONNX in" in line]
+    assert line.startswith(
+        "| net | 10 | quantkit preset balanced, ONNX in Other | 99.00, 0.99500 | Other fine | 97.00, 0.98500 | +2.00 ["
+    )
+    assert [row["engine"] for row in document([known[0], own])] == [None, "Other"]
+
+
 def test_figures_follow_from_the_arrays() -> None:
     """Anyone can recompute them from what is kept of each image."""
     from accuracy import _arrays
@@ -136,6 +151,32 @@ def test_a_peer_that_fails_is_a_result(tmp_path: Path, engine: None) -> None:
     np.testing.assert_array_equal(fine.outputs, test.reshape(4, -1)[:, :5])
     assert broken.outputs == "exit code 1: it broke"
     assert [each.mode for each in peers.fp32(model, test)] == ["as it is"]
+
+
+def test_our_own_file_runs_in_the_peers_engines(tmp_path: Path, digits_int8: Any) -> None:
+    pytest.importorskip("onnx")
+    from accuracy_peers import Peers
+
+    from quantkit.runtimes.onnx_file import parse
+
+    python = tmp_path / "python"
+    keep = tmp_path / "kept.onnx"
+    script = FAKE.replace('assert open(sys.argv[3], "rb").read()', f"open({str(keep)!r}, 'wb').write(READ)")
+    python.write_text(script.replace("READ", "open(sys.argv[3], 'rb').read()").format(python=sys.executable))
+    python.chmod(0o755)
+    test = np.random.default_rng(0).normal(size=(4, 3, 32, 32))
+    (found,) = Peers(python).own_file(digits_int8, test)
+    assert (found.mode, found.peer) == ("as it is", "P")
+    assert "int8" in parse(keep.read_bytes()).layers.values()
+
+
+def test_versions_of_the_peers_are_known(tmp_path: Path) -> None:
+    from accuracy_peers import Peers
+
+    python = tmp_path / "python"
+    python.write_text(FAKE.format(python=sys.executable))
+    python.chmod(0o755)
+    peers = Peers(python)
     assert peers.versions == {"p": "1"}
 
 

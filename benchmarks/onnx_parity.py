@@ -1,0 +1,171 @@
+"""INT8 networks as ONNX files in ONNX Runtime and OpenVINO, held against MXNet: every model card, trained networks.
+
+    python benchmarks/onnx_parity.py --out benchmarks/results/onnx-parity
+    python benchmarks/onnx_parity.py --network resnet50 --engine openvino
+
+Cards have random weights, 10 of the built-in photographs for calibration and 20 to compare on; their predictions mean
+nothing, their kernels and sizes are real. The trained networks of accuracy.toml (in $QUANTKIT_REAL_DATA) are quantized
+with the default preset and compared on all test images. Each file is checked by ONNX's
+checker as it is written. Cosine and top-1 are those with MXNet's INT8 network on the same images; kernels are what the
+engine says that it ran. Needs the extras onnx, onnxruntime and openvino.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+from accuracy_rows import BATCH, prepared_model
+from command_line import data_root, run
+
+from quantkit import pipeline
+from quantkit.bundle import read_bundle
+from quantkit.data.batches import batches
+from quantkit.data.samples import take
+from quantkit.data.sources import open_samples
+from quantkit.engine.compat import load_mxnet
+from quantkit.export import export_onnx
+from quantkit.files import writing
+from quantkit.host.cpu import read_cpu
+from quantkit.models.card import cards
+from quantkit.models.load import load_model
+from quantkit.models.model import Model
+from quantkit.parity.check import engine_parity
+from quantkit.parity.outputs import OutputParity
+from quantkit.parity.precision import PrecisionParity
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ENGINES = ("onnxruntime", "openvino")
+
+_CARD_CALIBRATION, _CARD_IMAGES = 10, 20
+_COLUMNS = (
+    "network", "weights", "INT8 file, MB", "of FP32's", "engine", "layers in INT8", "left in FP32", "images",
+    "top-1 as MXNet %", "cosine with MXNet",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network, what it is calibrated with, and what the engines are compared on (float32, preprocessed)."""
+
+    model: Model
+    calibration: Any
+    samples: int
+    test: np.ndarray
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network in one engine; sizes in bytes."""
+
+    network: str
+    weights: str
+    fp32_size: int
+    int8_size: int
+    engine: str
+    version: str
+    outputs: Optional[OutputParity]
+    precision: Optional[PrecisionParity]
+
+
+def main() -> None:
+    """Compare every network that the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="write OUT.md and OUT.json")
+    parser.add_argument("--network", action="append", help="only networks whose name contains this")
+    parser.add_argument("--engine", action="append", choices=ENGINES, help="only this engine")
+    options = parser.parse_args()
+    command = "python benchmarks/onnx_parity.py" + "".join(f" --network {part}" for part in options.network or ())
+    command += "".join(f" --engine {engine}" for engine in options.engine or ())
+    found: list[Row] = []
+    print("\n".join(_header()), flush=True)
+    for subject in _subjects(options.network or [""]):
+        for row in _rows(subject, options.engine or ENGINES):
+            found.append(row)
+            print(_line(row), flush=True)
+        if options.out is not None:
+            _write(options.out, command, found)
+
+
+def _subjects(parts: list[str]) -> Iterator[Subject]:
+    suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
+    for network in suite["network"]:
+        if any(part in network["checkpoint"] for part in parts):
+            root = data_root()
+            model, data = prepared_model(network, suite, root), suite["data"][network["data"]]
+            count = max(data["calibration_samples"])
+            chosen = take(open_samples(str(root / data["calibration"])), count)
+            yield Subject(model, chosen, count, _images(model, str(root / data["test"]), None))
+    for card in cards():
+        if any(part in card.name for part in parts) and card.params is None:
+            model = load_model(card.name, weights="random", quiet=True)
+            yield Subject(model, "builtin", _CARD_CALIBRATION, _images(model, "builtin", _CARD_IMAGES))
+
+
+def _images(model: Model, data: str, count: Optional[int]) -> np.ndarray:
+    found = batches(open_samples(data), model.preprocess, model.input_shape, BATCH, count)
+    return np.concatenate([batch.data for batch in found])
+
+
+def _rows(subject: Subject, engines: tuple[str, ...]) -> Iterator[Row]:
+    model = subject.model
+    quantized = pipeline.quantize(model, subject.samples, subject.calibration)
+    with tempfile.TemporaryDirectory() as name:
+        bundle = read_bundle(quantized.save(Path(name) / "bundle", formats=("mxnet", "onnx")))
+        export_onnx(model, Path(name) / "fp32.onnx")
+        content, fp32_size = bundle.onnx or b"", (Path(name) / "fp32.onnx").stat().st_size
+        for engine in engines:
+            test = (subject.test[start : start + BATCH] for start in range(0, len(subject.test), BATCH))
+            found = engine_parity(bundle, content, engine, test, BATCH)
+            yield Row(
+                model.name, model.source.weights, fp32_size, len(content), engine, found.version, found.images,
+                found.precision,
+            )  # fmt: skip
+
+
+def _header() -> list[str]:
+    return [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
+
+
+def _line(row: Row) -> str:
+    outputs, precision = row.outputs, row.precision
+    if outputs is None or precision is None:
+        raise TypeError("an engine with kernels was compared on images")
+    kernels = ", ".join(f"{count} {kernel}" for kernel, count in precision.kernels.items())
+    cells = [
+        row.network, row.weights, f"{row.int8_size / 1e6:.2f}", f"{row.int8_size / row.fp32_size:.3f}",
+        f"{row.engine} {row.version}", kernels, ", ".join((*precision.left, *precision.planned)) or "none",
+        str(outputs.images), f"{100 * outputs.same / outputs.images:.2f}", f"{outputs.cosine:.5f}",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def _write(out: Path, command: str, found: list[Row]) -> None:
+    host: Mapping[str, str] = {
+        "cpu": read_cpu().model,
+        "mxnet": load_mxnet().__version__,
+        "python": platform.python_version(),
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(out.with_name(f"{out.name}.json")) as file:
+        rows = [asdict(row) for row in found]
+        file.write((json.dumps({"command": command, "host": host, "rows": rows}, indent=1) + "\n").encode())
+    with writing(out.with_name(f"{out.name}.md")) as file:
+        facts = f"`{command}`, " + ", ".join(f"{key} {value}" for key, value in host.items())
+        file.write(("\n".join([facts, "", *_header(), *map(_line, found)]) + "\n").encode())
+
+
+if __name__ == "__main__":
+    run(main)
