@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib.util
 import os
 import re
@@ -50,8 +51,9 @@ def _numbers(version: object) -> list[int]:
     return version.version if isinstance(version, _Version) else _Version(version).version
 
 
+@functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.7 has no functools.cache
 def load_mxnet() -> Any:
-    """Import mxnet where Python and NumPy are newer than it knows."""
+    """Import mxnet where Python and NumPy are newer than it knows, once."""
     import numpy
 
     for name, value in (

@@ -18,12 +18,15 @@ from quantkit.benchmark.workload import Checkpoint
 from quantkit.errors import QuantkitError
 from quantkit.export import export_int8_onnx, export_onnx
 from quantkit.models.model import Model
-from quantkit.workloads.store import Tell, stored_array, stored_files
+from quantkit.workloads.store import Tell, code_hash, stored_array, stored_files
 
 # The modes of benchmarks/peers.py that make these forms.
 MODES: Mapping[str, str] = {"onnxruntime-ptq": "ONNX Runtime MinMax", "nncf": "NNCF performance (default)"}
 
 _ONNX = "network.onnx"
+
+# The rooms that decide what an ONNX file holds.
+_MAKERS = ("graph", "fusion", "quantization", "emission", "export")
 
 
 def fp32_file(model: Model, key: str, tell: Tell) -> Checkpoint:
@@ -34,7 +37,7 @@ def fp32_file(model: Model, key: str, tell: Tell) -> Checkpoint:
         export_onnx(model, folder / _ONNX)
         return {"onnx": folder / _ONNX}
 
-    return stored_files(f"{model.name}-onnx", key, make, tell)
+    return stored_files(f"{model.name}-onnx", _with_code(key), make, tell)
 
 
 def int8_file(name: str, key: str, bundle: Callable[[Path], Path], tell: Tell) -> Checkpoint:
@@ -50,7 +53,12 @@ def int8_file(name: str, key: str, bundle: Callable[[Path], Path], tell: Tell) -
             export_int8_onnx(directory, folder / _ONNX)
         return {"onnx": folder / _ONNX}
 
-    return stored_files(f"{name}-onnx-int8", key, make, tell)
+    return stored_files(f"{name}-onnx-int8", _with_code(key), make, tell)
+
+
+def _with_code(key: str) -> str:
+    """A key that also stands for the code: what other code made is made anew."""
+    return hashlib.sha256(f"{key} {code_hash(*_MAKERS)}".encode()).hexdigest()
 
 
 def quantized_by_peer(form: str, name: str, fp32: Checkpoint, images: np.ndarray, tell: Tell) -> Checkpoint:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-import quantkit.pipeline
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.write import write_bundle
@@ -19,12 +18,12 @@ from quantkit.models.model import Model
 from quantkit.pipeline import FusedModel, QuantizedModel, calibrate, emit, fuse_model, plan, recover
 from quantkit.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
 from quantkit.workloads.images import image_batch
-from quantkit.workloads.store import Made, Stored, Tell, content_hash, stored_checkpoint
+from quantkit.workloads.store import Made, Stored, Tell, code_hash, content_hash, stored_checkpoint
 
 _CALIBRATION_IMAGES = 10
 
 # The rooms that decide how a network is fused and quantized.
-_MAKERS = ("graph", "engine", "fusion", "calibration", "quantization", "emission", "recovery")
+_MAKERS = ("graph", "engine", "fusion", "calibration", "quantization", "emission", "recovery", "pipeline")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +68,7 @@ class Forms:
 
     @property
     def _onnx(self) -> Checkpoint:
-        return fp32_file(self.model, self._key(_makers_hash(), repr(self.model.input_shape)), self.tell)
+        return fp32_file(self.model, self._key(repr(self.model.input_shape)), self.tell)
 
     @property
     def _int8_onnx(self) -> Checkpoint:
@@ -117,9 +116,4 @@ def known_accuracy(agreement: float, cosine: float, images: int) -> dict[str, fl
 
 def _makers_hash() -> str:
     """A hash of the code that fuses and quantizes: what other code made is made anew."""
-    pipeline = Path(quantkit.pipeline.__file__)
-    sources = [path for room in _MAKERS for path in sorted((pipeline.parent / room).glob("*.py"))]
-    digest = hashlib.sha256()
-    for path in (*sources, pipeline):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return code_hash(*_MAKERS)

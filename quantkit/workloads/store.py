@@ -57,6 +57,16 @@ def content_hash(graph: Graph) -> str:
     return digest.hexdigest()
 
 
+def code_hash(*rooms: str) -> str:
+    """A hash of the source of some of quantkit's rooms, which are packages or modules."""
+    digest = hashlib.sha256()
+    for room in rooms:
+        place = Path(files.__file__).parent / room
+        for path in sorted(place.glob("*.py")) or [place.with_suffix(".py")]:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def stored_checkpoint(name: str, key: str, make: Callable[[], Made], tell: Tell) -> Stored:
     """The checkpoint that has this key, made and written where it is not there or was altered.
 
