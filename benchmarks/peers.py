@@ -2,11 +2,13 @@
 
     python benchmarks/peers.py                                         # the packages' versions and the modes, as JSON
     python benchmarks/peers.py MODE NET.onnx CALIBRATION.npy TEST.npy OUT.npz
+    python benchmarks/peers.py quantize MODE NET.onnx CALIBRATION.npy FOLDER
 
-Quantizes with all calibration images and runs all test images, float32 arrays of shape (images, channels, height,
-width), one at a time. OUT.npz gets ``outputs``, float32 of shape (images, classes), and the ``seconds`` of
-quantization. It runs in an environment of its own (`make .venv-peers/installed`), with the standard library, NumPy and
-the peers' packages alone.
+The second quantizes with all calibration images and runs all test images, float32 arrays of shape (images, channels,
+height, width), one at a time. OUT.npz gets ``outputs``, float32 of shape (images, classes), and the ``seconds`` of
+quantization. The third writes the quantized network into FOLDER and prints the names of its files by role (``onnx``,
+or ``xml`` and ``bin``) as JSON on the last line. It runs in an environment of its own (`make .venv-peers/installed`, or
+the build ``peers`` of benchmarks), with the standard library, NumPy and the peers' packages alone.
 
 Every peer is used as its documentation says. ONNX Runtime: static quantization to QDQ, u8 activations and s8 weights
 per channel, of the network that ``quant_pre_process`` has fused. Its entropy method counts in 128 bins and maps them to
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -31,7 +34,7 @@ from typing import Any
 import numpy as np
 
 Run = Callable[[np.ndarray], np.ndarray]
-Quantizer = Callable[[Path, np.ndarray, Path], Run]
+Quantizer = Callable[[Path, np.ndarray, Path], Path]
 
 
 def _onnxruntime_session(path: Path) -> Run:
@@ -44,11 +47,11 @@ def _onnxruntime_session(path: Path) -> Run:
     return lambda image: session.run(None, {name: image})[0]
 
 
-def _onnxruntime_fp32(model: Path, calibration: np.ndarray, folder: Path) -> Run:
-    return _onnxruntime_session(model)
+def _as_it_is(model: Path, calibration: np.ndarray, folder: Path) -> Path:
+    return model
 
 
-def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder: Path) -> Run:
+def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder: Path) -> Path:
     import onnx
     from onnxruntime.quantization import (
         CalibrationDataReader,
@@ -75,23 +78,19 @@ def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder:
         activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
         calibrate_method=getattr(CalibrationMethod, method),
     )  # fmt: skip
-    return _onnxruntime_session(quantized)
+    return quantized
 
 
-def _compiled(model: Any) -> Run:
+def _openvino_session(path: Path) -> Run:
     import openvino
 
-    compiled = openvino.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    core = openvino.Core()
+    model = openvino.convert_model(str(path)) if path.suffix == ".onnx" else core.read_model(str(path))
+    compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     return lambda image: compiled([image])[0]
 
 
-def _openvino_fp32(model: Path, calibration: np.ndarray, folder: Path) -> Run:
-    import openvino
-
-    return _compiled(openvino.convert_model(str(model)))
-
-
-def _nncf(preset: str, fast: bool, model: Path, calibration: np.ndarray, folder: Path) -> Run:
+def _nncf(preset: str, fast: bool, model: Path, calibration: np.ndarray, folder: Path) -> Path:
     import nncf
     import openvino
 
@@ -99,17 +98,21 @@ def _nncf(preset: str, fast: bool, model: Path, calibration: np.ndarray, folder:
         openvino.convert_model(str(model)), nncf.Dataset([image[None] for image in calibration]),
         preset=nncf.QuantizationPreset(preset), subset_size=len(calibration), fast_bias_correction=fast,
     )  # fmt: skip
-    return _compiled(quantized)
+    path = folder / "quantized.xml"
+    openvino.save_model(quantized, str(path), compress_to_fp16=False)
+    return path
 
 
 PACKAGES = ("onnx", "onnxruntime", "nncf", "openvino")
 
+SESSIONS: dict[str, Callable[[Path], Run]] = {"ONNX Runtime": _onnxruntime_session, "NNCF": _openvino_session}
+
 MODES: dict[str, tuple[str, Quantizer]] = {
-    "ONNX Runtime FP32": ("ONNX Runtime", _onnxruntime_fp32),
+    "ONNX Runtime FP32": ("ONNX Runtime", _as_it_is),
     "ONNX Runtime MinMax": ("ONNX Runtime", partial(_onnxruntime_int8, "MinMax")),
     "ONNX Runtime Entropy": ("ONNX Runtime", partial(_onnxruntime_int8, "Entropy")),
     "ONNX Runtime Percentile": ("ONNX Runtime", partial(_onnxruntime_int8, "Percentile")),
-    "OpenVINO FP32": ("NNCF", _openvino_fp32),
+    "OpenVINO FP32": ("NNCF", _as_it_is),
     "NNCF performance (default)": ("NNCF", partial(_nncf, "performance", True)),
     "NNCF mixed": ("NNCF", partial(_nncf, "mixed", True)),
     "NNCF accurate bias correction": ("NNCF", partial(_nncf, "performance", False)),
@@ -118,17 +121,29 @@ MODES: dict[str, tuple[str, Quantizer]] = {
 
 
 def main() -> None:
-    """List the modes, or quantize and run in one of them."""
+    """List the modes, or quantize in one of them, and run."""
     if len(sys.argv) == 1:
         modes = [{"mode": mode, "peer": peer, "int8": "FP32" not in mode} for mode, (peer, _) in MODES.items()]
         print(json.dumps({"versions": {name: version(name) for name in PACKAGES}, "modes": modes}))
         return
+    if len(sys.argv) == 6 and sys.argv[1] == "quantize" and sys.argv[2] in MODES:
+        mode, model, calibration, folder = sys.argv[2:]
+        with tempfile.TemporaryDirectory() as scratch:
+            network = MODES[mode][1](Path(model), np.load(calibration), Path(scratch))
+            roles = {".onnx": ["onnx"], ".xml": ["xml", "bin"]}[network.suffix]
+            written = {role: shutil.move(network.with_suffix(f".{role}"), folder) for role in roles}
+        print("\n" + json.dumps({role: Path(path).name for role, path in written.items()}))
+        return
     if len(sys.argv) != 6 or sys.argv[1] not in MODES:
-        sys.exit(f"usage: peers.py MODE NET.onnx CALIBRATION.npy TEST.npy OUT.npz, with MODE one of {', '.join(MODES)}")
+        sys.exit(
+            "usage: peers.py MODE NET.onnx CALIBRATION.npy TEST.npy OUT.npz or peers.py quantize MODE NET.onnx "
+            f"CALIBRATION.npy FOLDER, with MODE one of {', '.join(MODES)}"
+        )
     mode, model, calibration, test, out = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
-        run = MODES[mode][1](Path(model), np.load(calibration), Path(folder))
+        peer, quantize = MODES[mode]
+        run = SESSIONS[peer](quantize(Path(model), np.load(calibration), Path(folder)))
         seconds = time.perf_counter() - begin
         outputs = [run(image[None]).reshape(1, -1) for image in np.load(test, mmap_mode="r")]
     temporary = f"{out}.part.npz"

@@ -78,7 +78,7 @@ def main() -> None:
     ours: list[list[float]] = []
     plain: list[list[float]] = []
     with Team([launched]) as team, plain_loop(launched, workload, options) as loop:
-        team.load(checkpoint.symbol, checkpoint.params, 600)
+        team.load(checkpoint.files, 600)
         team.bind(workload.input_name, workload.inputs(options.batch), 600)
         turns = [lambda: ours.append(_ours(team, options.seconds)), lambda: plain.append(_plain(loop))]
         for turn in turns:  # the first round of each warms up
@@ -121,7 +121,7 @@ def _plain(loop: subprocess.Popen[str]) -> list[float]:
 def plain_loop(launched: Launch, workload: Workload, options: argparse.Namespace) -> Iterator[subprocess.Popen[str]]:
     """The loop in a process that is placed as the harness's instance is."""
     checkpoint = workload.checkpoint(options.variant)
-    files = [checkpoint.symbol, checkpoint.params, workload.inputs(options.batch)]
+    files = [*checkpoint.files.values(), workload.inputs(options.batch)]
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(LOOP)
         script.flush()

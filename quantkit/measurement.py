@@ -22,6 +22,7 @@ from quantkit.benchmark.run_folder import claimed, continued, discard
 from quantkit.benchmark.runner import run_suite
 from quantkit.benchmark.suite import Suite, batches_of, find_suite, read_suite, shipped_suites
 from quantkit.benchmark.team import Launch
+from quantkit.benchmark.variants import form_of
 from quantkit.errors import QuantkitError, UserError
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import cut_short, read_limits
@@ -100,13 +101,13 @@ def _run(
     started = time.monotonic()
     run = _described(suite, topology, tuple(builds.values()), conditions, warnings)
     run = run if force else continued(run, folder)
+    forms = tuple(dict.fromkeys(form_of(builds[each.build].engine, each.variant) for each in suite.contestants))
     launches = {each.name: _launches(each, builds[each.build], topology, conditions) for each in suite.contestants}
-    variants = tuple(dict.fromkeys(each.variant for each in suite.contestants))
     workloads: dict[str, Workload] = {}
     for subject in suite.networks:
         tell(f"preparing {subject.name}")
         workloads[subject.name] = prepare(
-            subject, variants, conditions.data, conditions.reference, conditions.loading, tell
+            subject, forms, conditions.data, conditions.reference, conditions.loading, tell
         )
     run = replace(run, networks=tuple(_network(each) for each in workloads.values()))
     if force:

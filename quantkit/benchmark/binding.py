@@ -11,17 +11,18 @@ from ctypes.util import find_library
 from functools import cache
 from pathlib import Path
 
-from quantkit.benchmark.build import Build
+from quantkit.benchmark.build import MXNET, Build
 from quantkit.benchmark.foreign import foreign_environment
 from quantkit.benchmark.instance import WORKER
 from quantkit.benchmark.placement import Placement
 from quantkit.benchmark.team import Launch
 from quantkit.errors import UserError
 
-# What OpenMP runtimes, math libraries, allocators and MXNet read; what the user has set for other programs is no
+# What OpenMP runtimes, math libraries, allocators and engines read; what the user has set for other programs is no
 # part of a measurement.
 _STEERING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "MKLDNN_", "DNNL_", "ONEDNN_", "OPENBLAS_", "GOTO_", "MXNET_", "DMLC_"),
+    *("ORT_", "OV_", "OPENVINO_", "TBB_"),
     *("MALLOC_", "TCMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
 )
 
@@ -43,12 +44,12 @@ def launch(build: Build, variant: str, placement: Placement, openmp: str = "gnu"
     """
     variables = environment(build, variant, placement, openmp, allocator)
     if placement.cpus is None:
-        return Launch((build.python,), variables, placement)
+        return Launch((build.python,), variables, placement, engine=build.engine)
     prefix = _numactl(placement)
     if prefix and _succeeds((*prefix, "true")):
-        return Launch((*prefix, build.python), variables, placement)
+        return Launch((*prefix, build.python), variables, placement, engine=build.engine)
     nodes = placement.nodes if placement.nodes and _succeeds(_binding_memory(placement.nodes)) else None
-    return Launch((build.python,), variables, placement, placement.cpus, nodes)
+    return Launch((build.python,), variables, placement, placement.cpus, nodes, engine=build.engine)
 
 
 def environment(
@@ -59,13 +60,15 @@ def environment(
     allocator: str = "system",
     inherited: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """The whole environment of an instance; an unpinned one is told the number of its threads alone.
+    """The whole environment of an instance; an unpinned one of MXNet is told the number of its threads alone.
+
+    Other engines than MXNet get their settings from the worker, and no variables.
 
     Args:
         build: the interpreter and its engine.
         variant: ``stock`` has MXNet fuse by itself, all others run as they are.
         placement: where it runs.
-        openmp: ``gnu``, the runtime that the engine is linked with (which in mxnet-mkl 1.5 is Intel's), or ``intel``,
+        openmp: MXNet's, ``gnu``, the runtime that it is linked with (which in mxnet-mkl 1.5 is Intel's), or ``intel``,
             which is loaded in its place.
         allocator: ``system``, ``jemalloc`` or ``tcmalloc``.
         inherited: the environment that is the base.
@@ -75,17 +78,20 @@ def environment(
     """
     base = {name: value for name, value in foreign_environment(inherited).items() if not name.startswith(_STEERING)}
     preloaded = [
-        *([_intel_openmp(build)] if openmp == "intel" else []),
+        *([_intel_openmp(build)] if openmp == "intel" and build.engine == MXNET else []),
         *([_allocator(allocator)] if allocator != "system" else []),
     ]
+    libraries = {"LD_PRELOAD": ":".join(preloaded)} if preloaded else {}
+    if build.engine != MXNET:
+        return {**base, **libraries}
     return {
         **base,
+        **libraries,
         "MXNET_SUBGRAPH_BACKEND": "MKLDNN" if variant == "stock" else "default",
         "OMP_NUM_THREADS": str(placement.threads),
         # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin for 200 ms into the next contestant's turn.
         "KMP_BLOCKTIME": "1",
         **_threads_bound(placement, openmp),
-        **({"LD_PRELOAD": ":".join(preloaded)} if preloaded else {}),
     }
 
 

@@ -19,7 +19,7 @@ from typing import Callable, Optional
 
 from quantkit import files
 from quantkit.benchmark.build import Build
-from quantkit.benchmark.instance import WORKER
+from quantkit.benchmark.instance import worker_files
 from quantkit.errors import QuantkitError
 
 _RECORD = "build.json"
@@ -102,7 +102,8 @@ def _stamp(build: Build) -> str:
         stats = [os.stat(path) for path in (build.python, build.library)]
     except OSError:
         return ""
-    return " ".join([*(f"{stat.st_mtime_ns}:{stat.st_size}" for stat in stats), files.sha256_of(WORKER)])
+    workers = map(files.sha256_of, worker_files(build.engine))
+    return " ".join([*(f"{stat.st_mtime_ns}:{stat.st_size}" for stat in stats), *workers])
 
 
 def place(name: str, new: Path, build: Build) -> Build:

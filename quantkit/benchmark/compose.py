@@ -8,9 +8,8 @@ from dataclasses import replace
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.results import Contestant
 from quantkit.benchmark.suite import Subject, Suite, checked
+from quantkit.benchmark.variants import VARIANTS, can_run
 from quantkit.errors import UserError
-
-_NEEDS_INT8 = ("fused", "int8")
 
 
 def compose(
@@ -28,19 +27,23 @@ def compose(
     Args:
         subject: the network.
         builds: in the order in which they are shown; native ones can run fp32 alone.
-        variants: of fp32, stock, fused and int8.
+        variants: of those in ``variants.py``; a build is given those that it can run.
         policies: how instances are placed.
         batches: the batch sizes.
         scenario: throughput, latency or server.
 
     Raises:
-        UserError: no build can run any of the variants.
+        UserError: there is no such variant, or no build can run any of them.
     """
-    pairs = [(build, variant) for build in builds for variant in variants if build.int8 or variant == "fp32"]
+    unknown = [variant for variant in variants if variant not in VARIANTS]
+    if unknown:
+        raise UserError(f"there is no variant {unknown[0]!r}; choose from {', '.join(VARIANTS)}")
+    pairs = [(build, variant) for build in builds for variant in variants if can_run(build, variant)]
     if not pairs:
         raise UserError(
             f"none of the builds {', '.join(each.name for each in builds)} can run {', '.join(variants)}: native "
-            "builds run fp32 alone; add a build with MKL-DNN/oneDNN (`quantkit builds list`), or fp32 to --variants"
+            "builds run fp32 alone, other engines fp32, int8 and their own; add a build with MKL-DNN/oneDNN (`quantkit "
+            "builds list`), or fp32 to --variants"
         )
     contestants = tuple(
         Contestant(_name(build, variant, policy if len(policies) > 1 else ""), build.name, variant, policy)
@@ -53,7 +56,7 @@ def compose(
 
 
 def _name(build: Build, variant: str, policy: str) -> str:
-    shown = {"fp32": "" if not build.int8 else "FP32", "int8": "INT8"}.get(variant, variant)
+    shown = VARIANTS[variant].title if build.int8 else ""
     return " ".join(filter(None, (build.name, shown, policy)))
 
 

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal, Optional
 
-from quantkit.benchmark.build import Build
+from quantkit.benchmark.build import MXNET, Build
 from quantkit.benchmark.build_folder import (
     discard,
     folder_of,
@@ -110,7 +110,7 @@ def add_build(name_or_spec: str, progress: Tell = _silent, python: Optional[str]
             ready = _current(name) or _probed_again(name, progress)
         except QuantkitError:
             return _made(name, python, progress)
-        if python is not None and os.path.realpath(ready.python) != base_python(python).executable:
+        if python is not None and os.path.realpath(ready.python) != base_python(RECIPES[name], python).executable:
             raise UserError(
                 f"build {name} is made with another interpreter (Python {ready.python_version}); "
                 f"quantkit builds remove {name} first"
@@ -227,9 +227,11 @@ def _current(name: str) -> Optional[Build]:
 
 def _probed(name: str, python: str, progress: Tell) -> Build:
     progress(f"{name}: probing {python}")
-    build = probe(name, python)
-    if name in RECIPES:
-        RECIPES[name].check(build)
+    recipe = RECIPES.get(name)
+    # Of several engines in one environment, a recipe stands for its own; here is MXNet's.
+    build = probe(name, python, recipe.engine if recipe else MXNET if name == HERE else None)
+    if recipe:
+        recipe.check(build)
     return build
 
 
@@ -260,7 +262,7 @@ def _probed_again(name: str, progress: Tell) -> Build:
 
 def _made(name: str, python: Optional[str], progress: Tell) -> Build:
     """Make a recipe's build, in place of what is there; the caller holds its lock."""
-    base = base_python(python)
+    base = base_python(RECIPES[name], python)
     with passing(name) as new:
         make_environment(RECIPES[name], new, base, progress)
         return place(name, new, _probed(name, str(interpreter_in(new)), progress))

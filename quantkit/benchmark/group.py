@@ -15,12 +15,14 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit import files
-from quantkit.benchmark.outputs import FLOAT_ALLOWED, INT8_ALLOWED, deviation
+from quantkit.benchmark.build import MXNET
+from quantkit.benchmark.outputs import FLOAT_ALLOWED, INT8_ALLOWED, deviation, int8_allowed
 from quantkit.benchmark.results import Agreement, Cell, Contestant, Failure, Round, WarmUp
 from quantkit.benchmark.schedule import Forecast, Pace
 from quantkit.benchmark.server import Served, Watch
 from quantkit.benchmark.team import Launch, Team
-from quantkit.benchmark.workload import Workload
+from quantkit.benchmark.variants import VARIANTS, Variant, form_of
+from quantkit.benchmark.workload import Checkpoint, Workload
 from quantkit.errors import InstanceError, QuantkitError
 
 Search = Callable[[Sequence[Callable[[], object]], Watch], Served]
@@ -126,8 +128,8 @@ class Bench:
             team = Team(self._launches[contestant.name])
             # It must be known before anything can fail, so that it is ended then.
             self._teams[contestant.name] = team, {}
-            checkpoint = self._workload.checkpoint(contestant.variant)
-            self._teams[contestant.name] = team, team.load(checkpoint.symbol, checkpoint.params, patience)
+            checkpoint = _checkpoint(self._workload, contestant, self._launches[contestant.name])
+            self._teams[contestant.name] = team, team.load(checkpoint.files, patience)
         return self._teams[contestant.name]
 
     def _warm_until_steady(self, entry: Entry, pace: Pace) -> None:
@@ -149,14 +151,19 @@ class Bench:
     def _prove(self, entry: Entry) -> None:
         team, _ = self._teams[entry.cell.contestant.name]
         entry.cell = replace(entry.cell, proofs=team.prove())
+        kernels = team.kernels(self._patience(entry.cell.contestant, entry.cell.batch))
+        entry.cell = replace(entry.cell, kernels=kernels)
+        if kernels is not None and kernels.int8 == 0 and _variant(entry).int8:
+            raise InstanceError("kernels", f"none of its {kernels.of} convolutions and dense layers ran in INT8")
 
     def _check_outputs(self, entries: Sequence[Entry], scratch: Path) -> None:
         """Compare the outputs of every instance's last run with the standard.
 
-        INT8 has one of its own; in FP32 the first contestant sets it for all others.
+        INT8 has one of its own; in FP32 the first contestant sets it for all others, and for what other quantizers
+        have made.
         """
         standard: Optional[tuple[str, Path]] = None
-        for number, entry in enumerate(entries):
+        for number, entry in enumerate(sorted(entries, key=lambda entry: _variant(entry).int8)):
             cell = entry.cell
             folder = scratch / str(number)
             folder.mkdir()
@@ -169,25 +176,35 @@ class Bench:
             except QuantkitError as error:
                 entry.fail("output", None, f"there is nothing to compare its outputs with: {error}")
                 continue
-            if own is None and standard is None:
+            if own is None and standard is None and not _variant(entry).int8:
                 standard = cell.contestant.name, Path(shutil.copy(found[0], scratch / "standard.npz"))
             reference = ("quantkit", own) if own is not None else standard
             if reference is not None:
-                allowed = FLOAT_ALLOWED if own is None else INT8_ALLOWED
-                self._compare(entry, found, reference[0], reference[1], allowed)
+                self._compare(entry, found, *reference, self._allowed(entry, own, standard and standard[1]))
+
+    def _allowed(self, entry: Entry, own: Optional[Path], standard: Optional[Path]) -> Optional[float]:
+        """How far its outputs may be from those that it is held against, None where nothing tells."""
+        if _variant(entry).maker:
+            return None
+        if own is None:
+            return FLOAT_ALLOWED
+        if self._launches[entry.cell.contestant.name][0].engine == MXNET:
+            return INT8_ALLOWED
+        return None if standard is None else int8_allowed(standard, own)
 
     def _collect_outputs(self, entry: Entry, folder: Path, found: list[Path]) -> None:
         team, _ = self._teams[entry.cell.contestant.name]
         found.extend(team.outputs(folder, self._patience(entry.cell.contestant, entry.cell.batch)))
 
-    def _compare(self, entry: Entry, found: Sequence[Path], name: str, reference: Path, allowed: float) -> None:
+    def _compare(
+        self, entry: Entry, found: Sequence[Path], name: str, reference: Path, allowed: Optional[float]
+    ) -> None:
         deviations = [deviation(reference, path) for path in found]
         entry.cell = replace(entry.cell, agreement=Agreement(name, _finite(max(deviations)), allowed))
         for instance, value in enumerate(deviations):
-            if not value <= allowed:
-                message = (
-                    f"its outputs deviate from those of {name} by {value:.2g} of the largest, {allowed:.2g} is allowed"
-                )
+            if not np.isfinite(value) or (allowed is not None and value > allowed):
+                limit = "" if allowed is None else f", {allowed:.2g} is allowed"
+                message = f"its outputs deviate from those of {name} by {value:.2g} of the largest{limit}"
                 entry.fail("output", instance, message)
                 return
 
@@ -223,9 +240,13 @@ def empty_cell(
         contestant=contestant,
         placements=tuple(launch.placement for launch in launches),
         environment=_told(launches[0].environment),
-        checkpoint=workload.checkpoint(contestant.variant).sha256,
+        checkpoint=_checkpoint(workload, contestant, launches).sha256,
         input=files.sha256_of(workload.inputs(batch)),
     )
+
+
+def _checkpoint(workload: Workload, contestant: Contestant, launches: Sequence[Launch]) -> Checkpoint:
+    return workload.checkpoint(form_of(launches[0].engine, contestant.variant))
 
 
 def _joined(first: Sequence[WarmUp], then: Sequence[WarmUp]) -> tuple[WarmUp, ...]:
@@ -235,6 +256,10 @@ def _joined(first: Sequence[WarmUp], then: Sequence[WarmUp]) -> tuple[WarmUp, ..
 def _finite(value: float) -> float:
     """JSON knows no infinity; the largest float says as much."""
     return min(value, float(np.finfo(np.float64).max)) if value == value else float(np.finfo(np.float64).max)
+
+
+def _variant(entry: Entry) -> Variant:
+    return VARIANTS[entry.cell.contestant.variant]
 
 
 _TOLD = ("OMP_", "GOMP_", "KMP_", "MXNET_", "MKLDNN_", "DNNL_", "LD_PRELOAD")

@@ -14,9 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
 
+from quantkit.benchmark.build import MXNET
 from quantkit.errors import InstanceError
 
 WORKER = Path(__file__).with_name("worker.py")
+
+
+def worker_files(engine: str) -> tuple[Path, Path]:
+    """What runs in the interpreter of a build: the worker, and its part for the engine."""
+    return WORKER, WORKER.with_name(f"worker_{engine}.py")
+
 
 # A stopped process (SIGSTOP, a debugger) will not go on by itself; this long it may stand.
 _STOPPED_FOR = 5.0
@@ -35,6 +42,7 @@ class Instance:
         cpus: the hardware threads that the worker shall bind itself to, None where that is done or unwanted.
         nodes: the memory nodes, likewise.
         worker: the file to run.
+        engine: the engine that the worker shall load, and its number of ``threads``.
 
     Raises:
         InstanceError: the process cannot be started.
@@ -47,6 +55,8 @@ class Instance:
         cpus: Optional[Sequence[int]] = None,
         nodes: Optional[Sequence[int]] = None,
         worker: Path = WORKER,
+        engine: str = MXNET,
+        threads: int = 1,
     ) -> None:
         self._buffer = b""
         try:
@@ -56,7 +66,10 @@ class Instance:
         except OSError as error:
             reason = f"cannot have its files: {error.strerror or error}; `ulimit -n` sets how many there may be"
             raise InstanceError("start", reason) from error
-        settings = {"read": to_read, "write": to_write, "cpus": cpus, "nodes": nodes, "parent": os.getpid()}
+        settings = {
+            "engine": engine, "threads": threads, "read": to_read, "write": to_write, "cpus": cpus, "nodes": nodes,
+            "parent": os.getpid(),
+        }  # fmt: skip
         try:
             self._process = subprocess.Popen(
                 # Isolated: the worker's folder has modules named as some of the standard library.

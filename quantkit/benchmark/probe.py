@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from typing import Optional
 
-from quantkit.benchmark.build import Build
+from quantkit.benchmark.build import ENGINES, Build
 from quantkit.benchmark.foreign import ending, foreign_environment, kill, last_lines, running
 from quantkit.benchmark.instance import WORKER
 from quantkit.errors import QuantkitError
@@ -15,14 +16,17 @@ from quantkit.errors import QuantkitError
 _CONVOLUTION_ERROR = 1e-5
 
 
-def probe(name: str, python: str, patience: float = 120.0) -> Build:
+def probe(name: str, python: str, engine: Optional[str] = None, patience: float = 120.0) -> Build:
     """Run the worker's probe in the interpreter ``python``; at most ``patience`` seconds.
+
+    Where no ``engine`` is named, the first that it has counts, MXNet before the others.
 
     Raises:
         QuantkitError: the interpreter cannot be started, dies, hangs, lacks a library, or computes wrongly.
     """
     # Isolated, because the worker's own folder has modules named as some of the standard library.
-    with running([python, "-I", str(WORKER), "probe"], foreign_environment()) as process:
+    command = [python, "-I", str(WORKER), "probe", *([engine] if engine else [])]
+    with running(command, foreign_environment()) as process:
         try:
             out, err = process.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
@@ -39,10 +43,11 @@ def probe(name: str, python: str, patience: float = 120.0) -> Build:
             python=python,
             python_version=str(facts["python"]),
             numpy=str(facts["numpy"]),
-            mxnet=str(facts["mxnet"]),
+            version=str(facts["version"]),
             library=str(facts["library"]),
             features=tuple(facts["features"]),
             int8=bool(facts["int8"]),
+            engine=str(facts["engine"]),
         )
     except (ValueError, LookupError, TypeError) as problem:
         raise _failure(name, f"{python} is no Python interpreter: it answered {out[:80]!r}", err) from problem
@@ -65,7 +70,8 @@ def _remedy(stderr: str) -> str:
     if library:
         return f"install the system library {library[1]}"
     if module:
-        return f"{module[1]} must be installed there: the interpreter needs mxnet, NumPy, and what these import"
+        needed = f"an engine ({', '.join(ENGINES)}), NumPy, and what these import"
+        return f"{module[1]} must be installed there: the interpreter needs {needed}"
     if "annotations is not defined" in stderr or "Unknown option: -I" in stderr:
         return "name an interpreter of Python 3.7 or later"
     return ""

@@ -46,19 +46,20 @@ def prove(pid: int, placement: Placement, proc: Path = Path("/proc")) -> Proof:
     )
 
 
-def problem(proof: Proof, placement: Placement) -> Optional[str]:
+def problem(proof: Proof, placement: Placement, openmp: bool = True) -> Optional[str]:
     """What is wrong with where an instance runs; None where all is right, as it always is where nothing was asked.
 
     Wrong are a thread that may run on other hardware threads, OpenMP threads that are not bound apart from each
     other, and memory on other nodes that is more than five percent and more than 16 MiB. That fewer of them are bound
-    than were asked for is not wrong: GNU's runtime ends those that an operator has no work for.
+    than were asked for is not wrong: GNU's runtime ends those that an operator has no work for. Threads that are not
+    ``openmp``'s share the hardware threads of their instance.
     """
     if placement.cpus is None:
         return None
     stray = sorted(set(proof.cpus) - set(placement.cpus))
     if stray:
         return f"its threads may run on hardware threads {_list(stray)}, beyond {_list(placement.cpus)}"
-    if proof.bound < min(2, placement.threads):
+    if openmp and proof.bound < min(2, placement.threads):
         return (
             f"OpenMP has bound threads to {proof.bound} of its {placement.threads} hardware threads; "
             "look whether the engine uses another OpenMP runtime than it was told to"

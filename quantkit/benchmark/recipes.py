@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from quantkit.benchmark.build import Build
+from quantkit.benchmark.build import MXNET, Build
 from quantkit.benchmark.build_folder import interpreter_in
 from quantkit.benchmark.foreign import ending, foreign_environment, last_lines, running
 from quantkit.errors import QuantkitError, UserError
 
 Tell = Callable[[str], None]
 
-# The newest NumPy that all the wheels run with, and the Pythons that it has wheels for.
+# The newest NumPy that all the wheels run with, and the newest Python that it has wheels for.
 _NUMPY = "numpy==1.26.4"
-_OLDEST_PYTHON, _NEWEST_PYTHON = (3, 9), (3, 12)
+_NEWEST_PYTHON = (3, 12)
 
 _ABOUT = (
     "import json, os, sys, sysconfig; print(json.dumps({'version': list(sys.version_info[:2]), "
@@ -32,13 +32,29 @@ _ABOUT = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """``wheel`` is a requirement as pip reads it; what it installs calls itself ``version``."""
+    """``wheels`` are requirements as pip reads them; what the first installs, of ``engine``, calls itself ``version``.
+
+    They are for Python from ``oldest_python`` on, with NumPy alone unless their ``dependencies`` are needed, too.
+    """
 
     name: str
-    wheel: str
+    wheels: tuple[str, ...]
     version: str
-    mkldnn: bool
     role: str
+    mkldnn: bool = False
+    engine: str = MXNET
+    oldest_python: tuple[int, int] = (3, 9)
+    dependencies: bool = False
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """All that pip is asked for by name."""
+        return (*self.wheels, _NUMPY)
+
+    @property
+    def title(self) -> str:
+        """The engine that it promises, in words."""
+        return _title(self.engine, self.version, self.mkldnn)
 
     def check(self, build: Build) -> None:
         """See that a build is what the recipe promises.
@@ -46,27 +62,46 @@ class Recipe:
         Raises:
             QuantkitError: it has another version, or another engine inside.
         """
-        if (build.mxnet, build.mkldnn) != (self.version, self.mkldnn):
+        if (build.engine, build.version, build.mkldnn) != (self.engine, self.version, self.mkldnn):
             raise QuantkitError(
-                f"build {self.name} stands for mxnet {self.version} {_engine(self.mkldnn)}, but {build.python} has "
-                f"mxnet {build.mxnet} {_engine(build.mkldnn)}; give it another name, or install {self.wheel} there"
+                f"build {self.name} stands for {self.title}, but {build.python} has "
+                f"{_title(build.engine, build.version, build.mkldnn)}; give it another name, or install "
+                f"{' '.join(self.wheels)} there"
             )
 
 
-def _engine(mkldnn: bool) -> str:
-    return "with MKL-DNN" if mkldnn else "without MKL-DNN"
+def _title(engine: str, version: str, mkldnn: bool) -> str:
+    inside = (" with MKL-DNN" if mkldnn else " without MKL-DNN") if engine == MXNET else ""
+    return f"{engine} {version}{inside}"
 
+
+# The environment of the quantizers that quantkit's is compared with.
+PEERS = "peers"
 
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
-        Recipe("native", "mxnet==1.5.0", "1.5.0", False, "published baseline"),
-        Recipe("native-1.8", "mxnet-native==1.8.0.post0", "1.8.0", False, "newest baseline"),
-        Recipe("mkl-1.5", "mxnet-mkl==1.5.0", "1.5.0", True, "published optimised build"),
-        Recipe("mkl-1.6", "mxnet-mkl==1.6.0", "1.6.0", True, "last mxnet-mkl"),
-        Recipe("onednn", "mxnet==1.9.1", "1.9.1", True, "newest mxnet"),
+        Recipe("native", ("mxnet==1.5.0",), "1.5.0", "published baseline"),
+        Recipe("native-1.8", ("mxnet-native==1.8.0.post0",), "1.8.0", "newest baseline"),
+        Recipe("mkl-1.5", ("mxnet-mkl==1.5.0",), "1.5.0", "published optimised build", mkldnn=True),
+        Recipe("mkl-1.6", ("mxnet-mkl==1.6.0",), "1.6.0", "last mxnet-mkl", mkldnn=True),
+        Recipe("onednn", ("mxnet==1.9.1",), "1.9.1", "newest mxnet", mkldnn=True),
+        Recipe(
+            "onnxruntime", ("onnxruntime==1.31.1",), "1.31.1", "for ONNX files",
+            engine="onnxruntime", oldest_python=(3, 11),
+        ),
+        Recipe(
+            "openvino", ("openvino==2026.4.1",), "2026.4.1", "Intel's engine",
+            engine="openvino", oldest_python=(3, 10),
+        ),
+        Recipe(
+            PEERS,
+            ("onnxruntime[quantization,symbolic]==1.31.1", "nncf==3.4.0", "openvino==2026.4.1", "onnx==1.19.1"),
+            "1.31.1", "other quantizers",
+            engine="onnxruntime", oldest_python=(3, 11), dependencies=True,
+        ),
     )
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,11 +112,11 @@ class BasePython:
     executable: str
 
 
-def base_python(python: Optional[str] = None) -> BasePython:
+def base_python(recipe: Recipe, python: Optional[str] = None) -> BasePython:
     """Look at the interpreter ``python``, by default the one that runs, or the one behind its virtual environment.
 
     Raises:
-        UserError: there is none of that name, or the recipes' wheels are not for it.
+        UserError: there is none of that name, or the recipe's wheels are not for it.
     """
     python = python or str(getattr(sys, "_base_executable", None) or sys.executable)
     try:
@@ -95,13 +130,13 @@ def base_python(python: Optional[str] = None) -> BasePython:
         raise UserError(f"{python} is no Python 3 interpreter; name another one with --python") from error
     if not re.fullmatch(r"cpython-\w+-x86_64-linux-gnu", abi):
         raise UserError(
-            f"MXNet's wheels are for CPython on Linux, x86-64 with glibc; {python} is {abi}; "
-            "name an interpreter that has mxnet all the same with NAME=/path/to/python"
+            f"the wheels of {recipe.name} are for CPython on Linux, x86-64 with glibc; {python} is {abi}; "
+            f"name an interpreter that has {recipe.engine} all the same with NAME=/path/to/python"
         )
-    if not _OLDEST_PYTHON <= version <= _NEWEST_PYTHON:
+    if not recipe.oldest_python <= version <= _NEWEST_PYTHON:
         raise UserError(
-            f"{python} is Python {version[0]}.{version[1]}; MXNet's wheels run with {_NUMPY}, which is for "
-            f"Python {_text(_OLDEST_PYTHON)} to {_text(_NEWEST_PYTHON)}; name one of these with --python"
+            f"{python} is Python {version[0]}.{version[1]}; {' and '.join(recipe.wanted)} are for "
+            f"Python {_text(recipe.oldest_python)} to {_text(_NEWEST_PYTHON)}; name one of these with --python"
         )
     return BasePython(python, about["executable"])
 
@@ -111,7 +146,7 @@ def _text(version: tuple[int, int]) -> str:
 
 
 def make_environment(recipe: Recipe, folder: Path, base: BasePython, tell: Tell) -> None:
-    """Make a virtual environment with nothing but the recipe's wheel and NumPy.
+    """Make a virtual environment with nothing but the recipe's wheels and NumPy, and what they depend on if asked to.
 
     pip reads its own configuration and variables (PIP_INDEX_URL, PIP_FIND_LINKS, PIP_NO_INDEX, ...) as usual.
 
@@ -126,17 +161,21 @@ def make_environment(recipe: Recipe, folder: Path, base: BasePython, tell: Tell)
             "on Debian and Ubuntu: apt-get install python3-venv; or name another interpreter with --python"
         )
     python = str(interpreter_in(folder))
-    wanted = [recipe.wheel, _NUMPY]
-    tell(f"{recipe.name}: installing {' and '.join(wanted)}")
-    # The wheels ask for an old NumPy, which today's Pythons cannot have.
-    options = ["--no-deps", "--only-binary", ":all:", "--no-user", "--no-input", "--progress-bar", "off"]
-    code, said = _run([*_pip(python), "install", *options, *wanted], lambda line: _retell(recipe, line, tell))
+    tell(f"{recipe.name}: installing {' and '.join(recipe.wanted)}")
+    options = ["--only-binary", ":all:", "--no-user", "--no-input", "--progress-bar", "off"]
+    command = [*_pip(python), "install", *_no_dependencies(recipe), *options, *recipe.wanted]
+    code, said = _run(command, lambda line: _retell(recipe, line, tell))
     if code != 0:
         raise QuantkitError(_cannot_install(recipe, code, said, base))
     # Neither is used again, and setuptools would have a word in every start of the interpreter.
     code, said = _run([*_pip(python), "uninstall", "--yes", "setuptools", "pip"])
     if code != 0:
         raise QuantkitError(f"build {recipe.name}: pip {ending(code)} when it removed itself:{last_lines(said)}")
+
+
+def _no_dependencies(recipe: Recipe) -> list[str]:
+    """MXNet's wheels ask for an old NumPy, which today's Pythons cannot have; other engines run without theirs."""
+    return [] if recipe.dependencies else ["--no-deps"]
 
 
 def _pip(python: str) -> list[str]:
@@ -168,12 +207,13 @@ def _pip_environment() -> dict[str, str]:
 
 
 def _cannot_install(recipe: Recipe, code: int, said: str, base: BasePython) -> str:
-    wanted = f"{recipe.wheel} {_NUMPY}"
+    wanted = " ".join(recipe.wanted)
+    download = " ".join(["pip download", *_no_dependencies(recipe), "--dest wheels", wanted])
     return (
         f"build {recipe.name} needs {wanted}, and pip {ending(code)}:{last_lines(said)}\n"
         "Without a package index, do one of these:\n"
-        f"  where there is one, with the same version of Python: pip download --no-deps --dest wheels {wanted}\n"
+        f"  where there is one, with the same version of Python: {download}\n"
         f"    then here: PIP_NO_INDEX=1 PIP_FIND_LINKS=wheels quantkit builds add {recipe.name}\n"
         f"  PIP_INDEX_URL=https://your.mirror/simple quantkit builds add {recipe.name}\n"
-        f"  quantkit builds add {recipe.name}=/path/to/python, an interpreter that has {recipe.wheel} and NumPy"
+        f"  quantkit builds add {recipe.name}=/path/to/python, an interpreter that has {wanted}"
     )

@@ -108,7 +108,9 @@ def _read(kind: Any, path: Path) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        return TypeAdapter(kind).validate_json(path.read_bytes())
+        # Runs from when MXNet was the only engine name a build's version after it.
+        content = re.sub(rb'"mxnet":(?="[^"]*","library":)', b'"version":', path.read_bytes())
+        return TypeAdapter(kind).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"

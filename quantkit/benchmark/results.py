@@ -15,7 +15,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Contestant:
-    """One competitor: ``variant`` of the networks (fp32, stock, fused, int8) on ``build``, placed by ``policy``.
+    """One competitor: ``variant`` of the networks (see ``variants.py``) on ``build``, placed by ``policy``.
 
     ``name`` is what tables call it, unique in its run.
     """
@@ -76,19 +76,30 @@ class Proof:
 
 
 @dataclass(frozen=True)
+class Kernels:
+    """How many of the convolutions and dense layers ran in INT8 (``int8``), ``of`` how many."""
+
+    int8: int
+    of: int
+
+
+@dataclass(frozen=True)
 class Agreement:
-    """The largest deviation of a contestant's outputs from the reference's, over the reference's largest value."""
+    """The largest deviation of a contestant's outputs from the reference's, over the reference's largest value.
+
+    ``allowed`` is None where nothing tells how near it must come, as with the networks of other quantizers.
+    """
 
     reference: str
     deviation: float
-    allowed: float
+    allowed: Optional[float]
 
 
 @dataclass(frozen=True)
 class Failure:
     """Why a cell has no result: which instance (None: all), what happened, and its last words on standard error.
 
-    ``kind`` is one of: start, killed, crashed, hung, late, protocol, output, placement, disk.
+    ``kind`` is one of: start, killed, crashed, hung, late, protocol, output, placement, kernels, disk.
     """
 
     kind: str
@@ -126,9 +137,10 @@ class Server:
 class Cell:
     """The smallest unit of measurement: one contestant on one network at one batch size.
 
-    ``checkpoint`` maps ``symbol`` and ``params`` to the SHA-256 of what was run; ``engine`` is what the worker says
-    of itself (versions, OpenMP runtimes and allocators loaded); ``environment`` the variables set for it; ``input``
-    is the SHA-256 of the file that it was fed.
+    ``checkpoint`` maps the files that were run (``symbol`` and ``params``, ``onnx``, or ``xml`` and ``bin``) to their
+    SHA-256; ``engine`` is what the worker says
+    of itself (versions, threading runtimes and allocators loaded, settings); ``environment`` the variables set for it;
+    ``input`` is the SHA-256 of the file that it was fed. ``kernels`` is None where the engine does not tell them.
     """
 
     network: str
@@ -141,6 +153,7 @@ class Cell:
     input: str = ""
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     proofs: tuple[Proof, ...] = ()
+    kernels: Optional[Kernels] = None
     warm_up: tuple[WarmUp, ...] = ()
     rounds: tuple[Round, ...] = ()
     agreement: Optional[Agreement] = None

@@ -12,10 +12,10 @@ from quantkit import files
 from quantkit.benchmark.placement import POLICIES, is_policy
 from quantkit.benchmark.result_files import cell_file
 from quantkit.benchmark.results import Contestant, Published
+from quantkit.benchmark.variants import VARIANTS
 from quantkit.errors import UserError
 
 SCENARIOS = ("throughput", "latency", "server")
-VARIANTS = ("fp32", "stock", "fused", "int8")
 
 
 @dataclass(frozen=True)

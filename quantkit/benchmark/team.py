@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
+from quantkit.benchmark.build import MXNET
 from quantkit.benchmark.instance import WORKER, Instance
 from quantkit.benchmark.placement import Placement
 from quantkit.benchmark.proof import problem, prove
-from quantkit.benchmark.results import Proof, Round, Ticks, WarmUp
+from quantkit.benchmark.results import Kernels, Proof, Round, Ticks, WarmUp
 from quantkit.errors import InstanceError
 from quantkit.host.load import Load, load_between, read_ticks
 from quantkit.host.topology import with_siblings
@@ -41,6 +42,7 @@ class Launch:
     cpus: Optional[tuple[int, ...]] = None
     nodes: Optional[tuple[int, ...]] = None
     worker: Path = WORKER
+    engine: str = MXNET
 
 
 class Team:
@@ -58,13 +60,13 @@ class Team:
         with ExitStack() as stack:
             for number, launch in enumerate(launches):
                 with _numbered(number):
-                    instance = Instance(launch.command, launch.environment, launch.cpus, launch.nodes, launch.worker)
+                    instance = _started(launch)
                 self.instances.append(stack.enter_context(instance))
             self._stack = stack.pop_all()
 
-    def load(self, symbol: Path, params: Path, patience: float) -> dict[str, Any]:
-        """Have all instances read a checkpoint; what the engine says of itself."""
-        answers = self._ask("load", patience, symbol=str(symbol), params=str(params))
+    def load(self, files: Mapping[str, Path], patience: float) -> dict[str, Any]:
+        """Have all instances read a network's files, which have roles; what the engine says of itself."""
+        answers = self._ask("load", patience, files={role: str(path) for role, path in files.items()})
         return {name: value for name, value in answers[0].items() if name != "event"}
 
     def bind(self, input_name: str, data: Path, patience: float) -> None:
@@ -88,12 +90,18 @@ class Team:
         proofs = []
         for number, (instance, launch) in enumerate(zip(self.instances, self._launches)):
             proof = prove(instance.pid, launch.placement)
-            wrong = problem(proof, launch.placement)
+            wrong = problem(proof, launch.placement, openmp=launch.engine == MXNET)
             if wrong:
                 with _numbered(number):
                     raise InstanceError("placement", f"process {instance.pid}: {wrong}", instance.last_lines())
             proofs.append(proof)
         return tuple(proofs)
+
+    def kernels(self, patience: float) -> Optional[Kernels]:
+        """How many convolutions and dense layers run in INT8; None where the engine does not tell."""
+        with _numbered(0):
+            answer = self.instances[0].ask("kernels", patience)
+        return Kernels(answer["int8"], answer["of"]) if "int8" in answer else None
 
     def outputs(self, folder: Path, patience: float) -> list[Path]:
         """Have each instance write the outputs of its last run into an .npz file of the folder."""
@@ -196,6 +204,13 @@ class Team:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _started(launch: Launch) -> Instance:
+    threads = launch.placement.threads
+    return Instance(
+        launch.command, launch.environment, launch.cpus, launch.nodes, launch.worker, launch.engine, threads
+    )
 
 
 @contextmanager

@@ -1,11 +1,15 @@
 """One instance of a benchmark: runs networks in the interpreter of a build and sends back raw clock readings.
 
-This file runs in foreign environments, Python 3.7 and later, and needs the standard library, NumPy and
-mxnet alone. ``python worker.py probe`` prints the build's facts as one JSON line. ``python worker.py
-serve SETTINGS`` obeys commands: SETTINGS is a JSON object with ``read`` and ``write``, the inherited
-descriptors of a channel of JSON lines that nothing else in the process knows, and ``cpus`` and ``nodes``
-to bind itself to (either may be null). Standard output goes to standard error, so that nothing that the
-engine prints can be taken for an answer.
+This file runs in foreign environments, Python 3.7 and later, and needs the standard library, NumPy and an
+engine alone. What it needs of the engine ENGINE is in ``worker_ENGINE.py`` beside it: ``facts()`` and
+``convolution(data, weight)`` for the probe, and the class ``Network(files, threads)`` with ``settings``,
+``bind(input, data)``, ``run()``, which returns when the outputs are computed, ``outputs()`` and ``kernels()``.
+
+``python worker.py probe [ENGINE]`` prints the build's facts as one JSON line. ``python worker.py
+serve SETTINGS`` obeys commands: SETTINGS is a JSON object with ``engine``, its number of ``threads``,
+``read`` and ``write``, the inherited descriptors of a channel of JSON lines that nothing else in the process
+knows, and ``cpus`` and ``nodes`` to bind itself to (either may be null). Standard output goes to standard
+error, so that nothing that the engine prints can be taken for an answer.
 
 Each command is an object with ``command`` and its arguments, and gets one answer with ``event``: the
 command's name, or ``error``. Long ones send ``progress`` in between. All times are nanoseconds of the
@@ -14,9 +18,9 @@ system's monotonic clock, which is the same in every process of a machine.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -32,22 +36,24 @@ _MPOL_BIND = 2
 _SET_MEMPOLICY = 238  # the system call's number on x86-64
 _PROGRESS_EVERY = 1_000_000_000
 
+# In the order in which an interpreter is asked for them.
+ENGINES = ("mxnet", "onnxruntime", "openvino")
+
 
 def main(arguments: list[str]) -> None:
     """Probe or serve."""
-    if arguments == ["probe"]:
+    if arguments[0] == "probe":
         channel = _private_output()
-        channel.write(json.dumps(probe()) + "\n")
+        channel.write(json.dumps(probe(*arguments[1:] or [present_engine()])) + "\n")
         channel.flush()
         return
     settings = json.loads(arguments[1])
     die_with_parent(settings["parent"])
     bind(settings["cpus"], settings["nodes"])
-    load_openmp()
     os.dup2(2, 1)
     answers = os.fdopen(settings["write"], "w")
     with os.fdopen(settings["read"]) as commands:
-        Instance(answers).serve(commands)
+        Instance(answers, settings["engine"], settings["threads"]).serve(commands)
 
 
 def _private_output() -> TextIO:
@@ -79,112 +85,46 @@ def bind(cpus: Optional[list[int]], nodes: Optional[list[int]]) -> None:
             raise OSError(ctypes.get_errno(), f"cannot bind memory to nodes {nodes}")
 
 
-def load_openmp() -> None:
-    """Load GNU's OpenMP before the engine does, and give this thread back all its hardware threads.
-
-    Told to bind threads, libgomp binds the one that loads it to the first place at once. OpenBLAS, which native
-    builds multiply matrices with, then counts a single hardware thread and would use no other.
-    """
-    allowed = os.sched_getaffinity(0)
-    with contextlib.suppress(OSError):
-        ctypes.CDLL("libgomp.so.1")
-    os.sched_setaffinity(0, allowed)
+def load_engine(name: str) -> Any:
+    """The file beside this one that knows the engine, as a module."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"worker_{name}.py")
+    loader = importlib.machinery.SourceFileLoader(f"worker_{name}", path)
+    module = types.ModuleType(loader.name)
+    loader.exec_module(module)
+    return module
 
 
-class _Version:
-    """A version that compares by its numbers, in place of distutils' two classes."""
-
-    def __init__(self, text: object) -> None:
-        self.version = [int(part) for part in re.findall(r"\d+", str(text))]
-
-    def __lt__(self, other: object) -> bool:
-        return self.version < _numbers(other)
-
-    def __le__(self, other: object) -> bool:
-        return self.version <= _numbers(other)
-
-    def __gt__(self, other: object) -> bool:
-        return self.version > _numbers(other)
-
-    def __ge__(self, other: object) -> bool:
-        return self.version >= _numbers(other)
-
-    def __eq__(self, other: object) -> bool:
-        return self.version == _numbers(other)
+def present_engine() -> str:
+    """The first engine that this interpreter has; mxnet where it has none, so that its absence is told."""
+    return next((name for name in ENGINES if importlib.util.find_spec(name) is not None), ENGINES[0])
 
 
-def _numbers(version: object) -> list[int]:
-    return version.version if isinstance(version, _Version) else _Version(version).version
-
-
-def load_mxnet() -> Any:
-    """Import mxnet where Python and NumPy are newer than it knows."""
+def probe(name: str) -> dict[str, Any]:
+    """What this build is, and how far the result of a small convolution is from its true value."""
     import numpy
 
-    for name, value in (
-        ("bool", bool), ("int", int), ("float", float), ("object", object), ("complex", complex), ("str", str),
-        ("PZERO", 0.0), ("NZERO", -0.0), ("PINF", numpy.inf), ("NINF", -numpy.inf), ("Inf", numpy.inf),
-        ("NAN", numpy.nan), ("NaN", numpy.nan),
-    ):  # fmt: skip
-        if name not in numpy.__dict__:
-            setattr(numpy, name, value)
-    for name, other in (("alltrue", "all"), ("in1d", "isin"), ("row_stack", "vstack"), ("product", "prod"),
-                        ("trapz", "trapezoid"), ("msort", "sort")):  # fmt: skip
-        if name not in numpy.__dict__ and hasattr(numpy, other):
-            setattr(numpy, name, getattr(numpy, other))
-    if importlib.util.find_spec("distutils") is None:
-        package, version = types.ModuleType("distutils"), types.ModuleType("distutils.version")
-        vars(version).update(LooseVersion=_Version, StrictVersion=_Version)
-        vars(package).update(version=version)
-        sys.modules["distutils"], sys.modules["distutils.version"] = package, version
-    if importlib.util.find_spec("requests") is None:
-        # Some releases ask for it when they are imported; they use it for downloads alone.
-        sys.modules["requests"] = types.ModuleType("requests")
-    import mxnet
-    import mxnet.runtime  # mxnet 1.5 does not do so itself
-
-    return mxnet
-
-
-def operator_names(mxnet: Any) -> set[str]:
-    """The operators registered in this build, which tell what it can do better than its version."""
-    count, names = ctypes.c_uint(), ctypes.POINTER(ctypes.c_char_p)()
-    mxnet.base.check_call(mxnet.base._LIB.MXListAllOpNames(ctypes.byref(count), ctypes.byref(names)))
-    return {names[i].decode() for i in range(count.value)}
-
-
-def probe() -> dict[str, Any]:
-    """What this build is, and the result of a small convolution whose true value is known."""
-    import numpy
-
-    mxnet = load_mxnet()
+    engine = load_engine(name)
     data = numpy.arange(2 * 3 * 8 * 8, dtype="float32").reshape(2, 3, 8, 8) / 100
     weight = numpy.arange(4 * 3 * 3 * 3, dtype="float32").reshape(4, 3, 3, 3) / 100
-    result = mxnet.nd.Convolution(
-        mxnet.nd.array(data), mxnet.nd.array(weight), kernel=(3, 3), num_filter=4, no_bias=True
-    ).asnumpy()
+    facts = engine.facts()
+    result = engine.convolution(data, weight)
     windows = numpy.stack([data[:, :, y : y + 6, x : x + 6] for y in range(3) for x in range(3)])
     expected = numpy.einsum("kncyx,fck->nfyx", windows, weight.reshape(4, 3, 9))
     return {
+        "engine": name,
         "python": sys.version.split()[0],
         "numpy": numpy.__version__,
-        "mxnet": mxnet.__version__,
-        "library": _library(mxnet),
-        "features": sorted(name for name, feature in mxnet.runtime.Features().items() if feature.enabled),
-        "int8": "_sg_mkldnn_conv" in operator_names(mxnet),
+        **facts,
         "convolution_error": float(numpy.abs(result - expected).max() / numpy.abs(expected).max()),
     }
 
 
-def _library(mxnet: Any) -> str:
-    return os.path.join(os.path.dirname(mxnet.__file__), "libmxnet.so")
-
-
 class Instance:
-    """One network at a time, bound to one batch size at a time."""
+    """One network at a time, bound to one batch size at a time, in the engine ``engine`` with ``threads`` threads."""
 
-    def __init__(self, answers: TextIO) -> None:
+    def __init__(self, answers: TextIO, engine: str, threads: int) -> None:
         self._answers = answers
+        self._engine, self._threads = engine, threads
         self._reported = 0
 
     def serve(self, commands: TextIO) -> None:
@@ -202,30 +142,26 @@ class Instance:
         self._answers.flush()
         self._reported = time.monotonic_ns()
 
-    def do_load(self, symbol: str, params: str) -> dict[str, Any]:
-        """Read a checkpoint; answers with what this process is made of."""
+    def do_load(self, files: dict[str, str]) -> dict[str, Any]:
+        """Read a network's files, paths by role; answers with what this process is made of."""
         import numpy
 
-        self._mxnet = load_mxnet()
-        self._symbol = self._mxnet.sym.load(symbol)
-        values = self._mxnet.nd.load(params)
-        self._args = {name[4:]: value for name, value in values.items() if name.startswith("arg:")}
-        self._aux = {name[4:]: value for name, value in values.items() if name.startswith("aux:")}
+        engine = load_engine(self._engine)
+        version = engine.facts()["version"]
+        self._network = engine.Network(files, self._threads)
         return {
             "python": sys.version.split()[0],
             "numpy": numpy.__version__,
-            "mxnet": self._mxnet.__version__,
+            self._engine: version,
             "libraries": _loaded_libraries(),
+            "settings": self._network.settings,
         }
 
     def do_bind(self, input: str, data: str) -> None:
         """Bind the network to the arrays in the .npy file ``data`` as its input of that name."""
         import numpy
 
-        value = self._mxnet.nd.array(numpy.load(data))
-        self._bound = self._symbol.bind(
-            self._mxnet.cpu(), args=dict(self._args, **{input: value}), aux_states=self._aux, grad_req="null"
-        )
+        self._network.bind(input, numpy.load(data))
 
     def do_warm(self, limit: int, least: int) -> dict[str, Any]:
         """Run until steady, at least ``least`` times, but begin no run after ``limit`` nanoseconds.
@@ -266,12 +202,15 @@ class Instance:
         """Write the outputs of the last run to the .npz file ``path``, in the network's order."""
         import numpy
 
-        numpy.savez(path, *(value.asnumpy() for value in self._bound.outputs))
+        numpy.savez(path, *self._network.outputs())
+
+    def do_kernels(self) -> dict[str, Any]:
+        """How many convolutions and dense layers run in INT8 (``int8``), ``of`` how many; neither if it is not told."""
+        return dict(self._network.kernels())
 
     def _run(self, starts: list[int], ends: list[int]) -> None:
         begun = time.monotonic_ns()
-        for output in self._bound.forward(is_train=False):
-            output.wait_to_read()
+        self._network.run()
         ended = time.monotonic_ns()
         starts.append(begun)
         ends.append(ended)
@@ -288,10 +227,10 @@ def _steady(starts: list[int], ends: list[int]) -> bool:
 
 
 def _loaded_libraries() -> list[str]:
-    """The OpenMP runtimes and memory allocators in this process, by file name."""
+    """The threading runtimes and memory allocators in this process, by file name."""
     with open("/proc/self/maps") as maps:
         names = {os.path.basename(line.split()[-1]) for line in maps if "/" in line}
-    return sorted(name for name in names if re.match(r"lib(gomp|iomp5|omp|jemalloc|tcmalloc)", name))
+    return sorted(name for name in names if re.match(r"lib(gomp|iomp5|omp|tbb|jemalloc|tcmalloc)", name))
 
 
 if __name__ == "__main__":

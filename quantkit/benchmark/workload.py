@@ -10,10 +10,12 @@ from typing import Optional, Protocol
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A symbol and its parameters on disk, with the SHA-256 of both."""
+    """A network on disk: its files by role, with the SHA-256 of each.
 
-    symbol: Path
-    params: Path
+    MXNet's are ``symbol`` and ``params``, an ONNX file is ``onnx``, OpenVINO's are ``xml`` and ``bin``.
+    """
+
+    files: Mapping[str, Path]
     sha256: Mapping[str, str]
 
 
@@ -33,8 +35,8 @@ class Workload(Protocol):
     @property
     def input_name(self) -> str: ...
 
-    def checkpoint(self, variant: str) -> Checkpoint:
-        """The files of a variant (fp32, stock, fused, int8)."""
+    def checkpoint(self, form: str) -> Checkpoint:
+        """The files of a form (see ``variants.py``)."""
 
     def inputs(self, batch: int) -> Path:
         """An .npy file with the input for a batch size."""

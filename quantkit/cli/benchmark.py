@@ -86,7 +86,7 @@ class Milliseconds(click.ParamType):
     examples=(
         "quantkit benchmark smoke",
         "quantkit benchmark int8-speedup --budget 30 --out results/",
-        "quantkit benchmark resnet50 --builds native,onednn --batch 1,16",
+        "quantkit benchmark resnet50 --builds native,onednn,onnxruntime,openvino --batch 1,16",
         "quantkit benchmark resnet50_v1-int8 --reference resnet50 --instances 1,2 --cores 1",
         "quantkit benchmark resnet50_v1-int8 --scenario server --latency-bound 15ms",
         "quantkit benchmark resnet50_v1-int8 --test-io photos/",
@@ -102,7 +102,10 @@ class Milliseconds(click.ParamType):
     help="Use this interpreter as build NAME; may be repeated.",
 )
 @click.option(
-    "--variants", metavar="LIST", help=f"Of fp32, stock, fused, int8.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]"
+    "--variants",
+    metavar="LIST",
+    help="Of fp32, stock, fused and int8 (onnxruntime and openvino: fp32, int8), and of what other quantizers make: "
+    f"onnxruntime-ptq, nncf.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]",
 )
 @click.option("--networks", metavar="LIST", help="Of a SUITE only these networks.")
 @click.option("--batch", "batches", type=Batches(), help="Batch sizes.  [default: 1,16; SUITE: its own]")
@@ -119,7 +122,7 @@ class Milliseconds(click.ParamType):
 @click.option("--latency-bound", type=Milliseconds(), help="The p99 that the server scenario has to keep, as 15ms.")
 @click.option("--budget", type=Minutes(), metavar="MINUTES", help="Take no longer.")
 @click.option(
-    "--openmp", type=click.Choice(("gnu", "intel")), default="gnu", show_default=True, help="The OpenMP runtime."
+    "--openmp", type=click.Choice(("gnu", "intel")), default="gnu", show_default=True, help="MXNet's OpenMP runtime."
 )
 @click.option(
     "--allocator",
@@ -166,8 +169,8 @@ def benchmark(
 ) -> None:
     """Measure throughput and latency across builds and pinned instances.
 
-    A SUITE is a file, or the name of one that ships: int8-speedup, rnn, score, scaling, smoke. Builds
-    (`quantkit builds list`) are made when first needed; `here` is the engine of this environment.
+    A SUITE is a file, or the name of one that ships: engines, int8-speedup, rnn, score, scaling,
+    smoke. Builds (`quantkit builds list`) are made when first needed; `here` is the engine of this environment.
     All contestants of a network take turns in random order; ratios come with 95 % intervals.
 
     Results are on disk as soon as they are measured. The same command goes on where an earlier one

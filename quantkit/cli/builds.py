@@ -11,11 +11,12 @@ from quantkit.cli.options import Verb, output_options, write_examples
 from quantkit.cli.terminal import Terminal, megabytes
 
 if TYPE_CHECKING:
+    from quantkit.benchmark.build import Build
     from quantkit.benchmark.environments import BuildState
 
 _EXAMPLES = (
     "quantkit builds list",
-    "quantkit builds add native onednn",
+    "quantkit builds add native onednn onnxruntime openvino",
     "quantkit builds add mine=/path/to/python",
     "quantkit builds check",
     "quantkit builds remove native",
@@ -38,8 +39,9 @@ class _Builds(click.Group):
 def builds() -> None:
     """Make and check the engines that benchmarks compare.
 
-    Each is a wheel of MXNet with NumPy in a virtual environment under QUANTKIT_HOME/builds. `quantkit
-    benchmark` makes those that it needs by itself; they differ in version and in whether MKL-DNN is inside.
+    Each is a wheel of MXNet, ONNX Runtime or OpenVINO with NumPy in a virtual environment under
+    QUANTKIT_HOME/builds. `quantkit benchmark` makes those that it needs by itself; MXNet's differ in version
+    and in whether MKL-DNN is inside. `peers` holds the quantizers of ONNX Runtime and of OpenVINO (NNCF).
     """
 
 
@@ -74,7 +76,8 @@ def add(terminal: Terminal, names: tuple[str, ...], python: Optional[str]) -> No
 
     NAME is one that `quantkit builds list` shows: its wheel and NumPy are installed by pip, with pip's own
     settings (PIP_INDEX_URL, PIP_FIND_LINKS and the like), and tried. NAME=PYTHON registers an interpreter that
-    has mxnet and NumPy already, Python 3.7 or later. What is made is kept; what is broken is made again.
+    has an engine (mxnet, onnxruntime or openvino) and NumPy already, Python 3.7 or later; a NAME from the list
+    must be of its engine and version. What is made is kept; what is broken is made again.
     """
     from quantkit.benchmark.build_folder import folder_of
     from quantkit.benchmark.environments import add_build, state_of
@@ -133,8 +136,8 @@ def _description(state: BuildState) -> dict[str, Any]:
         "role": state.role,
         "state": state.state,
         "problem": state.problem,
-        "mxnet": build and build.mxnet,
-        "engine": build and _engine(build.mkldnn),
+        "version": build and build.version,
+        "engine": build and _engine(build),
         "int8": build and build.int8,
         "python": build and build.python,
         "python_version": build and build.python_version,
@@ -144,19 +147,22 @@ def _description(state: BuildState) -> dict[str, Any]:
     }
 
 
-def _engine(mkldnn: bool) -> str:
-    return "MKL-DNN" if mkldnn else "native"
+def _engine(build: Build) -> str:
+    from quantkit.benchmark.build import ENGINES, MXNET
+
+    kind = "MKL-DNN" if build.mkldnn else "native"
+    return kind if build.engine == MXNET else ENGINES[build.engine]
 
 
 def _table(states: Sequence[BuildState]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("name", "state", "mxnet", "engine", "INT8", "size", "role"):
+    for title in ("name", "state", "engine", "version", "INT8", "size", "role"):
         table.add_column(title, no_wrap=title != "role", justify="right" if title == "size" else "left")
     for state in states:
         build = state.build
-        facts = (build.mxnet, _engine(build.mkldnn), "yes" if build.int8 else "no") if build else ("", "", "")
+        facts = (_engine(build), build.version, "yes" if build.int8 else "no") if build else ("", "", "")
         size = "" if state.size is None else megabytes(state.size)
         table.add_row(state.name, _STATES[state.state], *facts, size, state.role)
     return table

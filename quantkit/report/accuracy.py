@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Optional
 
+from quantkit.benchmark.build import MXNET
 from quantkit.benchmark.statistics import Ratio
 from quantkit.report.summary import Row, Study
 
@@ -26,8 +27,12 @@ class Graded:
 
 
 def graded(study: Study) -> tuple[Graded, ...]:
-    """All networks with accuracy, each with its fastest INT8 at the largest batch size that can be compared."""
-    int8 = {each.name for each in study.run.contestants if each.variant == "int8"}
+    """All networks with accuracy, each with its fastest INT8 at the largest batch size that can be compared.
+
+    The accuracy is that of MXNet's INT8, so its speed is, too.
+    """
+    mxnet = {build.name for build in study.run.builds if build.engine == MXNET}
+    int8 = {each.name for each in study.run.contestants if each.variant == "int8" and each.build in mxnet}
     found = []
     for network in study.run.networks:
         if network.accuracy:

@@ -8,7 +8,7 @@ from typing import Optional, Union
 
 from quantkit.report.figure import Figure
 from quantkit.report.figures import figures
-from quantkit.report.setup import builds, contestants, grouped_warnings, host, provenance, thread_settings
+from quantkit.report.setup import builds, contestants, grouped_warnings, host, kernels, provenance, thread_settings
 from quantkit.report.summary import Study
 from quantkit.report.table import Table
 from quantkit.report.tables import (
@@ -120,7 +120,7 @@ def _part(study: Study, folder: str) -> Part:
     sections = (
         (
             "Builds and placement",
-            [provenance(study.run), builds(study.run), contestants(study), thread_settings(study)],
+            [provenance(study.run), builds(study.run), contestants(study), kernels(study), thread_settings(study)],
         ),
         ("Warnings", [_warnings(study)]),
         (

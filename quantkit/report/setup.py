@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
+from quantkit.benchmark.build import ENGINES
 from quantkit.benchmark.results import Cell, Run
 from quantkit.report.summary import Study
 from quantkit.report.table import FACTS, Table
@@ -73,11 +74,11 @@ def builds(run: Run) -> Table:
     """The engine builds."""
     return Table(
         "Builds",
-        ("build", "MXNet", "Python", "NumPy", "INT8 convolutions", "features"),
+        ("build", "engine", "Python", "NumPy", "INT8 convolutions", "features"),
         tuple(
             (
                 build.name,
-                build.mxnet,
+                f"{ENGINES[build.engine]} {build.version}",
                 build.python_version,
                 build.numpy,
                 "yes" if build.int8 else "no",
@@ -86,6 +87,13 @@ def builds(run: Run) -> Table:
             for build in run.builds
         ),
     )
+
+
+_NOTE = (
+    "Variants: fp32 unfused, stock fused by MXNet, fused by quantkit, int8 by quantkit (for other engines than MXNet "
+    "as ONNX), onnxruntime-ptq and nncf quantized by ONNX Runtime and by NNCF with the same images. The deviation is "
+    "relative to the largest output of the reference, over all cells."
+)
 
 
 def contestants(study: Study) -> Table:
@@ -109,8 +117,7 @@ def contestants(study: Study) -> Table:
             "largest deviation of outputs",
         ),
         tuple(rows),
-        note="Variants: fp32 unfused, stock fused by MXNet, fused by quantkit, int8. The deviation is relative to the "
-        "largest output of the reference, over all cells.",
+        note=_NOTE,
     )
 
 
@@ -144,23 +151,46 @@ def _agreement(study: Study, name: str) -> str:
     found = [cell.agreement for cell in cells if cell.contestant.name == name and cell.agreement]
     if not found:
         return "not compared"
-    worst = max(found, key=lambda each: each.deviation / each.allowed if each.allowed else each.deviation)
+    worst = max(found, key=lambda each: each.deviation)
     against = "is the reference" if worst.reference == name and worst.deviation == 0 else f"from {worst.reference}"
     if against == "is the reference":
         return against
-    return f"{worst.deviation:.2g} {against}, {worst.allowed:.2g} allowed"
+    limit = "not judged" if worst.allowed is None else f"{worst.allowed:.2g} allowed"
+    return f"{worst.deviation:.2g} {against}, {limit}"
+
+
+def kernels(study: Study) -> Table:
+    """The convolutions and dense layers that ran in INT8, as far as engines tell; empty where none does."""
+    cells = {key: cell.kernels for key, cell in study.cells.items() if cell.kernels}
+    names = [each.name for each in study.run.contestants if any(key[2] == each.name for key in cells)]
+    rows = []
+    for network, batch in dict.fromkeys(key[:2] for key in cells):
+        counts = [cells.get((network, batch, name)) for name in names]
+        told = (f"{each.int8} of {each.of}" if each else "no result" for each in counts)
+        rows.append((network, str(batch), *told))
+    return Table(
+        "Convolutions and dense layers in INT8",
+        ("network", "batch size", *names),
+        tuple(rows),
+        frozenset(range(1, len(names) + 2)),
+        note="As each engine told of the network that it ran: ONNX Runtime by a profile, OpenVINO by its compiled "
+        "network. MXNet's kernels are told by `quantkit quantize` and `quantkit profile`.",
+    )
 
 
 def thread_settings(study: Study) -> Table:
-    """The variables set for each contestant's instances, and the runtimes that they loaded."""
+    """The variables and settings of each contestant's instances, and the runtimes that they loaded."""
     rows = []
     for each in study.run.contestants:
         cell = _first(study, each.name)
         if cell is not None:
-            variables = "  ".join(f"{name}={value}" for name, value in cell.environment.items())
+            told = {**cell.environment, **(cell.engine.get("settings") or {})}
+            variables = "  ".join(f"{name}={value}" for name, value in told.items())
             libraries = cell.engine.get("libraries") or ()
             rows.append((each.name, variables or "none", ", ".join(map(str, libraries)) or "not told"))
-    return Table("Thread settings", ("contestant", "variables", "OpenMP runtimes and allocators"), tuple(rows))
+    return Table(
+        "Thread settings", ("contestant", "variables and settings", "threading runtimes and allocators"), tuple(rows)
+    )
 
 
 def grouped_warnings(study: Study) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from quantkit.benchmark.results import Cell, Server
 from quantkit.benchmark.statistics import Metric, Ratio
+from quantkit.benchmark.variants import VARIANTS
 from quantkit.report.summary import METRICS, Row, Study
 from quantkit.report.words import bounded, counted, factor, listed, number, span
 
@@ -14,11 +15,11 @@ Compared = tuple[Row, Ratio]
 
 def verdicts(study: Study) -> tuple[str, ...]:
     """A sentence for each contestant but the baseline and each metric, INT8 first and then the fastest first."""
-    variants = {each.name: each.variant for each in study.run.contestants}
+    int8 = {each.name for each in study.run.contestants if VARIANTS[each.variant].int8}
 
     def rank(name: str) -> tuple[bool, float]:
         values = [ratio.value for metric in METRICS for _, ratio in _compared(study, name, metric)]
-        return variants[name] != "int8", -sum(values) / max(1, len(values))
+        return name not in int8, -sum(values) / max(1, len(values))
 
     ranked = sorted(study.challengers, key=rank)
     sentences = [sentence for name in ranked for sentence in _of_contestant(study, name)]

@@ -1,27 +1,29 @@
-"""The forms of a network that are measured: as it is, fused, and INT8."""
+"""The forms of a network that are measured: as it is, fused, and INT8, for MXNet and for other engines."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import quantkit.pipeline
+from quantkit.benchmark.workload import Checkpoint
 from quantkit.bundle.engine import present_engine
+from quantkit.bundle.write import write_bundle
 from quantkit.models.model import Model
-from quantkit.pipeline import FusedModel, calibrate, emit, fuse_model, plan, recover
+from quantkit.pipeline import FusedModel, QuantizedModel, calibrate, emit, fuse_model, plan, recover
+from quantkit.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
 from quantkit.workloads.images import image_batch
-from quantkit.workloads.store import Made, Stored, Tell, content_hash, stored_checkpoint
+from quantkit.workloads.store import Made, Stored, Tell, code_hash, content_hash, stored_checkpoint
 
 _CALIBRATION_IMAGES = 10
 
 # The rooms that decide how a network is fused and quantized.
-_MAKERS = ("graph", "engine", "fusion", "calibration", "quantization", "emission", "recovery")
+_MAKERS = ("graph", "engine", "fusion", "calibration", "quantization", "emission", "recovery", "pipeline")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,25 +34,51 @@ class Forms:
     data: Any
     tell: Tell
 
-    def stored(self, variant: str) -> Stored:
-        """The checkpoint of a variant: fp32 (which stock is, too), fused or int8.
+    def stored(self, form: str) -> Stored:
+        """The network in a form of ``benchmark.variants`` (stock is fp32).
 
         Raises:
             FusionError: the fused network computes something else.
             EngineError: this environment's engine cannot run INT8, which is compared with FP32.
-            QuantkitError: the checkpoint cannot be written.
+            QuantkitError: the files cannot be written, or another quantizer cannot be had or failed.
         """
-        makers: Mapping[str, Callable[[], Made]] = {"fused": self._fused_form, "int8": self._int8_form}
-        if variant not in makers:
-            return self._stored("fp32", lambda: Made(self.model.graph, {}))
-        ingredients = [_makers_hash(), repr(present_engine())]
-        if variant == "int8":
-            ingredients += [*self.model.exclude, hashlib.sha256(self._images.tobytes()).hexdigest()]
-        return self._stored(variant, makers[variant], *ingredients)
+        makers: Mapping[str, Callable[[], Stored]] = {
+            "fused": lambda: self._checkpoint("fused", self._fused_form, *self._made_by),
+            "int8": lambda: self._checkpoint("int8", self._int8_form, *self._quantized_by),
+            "onnx": lambda: Stored(self._onnx, {}),
+            "onnx-int8": lambda: Stored(self._int8_onnx, {}),
+            **dict.fromkeys(MODES, lambda: Stored(self._by_peer(form), {})),
+        }
+        fp32 = partial(self._checkpoint, "fp32", lambda: Made(self.model.graph, {}))
+        return makers.get(form, fp32)()
 
-    def _stored(self, form: str, make: Callable[[], Made], *ingredients: str) -> Stored:
-        key = hashlib.sha256("\n".join((self._content, *ingredients)).encode()).hexdigest()
-        return stored_checkpoint(f"{self.model.name}-{form}", key, make, self.tell)
+    def _checkpoint(self, form: str, make: Callable[[], Made], *ingredients: str) -> Stored:
+        return stored_checkpoint(f"{self.model.name}-{form}", self._key(*ingredients), make, self.tell)
+
+    def _key(self, *ingredients: str) -> str:
+        return hashlib.sha256("\n".join((self._content, *ingredients)).encode()).hexdigest()
+
+    @property
+    def _made_by(self) -> list[str]:
+        return [_makers_hash(), repr(present_engine())]
+
+    @property
+    def _quantized_by(self) -> list[str]:
+        return [*self._made_by, *self.model.exclude, hashlib.sha256(self._images.tobytes()).hexdigest()]
+
+    @property
+    def _onnx(self) -> Checkpoint:
+        return fp32_file(self.model, self._key(repr(self.model.input_shape)), self.tell)
+
+    @property
+    def _int8_onnx(self) -> Checkpoint:
+        def bundle(folder: Path) -> Path:
+            return write_bundle(self._quantized, folder / "bundle")
+
+        return int8_file(self.model.name, self._key(*self._quantized_by), bundle, self.tell)
+
+    def _by_peer(self, form: str) -> Checkpoint:
+        return quantized_by_peer(form, self.model.name, self._onnx, self._images, self.tell)
 
     @cached_property
     def _content(self) -> str:
@@ -68,14 +96,17 @@ class Forms:
     def _fused_form(self) -> Made:
         return Made(self._fused.graph, {})
 
-    def _int8_form(self) -> Made:
+    @cached_property
+    def _quantized(self) -> QuantizedModel:
         source = self._fused
         self.tell(f"{self.model.name}: quantizing with {_CALIBRATION_IMAGES} images")
         table = calibrate(source, self._images, _CALIBRATION_IMAGES)
         recovered = recover(source, table, plan(source, table), self._images)
-        quantized = emit(source, table, recovered, self._images)
-        found = quantized.agreement
-        return Made(quantized.graph, known_accuracy(found.top1, found.cosine, found.images))
+        return emit(source, table, recovered, self._images)
+
+    def _int8_form(self) -> Made:
+        found = self._quantized.agreement
+        return Made(self._quantized.graph, known_accuracy(found.top1, found.cosine, found.images))
 
 
 def known_accuracy(agreement: float, cosine: float, images: int) -> dict[str, float]:
@@ -85,9 +116,4 @@ def known_accuracy(agreement: float, cosine: float, images: int) -> dict[str, fl
 
 def _makers_hash() -> str:
     """A hash of the code that fuses and quantizes: what other code made is made anew."""
-    pipeline = Path(quantkit.pipeline.__file__)
-    sources = [path for room in _MAKERS for path in sorted((pipeline.parent / room).glob("*.py"))]
-    digest = hashlib.sha256()
-    for path in (*sources, pipeline):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return code_hash(*_MAKERS)

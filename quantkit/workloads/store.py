@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +28,8 @@ from quantkit.graph.graph import Graph
 from quantkit.graph.params import plain_names, read_params, write_params
 
 Tell = Callable[[str], None]
+
+_RECORD = "files.json"
 
 
 @dataclass(frozen=True)
@@ -52,16 +57,38 @@ def content_hash(graph: Graph) -> str:
     return digest.hexdigest()
 
 
+def code_hash(*rooms: str) -> str:
+    """A hash of the source of some of quantkit's rooms, which are packages or modules."""
+    digest = hashlib.sha256()
+    for room in rooms:
+        place = Path(files.__file__).parent / room
+        for path in sorted(place.glob("*.py")) or [place.with_suffix(".py")]:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def stored_checkpoint(name: str, key: str, make: Callable[[], Made], tell: Tell) -> Stored:
     """The checkpoint that has this key, made and written where it is not there or was altered.
 
     Raises:
         QuantkitError: the folder cannot be written.
     """
-    folder = _folder("checkpoints")
-    stem = re.sub(r"[^\w.+-]+", "_", name) + f"-{key[:16]}"
-    with files.locked(folder / f".{stem}.lock", partial(tell, f"{name}: waiting for another process that prepares it")):
+    folder, stem = _folder("checkpoints"), _stem(name, key)
+    with _locked(folder, stem, name, tell):
         return _find(folder, stem) or _write(folder, stem, make())
+
+
+def stored_files(name: str, key: str, make: Callable[[Path], Mapping[str, Path]], tell: Tell) -> Checkpoint:
+    """The network for another engine that has this key, made where it is not there or was altered.
+
+    ``make`` writes its files into an empty folder and returns them by role.
+
+    Raises:
+        QuantkitError: the folder cannot be written.
+    """
+    folder, stem = _folder("networks"), _stem(name, key)
+    with _locked(folder, stem, name, tell):
+        return _find_files(folder / stem) or _write_files(folder / stem, make)
 
 
 def stored_array(array: np.ndarray) -> Path:
@@ -87,9 +114,19 @@ def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
 
 
 def read_checkpoint(checkpoint: Checkpoint) -> Graph:
-    """The network of a checkpoint."""
-    params = plain_names(read_params(checkpoint.params), checkpoint.params.name)
-    return nnvm.parse(checkpoint.symbol.read_text(encoding="utf-8"), params)
+    """The network of one of MXNet's checkpoints."""
+    symbol, params = checkpoint.files["symbol"], checkpoint.files["params"]
+    return nnvm.parse(symbol.read_text(encoding="utf-8"), plain_names(read_params(params), params.name))
+
+
+def _stem(name: str, key: str) -> str:
+    return re.sub(r"[^\w.+-]+", "_", name) + f"-{key[:16]}"
+
+
+def _locked(folder: Path, stem: str, name: str, tell: Tell) -> AbstractContextManager[None]:
+    return files.locked(
+        folder / f".{stem}.lock", partial(tell, f"{name}: waiting for another process that prepares it")
+    )
 
 
 def _find(folder: Path, stem: str) -> Optional[Stored]:
@@ -98,7 +135,7 @@ def _find(folder: Path, stem: str) -> Optional[Stored]:
         known = json.loads(record.read_bytes())
         if known["symbol"] == files.sha256_of(symbol) and known["params"] == files.sha256_of(params):
             sha256 = {"symbol": known["symbol"], "params": known["params"]}
-            return Stored(Checkpoint(symbol, params, sha256), dict(known["accuracy"]))
+            return Stored(_checkpoint(symbol, params, sha256), dict(known["accuracy"]))
     except (OSError, ValueError, LookupError, TypeError):
         pass
     return None
@@ -114,7 +151,45 @@ def _write(folder: Path, stem: str, made: Made) -> Stored:
     sha256 = {"symbol": files.sha256_of(symbol), "params": files.sha256_of(params)}
     with files.writing(record) as file:
         file.write(json.dumps({**sha256, "accuracy": dict(made.accuracy)}).encode() + b"\n")
-    return Stored(Checkpoint(symbol, params, sha256), made.accuracy)
+    return Stored(_checkpoint(symbol, params, sha256), made.accuracy)
+
+
+def _checkpoint(symbol: Path, params: Path, sha256: Mapping[str, str]) -> Checkpoint:
+    return Checkpoint({"symbol": symbol, "params": params}, sha256)
+
+
+def _find_files(folder: Path) -> Optional[Checkpoint]:
+    try:
+        known = json.loads((folder / _RECORD).read_bytes())
+        paths = {role: folder / file for role, (file, _) in known.items()}
+        sha256 = {role: digest for role, (_, digest) in known.items()}
+        if all(files.sha256_of(path) == sha256[role] for role, path in paths.items()):
+            return Checkpoint(paths, sha256)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        pass
+    return None
+
+
+def _write_files(folder: Path, make: Callable[[Path], Mapping[str, Path]]) -> Checkpoint:
+    """Make the folder whole: beside its place, then renamed."""
+    new = folder.with_name(f".{folder.name}~")
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        new.mkdir()
+        made = make(new)
+        known = {role: (path.name, files.sha256_of(path)) for role, path in made.items()}
+        with files.writing(new / _RECORD) as file:
+            file.write(json.dumps(known).encode() + b"\n")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(new, folder)
+    except OSError as error:
+        raise QuantkitError(f"cannot write {folder}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return Checkpoint(
+        {role: folder / name for role, (name, _) in known.items()},
+        {role: digest for role, (_, digest) in known.items()},
+    )
 
 
 def _paths(folder: Path, stem: str) -> tuple[Path, Path, Path]:

@@ -23,6 +23,7 @@ from quantkit.errors import UserError
 from quantkit.graph.macs import macs
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.workloads.exported import int8_file
 from quantkit.workloads.forms import Forms, known_accuracy
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.lstm import INPUT, lstm_graph, lstm_macs, sequences
@@ -41,8 +42,8 @@ from quantkit.workloads.store import (
 class Workload:
     """A network ready to be measured; the first fields are those of ``quantkit.benchmark.results.Network``.
 
-    ``input_name`` is its one input, ``checkpoints`` are its forms by variant, ``inputs_of`` finds or makes the
-    input file of a batch size. Nothing of the network itself is held in memory.
+    ``input_name`` is its one input, ``checkpoints`` are its forms (see ``benchmark.variants``), ``inputs_of`` finds or
+    makes the input file of a batch size. Nothing of the network itself is held in memory.
     """
 
     name: str
@@ -54,9 +55,9 @@ class Workload:
     checkpoints: Mapping[str, Checkpoint]
     inputs_of: Callable[[int], Path]
 
-    def checkpoint(self, variant: str) -> Checkpoint:
-        """The files of a variant."""
-        return self.checkpoints[variant]
+    def checkpoint(self, form: str) -> Checkpoint:
+        """The files of a form."""
+        return self.checkpoints[form]
 
     def inputs(self, batch: int) -> Path:
         """An .npy file with the input for a batch size, float32.
@@ -92,7 +93,7 @@ def _silent(message: str) -> None:
 
 def prepare(
     subject: Subject,
-    variants: Collection[str],
+    forms: Collection[str],
     data: Any = "builtin",
     reference: Optional[str] = None,
     loading: Mapping[str, Any] = MappingProxyType({}),
@@ -104,7 +105,7 @@ def prepare(
 
     Args:
         subject: the network.
-        variants: the forms that are needed: fp32, stock, fused, int8.
+        forms: those that are needed (see ``benchmark.variants``).
         data: the images to calibrate with and to run on, as ``open_samples`` takes them.
         reference: the FP32 network that a bundle was made from.
         loading: options of ``load_model``.
@@ -115,30 +116,33 @@ def prepare(
         DataError: the images cannot be used.
         QuantkitError: fusing or quantizing failed, or files cannot be written.
     """
+    if "onnx-int8" in forms:
+        # What other engines compute is held against it.
+        forms = tuple(dict.fromkeys((*forms, "int8")))
     try:
         if subject.lstm is not None:
-            return _from_lstm(subject.name, subject.lstm, variants, tell)
+            return _from_lstm(subject.name, subject.lstm, forms, tell)
         spec = str(subject.model)
         if (Path(spec) / MANIFEST).is_file():
-            return _from_bundle(subject.name, Path(spec), variants, data, reference, loading, tell)
+            return _from_bundle(subject.name, Path(spec), forms, data, reference, loading, tell)
         tell(f"{subject.name}: loading")
-        return _from_model(subject.name, load_model(spec, **loading), variants, data, tell)
+        return _from_model(subject.name, load_model(spec, **loading), forms, data, tell)
     finally:
         _return_memory()
 
 
-def _from_model(name: str, model: Model, variants: Collection[str], data: Any, tell: Tell) -> Workload:
-    forms = Forms(model, data, tell)
-    stored = {variant: forms.stored(variant) for variant in variants}
+def _from_model(name: str, model: Model, forms: Collection[str], data: Any, tell: Tell) -> Workload:
+    made = Forms(model, data, tell)
+    stored = {form: made.stored(form) for form in forms}
     known = {figure: value for each in stored.values() for figure, value in each.accuracy.items()}
-    checkpoints = {variant: each.checkpoint for variant, each in stored.items()}
+    checkpoints = {form: each.checkpoint for form, each in stored.items()}
     return _images(name, model, known, checkpoints, data)
 
 
 def _from_bundle(
     name: str,
     directory: Path,
-    variants: Collection[str],
+    forms: Collection[str],
     data: Any,
     reference: Optional[str],
     loading: Mapping[str, Any],
@@ -147,7 +151,8 @@ def _from_bundle(
     bundle = read_bundle(directory)
     manifest = bundle.manifest
     own = "int8" if manifest.kind == "int8" else "fused"
-    others = [variant for variant in variants if variant != own]
+    exported = {"onnx-int8"} & set(forms) if own == "int8" else set()
+    others = [form for form in forms if form not in {own, *exported}]
     checkpoints: Mapping[str, Checkpoint] = {}
     if others:
         if reference is None:
@@ -159,9 +164,12 @@ def _from_bundle(
         model = load_model(reference, **loading)
         _check_reference(bundle, model)
         checkpoints = _from_model(name, model, others, data, tell).checkpoints
-    if own in variants:
-        files = {"symbol": manifest.files[SYMBOL].sha256, "params": manifest.files[PARAMS].sha256}
-        checkpoints = {**checkpoints, own: Checkpoint(directory / SYMBOL, directory / PARAMS, files)}
+    sha256 = {"symbol": manifest.files[SYMBOL].sha256, "params": manifest.files[PARAMS].sha256}
+    if own in forms:
+        paths = {"symbol": directory / SYMBOL, "params": directory / PARAMS}
+        checkpoints = {**checkpoints, own: Checkpoint(paths, sha256)}
+    if exported:
+        checkpoints = {**checkpoints, "onnx-int8": int8_file(name, repr(sha256), lambda folder: directory, tell)}
     known = {}
     if manifest.agreement is not None:
         found = manifest.agreement
@@ -202,10 +210,10 @@ def _images(
     )
 
 
-def _from_lstm(name: str, lstm: Lstm, variants: Collection[str], tell: Tell) -> Workload:
-    impossible = sorted(set(variants) - {"fp32", "stock"})
+def _from_lstm(name: str, lstm: Lstm, forms: Collection[str], tell: Tell) -> Workload:
+    impossible = sorted(set(forms) - {"fp32", "stock"})
     if impossible:
-        raise UserError(f"{name} is an LSTM, which has no {impossible[0]} form; measure it in fp32")
+        raise UserError(f"{name} is an LSTM, which has no {impossible[0]} form; measure it in fp32 on MXNet")
     graph = lstm_graph(lstm)
     checkpoint = stored_checkpoint(name, content_hash(graph), lambda: Made(graph, {}), tell).checkpoint
     return Workload(
@@ -215,7 +223,7 @@ def _from_lstm(name: str, lstm: Lstm, variants: Collection[str], tell: Tell) -> 
         item="sequence",
         accuracy={},
         input_name=INPUT,
-        checkpoints=dict.fromkeys(variants, checkpoint),
+        checkpoints=dict.fromkeys(forms, checkpoint),
         inputs_of=cache(lambda batch: stored_array(sequences(lstm, batch))),
     )
 

@@ -20,7 +20,10 @@ def main() -> None:
     step = step_of(arguments)
     with open(FAKE["log"], "a") as log:
         variables = {name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "PIP_"))}
-        log.write(json.dumps({"step": step, "pid": os.getpid(), "environment": variables}) + "\n")
+        call = {"step": step, "pid": os.getpid(), "environment": variables, "arguments": arguments}
+        if step == "probe":
+            call["engine"] = arguments[2] if len(arguments) > 2 else None
+        log.write(json.dumps(call) + "\n")
     misbehave(FAKE.get(step, ""))
     if step == "about":
         about = {"version": [3, 11], "executable": os.path.realpath(SELF), "abi": "cpython-311-x86_64-linux-gnu"}
@@ -49,8 +52,8 @@ def step_of(arguments: list) -> str:
 
 def facts() -> dict:
     return {
-        "python": "3.11.7", "numpy": "1.26.4", "mxnet": "1.5.0", "library": LIBRARY, "features": ["F16C"],
-        "int8": False, "convolution_error": 1e-7,
+        "engine": "mxnet", "version": "1.5.0", "python": "3.11.7", "numpy": "1.26.4", "library": LIBRARY,
+        "features": ["F16C"], "int8": False, "convolution_error": 1e-7,
     }  # fmt: skip
 
 

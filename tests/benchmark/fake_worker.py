@@ -1,7 +1,7 @@
 """A worker without an engine: each request sleeps; it misbehaves as its parameters file says.
 
-The "symbol" names a JSON file: ``{"seconds": 0.01, "fault": "...", "instance": 0, "value": 1.0}``. Only the
-instance with that number (the environment's INSTANCE) misbehaves.
+The "symbol" names a JSON file: ``{"seconds": 0.01, "fault": "...", "instance": 0, "value": 1.0, "kernels": {}}``.
+Only the instance with that number (the environment's INSTANCE) misbehaves.
 """
 
 import json
@@ -22,7 +22,7 @@ def main() -> None:
         command = json.loads(line)
         name = command["command"]
         if name == "load":
-            with open(command["symbol"]) as file:
+            with open(command["files"]["symbol"]) as file:
                 network = json.load(file)
         fault = network.get("fault") if str(network.get("instance", 0)) == os.environ["INSTANCE"] else None
         if fault and fault.startswith(name + ":"):
@@ -68,6 +68,8 @@ def answer(name: str, command: dict, network: dict, fault) -> dict:
         while not ends or ends[-1] < command["stop"]:
             run(network, starts, ends)
         return {"starts": starts, "ends": ends}
+    if name == "kernels":
+        return network.get("kernels", {})
     if name == "outputs":
         value = network["value"] * (2 if fault == "wrong" else 1)
         np.savez(command["path"], output0=np.full(4, value, np.float32))

@@ -38,7 +38,7 @@ class FakeWorkload:
     def checkpoint(self, variant: str) -> Checkpoint:
         symbol = self.folder / f"{self.name}-{variant}.json"
         symbol.write_text(json.dumps({"seconds": 0.01, "value": 1.0, **self.variants[variant]}))
-        return Checkpoint(symbol, symbol, {"symbol": variant, "params": variant})
+        return Checkpoint({"symbol": symbol}, {"symbol": variant, "params": variant})
 
     def inputs(self, batch: int) -> Path:
         path = self.folder / f"inputs-{batch}.npy"

@@ -71,6 +71,20 @@ def test_only_stock_networks_are_fused_by_mxnet(build: Build, variant: str, back
     assert environment(build, variant, PINNED, inherited={})["MXNET_SUBGRAPH_BACKEND"] == backend
 
 
+def test_other_engines_are_told_by_the_worker(build: Build) -> None:
+    other = replace(build, engine="onnxruntime")
+    inherited = {
+        "PATH": "/bin",
+        "OMP_NUM_THREADS": "9",
+        "ORT_SPIN": "1",
+        "OV_CPU": "1",
+        "OPENVINO_LOG": "3",
+        "TBB_X": "1",
+    }
+    assert environment(other, "int8", PINNED, "intel", inherited=inherited) == {"PATH": "/bin", "PYTHONNOUSERSITE": "1"}
+    assert (launch(other, "int8", UNPINNED).engine, launch(build, "int8", PINNED).engine) == ("onnxruntime", "mxnet")
+
+
 @pytest.mark.parametrize("place", ["mxnet/libiomp5.so", "lib/libiomp5.so"])
 def test_intel_openmp(build: Build, tmp_path: Path, place: str) -> None:
     library = tmp_path / place

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from quantkit.benchmark.build import Build
+from quantkit.benchmark.build import ENGINES, Build
 from quantkit.benchmark.compose import among, compose, part
 from quantkit.benchmark.results import Contestant, Published
 from quantkit.benchmark.suite import Subject, Suite
+from quantkit.benchmark.variants import form_of
 from quantkit.errors import UserError
 
 
@@ -36,6 +37,24 @@ def test_several_policies_are_contestants_of_their_own() -> None:
         ("onednn INT8 1x1", "1x1"),
         ("onednn INT8 2x1", "2x1"),
     ]
+
+
+def test_other_engines_run_fp32_int8_and_what_their_own_quantizers_make() -> None:
+    others = [replace(build(name, True), engine=name) for name in ("onnxruntime", "openvino")]
+    variants = ["fp32", "fused", "int8", "onnxruntime-ptq", "nncf"]
+    suite = compose(NET, [NATIVE, ONEDNN, *others], variants, ["node"], [1], "throughput")
+    assert names(suite) == [
+        "native", "onednn FP32", "onednn fused", "onednn INT8", "onnxruntime FP32", "onnxruntime INT8",
+        "onnxruntime PTQ", "openvino FP32", "openvino INT8", "openvino NNCF",
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="no variant 'int4'"):
+        compose(NET, others, ["int4"], ["node"], [1], "throughput")
+
+
+def test_every_engine_knows_the_form_of_what_it_can_run() -> None:
+    assert [form_of(engine, "int8") for engine in ENGINES] == ["int8", "onnx-int8", "onnx-int8"]
+    with pytest.raises(UserError, match="OpenVINO cannot run the variant fused; it can run fp32, int8, nncf"):
+        form_of("openvino", "fused")
 
 
 def test_native_builds_alone_cannot_run_int8() -> None:

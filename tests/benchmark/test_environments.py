@@ -15,11 +15,17 @@ import pytest
 from quantkit.benchmark import build_folder, environments
 from quantkit.benchmark.environments import add_build, check_build, list_builds, open_build, remove_build
 from quantkit.benchmark.probe import probe
+from quantkit.benchmark.recipes import RECIPES
 from quantkit.errors import EngineMissing, QuantkitError, UserError
 from tests.benchmark.interpreters import Fake
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 MADE = ["about", "venv", "install", "uninstall", "probe"]
-MKLDNN = {"mxnet": "1.9.1", "features": ["MKLDNN"], "int8": True}
+MKLDNN = {"version": "1.9.1", "features": ["MKLDNN"], "int8": True}
 
 
 @pytest.fixture
@@ -40,11 +46,41 @@ def test_a_recipe_is_made_at_its_first_use_and_then_opened_without_asking_it(fak
     assert fake.steps() == MADE
     assert build.python == str(fake.home / "builds" / "native" / "bin" / "python")
     assert Path(build.library).is_file()
-    assert (build.name, build.mxnet, build.mkldnn, build.int8) == ("native", "1.5.0", False, False)
+    assert (build.name, build.version, build.mkldnn, build.int8) == ("native", "1.5.0", False, False)
     assert [stage.split()[1] for stage in stages] == ["making", "installing", "downloading", "probing"]
     assert open_build("native", stages.append) == build
     assert (fake.steps(), len(stages)) == ([], 4)
     assert fake.left() == ["native"]
+
+
+def test_another_engine_is_asked_for_by_its_name(fake: Fake) -> None:
+    fake.behave(facts={"engine": "openvino", "version": "2026.4.1", "features": ["FP32", "INT8"], "int8": True})
+    build = open_build("openvino")
+    assert (build.engine, build.version, build.mkldnn, build.int8) == ("openvino", "2026.4.1", False, True)
+    assert [call["engine"] for call in fake.calls() if call["step"] == "probe"] == ["openvino"]
+    assert open_build(f"mine={fake.python}").engine == "openvino"
+    assert [call["engine"] for call in fake.calls() if call["step"] == "probe"] == [None]
+
+
+def test_only_the_quantizers_of_others_bring_along_what_they_depend_on(fake: Fake) -> None:
+    for name in ("native", "onnxruntime", "peers"):
+        fake.behave(install="exit:no index")
+        with pytest.raises(QuantkitError) as caught:
+            open_build(name)
+        (pip,) = [call["arguments"] for call in fake.calls() if call["step"] == "install"]
+        assert ("--no-deps" in pip) == ("--no-deps" in str(caught.value)) == (name != "peers")
+        assert set(RECIPES[name].wheels) < set(pip)
+
+
+def test_recipes_have_the_versions_that_the_extras_have() -> None:
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert set(RECIPES["peers"].wheels) == set(extras["peers"])
+    assert {*RECIPES["onnxruntime"].wheels, *RECIPES["openvino"].wheels} <= {
+        wheel.replace("[quantization,symbolic]", "") for wheel in extras["peers"]
+    }
+    assert set(RECIPES["onednn"].wheels) < set(extras["onednn"])
 
 
 def test_a_recipe_is_not_made_where_that_is_not_wanted(fake: Fake) -> None:
@@ -60,7 +96,7 @@ def test_what_changed_is_probed_again_once(fake: Fake, changed: str, monkeypatch
     if changed == "worker":
         other = fake.folder / "worker.py"
         other.write_text("# a later version")
-        monkeypatch.setattr(build_folder, "WORKER", other)
+        monkeypatch.setattr(build_folder, "worker_files", lambda engine: (other,))
     else:
         os.utime(getattr(build, changed), (1, 1))
     assert open_build("native") == build
@@ -128,6 +164,7 @@ def test_no_interpreter_is_led_to_the_modules_of_another(fake: Fake, monkeypatch
     [
         (MKLDNN, "has mxnet 1.9.1 with MKL-DNN"),
         ({"features": ["MKLDNN"]}, "has mxnet 1.5.0 with MKL-DNN"),
+        ({"engine": "onnxruntime"}, "has onnxruntime 1.5.0;"),
         ({"convolution_error": 1e-4}, "computes a convolution wrongly"),
         ({"convolution_error": float("nan")}, "computes a convolution wrongly"),
         ({"features": None}, "no Python interpreter"),
@@ -183,6 +220,12 @@ def test_where_the_wheels_cannot_run_none_is_fetched(fake: Fake, about: dict[str
     assert fake.steps() == ["about"]
 
 
+def test_other_engines_want_a_newer_python(fake: Fake) -> None:
+    fake.behave(about_facts={"version": [3, 10]})
+    with pytest.raises(UserError, match=r"onnxruntime==1\.31\.1 and numpy==1\.26\.4 are for Python 3\.11 to 3\.12"):
+        open_build("onnxruntime")
+
+
 @pytest.mark.parametrize("python", ["/bin/true", "/nowhere/python", "/"])
 def test_a_base_that_is_no_interpreter_is_refused(fake: Fake, python: str) -> None:
     with pytest.raises(UserError, match="--python"):
@@ -199,7 +242,7 @@ def test_a_build_is_made_with_the_interpreter_that_is_named(fake: Fake) -> None:
 
 def test_an_unknown_name_is_answered_with_the_known_ones(fake: Fake) -> None:
     add_build(f"mine={fake.python}")
-    with pytest.raises(UserError, match=r"no build nativ; known: native, native-1.8, mkl-1.5, mkl-1.6, onednn, mine;"):
+    with pytest.raises(UserError, match=f"no build nativ; known: {', '.join(RECIPES)}, mine;"):
         open_build("nativ")
     for action in (add_build, check_build, remove_build):
         with pytest.raises(UserError, match="known: native"):
@@ -375,10 +418,10 @@ def test_here_is_this_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path))
     build = open_build("here")
-    assert (build.python, build.mxnet) == (sys.executable, installed().version)
+    assert (build.python, build.version) == (sys.executable, installed().version)
     assert set(build.features) == set(installed().features)
     record = json.loads((tmp_path / "builds" / "here" / "build.json").read_text())
-    assert record["build"]["mxnet"] == build.mxnet
+    assert record["build"]["version"] == build.version
     stages: list[str] = []
     assert open_build("here", stages.append) == build
     assert stages == []

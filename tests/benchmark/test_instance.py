@@ -23,7 +23,7 @@ def start(fault: str = "", folder: Path = Path()) -> Instance:
     if fault:
         symbol = folder / "network.json"
         symbol.write_text(json.dumps({"seconds": 0.01, "fault": fault, "value": 1.0}))
-        instance.ask("load", 20, symbol=str(symbol), params="")
+        instance.ask("load", 20, files={"symbol": str(symbol)})
     return instance
 
 

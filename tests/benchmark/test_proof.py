@@ -102,6 +102,13 @@ def test_what_is_wrong(proof: Proof, placement: Placement, words: str | None) ->
     assert found is None if words is None else words in (found or "")
 
 
+def test_threads_that_are_not_openmps_share_what_their_instance_has() -> None:
+    free = replace(GOOD, bound=0)
+    assert "OpenMP has bound" in (problem(free, FOUR) or "")
+    assert problem(free, FOUR, openmp=False) is None
+    assert "beyond" in (problem(replace(free, cpus=(*GOOD.cpus, 99)), FOUR, openmp=False) or "")
+
+
 def _gomp() -> None:
     try:
         ctypes.CDLL("libgomp.so.1")

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quantkit.benchmark.result_files import CELLS, read_cells, read_results, write_cell, write_run
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.result_files import CELLS, read_cells, read_results, read_run, write_cell, write_run
 from quantkit.errors import UserError
 from tests.benchmark.cells import cell, closed_loop
 from tests.benchmark.fakes import run_of, suite
@@ -20,6 +22,17 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     write_cell(written, tmp_path)
     assert read_results(tmp_path).cells == (written,)
     assert read_results(tmp_path).run == run_of(suite())
+
+
+def test_a_run_from_when_mxnet_was_the_only_engine_is_read(tmp_path: Path) -> None:
+    build = Build("onednn", "/python", "3.11.7", "1.26.4", "1.9.1", "/lib", ("MKLDNN",), True)
+    run = replace(run_of(suite()), builds=(build,))
+    write_run(run, tmp_path)
+    written = (tmp_path / "run.json").read_text()
+    before = written.replace('"version":', '"mxnet":').replace(',"engine":"mxnet"', "")
+    assert before != written
+    (tmp_path / "run.json").write_text(before)
+    assert read_run(tmp_path) == run
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from typing import Any, Optional
 import pytest
 
 from quantkit.benchmark import group, instance, runner, schedule, team
+from quantkit.benchmark.outputs import FLOAT_ALLOWED, INT8_ALLOWED
 from quantkit.benchmark.placement import Placement
 from quantkit.benchmark.result_files import read_results, read_run, write_cell
-from quantkit.benchmark.results import Cell, Failure, Results
+from quantkit.benchmark.results import Agreement, Cell, Failure, Kernels, Results
 from quantkit.benchmark.runner import run_suite
 from quantkit.benchmark.statistics import finished, throughput
 from quantkit.benchmark.suite import Suite
@@ -46,6 +47,7 @@ def bench(
     minutes: float = 0.0,
 ) -> Results:
     """Run a suite; networks named in ``others`` have variants of their own."""
+    folder.mkdir(exist_ok=True)
     workloads = {each.name: FakeWorkload(folder, others.get(each.name, variants), each.name) for each in toy.networks}
     launches = launches or {each.name: (launch(0), launch(1)) for each in toy.contestants}
     tell = [].append if told is None else told.append
@@ -146,6 +148,51 @@ def test_fp32_contestants_must_agree_with_the_first(tmp_path: Path) -> None:
     assert cells["stock", 1].failure is None
     assert cells["stock", 1].agreement.deviation == pytest.approx(5e-4, rel=0.01)  # type: ignore[union-attr]
     assert cells["fused", 1].failure.kind == "output"  # type: ignore[union-attr]
+
+
+def test_int8_that_ran_in_float_has_no_speed(tmp_path: Path) -> None:
+    toy = suite(("fp32", "int8"))
+    told = {"fp32": {"kernels": {"int8": 0, "of": 5}}, "int8": {"kernels": {"int8": 4, "of": 5}}}
+    cells = by_name(bench(toy, tmp_path / "good", told))
+    assert [cells[name, 1].kernels for name in ("fp32", "int8")] == [Kernels(0, 5), Kernels(4, 5)]
+    assert all(cell.failure is None for cell in cells.values())
+    failure = by_name(bench(toy, tmp_path / "bad", {**told, "int8": told["fp32"]}))["int8", 1].failure
+    assert failure is not None and failure.kind == "kernels" and "none of its 5" in failure.message
+
+
+def test_what_another_quantizer_made_is_compared_with_fp32_and_not_judged(tmp_path: Path) -> None:
+    toy = suite(("onnxruntime-ptq", "fp32"))
+    launches = {each.name: (replace(launch(0), engine="onnxruntime"),) for each in toy.contestants}
+
+    def cells(value: float, folder: str) -> dict[tuple[str, int], Cell]:
+        forms = {"onnx": {"value": 2.0}, "onnxruntime-ptq": {"value": value}}
+        return by_name(bench(toy, tmp_path / folder, forms, launches))
+
+    found = cells(3.0, "far")
+    assert found["onnxruntime-ptq", 1].agreement == Agreement("fp32", 0.5, None)
+    assert found["fp32", 1].agreement == Agreement("fp32", 0.0, FLOAT_ALLOWED)
+    assert all(cell.failure is None for cell in found.values())
+    failure = cells(float("nan"), "nothing")["onnxruntime-ptq", 1].failure
+    assert failure is not None and failure.kind == "output"
+
+
+@pytest.mark.parametrize(("value", "is_right"), [(1.40, True), (1.41, False), (0.60, True), (0.59, False)])
+def test_int8_on_another_engine_may_be_twice_as_far_from_mxnets_as_that_is_from_fp32(
+    value: float, is_right: bool, tmp_path: Path
+) -> None:
+    toy = suite(("int8", "fp32"))
+    launches = {each.name: (replace(launch(0), engine="openvino"),) for each in toy.contestants}
+    # The reference's value is 1, FP32's 1.25.
+    forms = {"onnx": {"value": 1.25}, "onnx-int8": {"value": value}}
+    cell = by_name(bench(toy, tmp_path, forms, launches))["int8", 1]
+    assert cell.agreement is not None and cell.agreement.allowed == pytest.approx(2 * 0.25 / 1.25 + INT8_ALLOWED)
+    assert (cell.failure is None) == is_right
+
+
+def test_int8_on_another_engine_is_not_judged_where_there_is_no_fp32(tmp_path: Path) -> None:
+    launches = {"int8": (replace(launch(0), engine="openvino"),)}
+    cell = by_name(bench(suite(("int8",)), tmp_path, {"onnx-int8": {"value": 1.5}}, launches))["int8", 1]
+    assert (cell.agreement, cell.failure) == (Agreement("quantkit", 0.5, None), None)
 
 
 def test_without_a_reference_a_cell_fails_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from quantkit.benchmark.build import MXNET
 from quantkit.benchmark.recipes import RECIPES
 from quantkit.benchmark.suite import Suite, batches_of, read_suite, shipped_suites
+from quantkit.benchmark.variants import VARIANTS
 from quantkit.models.card import cards
 
 PATHS = list(shipped_suites().values())
@@ -20,7 +22,7 @@ def suite(request: pytest.FixtureRequest) -> Suite:
 
 
 def test_there_are_all_of_them() -> None:
-    assert {path.stem for path in PATHS} == {"int8-speedup", "rnn", "score", "scaling", "smoke"}
+    assert {path.stem for path in PATHS} == {"engines", "int8-speedup", "rnn", "score", "scaling", "smoke"}
 
 
 def test_networks_have_cards_and_builds_have_recipes(suite: Suite) -> None:
@@ -33,6 +35,12 @@ def test_native_builds_and_lstms_are_asked_for_fp32_alone(suite: Suite) -> None:
     if any(network.lstm for network in suite.networks):
         variants |= {contestant.variant for contestant in suite.contestants}
     assert variants <= {"fp32"}
+
+
+def test_other_engines_are_asked_for_what_they_can_run(suite: Suite) -> None:
+    for contestant in suite.contestants:
+        engine = RECIPES[contestant.build].engine if contestant.build in RECIPES else MXNET
+        assert engine in VARIANTS[contestant.variant].forms
 
 
 def test_published_figures_stand_beside_cells_that_are_measured(suite: Suite) -> None:

@@ -27,7 +27,7 @@ def ready(tmp_path: Path, *placements: Placement, **network: Any) -> Team:
     symbol = tmp_path / "net.json"
     symbol.write_text(json.dumps({"seconds": 0.01, "value": 1.0, **network}))
     started = Team([launch(number, placement) for number, placement in enumerate(placements)])
-    started.load(symbol, symbol, 10)
+    started.load({"symbol": symbol}, 10)
     return started
 
 

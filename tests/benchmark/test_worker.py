@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.benchmark.instance import WORKER, Instance
+from quantkit.benchmark.build import ENGINES, MXNET
+from quantkit.benchmark.instance import Instance, worker_files
 from quantkit.engine.execute import auxiliary_params, run
 from quantkit.errors import InstanceError
 from quantkit.graph import nnvm
@@ -38,7 +39,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def checkpoint(graph: Graph, tmp_path: Path) -> dict[str, str]:
+def files(graph: Graph, tmp_path: Path) -> dict[str, str]:
     auxiliary = auxiliary_params(graph)
     named = {f"{'aux' if name in auxiliary else 'arg'}:{name}": value for name, value in graph.params.items()}
     (tmp_path / "net.json").write_text(nnvm.serialize(graph))
@@ -58,9 +59,9 @@ def _last_cpu() -> int:
 
 
 def test_it_computes_what_the_network_computes(
-    instance: Instance, graph: Graph, checkpoint: dict[str, str], data: Path, tmp_path: Path
+    instance: Instance, graph: Graph, files: dict[str, str], data: Path, tmp_path: Path
 ) -> None:
-    loaded = instance.ask("load", 60, **checkpoint)
+    loaded = instance.ask("load", 60, files=files)
     assert loaded["python"] == sys.version.split()[0] and any("gomp" in name for name in loaded["libraries"])
     instance.ask("bind", 60, input="data", data=str(data))
     instance.ask("run", 60)
@@ -88,16 +89,16 @@ def test_openmp_that_binds_threads_leaves_all_processors_to_be_counted() -> None
             text=True,
             check=True,
         ).stdout.strip()
-        for step in ('ctypes.CDLL("libgomp.so.1")', f"runpy.run_path({str(WORKER)!r})['load_openmp']()")
+        for step in ('ctypes.CDLL("libgomp.so.1")', f"runpy.run_path({str(worker_files(MXNET)[1])!r})['load_openmp']()")
     ]
     # The first shows what the second is there for.
     assert found == [str(cpus[:1]), str(cpus)]
 
 
 def test_measuring_starts_at_the_barrier_and_ends_after_the_time(
-    instance: Instance, checkpoint: dict[str, str], data: Path
+    instance: Instance, files: dict[str, str], data: Path
 ) -> None:
-    instance.ask("load", 60, **checkpoint)
+    instance.ask("load", 60, files=files)
     instance.ask("bind", 60, input="data", data=str(data))
     warm = instance.ask("warm", 60, limit=int(5e9), least=2)
     assert len(warm["starts"]) == len(warm["ends"]) >= 2 and warm["steady"]
@@ -110,10 +111,8 @@ def test_measuring_starts_at_the_barrier_and_ends_after_the_time(
     assert (ends > starts).all() and (starts[1:] >= ends[:-1]).all()
 
 
-def test_a_run_lasts_until_its_outputs_are_there(
-    instance: Instance, checkpoint: dict[str, str], tmp_path: Path
-) -> None:
-    instance.ask("load", 60, **checkpoint)
+def test_a_run_lasts_until_its_outputs_are_there(instance: Instance, files: dict[str, str], tmp_path: Path) -> None:
+    instance.ask("load", 60, files=files)
     medians = []
     for shape in ((1, 3, 8, 8), (64, 3, 128, 128)):
         np.save(tmp_path / "some.npy", np.zeros(shape, np.float32))
@@ -124,10 +123,8 @@ def test_a_run_lasts_until_its_outputs_are_there(
     assert medians[1] > 20 * medians[0]
 
 
-def test_a_slow_start_is_no_reason_to_measure_nothing(
-    instance: Instance, checkpoint: dict[str, str], data: Path
-) -> None:
-    instance.ask("load", 60, **checkpoint)
+def test_a_slow_start_is_no_reason_to_measure_nothing(instance: Instance, files: dict[str, str], data: Path) -> None:
+    instance.ask("load", 60, files=files)
     instance.ask("bind", 60, input="data", data=str(data))
     past = time.monotonic_ns() - 1_000_000_000
     assert len(instance.ask("measure", 60, start=past, stop=past, least=3)["ends"]) == 3
@@ -137,26 +134,23 @@ def test_what_the_engine_refuses_is_told(instance: Instance, engine: None, tmp_p
     (tmp_path / "bad.json").write_text('{"nodes": []}')
     (tmp_path / "bad.params").write_bytes(b"")
     with pytest.raises(InstanceError, match="could not load") as caught:
-        instance.ask("load", 60, symbol=str(tmp_path / "bad.json"), params=str(tmp_path / "bad.params"))
+        instance.ask("load", 60, files={"symbol": str(tmp_path / "bad.json"), "params": str(tmp_path / "bad.params")})
     assert caught.value.kind == "crashed"
 
 
-def test_it_is_one_file_for_old_interpreters() -> None:
-    tree = ast.parse(WORKER.read_text(), feature_version=(3, 7))
+@pytest.mark.parametrize(
+    "path", {path for engine in ENGINES for path in worker_files(engine)}, ids=lambda path: path.stem
+)
+def test_its_files_are_for_old_interpreters_and_use_nothing_of_each_other(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 7))
     modules = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             modules.add(str(node.module).split(".")[0])
-    assert modules - {"numpy", "mxnet", "distutils", "requests"} <= sys.stdlib_module_names
-
-
-def test_nothing_heavy_is_imported_before_it_is_bound() -> None:
-    outside = {
-        alias.name
-        for node in ast.parse(WORKER.read_text()).body
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    assert not {"numpy", "mxnet"} & outside
+    engine = path.stem.partition("_")[2]
+    assert modules - {"numpy", engine, "distutils", "requests"} <= sys.stdlib_module_names
+    outside = {alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    # Nothing heavy is imported before it is bound.
+    assert not {"numpy", engine} & outside

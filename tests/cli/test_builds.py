@@ -23,15 +23,30 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 def test_list_shows_what_can_be_made_and_what_is(run: Run, fake: Fake) -> None:
     assert run("builds", "add", "native", f"mine={fake.python}").exit_code == 0
     found = {each["name"]: each for each in json.loads(run("builds", "list", "--json").stdout)["builds"]}
-    assert list(found) == ["native", "native-1.8", "mkl-1.5", "mkl-1.6", "onednn", "mine"]
+    assert list(found) == [
+        "native",
+        "native-1.8",
+        "mkl-1.5",
+        "mkl-1.6",
+        "onednn",
+        "onnxruntime",
+        "openvino",
+        "peers",
+        "mine",
+    ]
     native, mine, onednn = found["native"], found["mine"], found["onednn"]
-    assert (native["state"], native["mxnet"], native["engine"], native["int8"]) == ("ready", "1.5.0", "native", False)
+    assert [native[each] for each in ("state", "version", "engine", "int8")] == [
+        "ready",
+        "1.5.0",
+        "native",
+        False,
+    ]
     assert native["size"] > 0
     assert (mine["state"], mine["role"], mine["python"], mine["size"]) == ("ready", "your own", fake.python, None)
-    assert (onednn["state"], onednn["mxnet"], onednn["engine"], onednn["int8"]) == ("not made", None, None, None)
+    assert [onednn[each] for each in ("state", "version", "engine", "int8")] == ["not made", None, None, None]
     printed = run("builds", "list").stdout
     lines = {line.split()[0]: line for line in printed.splitlines() if line}
-    assert lines["native"].split()[1:5] == ["ready", "1.5.0", "native", "no"]
+    assert lines["native"].split()[1:5] == ["ready", "native", "1.5.0", "no"]
     assert "not made" in lines["onednn"]
 
 

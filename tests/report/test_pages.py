@@ -13,17 +13,19 @@ from typing import Optional
 
 import pytest
 
-from quantkit.benchmark.results import Results
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.results import Agreement, Contestant, Kernels, Network, Results
+from quantkit.report.accuracy import graded
 from quantkit.report.document import Document, Section, document
 from quantkit.report.export import csv_text, json_text
 from quantkit.report.html import page
 from quantkit.report.markdown import escaped, markdown
-from quantkit.report.setup import grouped_warnings, ranges
+from quantkit.report.setup import grouped_warnings, kernels, ranges
 from quantkit.report.summary import Study, summarize
 from quantkit.report.table import Table
 from quantkit.report.words import printable, ratio_text
 from tests.report.showcase import HOSTILE, complete, hostile
-from tests.report.synthetic import FUSED, INT8, MKLDNN, NATIVE, results
+from tests.report.synthetic import BUILDS, FUSED, INT8, MKLDNN, NATIVE, results
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
 
@@ -336,3 +338,37 @@ def test_a_large_page_stays_small() -> None:
     names = [f"network{number}" for number in range(8)]
     given = results(names, (1, 2, 4, 8, 16, 32, 64), (NATIVE, MKLDNN, FUSED, INT8))
     assert len(page(report(given, price=3.06)[0]).encode()) < 3_000_000
+
+
+def test_other_engines_stand_beside_mxnet() -> None:
+    builds = (*BUILDS, Build("openvino", "/p", "3.11", "1.26.4", "2026.4.1", "/l", ("INT8",), True, "openvino"))
+    exported, nncf = Contestant("OpenVINO", "openvino", "int8", "node"), Contestant("NNCF", "openvino", "nncf", "node")
+    given = results(("net",), (1,), (NATIVE, INT8, exported, nncf), {"INT8": 9.0, "OpenVINO": 8.0, "NNCF": 8.0})
+    told = {
+        "native": {},
+        "INT8": {},
+        "OpenVINO": {"kernels": Kernels(53, 54), "agreement": Agreement("quantkit", 1e-3, 1 / 127)},
+        "NNCF": {
+            "agreement": Agreement("native", 0.06, None), "environment": {},
+            "engine": {"openvino": "2026.4.1", "libraries": ["libtbb.so.12"], "settings": {"NUM_STREAMS": 1}},
+        },
+    }  # fmt: skip
+    cells = [replace(each, **told[each.contestant.name]) for each in given.cells]
+    network = Network("net", "trained", 10**9, accuracy={"cosine": 0.99})
+    found = summarize([Results(replace(given.run, builds=builds, networks=(network,)), tuple(cells))])[0]
+    text = markdown(document([found]))
+    assert "| openvino | OpenVINO 2026.4.1 |" in text
+    assert "| onednn | MXNet 1.9.1 |" in text
+    assert "| net | 1 | 53 of 54 |" in text
+    assert "| NUM\\_STREAMS=1 | libtbb.so.12 |" in text.replace("NUM_STREAMS", "NUM\\_STREAMS").replace("\\\\", "\\")
+    assert "0.06 from native, not judged" in text
+    # The accuracy is that of MXNet's INT8, though others run INT8, too.
+    (row,) = graded(found)
+    assert row.row is not None and row.row.contestant == "INT8"
+    assert found.challengers.index("NNCF") == 2
+    assert "nncf" in text
+
+
+def test_layers_in_int8_are_shown_where_engines_tell_them() -> None:
+    silent = summarize([results(("net",), (1,), (NATIVE, INT8))])[0]
+    assert not kernels(silent)

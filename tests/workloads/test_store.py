@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.benchmark.workload import Checkpoint
 from quantkit.errors import QuantkitError
+from quantkit.files import sha256_of
 from quantkit.workloads.store import (
     Made,
     Stored,
@@ -15,6 +17,7 @@ from quantkit.workloads.store import (
     read_checkpoint,
     stored_array,
     stored_checkpoint,
+    stored_files,
     stored_outputs,
 )
 from tests.networks import residual_v1
@@ -55,7 +58,7 @@ def test_a_checkpoint_is_made_once_and_read_back() -> None:
 def test_an_altered_checkpoint_is_made_anew(file: str) -> None:
     maker = Maker()
     first = stored(maker)
-    path: Path = getattr(first.checkpoint, file)
+    path = first.checkpoint.files[file]
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert stored(maker) == first
@@ -66,10 +69,49 @@ def test_an_altered_checkpoint_is_made_anew(file: str) -> None:
 def test_a_checkpoint_whose_writing_was_cut_off_is_made_anew(home: Path) -> None:
     maker = Maker()
     checkpoint = stored(maker).checkpoint
-    (record,) = set((home / "workloads" / "checkpoints").glob("*.json")) - {checkpoint.symbol}
+    (record,) = set((home / "workloads" / "checkpoints").glob("*.json")) - {checkpoint.files["symbol"]}
     record.unlink()
     stored(maker)
     assert maker.times == 2
+
+
+class FilesMaker:
+    """Makes a network of two files, and leaves a third."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, folder: Path) -> dict[str, Path]:
+        self.times += 1
+        paths = {role: folder / f"network.{role}" for role in ("xml", "bin")}
+        for role, path in paths.items():
+            path.write_text(role)
+        return paths
+
+
+def test_files_for_another_engine_are_made_once_and_anew_where_altered() -> None:
+    maker = FilesMaker()
+
+    def stored() -> Checkpoint:
+        return stored_files("a net/1", "k" * 64, maker, lambda message: None)
+
+    first = stored()
+    assert {role: path.read_text() for role, path in first.files.items()} == {"xml": "xml", "bin": "bin"}
+    assert first.sha256 == {role: sha256_of(path) for role, path in first.files.items()}
+    assert (stored(), maker.times) == (first, 1)
+    first.files["bin"].write_text("altered")
+    assert (stored(), maker.times) == (first, 2)
+    assert first.files["bin"].read_text() == "bin"
+
+
+def test_files_that_could_not_be_made_leave_nothing(home: Path) -> None:
+    def make(folder: Path) -> dict[str, Path]:
+        (folder / "network.xml").write_text("half")
+        raise QuantkitError("no")
+
+    with pytest.raises(QuantkitError):
+        stored_files("net", "k" * 64, make, lambda message: None)
+    assert [path.name for path in (home / "workloads" / "networks").iterdir() if path.is_dir()] == []
 
 
 def test_of_two_that_want_the_same_one_waits() -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from quantkit.benchmark import worker
+from quantkit.benchmark.build import MXNET
+from quantkit.benchmark.outputs import INT8_ALLOWED
 from quantkit.benchmark.suite import Lstm, Subject
 from quantkit.bundle.write import write_bundle, write_float_bundle
 from quantkit.engine.execute import run
@@ -36,11 +38,11 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, digits_int8: QuantizedModel
     return write_bundle(digits_int8, tmp_path_factory.mktemp("bundles") / "digits-int8")
 
 
-def worker_outputs(workload: Workload, variant: str, batch: int, folder: Path) -> list[np.ndarray]:
+def worker_outputs(workload: Workload, variant: str, batch: int, folder: Path, engine: str = MXNET) -> list[np.ndarray]:
     """What the worker computes from a workload's files."""
     checkpoint = workload.checkpoint(variant)
-    instance = worker.Instance(io.StringIO())
-    instance.do_load(str(checkpoint.symbol), str(checkpoint.params))
+    instance = worker.Instance(io.StringIO(), engine, 1)
+    instance.do_load({role: str(path) for role, path in checkpoint.files.items()})
     instance.do_bind(workload.input_name, str(workload.inputs(batch)))
     instance.do_run()
     instance.do_outputs(str(folder / "outputs.npz"))
@@ -96,7 +98,9 @@ def test_a_second_run_makes_nothing(int8_engine: None, monkeypatch: pytest.Monke
 
 def test_other_images_or_other_code_make_int8_anew(int8_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def paths(data: str) -> list[Path]:
-        return [prepare(DIGITS, ["fp32", "int8"], data).checkpoint(variant).symbol for variant in ("fp32", "int8")]
+        return [
+            prepare(DIGITS, ["fp32", "int8"], data).checkpoint(variant).files["symbol"] for variant in ("fp32", "int8")
+        ]
 
     before, with_others = paths(IMAGES), paths("digits:train")
     assert before[0] == with_others[0]
@@ -134,7 +138,7 @@ def test_builtin_images_of_a_batch_differ() -> None:
 def test_a_bundle_is_measured_as_it_is(bundle: Path, digits_int8: QuantizedModel) -> None:
     workload = prepare(Subject("mine", model=str(bundle)), ["int8"], IMAGES)
     checkpoint = workload.checkpoint("int8")
-    assert (checkpoint.symbol.parent, checkpoint.params.parent) == (bundle, bundle)
+    assert {path.parent for path in checkpoint.files.values()} == {bundle}
     assert content_hash(read_checkpoint(checkpoint)) == content_hash(digits_int8.graph)
     found = digits_int8.agreement
     measured = f"agreement on {found.images} calibration images"
@@ -145,7 +149,7 @@ def test_a_bundle_is_measured_as_it_is(bundle: Path, digits_int8: QuantizedModel
 def test_a_bundles_other_forms_come_from_its_reference(bundle: Path, digits_fused: FusedModel) -> None:
     subject = Subject("mine", model=str(bundle))
     workload = prepare(subject, ["fp32", "fused", "int8"], IMAGES, reference="digits")
-    assert workload.checkpoint("int8").symbol.parent == bundle
+    assert workload.checkpoint("int8").files["symbol"].parent == bundle
     assert content_hash(read_checkpoint(workload.checkpoint("fused"))) == content_hash(digits_fused.graph)
     assert content_hash(read_checkpoint(workload.checkpoint("fp32"))) == content_hash(digits_fused.model.graph)
 
@@ -173,13 +177,41 @@ def test_the_same_network_with_other_weights_is_no_reference(bundle: Path) -> No
 def test_a_float_bundle_is_the_fused_form(digits_fused: FusedModel, tmp_path: Path) -> None:
     directory = write_float_bundle(digits_fused, tmp_path / "digits-fp32")
     workload = prepare(Subject("mine", model=str(directory)), ["fused"], IMAGES)
-    assert workload.checkpoint("fused").symbol.parent == directory
+    assert workload.checkpoint("fused").files["symbol"].parent == directory
     assert workload.accuracy == {}
 
 
 def test_random_weights_have_no_accuracy(int8_engine: None) -> None:
     workload = prepare(DIGITS, ["int8"], IMAGES, loading={"weights": "random"})
     assert (workload.weights, workload.accuracy) == ("random", {})
+
+
+def test_the_onnx_form_computes_what_the_network_does(engine: None, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    workload = prepare(DIGITS, ["fp32", "onnx"], IMAGES)
+    (expected,) = worker_outputs(workload, "fp32", 4, tmp_path)
+    (found,) = worker_outputs(workload, "onnx", 4, tmp_path, "onnxruntime")
+    assert relative(found, expected) < 1e-5
+    assert prepare(DIGITS, ["onnx"], IMAGES).checkpoint("onnx") == workload.checkpoint("onnx")
+
+
+def test_the_int8_onnx_form_comes_with_what_it_is_compared_with(int8_engine: None, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    workload = prepare(DIGITS, ["onnx", "onnx-int8"], IMAGES)
+    reference = workload.reference("int8", 4)
+    assert reference is not None
+    with np.load(reference) as archive:
+        (expected,) = (archive[name] for name in archive.files)
+    (float32,) = worker_outputs(workload, "onnx", 4, tmp_path, "onnxruntime")
+    (found,) = worker_outputs(workload, "onnx-int8", 4, tmp_path, "onnxruntime")
+    assert relative(found, float32) < relative(expected, float32) + INT8_ALLOWED
+
+
+def test_a_bundles_int8_onnx_form_needs_no_reference(bundle: Path, tmp_path: Path) -> None:
+    subject = Subject("mine", model=str(bundle))
+    workload = prepare(subject, ["onnx-int8"], IMAGES)
+    assert set(workload.checkpoints) == {"int8", "onnx-int8"}
+    assert prepare(subject, ["onnx-int8"], IMAGES).checkpoints == workload.checkpoints
 
 
 def test_an_lstm_has_one_form(engine: None) -> None:
@@ -189,5 +221,6 @@ def test_an_lstm_has_one_form(engine: None) -> None:
     assert workload.item == "sequence"
     assert np.load(workload.inputs(6)).shape == (3, 6, 4)
     assert workload.reference("fp32", 6) is None
-    with pytest.raises(UserError, match="no int8 form"):
-        prepare(subject, ["fp32", "int8"])
+    for form in ("int8", "onnx"):
+        with pytest.raises(UserError, match=f"no {form} form"):
+            prepare(subject, ["fp32", form])

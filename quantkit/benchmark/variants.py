@@ -1,0 +1,54 @@
+"""The variants of a network that are measured, and the form of it that each engine runs for one.
+
+A form is a network on disk: ``fp32``, ``stock``, ``fused`` and ``int8`` are MXNet's, ``onnx`` and ``onnx-int8`` are
+ONNX files of the first and the last; those that other quantizers make are called like their variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from quantkit.benchmark.build import ENGINES, MXNET, Build
+from quantkit.errors import UserError
+
+
+@dataclass(frozen=True)
+class Variant:
+    """``title`` is what contestants are called by; ``forms`` are the forms by engine, of those that can run it.
+
+    ``maker`` names the quantizer that made it, empty where that is quantkit or there is none.
+    """
+
+    title: str
+    forms: Mapping[str, str]
+    int8: bool = False
+    maker: str = ""
+
+
+VARIANTS: Mapping[str, Variant] = {
+    "fp32": Variant("FP32", {MXNET: "fp32", "onnxruntime": "onnx", "openvino": "onnx"}),
+    "stock": Variant("stock", {MXNET: "stock"}),
+    "fused": Variant("fused", {MXNET: "fused"}),
+    "int8": Variant("INT8", {MXNET: "int8", "onnxruntime": "onnx-int8", "openvino": "onnx-int8"}, int8=True),
+    "onnxruntime-ptq": Variant("PTQ", {"onnxruntime": "onnxruntime-ptq"}, int8=True, maker="ONNX Runtime"),
+    "nncf": Variant("NNCF", {"openvino": "nncf"}, int8=True, maker="NNCF"),
+}
+
+
+def can_run(build: Build, variant: str) -> bool:
+    """Whether a build can run a variant: its engine knows it, and native builds run fp32 alone."""
+    return build.engine in VARIANTS[variant].forms and (build.int8 or variant == "fp32")
+
+
+def form_of(engine: str, variant: str) -> str:
+    """The form that an engine runs for a variant.
+
+    Raises:
+        UserError: it cannot run any.
+    """
+    forms = VARIANTS[variant].forms
+    if engine not in forms:
+        possible = [name for name, each in VARIANTS.items() if engine in each.forms]
+        raise UserError(f"{ENGINES[engine]} cannot run the variant {variant}; it can run {', '.join(possible)}")
+    return forms[engine]

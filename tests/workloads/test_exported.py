@@ -1,0 +1,74 @@
+"""What other quantizers make, with one that only copies."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from quantkit import files
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.workload import Checkpoint
+from quantkit.errors import QuantkitError
+from quantkit.workloads import exported
+from quantkit.workloads.exported import MODES, quantized_by_peer
+
+COPIES = """
+import json, shutil, sys
+_, quantize, mode, network, calibration, folder = sys.argv
+assert quantize == "quantize" and calibration.endswith(".npy")
+print("progress", mode)
+shutil.copy(network, folder + "/quantized.onnx")
+print(json.dumps({"onnx": "quantized.onnx"}))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The quantizers' script, in this interpreter."""
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(files, "shipped", lambda room: tmp_path)
+    build = Build("peers", sys.executable, "", "", "", "", (), True, "onnxruntime")
+    monkeypatch.setattr(exported, "open_build", lambda name, tell: build)
+    path = tmp_path / "peers.py"
+    path.write_text(COPIES)
+    return path
+
+
+@pytest.fixture
+def fp32(tmp_path: Path) -> Checkpoint:
+    path = tmp_path / "fp32.onnx"
+    path.write_text("network")
+    return Checkpoint({"onnx": path}, {"onnx": files.sha256_of(path)})
+
+
+def images(count: int) -> np.ndarray:
+    return np.zeros((count, 3, 4, 4), np.float32)
+
+
+def test_a_network_is_quantized_once_for_the_same_images(script: Path, fp32: Checkpoint) -> None:
+    told: list[str] = []
+    first = quantized_by_peer("nncf", "net", fp32, images(2), told.append)
+    assert first.files["onnx"].read_text() == "network"
+    assert told == [f"net: quantizing with {MODES['nncf']}, 2 images"]
+    assert quantized_by_peer("nncf", "net", fp32, images(2), told.append) == first
+    assert len(told) == 1
+    for form, count in (("nncf", 3), ("onnxruntime-ptq", 2)):
+        assert quantized_by_peer(form, "net", fp32, images(count), told.append).files != first.files
+    script.write_text(COPIES + "\n")
+    assert quantized_by_peer("nncf", "net", fp32, images(2), told.append).files != first.files
+
+
+def test_a_quantizer_that_fails_is_quoted(script: Path, fp32: Checkpoint) -> None:
+    script.write_text("import sys; sys.exit('the last words')")
+    with pytest.raises(
+        QuantkitError, match=r"NNCF performance \(default\) ended with exit code 1 on net:\n    the last"
+    ):
+        quantized_by_peer("nncf", "net", fp32, images(2), lambda message: None)
+
+
+def test_every_form_has_a_mode_of_the_script_that_ships() -> None:
+    source = (Path(files.__file__).parents[1] / "benchmarks" / "peers.py").read_text()
+    assert all(f'"{mode}": (' in source for mode in MODES.values())
