@@ -143,6 +143,10 @@ def _check_without(tensors: Mapping[str, Any], model: Any, path: Path) -> None:
         shape = shape_of(tensor, f"{path}: tensor {name!r}")
         if name not in listed:
             model.graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, shape))
+    for each in (*model.graph.input, *model.graph.output):
+        if each.type.HasField("tensor_type"):
+            # Not all exporters tell the shapes of outputs, and none is needed.
+            each.type.tensor_type.shape.SetInParent()
     try:
         checker.check_model(model)
     except (checker.ValidationError, RuntimeError, ValueError, IndexError, TypeError, MemoryError) as error:

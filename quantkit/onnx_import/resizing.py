@@ -67,7 +67,7 @@ def _target(
 
 def _nearest(
     state: Construction, node: OnnxNode, data: Computed, shape: Shape, ratios: list[float], coordinates: str,
-    rounding: str,
+    rounding: str
 ) -> None:  # fmt: skip
     """Values are repeated by one whole number where that is so, and else picked by their places."""
     places = [
@@ -91,23 +91,23 @@ def _nearest(
 
 
 def _places(extent: int, count: int, ratio: float, coordinates: str, rounding: str) -> np.ndarray:
-    """Which value of an axis each value of the resized one is."""
-    target = np.arange(count, dtype=np.float64)
+    """Which value of an axis each value of the resized one is; in float32 as ONNX Runtime, for where it just rounds."""
+    target, ratio = np.arange(count, dtype=np.float32), np.float32(ratio)
     if coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and count > 1):
-        origin = (target + 0.5) / ratio - 0.5
+        origin = (target + np.float32(0.5)) / ratio - np.float32(0.5)
     elif coordinates == "pytorch_half_pixel":
         origin = target * 0
     elif coordinates == "asymmetric":
         origin = target / ratio
     elif coordinates == "tf_half_pixel_for_nn":
-        origin = (target + 0.5) / ratio
+        origin = (target + np.float32(0.5)) / ratio
     elif coordinates == "align_corners":
-        origin = target * ((extent - 1) / (count - 1)) if count > 1 else target * 0
+        origin = target * np.float32(extent - 1) / np.float32(count - 1) if count > 1 else target * 0
     else:
         raise Refused(f"its coordinates are {coordinates!r}")
     rounders: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-        "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+        "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
+        "round_prefer_ceil": lambda x: np.floor(x + np.float32(0.5)),
     }  # fmt: skip
     if rounding not in rounders:
         raise Refused(f"its nearest_mode is {rounding!r}")
