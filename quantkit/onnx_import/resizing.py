@@ -125,8 +125,10 @@ def _linear(
         abs(ratio - count / extent) * extent > _EXACT for ratio, count, extent in zip(ratios, shape[2:], data.shape[2:])
     ):
         raise Refused(f"its scales {ratios} do not make whole sizes of {shown(data.shape)}")
-    attrs: dict[str, Attr] = {"height": shape[2], "width": shape[3], "align_corners": str(known[coordinates])}
-    state.finish(node, "_contrib_BilinearResize2D", [data.tensor], shape, **attrs)
+    # Before MXNet 1.7 corners were always aligned, and the parameter unknown.
+    aligned: dict[str, Attr] = {} if known[coordinates] else {"align_corners": "False"}
+    inputs = [data.tensor]
+    state.finish(node, "_contrib_BilinearResize2D", inputs, shape, height=shape[2], width=shape[3], **aligned)
 
 
 RESIZING: Mapping[str, Converter] = dict.fromkeys(("Resize", "Upsample"), _resize)
