@@ -33,7 +33,7 @@ def with_biases(graph: Graph) -> Graph:
                 name=node.name,
                 inputs=(*layer.inputs, Tensor(bias)),
                 attrs={**layer.attrs, "no_bias": "False"},
-                origin=layer.origin + node.origin,
+                origin=tuple(dict.fromkeys((*node.origin, *layer.origin))),
             )
     return replace(graph, nodes=tuple(nodes.values()), params=params)
 

@@ -156,7 +156,8 @@ class Construction:
     ) -> Computed:
         self.check(shape)
         texts = {key: value if isinstance(value, str) else repr(value) for key, value in attrs.items()}
-        self.nodes[name] = Node(name, op, tuple(inputs), texts, (node.name,))
+        # The node's own name first: that is what reports of the original network go by.
+        self.nodes[name] = Node(name, op, tuple(inputs), texts, tuple(dict.fromkeys((name, node.name))))
         return Computed(Tensor(name), shape)
 
 

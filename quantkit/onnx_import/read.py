@@ -53,10 +53,7 @@ def read_network(path: Path) -> OnnxNetwork:
         UserError: the package ``onnx`` is not installed.
     """
     content = _content(path)
-    try:
-        return _network(content, path)
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{path}: a name in it is not UTF-8; {_REMEDY}") from error
+    return _network(content, path)
 
 
 def _content(path: Path) -> bytes:
@@ -81,6 +78,7 @@ def _network(content: bytes, path: Path) -> OnnxNetwork:
         raise ModelError(f"{path} holds no network; {_REMEDY}")
     if graph.sparse_initializer:
         raise ModelError(f"{path} has sparse weights, which are not read; export it with dense ones")
+    _check_names(model, path)
     _check_precision(graph.node, path)
     tensors = {tensor.name: tensor for tensor in graph.initializer}
     if len(tensors) != len(graph.initializer):
@@ -122,6 +120,17 @@ def _opset(model: Any, path: Path) -> int:
             "export it with one of these, or convert it with onnx.version_converter"
         )
     return int(versions[0])
+
+
+def _check_names(model: Any, path: Path) -> None:
+    """Make sure that all names are text: the library hands out others as bytes."""
+    graph = model.graph
+    names = [name for node in graph.node for name in (node.name, node.op_type, node.domain, *node.input, *node.output)]
+    names += [each.name for each in (*graph.input, *graph.output, *graph.initializer)]
+    names += [each.name for node in graph.node for each in node.attribute]
+    names += [text for entry in model.metadata_props for text in (entry.key, entry.value)]
+    if wrong := next((name for name in names if not isinstance(name, str)), None):
+        raise ModelError(f"{path}: the name {wrong!r} is not UTF-8; {_REMEDY}")
 
 
 def _check_precision(nodes: Iterable[Any], path: Path) -> None:

@@ -165,4 +165,7 @@ def _external(tensor: Any, length: int, files: Files, where: str) -> bytes:
             f"{where} needs {length} bytes and names {claimed} in another file; "
             "the file is damaged: export the network again"
         )
-    return files.take(entries.get("location", ""), offset, length, where)
+    location = entries.get("location", "")
+    if not isinstance(location, str):
+        raise ModelError(f"{where} lies in {location!r}, which is not UTF-8; the file is damaged: export it again")
+    return files.take(location, offset, length, where)
