@@ -120,10 +120,10 @@ def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 )
 @click.pass_obj
 def cli(work: Work, debug: bool) -> None:
-    """Turn trained MXNet and GluonCV networks into INT8 networks that you can trust and deploy.
+    """Turn trained MXNet, GluonCV and ONNX networks into INT8 networks that you can trust and deploy.
 
-    A network is a name (`quantkit models` lists them), a model card, or the prefix of an MXNet
-    checkpoint. The result is a bundle: a folder with a stock MXNet checkpoint, its calibration, its
+    A network is a name (`quantkit models` lists them), a model card, the prefix of an MXNet
+    checkpoint, or an ONNX file. The result is a bundle: a folder with a stock MXNet checkpoint, its calibration, its
     preprocessing, its labels and a manifest with hashes.
 
     Exit codes: 0 done, 1 the work failed, 2 the request cannot be served as given, 3 slower than

@@ -79,7 +79,7 @@ def model_options(command: Command) -> Command:
         show_default=True,
         metavar="auto|pretrained|random|FILE",
         help="auto: trained weights, random ones where none can be reached; pretrained: fail instead; "
-        "FILE: .params, .npz or .safetensors.",
+        "FILE: .params, .npz or .safetensors. ONNX files have their own.",
     )
     shape = click.option(
         "--input-shape", type=Shape(), help="Channels, height, width; where unknown or other than usual."

@@ -42,6 +42,7 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
         "quantkit quantize resnet50 --calib 10",
         "quantkit quantize resnet50 --calib 100 --calib-data photos/ --method entropy",
         "quantkit quantize my/net --calib-data data.npz --input-shape 3,224,224 --out net-int8",
+        "quantkit quantize net.onnx --calib-data data.npz",
         "quantkit quantize mobilenet1.0 --exclude '*_dense0*' --exclude Pooling",
         "quantkit quantize mobilenetv2_1.0 --calib 100 --calib-data photos/ --preset best",
         "quantkit quantize mobilenetv2_1.0 --max-drop 0.3 --eval-data photos:test --min-speedup 2.5",
@@ -100,8 +101,8 @@ def quantize(
 ) -> None:
     """Quantize a network to INT8 and write a bundle.
 
-    MODEL is a name (`quantkit models` lists them), a model card (.toml), or an MXNet checkpoint
-    (its prefix, or the -symbol.json file). Operators are fused first, and the fused network is
+    MODEL is a name (`quantkit models` lists them), a model card (.toml), an MXNet checkpoint
+    (its prefix, or the -symbol.json file), or an ONNX file (.onnx). Operators are fused first, and the fused network is
     compared with the original on real images; then the ranges of its tensors are measured on the
     sample images, weights and biases are adapted to rounding, and the INT8 network is compared with FP32.
 

@@ -38,7 +38,10 @@ def network_name(spec: str) -> str:
     card = None if os.sep in spec else find_card(spec)
     if card is not None:
         return card.name
-    return path.name[: -len("-symbol.json")] if path.name.endswith("-symbol.json") else path.name
+    for ending in ("-symbol.json", ".onnx"):
+        if path.name.endswith(ending):
+            return path.name[: -len(ending)]
+    return path.name
 
 
 def check_not_bundle(spec: str) -> None:

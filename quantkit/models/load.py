@@ -19,6 +19,8 @@ from quantkit.models.fit import Parameters, fit
 from quantkit.models.labels import label_names
 from quantkit.models.model import Model, Source
 from quantkit.models.names import nearest, zoo_card
+from quantkit.models.onnx_file import ONNX_SUFFIX, from_onnx
+from quantkit.models.preprocess_size import preprocess_at
 from quantkit.models.random_weights import random_weights
 from quantkit.models.symbol import image_input, inference_graph, newest_params, noted_shapes, read_symbol, symbol_file
 from quantkit.models.weights import Weights, from_file, resolve
@@ -41,12 +43,12 @@ def load_model(
     Args:
         spec: a name or alias (``resnet50``; names win over files: write ``./resnet50`` for those), a card's TOML
             file, a checkpoint's prefix (``PREFIX-symbol.json`` with the newest ``PREFIX-0000.params``), a
-            symbol file, or in Python a gluon ``HybridBlock``, an MXNet ``Symbol`` (with ``params``) or a
-            tuple of Symbol, argument and auxiliary parameters.
-        weights: ``auto``, ``pretrained``, ``random`` or a weights file; see ``resolve``.
+            symbol file, an ONNX file (see ``import_network``), or in Python a gluon ``HybridBlock``, an MXNet
+            ``Symbol`` (with ``params``) or a tuple of Symbol, argument and auxiliary parameters.
+        weights: ``auto``, ``pretrained``, ``random`` or a weights file; see ``resolve``. ONNX files have their own.
         params: arrays by name (NDArray or NumPy), instead of ``weights``.
         input_shape: (channels, height, width), where it is unknown or other than the card's.
-        preprocess: instead of the card's; a checkpoint without a card has none.
+        preprocess: instead of the card's, or what quantkit's own ONNX files say; a checkpoint without a card has none.
         quiet: without progress bars.
 
     Raises:
@@ -108,11 +110,15 @@ def _from_text(
     found = locate(spec)
     if isinstance(found, Card):
         return _from_card(found, weights, given, shape, preprocess, quiet)
+    if found.suffix == ONNX_SUFFIX:
+        if given is not None or weights not in ("auto", "pretrained"):
+            raise ModelError(f"{found} holds its own weights; leave other weights out, or export it with them")
+        return from_onnx(found, shape, preprocess)
     return _from_checkpoint(found, weights, given, shape, preprocess)
 
 
 def locate(spec: str) -> Union[Card, Path]:
-    """What a name or path stands for: a model card, or the symbol file of a checkpoint.
+    """What a name or path stands for: a model card, an ONNX file, or the symbol file of a checkpoint.
 
     Raises:
         ModelError: there is no such network, or its card cannot be read.
@@ -120,6 +126,8 @@ def locate(spec: str) -> Union[Card, Path]:
     path = Path(spec)
     if path.suffix == ".toml":
         return read_card(path)
+    if path.suffix == ONNX_SUFFIX:
+        return path
     shipped = None if os.sep in spec else find_card(spec)
     return shipped or symbol_file(path) or _checked_name(spec)
 
@@ -145,7 +153,7 @@ def _from_card(
         found = _given(card.name, skeleton, given)
     else:
         found = resolve(card, weights, skeleton.wanted, skeleton.random, quiet)
-    preprocess = preprocess or _at(found.preprocess or card.preprocess, card.input_shape, shape)
+    preprocess = preprocess or preprocess_at(found.preprocess or card.preprocess, card.input_shape, shape)
     model = skeleton.model(card.name, found, shape, preprocess)
     return replace(model, labels=label_names(card), exclude=card.exclude)
 
@@ -200,19 +208,6 @@ def _given(name: str, skeleton: _Skeleton, given: Mapping[str, np.ndarray]) -> W
     return Weights(fit(skeleton.wanted, given, "params"), Source(name, "given"))
 
 
-def _at(preprocess: Optional[Preprocess], usual: Shape, shape: Shape) -> Optional[Preprocess]:
-    """The card's preprocessing for an input of another size: crop to it, resize in proportion."""
-    if preprocess is None or shape == usual:
-        return preprocess
-    _, height, width = shape
-    if height != width:
-        raise ModelError(f"the card's preprocessing cuts squares, which {shape} is not; give preprocess= as well")
-    if preprocess.crop is None:
-        return preprocess
-    resize = None if preprocess.resize is None else round(preprocess.resize * height / preprocess.crop)
-    return replace(preprocess, crop=height, resize=resize)
-
-
 def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:
     if shape is None:
         return None
@@ -230,15 +225,15 @@ def _checked_name(spec: str) -> Card:
     path = Path(spec)
     if path.is_dir():
         raise ModelError(f"{spec} is a folder; give a checkpoint's prefix in it, or load a bundle with quantkit.load()")
-    if path.suffix in (".params", ".onnx", ".npz", ".safetensors"):
+    if path.suffix in (".params", ".npz", ".safetensors"):
         raise ModelError(
-            f"{spec} is not a network that can be read; give a -symbol.json file, or a name with --weights FILE"
+            f"{spec} is not a network that can be read; give a -symbol.json or .onnx file, or a name with --weights"
         )
     card = None if os.sep in spec else zoo_card(spec)
     if card is None:
         offers = nearest(path.name)
         hint = f"did you mean {', '.join(offers)}?" if offers else "`quantkit models` lists the names"
         raise ModelError(
-            f"unknown network {spec!r}: no such name, model card, or checkpoint {spec}-symbol.json; {hint}"
+            f"unknown network {spec!r}: no such name, model card, ONNX file, or checkpoint {spec}-symbol.json; {hint}"
         )
     return card

@@ -1,0 +1,78 @@
+"""A model from an ONNX file, with what quantkit's own files say of themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any, Optional
+
+from quantkit.data.preprocess import Preprocess
+from quantkit.errors import ModelError
+from quantkit.models.model import Model, Source, WeightsKind
+from quantkit.models.preprocess_size import preprocess_at
+from quantkit.onnx_import.network import import_network
+
+ONNX_SUFFIX = ".onnx"
+
+Shape = tuple[int, ...]
+
+
+def from_onnx(path: Path, shape: Optional[Shape], preprocess: Optional[Preprocess]) -> Model:
+    """Import an FP32 network from an ONNX file.
+
+    Its preprocessing, labels and the origin of its weights are those that ``quantkit.export.export_onnx`` wrote; a file
+    of others says nothing of them.
+
+    Args:
+        path: the file.
+        shape: (channels, height, width), where the file leaves it open or another is wanted.
+        preprocess: instead of the file's.
+
+    Raises:
+        ModelError: the file cannot be imported, see ``import_network``, or what it says of itself is damaged.
+    """
+    found = import_network(path, shape)
+    told = _preprocess(found.metadata, path)
+    if preprocess is None:
+        preprocess = preprocess_at(told, found.usual_shape, found.input_shape)
+    weights: WeightsKind = "random" if found.metadata.get("weights") == "random" else "file"
+    source = Source(path.stem, weights, path.name, found.sha256)
+    return Model(path.stem, found.graph, found.input_shape, preprocess, source, _labels(found.metadata, path))
+
+
+def _preprocess(metadata: Mapping[str, str], path: Path) -> Optional[Preprocess]:
+    if not metadata.get("preprocess"):
+        return None
+    told = _json(metadata, "preprocess", path)
+    try:
+        mean, std = (tuple(float(each) for each in told[name]) for name in ("mean", "std"))
+        resize, crop = (None if told[name] is None else int(told[name]) for name in ("resize", "crop"))
+        scale, turned = float(told["scale"]), bool(told["rotate180"])
+    except (TypeError, KeyError, ValueError) as error:
+        raise _damaged(path, "preprocess") from error
+    sound = all(map(isfinite, (*mean, *std, scale))) and all((*std, scale))
+    if len(mean) != 3 or len(std) != 3 or not sound:
+        raise _damaged(path, "preprocess")
+    return Preprocess(resize, crop, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), scale, turned)
+
+
+def _labels(metadata: Mapping[str, str], path: Path) -> tuple[str, ...]:
+    labels = _json(metadata, "labels", path) if metadata.get("labels") else []
+    if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
+        raise _damaged(path, "labels")
+    return tuple(labels)
+
+
+def _json(metadata: Mapping[str, str], name: str, path: Path) -> Any:
+    try:
+        return json.loads(metadata[name])
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, name) from error
+
+
+def _damaged(path: Path, name: str) -> ModelError:
+    return ModelError(
+        f"{path}: what its metadata say under {name!r} is damaged; export it again, or take the entry out of the file"
+    )

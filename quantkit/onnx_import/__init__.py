@@ -1,0 +1,1 @@
+"""Networks from ONNX files as graphs of MXNet's operators."""
