@@ -40,10 +40,12 @@ def compose(
         raise UserError(f"there is no variant {unknown[0]!r}; choose from {', '.join(VARIANTS)}")
     pairs = [(build, variant) for build in builds for variant in variants if can_run(build, variant)]
     if not pairs:
+        possible = "; ".join(
+            f"{build.name} runs {', '.join(name for name in VARIANTS if can_run(build, name))}" for build in builds
+        )
         raise UserError(
-            f"none of the builds {', '.join(each.name for each in builds)} can run {', '.join(variants)}: native "
-            "builds run fp32 alone, other engines fp32, int8 and their own; add a build with MKL-DNN/oneDNN (`quantkit "
-            "builds list`), or fp32 to --variants"
+            f"none of the builds {', '.join(each.name for each in builds)} can run {', '.join(variants)}: {possible}; "
+            "change --variants, or name other --builds (`quantkit builds list`)"
         )
     contestants = tuple(
         Contestant(_name(build, variant, policy if len(policies) > 1 else ""), build.name, variant, policy)

@@ -174,7 +174,7 @@ def kernels(study: Study) -> Table:
         tuple(rows),
         frozenset(range(1, len(names) + 2)),
         note="As each engine told of the network that it ran: ONNX Runtime by a profile, OpenVINO by its compiled "
-        "network. MXNet's kernels are told by `quantkit quantize` and `quantkit profile`.",
+        "network. Of MXNet's kernels the commands quantize and profile tell.",
     )
 
 
@@ -186,8 +186,9 @@ def thread_settings(study: Study) -> Table:
         if cell is not None:
             told = {**cell.environment, **(cell.engine.get("settings") or {})}
             variables = "  ".join(f"{name}={value}" for name, value in told.items())
-            libraries = cell.engine.get("libraries") or ()
-            rows.append((each.name, variables or "none", ", ".join(map(str, libraries)) or "not told"))
+            libraries = cell.engine.get("libraries")
+            loaded = "not told" if libraries is None else ", ".join(map(str, libraries)) or "none"
+            rows.append((each.name, variables or "none", loaded))
     return Table(
         "Thread settings", ("contestant", "variables and settings", "threading runtimes and allocators"), tuple(rows)
     )
