@@ -92,15 +92,15 @@ def _nearest(
 
 def _places(extent: int, count: int, ratio: float, coordinates: str, rounding: str) -> np.ndarray:
     """Which value of an axis each value of the resized one is; in float32 as ONNX Runtime, for where it just rounds."""
-    target, ratio = np.arange(count, dtype=np.float32), np.float32(ratio)
+    target, scale = np.arange(count, dtype=np.float32), np.float32(ratio)
     if coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and count > 1):
-        origin = (target + np.float32(0.5)) / ratio - np.float32(0.5)
+        origin = (target + np.float32(0.5)) / scale - np.float32(0.5)
     elif coordinates == "pytorch_half_pixel":
         origin = target * 0
     elif coordinates == "asymmetric":
-        origin = target / ratio
+        origin = target / scale
     elif coordinates == "tf_half_pixel_for_nn":
-        origin = (target + np.float32(0.5)) / ratio
+        origin = (target + np.float32(0.5)) / scale
     elif coordinates == "align_corners":
         origin = target * np.float32(extent - 1) / np.float32(count - 1) if count > 1 else target * 0
     else:
