@@ -10,5 +10,6 @@ from quantkit.bundle.read import read_bundle as read_bundle
 from quantkit.bundle.verify import Check as Check
 from quantkit.bundle.verify import Verification as Verification
 from quantkit.bundle.verify import verify_bundle as verify_bundle
+from quantkit.bundle.verify import verify_files as verify_files
 from quantkit.bundle.write import write_bundle as write_bundle
 from quantkit.bundle.write import write_float_bundle as write_float_bundle

@@ -15,7 +15,7 @@ import click
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
-from quantkit.errors import EngineError, UserError
+from quantkit.errors import EngineError, EngineMissing, UserError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,7 +73,8 @@ def verify(
     With --engine the INT8 network as an ONNX file (the bundle's own, or one that is written for the purpose) must
     compute what MXNet does: the mean cosine of the outputs is at least 0.998 (or what INT8 has with FP32, where that
     is less), the top-1 is the same for 95 % of the images as far as their number allows one to tell (1 of 4 and 5 of
-    32 may differ), and no layer that should run in INT8 runs in FP32.
+    32 may differ), and no layer that should run in INT8 runs in FP32. Where MXNet is not installed, the stored
+    sample's output is compared alone.
     """
     if not is_bundle(bundle):
         raise UserError(f"{bundle} is no bundle: it has no manifest.json; give a folder that quantkit wrote")
@@ -83,19 +84,20 @@ def verify(
                 raise UserError(f"{option} is for comparing engines; give --engine as well, or leave it out")
     from rich.markup import escape
 
-    from quantkit.bundle import open_bundle, read_manifest, verify_bundle
+    from quantkit.bundle import open_bundle, read_manifest
     from quantkit.export import check_int8_bundle
 
     terminal.stage(f"verifying {bundle}")
     path = Path(bundle)
-    checks = list(verify_bundle(path).checks)
+    checks, has_mxnet = _bundle_checks(terminal, path, engines)
     sound = all(check.ok for check in checks)
     found: list[EngineParity] = []
     if sound and engines:
         opened = open_bundle(path, read_manifest(path))
         check_int8_bundle(opened)
         for engine in dict.fromkeys(engines):
-            checks += _engine_checks(terminal, opened, engine, data, limit, layers, found)
+            images = _images(terminal, opened, engine, data, limit) if has_mxnet else None
+            checks += _engine_checks(terminal, opened, engine, images, layers and has_mxnet, found)
     ok = all(check.ok for check in checks)
     result: dict[str, Any] = {
         "bundle": bundle,
@@ -120,12 +122,27 @@ def _verdict(bundle: str, sound: bool, checks: list[Check]) -> str:
     return f"{bundle} is sound in MXNet, but its ONNX file is NOT: do not deploy it where a check failed."
 
 
+def _bundle_checks(terminal: Terminal, bundle: Path, engines: tuple[str, ...]) -> tuple[list[Check], bool]:
+    """The verdicts on the bundle itself, and whether MXNet is there; where it is not, on its files alone."""
+    from quantkit.bundle import verify_bundle, verify_files
+
+    try:
+        return list(verify_bundle(bundle).checks), True
+    except EngineMissing:
+        if not engines:
+            raise
+    terminal.warn(
+        "there is no MXNet in this environment: its network is not run, and engines are compared with what it computed "
+        "for the stored sample when the bundle was made"
+    )
+    return list(verify_files(bundle).checks), False
+
+
 def _engine_checks(
     terminal: Terminal,
     bundle: Bundle,
     engine: str,
-    data: Optional[str],
-    limit: Optional[int],
+    images: Optional[Iterator[np.ndarray]],
     layers: bool,
     found: list[EngineParity],
 ) -> tuple[Check, ...]:
@@ -138,7 +155,6 @@ def _engine_checks(
     if content is None:
         terminal.stage("writing the network as ONNX, which the bundle does not hold")
         content = int8_onnx(bundle.model, bundle.manifest.settings)
-    images = _images(terminal, bundle, engine, data, limit)
     try:
         found.append(engine_parity(bundle, content, engine, images, _BATCH_SIZE, layers, terminal.progress))
     except EngineError as error:

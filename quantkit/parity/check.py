@@ -11,7 +11,7 @@ import numpy as np
 from quantkit.bundle.read import Bundle
 from quantkit.bundle.verify import Check
 from quantkit.parity.layers import LayerParity, Progress, first_diverging, layer_parity, silent
-from quantkit.parity.outputs import LEAST_COSINE, OutputParity, output_parity
+from quantkit.parity.outputs import LEAST_COSINE, OutputParity, output_parity, parity_of
 from quantkit.parity.precision import PrecisionParity, precision_parity
 from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import parse
@@ -61,7 +61,8 @@ def engine_parity(
         bundle: the bundle.
         content: its ONNX file's bytes.
         engine: one of ``ONNX_ENGINES``.
-        batches: the network's input, float32, at most ``batch_size`` images each; None: the stored sample alone.
+        batches: the network's input, float32, at most ``batch_size`` images each; None: the stored sample alone, whose
+            output in MXNet the bundle holds. No MXNet is needed for that.
         batch_size: of the largest batch.
         layers: whether to compare layer by layer as well, on the stored sample.
         progress: wraps the walk over the layers.
@@ -75,11 +76,11 @@ def engine_parity(
     session = chosen.open_session(content)
     agreement = bundle.manifest.agreement
     needed = min(LEAST_COSINE, agreement.cosine) if agreement is not None else LEAST_COSINE
-    on_sample = output_parity(bundle.graph, session, [sample], len(sample), needed)
+    (name,) = session.inputs
+    on_sample = parity_of([(bundle.sample.outputs[0], session.run({name: sample})[0])], needed)
     on_images = None if batches is None else output_parity(bundle.graph, session, batches, batch_size, needed)
     precision = None
     if chosen.executed_layers is not None:
-        (name,) = session.inputs
         precision = precision_parity(file, chosen.executed_layers(content, {name: sample}))
     by_layer = tuple(layer_parity(bundle.graph, file, chosen, sample, progress)) if layers else None
     return EngineParity(engine, chosen.version, on_sample, on_images, precision, by_layer)

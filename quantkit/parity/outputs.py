@@ -74,16 +74,25 @@ def output_parity(
         EngineError: an engine cannot run the network.
     """
     (name,) = session.inputs
-    images, same, total, steps = 0, 0, 0.0, 0.0
     read, copied = tee(batches)
-    for batch, (expected, *_) in zip(read, outputs_of(graph, copied, batch_size)):
-        found = session.run({name: batch})[0]
+    pairs = zip(read, outputs_of(graph, copied, batch_size))
+    return parity_of(((expected[0], session.run({name: batch})[0]) for batch, expected in pairs), needed)
+
+
+def parity_of(pairs: Iterable[tuple[np.ndarray, np.ndarray]], needed: float = LEAST_COSINE) -> OutputParity:
+    """Compare outputs, given batch by batch as (MXNet's, the engine's).
+
+    Raises:
+        EngineError: the engine's have another shape, or are not finite.
+    """
+    images, same, total, steps = 0, 0, 0.0, 0.0
+    for expected, found in pairs:
         if found.shape != expected.shape or not np.isfinite(found).all():
             raise EngineError(
                 f"the ONNX file puts out {_described(found)} where MXNet puts out {_described(expected)}; "
                 "export it again"
             )
-        images += len(batch)
+        images += len(expected)
         same += int(same_top1(expected, found).sum())
         total += float(cosines(expected, found).sum())
         steps = max(steps, largest_steps(expected, found))

@@ -9,7 +9,7 @@ import numpy as np
 from quantkit.errors import EngineError, EngineMissing
 from quantkit.runtimes.session import Inputs
 
-# It knows the rounding to integers from opset 19 on, and normalizes batches as it should from 15 on.
+# It knows the rounding to integers from opset 19 on, and normalizes batches as it should from 14 on.
 _OPSET = 21
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from quantkit.bundle import Bundle, open_bundle
+from quantkit.errors import EngineMissing
 from quantkit.files import sha256_of
 from tests.cli.conftest import Run
 
@@ -132,3 +133,22 @@ def test_arrays_are_compared_as_they_are(run: Run, digits_onnx: Path, tmp_path: 
     np.savez(path, x=np.random.default_rng(0).normal(size=(5, 3, 32, 32)).astype(np.float32))
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--data", path, "--json")
     assert found(result)["engines"][0]["images"]["images"] == 5
+
+
+def test_without_mxnet_the_stored_sample_is_compared(
+    run: Run, digits_onnx: Path, altered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+
+    def missing(*_: Any) -> None:
+        raise EngineMissing("no mxnet here")
+
+    monkeypatch.setattr("quantkit.bundle.verify_bundle", missing)
+    monkeypatch.setattr("quantkit.engine.execute.load_mxnet", missing)
+    result = run("verify", digits_onnx, "--engine", "onnxruntime", "--layers", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert "there is no MXNet in this environment" in result.stderr
+    names = [check["name"] for check in found(result)["checks"]]
+    assert names[-3:] == ["no other files", "onnxruntime sample", "onnxruntime in INT8"]
+    assert run("verify", altered, "--engine", "onnxruntime").exit_code == 1
+    assert run("verify", digits_onnx).exit_code == 2
