@@ -6,8 +6,8 @@
 Cards have random weights, 10 of the built-in photographs for calibration and 20 to compare on; their predictions mean
 nothing, their kernels and sizes are real. The trained networks of accuracy.toml (in $QUANTKIT_REAL_DATA) are quantized
 with the default preset and compared on all test images. Each file is checked by ONNX's
-checker as it is written. Cosine and top-1 are those with MXNet's INT8 network on the same images; kernels are what the
-engine says that it ran. Needs the extras onnx, onnxruntime and openvino.
+checker as it is written. Cosine and top-1 are those with MXNet's INT8 network on the same images; beside them is what
+INT8 itself changes, by the images of calibration. Kernels are what the engine says that it ran. Needs the extras onnx, onnxruntime and openvino.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ ENGINES = ("onnxruntime", "openvino")
 _CARD_CALIBRATION, _CARD_IMAGES = 10, 20
 _COLUMNS = (
     "network", "weights", "INT8 file, MB", "of FP32's", "engine", "layers in INT8", "left in FP32", "images",
-    "top-1 as MXNet %", "cosine with MXNet",
+    "top-1 as MXNet %", "cosine with MXNet", "MXNet's cosine with FP32",
 )  # fmt: skip
 
 
@@ -68,12 +68,13 @@ class Subject:
 
 @dataclass(frozen=True)
 class Row:
-    """One network in one engine; sizes in bytes."""
+    """One network in one engine; sizes in bytes. ``int8_cosine`` is that of MXNet's INT8 network with FP32."""
 
     network: str
     weights: str
     fp32_size: int
     int8_size: int
+    int8_cosine: float
     engine: str
     version: str
     outputs: Optional[OutputParity]
@@ -130,7 +131,7 @@ def _rows(subject: Subject, engines: tuple[str, ...]) -> Iterator[Row]:
             test = (subject.test[start : start + BATCH] for start in range(0, len(subject.test), BATCH))
             found = engine_parity(bundle, content, engine, test, BATCH)
             yield Row(
-                model.name, model.source.weights, fp32_size, len(content), engine, found.version, found.images,
+                model.name, model.source.weights, fp32_size, len(content), quantized.agreement.cosine, engine, found.version, found.images,
                 found.precision,
             )  # fmt: skip
 
@@ -148,6 +149,7 @@ def _line(row: Row) -> str:
         row.network, row.weights, f"{row.int8_size / 1e6:.2f}", f"{row.int8_size / row.fp32_size:.3f}",
         f"{row.engine} {row.version}", kernels, ", ".join((*precision.left, *precision.planned)) or "none",
         str(outputs.images), f"{100 * outputs.same / outputs.images:.2f}", f"{outputs.cosine:.5f}",
+        f"{row.int8_cosine:.5f}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
