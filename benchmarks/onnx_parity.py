@@ -5,9 +5,10 @@
 
 Cards have random weights, 10 of the built-in photographs for calibration and 20 to compare on; their predictions mean
 nothing, their kernels and sizes are real. The trained networks of accuracy.toml (in $QUANTKIT_REAL_DATA) are quantized
-with the default preset and compared on all test images. Each file is checked by ONNX's
-checker as it is written. Cosine and top-1 are those with MXNet's INT8 network on the same images; beside them is what
-INT8 itself changes, by the images of calibration. Kernels are what the engine says that it ran. Needs the extras onnx, onnxruntime and openvino.
+with the default preset and compared on all test images. Each file is checked by ONNX's checker as it is written.
+Cosine and top-1 are those with MXNet's INT8 network on the same images; beside them is what INT8 itself changes, by
+the images of calibration. Kernels are what the engine says that it ran. Needs the extras onnx, onnxruntime and
+openvino.
 """
 
 from __future__ import annotations
@@ -131,8 +132,8 @@ def _rows(subject: Subject, engines: tuple[str, ...]) -> Iterator[Row]:
             test = (subject.test[start : start + BATCH] for start in range(0, len(subject.test), BATCH))
             found = engine_parity(bundle, content, engine, test, BATCH)
             yield Row(
-                model.name, model.source.weights, fp32_size, len(content), quantized.agreement.cosine, engine, found.version, found.images,
-                found.precision,
+                model.name, model.source.weights, fp32_size, len(content), quantized.agreement.cosine, engine,
+                found.version, found.images, found.precision,
             )  # fmt: skip
 
 
