@@ -72,7 +72,7 @@ def verify(
 
     With --engine the INT8 network as an ONNX file (the bundle's own, or one that is written for the purpose) must
     compute what MXNet does: the mean cosine of the outputs is at least 0.998 (or what INT8 has with FP32, where that
-    is less), the top-1 is the same for 95 % of the images as far as their number allows one to tell (1 of 4 and 5 of
+    is less), the top-1 is the same for 95 % of the images as far as their number allows one to tell (2 of 4 and 5 of
     32 may differ), and no layer that should run in INT8 runs in FP32. Where MXNet is not installed, the stored
     sample's output is compared alone.
     """
@@ -201,7 +201,7 @@ def _layer_table(found: EngineParity) -> Any:
     from rich.table import Table
 
     table = Table(
-        title=f"\n{found.engine} against MXNet: cosine of the values, share of them that is more than one step\n"
+        title=f"\n{found.engine} against MXNet: cosine of the values, share of them that is more than one step "
         "away, and that share where the layer alone reads the integers that it does in MXNet",
         box=None,
         title_justify="left",
