@@ -12,7 +12,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from quantkit.errors import UserError
+from quantkit.errors import QuantkitError, UserError
 from quantkit.export import export_onnx
 from quantkit.models.model import Model
 from quantkit.pipeline import QuantizedModel
@@ -66,6 +66,19 @@ class Peers:
     def own_file(self, quantized: QuantizedModel, test: np.ndarray) -> Iterator[PeerResult]:
         """Run quantkit's INT8 network, as an ONNX file, in the peers' engines."""
         return self._results(quantized.to_onnx, test[:1], test, int8=False)
+
+    def quantized(self, mode: str, network: Path, calibration: np.ndarray, folder: Path) -> Path:
+        """Quantize an ONNX file in one mode, into ``folder``; returns the quantized network's file.
+
+        Raises:
+            QuantkitError: the peer failed.
+        """
+        np.save(folder / "calibration.npy", calibration)
+        done = self._call(_SCRIPT, "quantize", mode, network, folder / "calibration.npy", folder)
+        if done.returncode != 0:
+            raise QuantkitError(f"{mode} ended with exit code {done.returncode}: {_last_line(done)}")
+        roles = json.loads(done.stdout.splitlines()[-1])
+        return folder / str(roles.get("onnx") or roles["xml"])
 
     def _results(
         self, write: Callable[[Path], None], calibration: np.ndarray, test: np.ndarray, int8: bool

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Callable
 
-from quantkit.errors import UserError
+from quantkit.errors import QuantkitError
 
 
 def data_root() -> Path:
@@ -19,10 +19,10 @@ def data_root() -> Path:
 
 
 def run(main: Callable[[], None]) -> None:
-    """Call ``main``; the user's mistakes become a line and an exit code, Ctrl-C ends with 130."""
+    """Call ``main``; errors become a line and an exit code, Ctrl-C ends with 130."""
     try:
         main()
-    except UserError as error:
+    except QuantkitError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:

@@ -2,9 +2,7 @@
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/recovered_speed.py --out benchmarks/results/recovered-speed
 
-The networks are those of accuracy.toml. In each round every form gets a fresh executor, in random order, and all take
-turns. A round's ratio is that of its medians; what is printed is the geometric mean over rounds with a 95 % percentile
-bootstrap interval over rounds (Efron 1979). OUT.json has every reading, in ms.
+The networks are those of accuracy.toml. How ratios are measured is said in turns.py. OUT.json has every reading, in ms.
 """
 
 from __future__ import annotations
@@ -13,17 +11,16 @@ import argparse
 import json
 import os
 import platform
-import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
-from time import perf_counter
 
 import numpy as np
 from accuracy_rows import prepared_model
 from command_line import data_root, run
+from turns import Ticks, measured, milliseconds, ratio
 
 from quantkit import pipeline
 from quantkit.data.batches import batches
@@ -42,20 +39,15 @@ else:
     import tomli as tomllib
 
 _PRESETS = ("none", "balanced", "best")
-_WARM_UP = 3
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The readings of one network at one batch size, in ms: by preset, round, and run."""
+    """The readings of one network at one batch size, by preset."""
 
     network: str
     batch: int
-    ticks: Mapping[str, list[list[float]]]
-
-    def ratios(self, preset: str) -> np.ndarray:
-        """The median latency of a preset over that without recovery, of each round."""
-        return np.array([median(one) / median(none) for one, none in zip(self.ticks[preset], self.ticks["none"])])
+    ticks: Ticks
 
 
 def main() -> None:
@@ -103,23 +95,14 @@ def _timings(
         graphs[preset] = int8_graph(recovered.graph, recovered.plan)
     image = next(batches(chosen, model.preprocess, model.input_shape, 1)).data
     for batch in (1, 16):
-        turns = [_round(graphs, np.repeat(image, batch, axis=0), runs, seed) for seed in range(rounds)]
-        yield Timing(model.name, batch, {preset: [turn[preset] for turn in turns] for preset in _PRESETS})
+        data = np.repeat(image, batch, axis=0)
+        forms = {preset: partial(_loaded, graph, data) for preset, graph in graphs.items()}
+        yield Timing(model.name, batch, measured(forms, rounds, runs))
 
 
-def _round(graphs: Mapping[str, Graph], data: np.ndarray, runs: int, seed: int) -> dict[str, list[float]]:
-    shuffled = random.Random(seed)
-    order = shuffled.sample(list(graphs), len(graphs))
-    executors = {name: Executor(graphs[name], dict.fromkeys(graphs[name].inputs, data.shape)) for name in order}
-    ticks: dict[str, list[float]] = {name: [] for name in graphs}
-    for number in range(_WARM_UP + runs):
-        for name in shuffled.sample(order, len(order)):
-            inputs = dict.fromkeys(graphs[name].inputs, data)
-            begin = perf_counter()
-            executors[name].run(inputs)
-            if number >= _WARM_UP:
-                ticks[name].append((perf_counter() - begin) * 1e3)
-    return ticks
+def _loaded(graph: Graph, data: np.ndarray) -> Callable[[], object]:
+    inputs = dict.fromkeys(graph.inputs, data)
+    return partial(Executor(graph, dict.fromkeys(graph.inputs, data.shape)).run, inputs)
 
 
 def _header() -> list[str]:
@@ -129,18 +112,9 @@ def _header() -> list[str]:
 
 
 def _line(timing: Timing) -> str:
-    none = timing.ticks["none"]
-    cells = [timing.network, str(timing.batch), str(len(none)), f"{median(median(one) for one in none):.3f}"]
-    return "| " + " | ".join([*cells, *(_ratio(timing.ratios(preset)) for preset in _PRESETS[1:])]) + " |"
-
-
-def _ratio(ratios: np.ndarray) -> str:
-    from scipy.stats import bootstrap
-
-    logarithms = np.log(ratios)
-    interval = bootstrap((logarithms,), np.mean, method="percentile", random_state=0).confidence_interval
-    low, value, high = np.exp([interval.low, logarithms.mean(), interval.high])
-    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
+    ticks = timing.ticks
+    cells = [timing.network, str(timing.batch), str(len(ticks["none"])), milliseconds(ticks, "none")]
+    return "| " + " | ".join([*cells, *(ratio(ticks, preset, "none") for preset in _PRESETS[1:])]) + " |"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,178 @@
+"""Latency of quantkit's INT8 ONNX files beside what each engine's own quantizer makes of the same FP32 file.
+
+    QUANTKIT_REAL_DATA=DATA python benchmarks/onnx_speed.py --out benchmarks/results/onnx-speed
+
+The networks are those of accuracy.toml, and ResNet-50 with random weights. quantkit's file runs in ONNX Runtime beside
+that of its static quantization (MinMax, per channel), and in OpenVINO beside NNCF's (default preset), all four in
+turns, at batch sizes 1 and 16, on all cores. How ratios are measured is said in turns.py. The peers quantize in an
+environment of their own (`make .venv-peers/installed`, or --peers PYTHON); the engines are those installed here
+(extras onnx, onnxruntime, openvino). OUT.json has every reading, in ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Optional
+
+import numpy as np
+from accuracy_peers import Peers
+from accuracy_rows import BATCH, prepared_model
+from command_line import data_root, run
+from turns import Ticks, measured, milliseconds, ratio
+
+from quantkit import pipeline
+from quantkit.data.batches import batches
+from quantkit.data.samples import take
+from quantkit.data.sources import open_samples
+from quantkit.export import export_onnx
+from quantkit.files import writing
+from quantkit.host.cpu import read_cpu
+from quantkit.models.load import load_model
+from quantkit.models.model import Model
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_RANDOM = "resnet50"
+_RANDOM_SAMPLES = 30
+_COLUMNS = (
+    "network", "batch", "rounds", "ONNX Runtime: quantkit, ms", "its own, ms", "ratio", "OpenVINO: quantkit, ms",
+    "NNCF, ms", "ratio",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The readings of one network at one batch size."""
+
+    network: str
+    batch: int
+    ticks: Ticks
+
+
+def main() -> None:
+    """Measure every network named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="write OUT.md and OUT.json")
+    parser.add_argument("--network", action="append", help="only networks whose name contains this")
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--runs", type=int, default=10, help="of each file in a round")
+    parser.add_argument("--peers", type=Path, metavar="PYTHON", help="default: that of .venv-peers")
+    options = parser.parse_args()
+    peers = Peers(options.peers)
+    found: list[Timing] = []
+    print("\n".join(_header()), flush=True)
+    for model, data, count in _subjects(options.network or [""]):
+        for timing in _timings(model, data, count, peers, options.rounds, options.runs):
+            found.append(timing)
+            print(_line(timing), flush=True)
+        if options.out is not None:
+            _write(options.out, found, peers)
+
+
+def _subjects(parts: list[str]) -> Iterator[tuple[Model, Any, int]]:
+    """The networks, with what they are calibrated on."""
+    root = data_root()
+    suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
+    for network in suite["network"]:
+        if any(part in network["checkpoint"] for part in parts):
+            data = suite["data"][network["data"]]
+            samples = open_samples(str(root / data["calibration"]))
+            yield prepared_model(network, suite, root), samples, max(data["calibration_samples"])
+    if any(part in _RANDOM for part in parts):
+        yield load_model(_RANDOM, weights="random", quiet=True), "builtin", _RANDOM_SAMPLES
+
+
+def _timings(model: Model, data: Any, count: int, peers: Peers, rounds: int, runs: int) -> Iterator[Timing]:
+    chosen = take(open_samples(data), count)
+    images = np.concatenate([each.data for each in batches(chosen, model.preprocess, model.input_shape, BATCH)])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        export_onnx(model, folder / "fp32.onnx")
+        pipeline.quantize(model, count, chosen).to_onnx(folder / "quantkit.onnx")
+        ptq = peers.quantized("ONNX Runtime MinMax", folder / "fp32.onnx", images, folder)
+        nncf = peers.quantized("NNCF performance (default)", folder / "fp32.onnx", images, folder)
+        for batch in (1, 16):
+            data = np.ascontiguousarray(images[:batch])
+            forms = {
+                "onnxruntime quantkit": partial(_onnxruntime, folder / "quantkit.onnx", data),
+                "onnxruntime own": partial(_onnxruntime, ptq, data),
+                "openvino quantkit": partial(_openvino, folder / "quantkit.onnx", data),
+                "openvino own": partial(_openvino, nncf, data),
+            }
+            yield Timing(model.name, batch, measured(forms, rounds, runs))
+
+
+def _onnxruntime(path: Path, data: np.ndarray) -> Callable[[], object]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = _threads() or 0
+    # Spinning threads of one session would disturb the next.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    (entry,) = session.get_inputs()
+    return partial(session.run, None, {entry.name: data})
+
+
+def _openvino(path: Path, data: np.ndarray) -> Callable[[], object]:
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(path)
+    model.reshape(list(data.shape))
+    threads = {"INFERENCE_NUM_THREADS": count} if (count := _threads()) else {}
+    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", **threads}
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    return partial(request.infer, [data])
+
+
+def _threads() -> Optional[int]:
+    asked = os.environ.get("OMP_NUM_THREADS")
+    return int(asked) if asked else None
+
+
+def _header() -> list[str]:
+    return [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
+
+
+def _line(timing: Timing) -> str:
+    cells = [timing.network, str(timing.batch), str(len(timing.ticks["openvino own"]))]
+    for engine in ("onnxruntime", "openvino"):
+        own, other = f"{engine} quantkit", f"{engine} own"
+        cells += [milliseconds(timing.ticks, own), milliseconds(timing.ticks, other), ratio(timing.ticks, own, other)]
+    return f"| {' | '.join(cells)} |"
+
+
+def _write(out: Path, found: list[Timing], peers: Peers) -> None:
+    host: Mapping[str, str] = {
+        "cpu": read_cpu().model,
+        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
+        "python": platform.python_version(),
+        "onnxruntime": version("onnxruntime"),
+        "openvino": version("openvino"),
+        "nncf": peers.versions["nncf"],
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(out.with_name(f"{out.name}.json")) as file:
+        file.write((json.dumps({"host": host, "cells": [asdict(each) for each in found]}) + "\n").encode())
+    with writing(out.with_name(f"{out.name}.md")) as file:
+        facts = ", ".join(f"{key} {value}" for key, value in host.items())
+        file.write(("\n".join([facts, "", *_header(), *map(_line, found)]) + "\n").encode())
+
+
+if __name__ == "__main__":
+    run(main)

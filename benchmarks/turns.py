@@ -1,0 +1,55 @@
+"""Latencies of several forms of a network in turns, and their ratios with the spread over rounds.
+
+In each round every form is loaded afresh, in random order, and all take turns, in random order too. A round's ratio is
+that of its medians; what is printed is the geometric mean over rounds with a 95 % percentile bootstrap interval over
+rounds (Efron 1979).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+Ticks = Mapping[str, list[list[float]]]
+"""Readings in ms: by form, round and run."""
+
+_WARM_UP = 3
+
+
+def measured(forms: Mapping[str, Callable[[], Callable[[], object]]], rounds: int, runs: int) -> Ticks:
+    """Measure all forms; each is a function that loads the network and returns one that runs it once."""
+    turns = [_round(forms, runs, seed) for seed in range(rounds)]
+    return {form: [turn[form] for turn in turns] for form in forms}
+
+
+def _round(forms: Mapping[str, Callable[[], Callable[[], object]]], runs: int, seed: int) -> dict[str, list[float]]:
+    shuffled = random.Random(seed)
+    order = shuffled.sample(list(forms), len(forms))
+    loaded = {form: forms[form]() for form in order}
+    ticks: dict[str, list[float]] = {form: [] for form in forms}
+    for number in range(_WARM_UP + runs):
+        for form in shuffled.sample(order, len(order)):
+            begin = perf_counter()
+            loaded[form]()
+            if number >= _WARM_UP:
+                ticks[form].append((perf_counter() - begin) * 1e3)
+    return ticks
+
+
+def milliseconds(ticks: Ticks, form: str) -> str:
+    """The median over rounds of a form's median latency."""
+    return f"{median(median(one) for one in ticks[form]):.3f}"
+
+
+def ratio(ticks: Ticks, form: str, base: str) -> str:
+    """The latency of a form over that of another, with its interval."""
+    from scipy.stats import bootstrap
+
+    logarithms = np.log([median(one) / median(other) for one, other in zip(ticks[form], ticks[base])])
+    interval = bootstrap((logarithms,), np.mean, method="percentile", random_state=0).confidence_interval
+    low, value, high = np.exp([interval.low, logarithms.mean(), interval.high])
+    return f"{value:.3f} [{low:.3f}, {high:.3f}]"
