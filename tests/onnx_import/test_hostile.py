@@ -131,6 +131,10 @@ def _long_attribute(model: ModelProto) -> None:
     model.graph.node[0].attribute.append(helper.make_attribute("pads", [2**40] * 4))
 
 
+def _long_stride(model: ModelProto) -> None:
+    model.graph.node[0].attribute.append(helper.make_attribute("strides", [1, 2**63 - 1]))
+
+
 def _no_such_type(model: ModelProto) -> None:
     initialiser(model).data_type = 77
 
@@ -208,7 +212,8 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "old opset": (_opset, "opset 8; 9 to 21 are read"),
     "other domain": (_domain, "Relu 'relu'.*'nobody.knows'"),
     "attribute of another type": (_wrong_attribute, "strides"),
-    "enormous padding": (_long_attribute, "Conv 'Conv_0': its padding"),
+    "enormous padding": (_long_attribute, "Conv 'Conv_0': its attribute 'pads'"),
+    "enormous stride": (_long_stride, "Conv 'Conv_0': its attribute 'strides'"),
     "unknown type": (_no_such_type, "not a valid ONNX network|data type 77"),
     "subgraph": (_subgraph, "node 'choice' .If.*network within the network"),
     "function": (_function, "F 'call'.*'own'.*inline"),
