@@ -263,7 +263,10 @@ def test_bombs(op: str, tmp_path: Path) -> None:
     else:
         bomb = w.op("Resize", "x", "", np.array([1, 1, 1e6, 1e6], np.float32))
     path = save(w.model(w.op("Mul", "x", bomb)), tmp_path / "net.onnx")
-    assert "cannot be imported" in refused(path)
+    message = refused(path)
+    assert "cannot be imported" in message
+    # Known for what it is, not run into.
+    assert "contradicts itself" not in message
 
 
 def test_nesting_is_no_bomb(tmp_path: Path) -> None:
