@@ -219,8 +219,8 @@ def _layer_norm(state: Construction, node: OnnxNode) -> None:
 def _local_response(state: Construction, node: OnnxNode) -> None:
     data = state.computed(node)
     size = node.integer("size")
-    if size < 1 or size % 2 == 0:
-        raise Refused(f"it sums over {size} channels, the engine over an odd number only")
+    if not 1 <= size < 2 * data.shape[1] or size % 2 == 0:
+        raise Refused(f"it sums over {size} channels; the engine sums over an odd number, of those that there are")
     state.finish(
         node,
         "LRN",

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from quantkit.onnx_import.construction import Construction
 from quantkit.onnx_import.values import Computed, OnnxNode, Refused, Shape
 
+# Strides and the like above it would overflow the engine's integers.
+_MOST = 2**20
+
 
 @dataclass(frozen=True)
 class Windows:
@@ -80,6 +83,8 @@ def listed(node: OnnxNode, name: str, count: int, default: int) -> Shape:
     values = node.integers(name) or (default,) * count
     if len(values) != count:
         raise Refused(f"its attribute {name!r} has {len(values)} values where {count} are expected")
+    if max(values, default=0) > _MOST:
+        raise Refused(f"its attribute {name!r} is {values}, beyond all images")
     return values
 
 

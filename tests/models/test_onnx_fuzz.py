@@ -78,7 +78,9 @@ def main(seed: int, seconds: float) -> int:
             counts[outcome(path)] += 1
             slowest = max(slowest, time.monotonic() - start)
             if counts["failed"] or slowest > _SLOW:
-                Path(f"fuzz-{seed}.onnx").write_bytes(content)
+                kept = Path(tempfile.gettempdir()) / f"quantkit-fuzz-{seed}.onnx"
+                kept.write_bytes(content)
+                print(f"kept as {kept}")
                 break
     print(f"{sum(counts.values())} files: {dict(counts)}; the slowest took {slowest:.2f} s")
     return counts["failed"] + int(slowest > _SLOW)
