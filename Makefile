@@ -30,7 +30,8 @@ lint: .venv-onednn/installed
 MEASURING_onednn := tests/benchmark tests/cli/test_benchmark.py tests/cli/test_profile.py tests/evaluation/test_feed.py
 # Rooms that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
 MEASURING_mkl := tests/benchmark/test_worker.py tests/cli/test_profile.py tests/evaluation/test_feed.py
-LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/test_export.py tests/emission/test_onnx_model.py
+LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/test_export.py tests/emission/test_onnx_model.py \
+	tests/onnx_import tests/models/test_onnx_fuzz.py tests/runtimes tests/parity
 test-onednn test-mkl: test-%: .venv-%/installed
 	.venv-$*/bin/python -m pytest -n 2 --dist loadfile $(patsubst %,--ignore %,$(MEASURING_onednn) $(LEFT_OUT_$*))
 	.venv-$*/bin/python -m pytest $(MEASURING_$*)
