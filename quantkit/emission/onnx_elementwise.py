@@ -76,6 +76,10 @@ def _with_scalar(op: str, turned: bool, conversion: Conversion, node: Node) -> N
     conversion.finish(node, op, *((scalar, data) if turned else (data, scalar)))
 
 
+def _hard_sigmoid(conversion: Conversion, node: Node) -> None:
+    _same("HardSigmoid", conversion, node, alpha=number(node, "alpha", 0.2), beta=number(node, "beta", 0.5))
+
+
 def _rounding(conversion: Conversion, node: Node) -> None:
     axis = {"axis": integer(node, "axis", 0)} if "axis" in node.attrs else {}
     _same(node.op, conversion, node, **axis)
@@ -95,6 +99,7 @@ _SAME = {
     **dict.fromkeys(("broadcast_minimum", "_minimum"), "Min"),
     **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), "Sum"),
     **dict.fromkeys(("_copy", "identity", "BlockGrad", "stop_gradient"), "Identity"),
+    "broadcast_power": "Pow",
     "relu": "Relu",
     "sigmoid": "Sigmoid",
     "tanh": "Tanh",
@@ -105,6 +110,11 @@ _SAME = {
     "abs": "Abs",
     "negative": "Neg",
     "erf": "Erf",
+    "ceil": "Ceil",
+    "floor": "Floor",
+    "reciprocal": "Reciprocal",
+    "cos": "Cos",
+    "sin": "Sin",
 }
 
 # By operator: ONNX's, and whether the scalar stands first.
@@ -116,6 +126,7 @@ _SCALAR = {
     "_div_scalar": ("Div", False),
     "_rdiv_scalar": ("Div", True),
     "_power_scalar": ("Pow", False),
+    "_rpower_scalar": ("Pow", True),
     "_maximum_scalar": ("Max", False),
     "_minimum_scalar": ("Min", False),
 }
@@ -128,6 +139,7 @@ ELEMENTWISE: Mapping[str, Converter] = {
     "clip": _clip,
     "Dropout": _dropout,
     "square": _square,
+    "hard_sigmoid": _hard_sigmoid,
     QUANTIZE: _rounding,
     DEQUANTIZE: _rounding,
 }

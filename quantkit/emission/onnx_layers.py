@@ -32,6 +32,25 @@ def _convolution(conversion: Conversion, node: Node) -> None:
     )
 
 
+def _transposed_convolution(conversion: Conversion, node: Node) -> None:
+    _check_layout(node)
+    if integers(node, "target_shape"):
+        raise refused(node, "a target shape, which decides on the padding")
+    kernel = integers(node, "kernel")
+    rank = len(kernel)
+    conversion.finish(
+        node,
+        "ConvTranspose",
+        *map(conversion.read, node.inputs),
+        kernel_shape=kernel,
+        strides=integers(node, "stride") or (1,) * rank,
+        dilations=integers(node, "dilate") or (1,) * rank,
+        pads=(integers(node, "pad") or (0,) * rank) * 2,
+        output_padding=integers(node, "adj") or (0,) * rank,
+        group=integer(node, "num_group", 1),
+    )
+
+
 def _dense(conversion: Conversion, node: Node) -> None:
     data, weight, *bias = map(conversion.read, node.inputs)
     if flag(node, "flatten", True):
@@ -61,6 +80,41 @@ def _batch_norm(conversion: Conversion, node: Node) -> None:
     )
 
 
+def _instance_norm(conversion: Conversion, node: Node) -> None:
+    conversion.finish(
+        node, "InstanceNormalization", *map(conversion.read, node.inputs), epsilon=number(node, "eps", 1e-3)
+    )
+
+
+def _layer_norm(conversion: Conversion, node: Node) -> None:
+    """Ba et al. 2016, "Layer Normalization"; an operator of its own from opset 17 on."""
+    if integer(node, "axis", -1) not in (-1, len(conversion.shape(node.inputs[0])) - 1):
+        raise refused(node, f"it normalizes axis {node.attrs['axis']}, not the last")
+    if flag(node, "output_mean_var"):
+        raise refused(node, "it puts out its statistics")
+    data, gamma, beta = map(conversion.read, node.inputs)
+    epsilon = number(node, "eps", 1e-5)
+    if conversion.opset >= 17:
+        conversion.finish(node, "LayerNormalization", data, gamma, beta, axis=-1, epsilon=epsilon)
+        return
+    mean = _mean_of_last(conversion, node, "mean", data)
+    centred = conversion.step(node, "centred", "Sub", data, mean)
+    squares = conversion.step(node, "squares", "Mul", centred, centred)
+    variance = _mean_of_last(conversion, node, "variance", squares)
+    safe = conversion.step(node, "safe", "Add", variance, conversion.floats(node, "eps", epsilon))
+    normal = conversion.step(node, "normal", "Div", centred, conversion.step(node, "deviation", "Sqrt", safe))
+    conversion.finish(node, "Add", conversion.step(node, "scaled", "Mul", normal, gamma), beta)
+
+
+def _mean_of_last(conversion: Conversion, node: Node, what: str, data: str) -> str:
+    return conversion.step(node, what, "ReduceMean", data, axes=(-1,), keepdims=1)
+
+
+def _local_response(conversion: Conversion, node: Node) -> None:
+    sizes = {"alpha": number(node, "alpha", 1e-4), "beta": number(node, "beta", 0.75), "bias": number(node, "knorm", 2)}
+    conversion.finish(node, "LRN", conversion.read(node.inputs[0]), size=integer(node, "nsize", 1), **sizes)
+
+
 def _pooling(conversion: Conversion, node: Node) -> None:
     _check_layout(node)
     kind = node.attrs.get("pool_type", "max")
@@ -88,7 +142,9 @@ def _pooling(conversion: Conversion, node: Node) -> None:
         conversion.finish(node, "MaxPool", data, **attributes)
         return
     if attributes["ceil_mode"] and conversion.opset < 19:
-        raise refused(node, "averages over windows that overhang the border are defined from opset 19 on only")
+        raise refused(
+            node, "averages over windows that overhang the border are defined from opset 19 on only (--opset 19)"
+        )
     included = int(flag(node, "count_include_pad", True))
     conversion.finish(node, "AveragePool", data, **attributes, count_include_pad=included)
 
@@ -107,8 +163,12 @@ def _check_layout(node: Node) -> None:
 
 LAYERS: Mapping[str, Converter] = {
     "Convolution": _convolution,
+    "Deconvolution": _transposed_convolution,
     "FullyConnected": _dense,
     "BatchNorm": _batch_norm,
+    "InstanceNorm": _instance_norm,
+    "LayerNorm": _layer_norm,
+    "LRN": _local_response,
     "Pooling": _pooling,
     "_contrib_AdaptiveAvgPooling2D": _adaptive_pooling,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Optional
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from quantkit.graph.graph import Node, Tensor
 from quantkit.graph.operators import flag, integer, integers, number
 
 _END = 2**63 - 1
+
+# The number of the type float32 in ONNX.
+_FLOAT = 1
 
 # From these opsets on the axes of a reduction are an input, not an attribute; ReduceSum's always were.
 _AXES_AS_INPUT = {"ReduceMean": 18, "ReduceMax": 18, "ReduceMin": 18, "ReduceSum": 13}
@@ -69,6 +73,63 @@ def _slice_axis(conversion: Conversion, node: Node) -> None:
     }
     arguments = [conversion.integers(node, what, (value,)) for what, value in limits.items()]
     conversion.finish(node, "Slice", conversion.read(node.inputs[0]), *arguments)
+
+
+def _slice(conversion: Conversion, node: Node) -> None:
+    """Limits of None are the ends, which lie where the step does not come from."""
+    steps = _listed(node, "step")
+    cuts = []
+    for axis, (begin, end) in enumerate(zip(_listed(node, "begin"), _listed(node, "end"))):
+        step = (steps[axis] if axis < len(steps) else None) or 1
+        if (begin, end, step) != (None, None, 1):
+            first, last = (0, _END) if step > 0 else (_END, -_END)
+            cuts.append((first if begin is None else begin, last if end is None else end, axis, step))
+    if not cuts:
+        conversion.finish(node, "Identity", conversion.read(node.inputs[0]))
+        return
+    names = ("starts", "ends", "axes", "steps")
+    arguments = [conversion.integers(node, what, values) for what, values in zip(names, zip(*cuts))]
+    conversion.finish(node, "Slice", conversion.read(node.inputs[0]), *arguments)
+
+
+def _listed(node: Node, name: str) -> tuple[Optional[int], ...]:
+    """A tuple of integers and None."""
+    return tuple(
+        None if text.strip() == "None" else int(text)
+        for text in node.attrs.get(name, "()").strip("()[]").split(",")
+        if text.strip()
+    )
+
+
+def _take(conversion: Conversion, node: Node) -> None:
+    data, indices = node.inputs
+    if indices.node not in conversion.graph.params or node.attrs.get("mode", "clip") != "clip":
+        raise refused(node, "a choice that is computed, or that wraps around")
+    axis = integer(node, "axis", 0)
+    last = conversion.shape(data)[axis] - 1
+    places = np.clip(conversion.graph.params[indices.node], 0, last).astype(np.int64)
+    conversion.finish(node, "Gather", conversion.read(data), conversion.constant(node, "indices", places), axis=axis)
+
+
+def _broadcast_axis(conversion: Conversion, node: Node) -> None:
+    target = [1] * len(conversion.shape(node.inputs[0]))
+    for axis, size in zip(integers(node, "axis"), integers(node, "size")):
+        target[axis] = size
+    conversion.finish(node, "Expand", conversion.read(node.inputs[0]), conversion.integers(node, "shape", target))
+
+
+def _arg_max(conversion: Conversion, node: Node) -> None:
+    """The engine puts out indices as float32."""
+    if node.attrs.get("axis", "None") == "None":
+        raise refused(node, "it names no axis, so that it would search all images of a batch")
+    keepdims = int(flag(node, "keepdims"))
+    data = conversion.read(node.inputs[0])
+    found = conversion.step(node, "index", "ArgMax", data, axis=integer(node, "axis", 0), keepdims=keepdims)
+    conversion.finish(node, "Cast", found, to=_FLOAT)
+
+
+def _blocks(op: str, conversion: Conversion, node: Node) -> None:
+    conversion.finish(node, op, conversion.read(node.inputs[0]), blocksize=integer(node, "block_size", 1))
 
 
 def _split(conversion: Conversion, node: Node) -> None:
@@ -131,6 +192,22 @@ def _up_sampling(conversion: Conversion, node: Node) -> None:
     conversion.finish(node, "Resize", conversion.read(node.inputs[0]), "", scales, **modes)
 
 
+def _bilinear(conversion: Conversion, node: Node) -> None:
+    if node.attrs.get("mode", "size") != "size" or len(node.inputs) != 1:
+        raise refused(node, "a size that follows from another tensor, or a scale")
+    extents, wanted = (conversion.shape(tensor)[2:] for tensor in (node.inputs[0], node.output))
+    scales = conversion.constant(node, "scales", np.array([1, 1, *map(_scale, extents, wanted)], np.float32))
+    coordinates = "align_corners" if flag(node, "align_corners", True) else "half_pixel"
+    modes = {"mode": "linear", "coordinate_transformation_mode": coordinates}
+    conversion.finish(node, "Resize", conversion.read(node.inputs[0]), "", scales, **modes)
+
+
+def _scale(extent: int, wanted: int) -> np.float32:
+    """The least float32 factor at or above the ratio: ONNX rounds the product down to the new extent."""
+    scale = np.float32(wanted / extent)
+    return scale if np.floor(np.float32(extent) * scale) >= wanted else np.nextafter(scale, np.float32(np.inf))
+
+
 LAYOUT: Mapping[str, Converter] = {
     **dict.fromkeys(("Flatten", "flatten"), _flatten),
     **dict.fromkeys(("Reshape", "reshape"), _reshape),
@@ -146,6 +223,13 @@ LAYOUT: Mapping[str, Converter] = {
     "expand_dims": _expand_dims,
     "squeeze": _squeeze,
     "slice_axis": _slice_axis,
+    "slice": _slice,
+    "take": _take,
+    "broadcast_axis": _broadcast_axis,
+    "argmax": _arg_max,
+    "depth_to_space": partial(_blocks, "DepthToSpace"),
+    "space_to_depth": partial(_blocks, "SpaceToDepth"),
+    "_contrib_BilinearResize2D": _bilinear,
     "softmax": partial(_softmax, "Softmax"),
     "log_softmax": partial(_softmax, "LogSoftmax"),
     "SoftmaxActivation": _softmax_activation,

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from quantkit.emission.onnx_model import CONVERTERS, OPSETS, onnx_model
+from quantkit.emission.qdq import DEQUANTIZE, QUANTIZE
 from quantkit.engine.execute import infer_shapes, run
 from quantkit.errors import ModelError, UserError
 from quantkit.graph.graph import Graph, Tensor
 from tests.networks import DATA, Builder, inverted_residual, residual_v1, residual_v2
+from tests.onnx_import.test_operators import skip_without_half_pixels
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
@@ -54,6 +56,33 @@ def dense(flatten: bool, bias: bool, features: int) -> Build:
         parts = [b.param("w", b.random.normal(size=(5, features)))]
         parts += [b.param("b", b.random.normal(size=5))] if bias else []
         return b.op("FullyConnected", "one", DATA, *parts, num_hidden=5, flatten=flatten, no_bias=not bias)
+
+    return build
+
+
+def transposed(filters: int, **attrs: Any) -> Build:
+    """Of ``filters`` channels for each group."""
+
+    def build(b: Builder) -> Tensor:
+        count = filters * attrs.get("num_group", 1)
+        weight = b.param("w", b.random.normal(size=(6, filters, 3, 2)))
+        biases = [] if attrs.get("no_bias") else [b.param("b", b.random.normal(size=count))]
+        return b.op(
+            "Deconvolution",
+            "one",
+            DATA,
+            weight,
+            *biases,
+            **{"kernel": (3, 2), "num_filter": count, "no_bias": False, **attrs},
+        )
+
+    return build
+
+
+def normalized(op: str, size: int, **attrs: Any) -> Build:
+    def build(b: Builder) -> Tensor:
+        params = [b.param(name, b.random.normal(size=size)) for name in ("scale", "shift")]
+        return b.op(op, "one", DATA, *params, **attrs)
 
     return build
 
@@ -152,6 +181,35 @@ CASES: dict[str, Build] = {
     "padding": one("Pad", mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 3, 4), constant_value=0.5),
     "reflection": one("Pad", mode="reflect", pad_width=(0, 0, 0, 0, 1, 2, 3, 4)),
     "edge": one("Pad", mode="edge", pad_width=(0, 0, 0, 0, 1, 2, 3, 4)),
+    "slice of all axes": one("slice", begin="(None, 1, 2, None)", end="(None, 5, None, 9)"),
+    "slice in steps": one(
+        "slice", begin="(None, None, None, None)", end="(None, None, None, None)", step="(1, 1, 2, -3)"
+    ),
+    "slice of nothing": one("slice", begin="(None, None)", end="(None, None)"),
+    "choice": lambda b: b.op("take", "one", DATA, b.param("places", np.array([3, 0, 99, 3])), axis=2, mode="clip"),
+    "spread": lambda b: b.op(
+        "broadcast_axis", "one", b.op("mean", "mean", DATA, axis=(2, 3), keepdims=True), axis=(2, 3), size=(5, 7)
+    ),
+    "largest's place": one("argmax", axis=1),
+    "largest's place, kept": one("argmax", axis=-1, keepdims=True),
+    "depth to space": lambda b: b.op(
+        "depth_to_space", "one", b.op("Concat", "wide", DATA, DATA, num_args=2), block_size=2
+    ),
+    "space to depth": lambda b: b.op(
+        "space_to_depth", "one", b.op("slice_axis", "even", DATA, axis=2, begin=0, end=8), block_size=2
+    ),
+    "linear, corners aligned": one("_contrib_BilinearResize2D", height=13, width=20),
+    "linear, smaller": one("_contrib_BilinearResize2D", height=5, width=11),
+    "transposed convolution": transposed(2, num_group=2, dilate=(1, 2), stride=(2, 3), pad=(1, 0), adj=(1, 2)),
+    "transposed convolution without bias": transposed(5, no_bias=True),
+    "instance norm": normalized("InstanceNorm", 6, eps=1e-4),
+    "layer norm": normalized("LayerNorm", 14, axis=-1, eps=1e-4),
+    "local response": one("LRN", nsize=3, alpha=0.2, beta=0.6, knorm=1.5),
+    "hard sigmoid": one("hard_sigmoid", alpha=1 / 6, beta=0.4),
+    "power of a tensor": one("broadcast_power", "exp", "data"),
+    "_rpower_scalar": one("_rpower_scalar", scalar=1.5),
+    **{op: one(op) for op in ("ceil", "floor", "cos", "sin")},
+    "reciprocal": one("reciprocal", "exp"),
     "enlargement": one("UpSampling", scale=2, sample_type="nearest", num_args=1),
 }  # fmt: skip
 
@@ -233,6 +291,30 @@ def test_names_of_constants_give_way_to_those_of_the_network() -> None:
     assert_same(b.graph(b.op("clip", "one", data, a_min=0, a_max=2)), SHAPE)
 
 
+@pytest.mark.parametrize("opset", OPSETS)
+def test_layer_normalization_is_one_operator_or_many(opset: int) -> None:
+    b = Builder()
+    graph = b.graph(normalized("LayerNorm", 14)(b))
+    assert_same(graph, SHAPE, opset)
+    kinds = {node.op_type for node in written(graph, SHAPE, opset).graph.node}
+    assert ("LayerNormalization" in kinds) == (opset >= 17)
+
+
+def test_half_pixels() -> None:
+    b = Builder()
+    graph = b.graph(one("_contrib_BilinearResize2D", height=13, width=20, align_corners=False)(b))
+    skip_without_half_pixels()
+    assert_same(graph, SHAPE)
+
+
+@pytest.mark.parametrize("extent", [3, 7, 9, 14, 28, 299])
+def test_new_sizes_are_exact(extent: int) -> None:
+    from quantkit.emission.onnx_layout import _scale
+
+    for wanted in range(1, 400):
+        assert np.floor(np.float32(extent) * _scale(extent, wanted)) == wanted
+
+
 REFUSED: dict[str, tuple[Build, str]] = {
     "unknown": (one("arccosh", "exp"), "nothing is known of the operator arccosh"),
     "channels last": (convolved(6, layout="NHWC"), "the layout NHWC"),
@@ -244,6 +326,12 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "squeezed batch": (one("squeeze"), "names no axis"),
     "temperature": (one("softmax", temperature=2.0), "temperature"),
     "softmax of several axes": (one("SoftmaxActivation"), "several axes"),
+    "target shape": (transposed(5, target_shape=(20, 30)), "a target shape"),
+    "norm of the channels": (normalized("LayerNorm", 6, axis=1), "normalizes axis 1"),
+    "norm with statistics": (normalized("LayerNorm", 14, output_mean_var=True), "its statistics"),
+    "place among all": (one("argmax"), "names no axis"),
+    "computed choice": (one("take", "data", "exp"), "a choice that is computed"),
+    "linear by scale": (one("_contrib_BilinearResize2D", mode="odd_scale", scale_height=2), "or a scale"),
     "bilinear": (one("UpSampling", "data", "exp", scale=2, sample_type="nearest", num_args=2), "enlargement"),
 }
 
@@ -271,7 +359,8 @@ def test_every_converter_is_tested() -> None:
     b = Builder()
     for build in CASES.values():
         build(b)
-    assert converters(node.op for node in b.nodes) == converters(CONVERTERS)
+    # Roundings are no operators of MXNet; test_qdq has them.
+    assert converters(node.op for node in b.nodes) == converters(CONVERTERS.keys() - {QUANTIZE, DEQUANTIZE})
 
 
 def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
