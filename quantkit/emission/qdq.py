@@ -17,6 +17,7 @@ import numpy as np
 
 from quantkit.calibration.ranges import Range
 from quantkit.emission.layers import with_relu_only
+from quantkit.emission.subsampling import with_subsampling
 from quantkit.fusion.unit import Unit, unit_of, unrolled
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import flag
@@ -54,7 +55,8 @@ def qdq_network(
         shapes: of the fused network's tensors.
         reduce_range: which weights are to have 7 bits; see ``weights.with_reduced_range``.
     """
-    emission = _Emission(graph, plan, reduce_range, dict(shapes))
+    graph, plan, known = with_subsampling(graph, plan, shapes)
+    emission = _Emission(graph, plan, reduce_range, known)
     for node in graph.nodes:
         if plan.decisions[node.name].precision == "fp32":
             emission.write_out(node, node.inputs)

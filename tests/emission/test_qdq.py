@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from quantkit.emission.mxnet_float import float_graph
+from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.emission.onnx_model import OPSETS, onnx_model
 from quantkit.emission.qdq import DEQUANTIZE, QUANTIZE, qdq_network
 from quantkit.emission.read_int8 import read_int8
@@ -23,8 +25,9 @@ from quantkit.quantization.arithmetic import activation_params
 from quantkit.quantization.plan import Plan
 from tests.emission.test_read_int8 import NETWORKS
 from tests.emission.test_read_int8 import emitted as emitted_there
+from tests.emission.test_subsampling import downsampling
 from tests.networks import images
-from tests.recovery.networks import simulated
+from tests.recovery.networks import planned, simulated
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
@@ -57,6 +60,25 @@ def alone(graph: Graph, node: Node) -> Graph:
     inputs = tuple(dict.fromkeys(tensor.node for tensor in node.inputs if tensor.node not in graph.params))
     params = {tensor.node: graph.params[tensor.node] for tensor in node.inputs if tensor.node in graph.params}
     return Graph((node,), inputs, (node.output,), params)
+
+
+def downsampled() -> tuple[Graph, Plan]:
+    fused, plan = planned(downsampling(), images())
+    return read_int8(int8_graph(fused.graph, plan))
+
+
+def test_openvino_computes_strided_layers_in_integers() -> None:
+    openvino = pytest.importorskip("openvino")
+    graph, plan = downsampled()
+    made = network(graph, plan, {"data": images().shape})
+    content = onnx_model(made.graph, made.shapes).SerializeToString()
+    core = openvino.Core()
+    compiled = core.compile_model(core.read_model(BytesIO(content)), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    compiled([images()])
+    told = (operator.get_rt_info() for operator in compiled.get_runtime_model().get_ordered_ops())
+    kinds = [(str(info["layerType"].astype(str)), str(info["runtimePrecision"].astype(str))) for info in told]
+    layers = [precision for kind, precision in kinds if kind == "Convolution"]
+    assert layers == ["u8"] * 4
 
 
 def cases() -> list[str]:

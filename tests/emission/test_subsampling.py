@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.emission.subsampling import with_subsampling
+from quantkit.engine.execute import infer_shapes, run
+from quantkit.graph.graph import Graph, Tensor
+from tests.networks import DATA, Builder, images
+from tests.recovery.networks import planned
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+STRIDED = {"kernel": (1, 1), "stride": (2, 2), "num_filter": 8}
+
+
+def strided(b: Builder, name: str, data: Tensor, **attrs: object) -> Tensor:
+    weight = b.param(f"{name}_weight", b.random.normal(size=(8, 8, *attrs.get("kernel", (1, 1)))))  # type: ignore[misc]
+    bias = b.param(f"{name}_bias", b.random.normal(size=8))
+    return b.op("Convolution", name, data, weight, bias, **{**STRIDED, **attrs})
+
+
+def downsampling(**attrs: object) -> Graph:
+    """ResNet v1's: both branches read a tensor with stride 2."""
+    b = Builder()
+    stem = b.relu("stem", b.conv("conv", DATA, 3, 8))
+    body = b.conv("body", b.relu("left", strided(b, "narrow", stem, **attrs)), 8, 8)
+    return b.graph(b.relu("out", b.op("elemwise_add", "add", body, strided(b, "shortcut", stem))))
+
+
+def also_read_whole() -> Graph:
+    b = Builder()
+    stem = b.relu("stem", b.conv("conv", DATA, 3, 8))
+    return b.graph(strided(b, "shortcut", stem), b.conv("body", stem, 8, 8))
+
+
+def put_out() -> Graph:
+    b = Builder()
+    stem = b.relu("stem", b.conv("conv", DATA, 3, 8))
+    return b.graph(strided(b, "shortcut", stem), stem)
+
+
+@pytest.mark.parametrize("size", [16, 15])
+def test_it_computes_the_same_with_one_subsampling(size: int) -> None:
+    data = images(size=size)
+    fused, plan = planned(downsampling(), data)
+    shapes = infer_shapes(float_graph(fused.graph), {"data": data.shape})
+    graph, complete, known = with_subsampling(fused.graph, plan, shapes)
+    assert Counter(node.op for node in graph.nodes)["Pooling"] == 1
+    for expected, found in zip(*(run(float_graph(each), {"data": data}) for each in (fused.graph, graph))):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+    again = infer_shapes(float_graph(graph), {"data": data.shape})
+    assert known == again
+    (pool,) = (node for node in graph.nodes if node.op == "Pooling")
+    assert complete.activations[pool.output] == plan.activations[pool.inputs[0]]
+    assert complete.decisions[pool.name].precision == "int8"
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        also_read_whole,
+        put_out,
+        lambda: downsampling(kernel=(3, 3), pad=(1, 1)),
+        lambda: downsampling(stride=(4, 4), kernel=(1, 1), pad=(0, 0)),
+    ],
+)
+def test_other_tensors_are_left_alone(build: Callable[[], Graph]) -> None:
+    graph = build()
+    if build is not also_read_whole and build is not put_out:
+        # Branches of different sizes cannot be added.
+        graph = Graph(graph.nodes[:-2], graph.inputs, (Tensor("body"), Tensor("shortcut")), graph.params)
+    data = images()
+    fused, plan = planned(graph, data)
+    shapes = infer_shapes(float_graph(fused.graph), {"data": data.shape})
+    found, complete, known = with_subsampling(fused.graph, plan, shapes)
+    assert [node.op for node in found.nodes] == [node.op for node in fused.graph.nodes]
+    assert complete.decisions == plan.decisions
+    assert known == dict(shapes)
+
+
+def test_layers_in_fp32_keep_their_stride() -> None:
+    data = images()
+    fused, plan = planned(downsampling(), data, "shortcut")
+    shapes = infer_shapes(float_graph(fused.graph), {"data": data.shape})
+    found, _, _ = with_subsampling(fused.graph, plan, shapes)
+    assert not any(node.op == "Pooling" for node in found.nodes)
