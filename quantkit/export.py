@@ -20,7 +20,7 @@ from quantkit.files import writing
 from quantkit.graph.graph import Graph
 from quantkit.models.model import Model
 from quantkit.quantization.plan import Plan
-from quantkit.quantization.weights import ReduceRange
+from quantkit.quantization.reduced_range import ReduceRange
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -50,7 +50,7 @@ def int8_onnx(
         model: a network as ``emission.mxnet_int8`` emits it.
         settings: how it was quantized, where that is known; the file's metadata say so.
         opset: the version of ONNX's operators, 13 to 21.
-        reduce_range: which weights are to have 7 bits.
+        reduce_range: which weights are to have fewer than 8 bits; see ``quantization.reduced_range``.
 
     Raises:
         ModelError: an operator has no ONNX form, or the network was not emitted by quantkit.

@@ -17,19 +17,24 @@ from quantkit.errors import QuantkitError
 def writing(path: Path) -> Iterator[IO[bytes]]:
     """Open ``path`` for binary writing so that it appears complete or stays as it was.
 
-    The bytes go to a temporary name in the same folder, which replaces ``path`` at the end; on any
-    error, Ctrl-C included, the temporary file is removed.
+    The bytes go to a temporary name in the same folder, which replaces the file at the end; on any
+    error, Ctrl-C included, the temporary file is removed. Where ``path`` is a link, the file that it leads to is
+    replaced.
 
     Raises:
-        QuantkitError: the folder cannot be written or the disk is full.
+        QuantkitError: the folder cannot be written or the disk is full, or ``path`` is a device, a pipe or a socket.
     """
+    target = os.path.realpath(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        # A rename would take its place.
+        raise QuantkitError(f"cannot write {path}: it is no ordinary file; choose another place")
     temporary = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=os.path.dirname(target), prefix=f".{path.name}.", delete=False) as file:
             temporary = file.name
             yield file
         os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        os.replace(temporary, target)
         temporary = None
     except OSError as error:
         raise QuantkitError(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from quantkit.quantization.plan import Plan
 
 _LAYERS = ("Convolution", "FullyConnected")
+_REDUCED = {"auto": "coarser where sums could leave 16 bits", "all": "7 bits"}
 
 
 @click.command(
@@ -42,8 +43,8 @@ _LAYERS = ("Convolution", "FullyConnected")
     type=click.Choice(["none", "auto", "all"]),
     default="none",
     show_default=True,
-    help="7-bit weights, for processors without VNNI, where sums of 8-bit products overflow 16 bits. auto: in the "
-    "channels where they can.",
+    help="For processors without VNNI, where sums of two 8-bit products overflow 16 bits: auto: coarser weights in the "
+    "channels where they can, only as coarse as it takes; all: 7 bits everywhere, less accurate.",
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.  [default: NAME.onnx]")
 @model_options
@@ -162,7 +163,7 @@ def _tables(result: dict[str, Any]) -> list[Any]:
     if result["int8"]:
         rows.append(("INT8", ", ".join(f"{count} {operator}" for operator, count in result["int8"].items())))
     if result["reduce_range"] != "none":
-        rows.append(("weights", f"7 bits: {result['reduce_range']}"))
+        rows.append(("weights", _REDUCED[result["reduce_range"]]))
     if result["fp32_layers"]:
         rows.append(("in FP32", ", ".join(result["fp32_layers"])))
     return [f"\n[bold]{escape(result['source'])} as ONNX: {escape(result['file'])}[/]", grid_of(rows)]

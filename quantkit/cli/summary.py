@@ -50,9 +50,10 @@ def quantize_result(
     quantized: QuantizedModel, out: Path, kernels: tuple[Kernel, ...], milliseconds: Optional[Mapping[str, float]]
 ) -> Result:
     """All that ``quantize`` has to tell, as JSON's own types. Sizes in bytes, latency in ms, shares from 0 to 1."""
+    from quantkit.bundle.manifest import ONNX
     from quantkit.engine.kernels import int8_isa, int8_share
 
-    source, table = quantized.source, quantized.table
+    source, table, onnx = quantized.source, quantized.table, out / ONNX
     decisions = quantized.plan.decisions.values()
     int8 = Counter(decision.operator for decision in decisions if decision.precision == "int8")
     fp32 = Counter((decision.operator, decision.reason) for decision in decisions if decision.precision == "fp32")
@@ -68,6 +69,7 @@ def quantize_result(
         ],
         "kernels": {"isa": list(int8_isa(kernels)), "int8": proven, "of": calls},
         "size": {"fp32": parameter_bytes(source.model.graph), "int8": checkpoint(out)[1].stat().st_size},
+        "onnx": {"file": str(onnx), "size": onnx.stat().st_size} if onnx.exists() else None,
         "calibration": {"method": table.method, "samples": table.samples, "data": table.data_name},
         "recovery": asdict(quantized.recovery),
         "agreement": {
@@ -84,7 +86,7 @@ def quantize_tables(result: Result, model: str, weights: str) -> list[Any]:
     from rich.markup import escape
 
     size, agreement, kernels = result["size"], result["agreement"], result["kernels"]
-    calibration = result["calibration"]
+    calibration, onnx = result["calibration"], result["onnx"]
     rows: list[tuple[str, str]] = [
         ("operators", f"{result['operators']['original']}, fused to {result['operators']['fused']}"),
         ("INT8", _counted(result["int8"].items()) or "none"),
@@ -96,6 +98,7 @@ def quantize_tables(result: Result, model: str, weights: str) -> list[Any]:
     rows += [
         ("kernels", _kernels_text(kernels)),
         ("parameters", _sizes(size["fp32"], size["int8"])),
+        *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
         ("calibrated", f"{calibration['method']}, {images_text(calibration['samples'])} of {calibration['data']}"),
         ("recovered", _recovery_text(result["recovery"], calibration["samples"])),
         (
@@ -114,8 +117,11 @@ def quantize_tables(result: Result, model: str, weights: str) -> list[Any]:
         f"  quantkit analyze {bundle} --data IMAGES {fp32}\n"
         f"  quantkit explain {bundle}"
     )
+    if onnx:
+        next_steps += f"\n  quantkit verify {bundle} --engine onnxruntime --engine openvino"
     if result["weights"]["kind"] != "random":
-        next_steps += f"\n  python: quantkit.load({result['bundle']!r}).predict(images)"
+        engine = ", engine='onnxruntime'" if onnx else ""
+        next_steps += f"\n  python: quantkit.load({result['bundle']!r}{engine}).predict(images)"
     title = f"\n[bold]{escape(result['model'])} in INT8: {escape(result['bundle'])}[/]"
     return [title, grid_of(rows), f"\nNext:\n{escape(next_steps)}"]
 

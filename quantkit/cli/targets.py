@@ -79,10 +79,15 @@ def check_file_target(path: Path, force: bool) -> None:
     """Make sure that a file can be written to ``path``.
 
     Raises:
-        UserError: something is there already, or its folder is missing or cannot be written.
+        UserError: something is there already, its folder is missing or cannot be written, or it is a bundle's, whose
+            files have hashes.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder; give a file with --out")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is a device, a pipe or a socket, which would be replaced; give a file with --out")
+    if is_bundle(str(path.resolve().parent)):
+        raise UserError(f"{path} lies in a bundle, which would be damaged by it; choose a file elsewhere with --out")
     if path.exists() and not force:
         raise UserError(f"{path} exists already; replace it with --force, or choose another file with --out")
     if not path.parent.is_dir():

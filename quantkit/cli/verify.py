@@ -29,6 +29,12 @@ _IMAGES = 100
 # The reference evaluator takes seconds for an image.
 _REFERENCE_IMAGES = 4
 
+_COLUMNS = [
+    ("cosine", "of the tensor's values with MXNet's"),
+    ("away", "values more than one step from MXNet's, for what the layers before hand on as well"),
+    ("alone", "the same where the layer reads the integers that it does in MXNet"),
+]
+
 
 @click.command(
     cls=Verb,
@@ -106,7 +112,7 @@ def verify(
     }
     if engines:
         result["engines"] = [_as_json(each) for each in found]
-    tables = [_layer_table(each) for each in found if each.layers is not None]
+    tables = _layer_tables(found)
     terminal.show(result, _check_table(checks), *tables, f"\n{escape(_verdict(bundle, sound, checks))}")
     if not ok:
         failed = "; ".join(f"{check.name}: {check.why}" for check in checks if not check.ok)
@@ -196,16 +202,18 @@ def _check_table(checks: list[Check]) -> Any:
     return table
 
 
-def _layer_table(found: EngineParity) -> Any:
+def _layer_tables(found: list[EngineParity]) -> list[Any]:
+    from quantkit.cli.summary import grid_of
+
+    tables = [part for each in found if each.layers is not None for part in _layer_table(each)]
+    return [*tables, "", grid_of(_COLUMNS)] if tables else []
+
+
+def _layer_table(found: EngineParity) -> tuple[str, Any]:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(
-        title=f"\n{found.engine} against MXNet: cosine of the values, share of them that is more than one step "
-        "away, and that share where the layer alone reads the integers that it does in MXNet",
-        box=None,
-        title_justify="left",
-    )
+    table = Table(box=None)
     for title in ("cosine", "away", "alone"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("operator", no_wrap=True)
@@ -214,4 +222,4 @@ def _layer_table(found: EngineParity) -> Any:
         style = "" if layer.ok else "bold red"
         shares = (f"{100 * share:.2f} %" for share in (layer.beyond, layer.alone))
         table.add_row(f"{layer.cosine:.5f}", *shares, layer.operator, escape(layer.tensor), style=style)
-    return table
+    return f"\n[bold]{found.engine} against MXNet, layer by layer[/]", table

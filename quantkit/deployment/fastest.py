@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -15,7 +16,7 @@ from pydantic import FiniteFloat, TypeAdapter, ValidationError
 from quantkit.bundle.manifest import ENGINES_FILE
 from quantkit.bundle.read import Bundle
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network, usable_engines
-from quantkit.errors import QuantkitError
+from quantkit.errors import EngineError, EngineMissing, QuantkitError
 from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
 from quantkit.runtimes.session import session_threads
@@ -27,12 +28,30 @@ _WARM_UP = 3
 
 @dataclass(frozen=True)
 class Measured:
-    """The median milliseconds of one image in each engine, and where that was: processor, threads and versions."""
+    """The median milliseconds of one image in each engine, and where that was: processor, threads and versions.
+
+    ``refused`` says why the other engines of ``versions`` do not run the network.
+    """
 
     cpu: str
     threads: int
     versions: dict[str, str]
     milliseconds: dict[str, FiniteFloat]
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every engine of ``versions`` was tried, and one runs the network."""
+        return bool(self.milliseconds) and {*self.milliseconds, *self.refused} == self.versions.keys()
+
+    @property
+    def fastest(self) -> str:
+        """The engine that takes the least time."""
+        return min(self.milliseconds, key=self.milliseconds.__getitem__)
+
+
+class EngineSkippedWarning(UserWarning):
+    """An engine that is installed does not run the network."""
 
 
 # What could not be written beside its bundle.
@@ -45,11 +64,11 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
     The stored sample is run, a batch of one, for 1.5 seconds in all; the engines take turns of a tenth of a second,
     whose first run does not count, and the medians are compared. What was found is kept in the bundle as
     ``engines.json``, for the same processor, number of threads and versions; where the bundle cannot be written, for
-    the rest of the process.
+    the rest of the process. An engine that refuses the network is left out, with an ``EngineSkippedWarning``.
 
     Raises:
         EngineMissing: no engine is installed that can run the bundle.
-        EngineError: an engine cannot run the network.
+        EngineError: no engine that is installed can run the network.
     """
     versions = usable_engines(bundle)
     if len(versions) < 2:
@@ -59,17 +78,36 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
     known = _read(path)
     for each in known:
         same_place = (each.cpu, each.threads, each.versions) == (cpu, threads, versions)
-        if same_place and each.milliseconds.keys() == versions.keys():
-            return open_network(bundle, min(each.milliseconds, key=each.milliseconds.__getitem__))
-    networks = {engine: open_network(bundle, engine) for engine in versions}
-    found = Measured(cpu, threads, versions, median_milliseconds(networks, bundle.sample.input))
+        if same_place and each.is_complete:
+            return open_network(bundle, each.fastest)
+    networks, refused = _running(bundle, tuple(versions))
+    milliseconds = median_milliseconds(networks, bundle.sample.input, _SECONDS)
+    found = Measured(cpu, threads, versions, milliseconds, refused)
     _write(path, [*known, found])
-    return networks[min(found.milliseconds, key=found.milliseconds.__getitem__)]
+    return networks[found.fastest]
 
 
-def median_milliseconds(
-    networks: Mapping[str, RunningNetwork], image: np.ndarray, seconds: float = _SECONDS
-) -> dict[str, float]:
+def _running(bundle: Bundle, engines: Sequence[str]) -> tuple[dict[str, RunningNetwork], dict[str, str]]:
+    """The engines that run the stored sample, and of the others the reasons why they do not."""
+    networks: dict[str, RunningNetwork] = {}
+    refused: dict[str, str] = {}
+    image = bundle.sample.input
+    for engine in engines:
+        try:
+            network = open_network(bundle, engine)
+            network.run(image)
+        except (EngineError, EngineMissing) as error:
+            refused[engine] = str(error)
+        else:
+            networks[engine] = network
+    if not networks:
+        raise EngineError(f"no engine runs the network in {bundle.directory}: {'; '.join(refused.values())}")
+    for engine, reason in refused.items():
+        warnings.warn(f"{engine} is not considered: {reason}", EngineSkippedWarning, stacklevel=3)
+    return networks, refused
+
+
+def median_milliseconds(networks: Mapping[str, RunningNetwork], image: np.ndarray, seconds: float) -> dict[str, float]:
     """The median time of one run of each network.
 
     They take turns of several runs: the threads of the engine before still wait for work at the beginning of a turn.

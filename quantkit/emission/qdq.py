@@ -20,10 +20,11 @@ from quantkit.emission.layers import with_relu_only
 from quantkit.emission.subsampling import with_subsampling
 from quantkit.fusion.unit import Unit, unit_of, unrolled
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import flag
+from quantkit.graph.operators import flag, integer
 from quantkit.quantization.arithmetic import QuantParams, activation_params, affine_params
 from quantkit.quantization.plan import Activation, Plan
-from quantkit.quantization.weights import ReduceRange, engine_integers, per_channel_int8, with_reduced_range
+from quantkit.quantization.reduced_range import ReduceRange, with_reduced_range
+from quantkit.quantization.weights import engine_integers, per_channel_int8
 
 QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
@@ -53,7 +54,7 @@ def qdq_network(
         graph: the fused network, with weights that the engine can quantize.
         plan: what becomes of its operators and tensors.
         shapes: of the fused network's tensors.
-        reduce_range: which weights are to have 7 bits; see ``weights.with_reduced_range``.
+        reduce_range: which weights are to have fewer than 8 bits; see ``quantization.reduced_range``.
     """
     graph, plan, known = with_subsampling(graph, plan, shapes)
     emission = _Emission(graph, plan, reduce_range, known)
@@ -165,7 +166,9 @@ def _write_int8_layer(emission: _Emission, node: Node) -> None:
     params = emission.graph.params
     weight = params[unit.weight.node]
     integers, scale = engine_integers(weight) if unit.is_convolution else per_channel_int8(weight)
-    integers, scale = with_reduced_range(weight, integers, scale, emission.reduce_range)
+    # All INT8 convolutions in groups are depthwise.
+    depthwise = unit.is_convolution and integer(unit.core, "num_group", 1) > 1
+    integers, scale = with_reduced_range(weight, integers, scale, emission.reduce_range, depthwise)
     data = emission.rounded(unit.data)
     if not unit.is_convolution and flag(unit.core, "flatten", default=True) and len(emission.shapes[data]) != 2:
         data = _flattened(emission, node, data, tensor_params(emission.plan.activations[unit.data]))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional, get_args
+from typing import Optional
 
 import numpy as np
-
-from quantkit.errors import UserError
-
-ReduceRange = Literal["none", "auto", "all"]
 
 # The engine adds biases as 32-bit integers; this leaves a factor of 4 for the products themselves.
 _LARGEST_BIAS = 2.0**29
@@ -19,9 +15,6 @@ _SMALLEST = 1e-30
 
 _CONVOLUTION_LEVELS = np.float32(127.5)
 _DENSE_LEVELS = np.float32(127.0)
-
-# Two products of 255 with 64 fit in 16 bits.
-_REDUCED_LEVELS = 64
 
 
 def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,45 +127,3 @@ def _rounded_down(peak: np.float32) -> np.float32:
     near = (peak * (1 - np.arange(4096) * 2.0**-22)).astype(np.float32)
     below = near * (_CONVOLUTION_LEVELS / near) < _CONVOLUTION_LEVELS
     return np.float32(near[below.argmax()])
-
-
-def with_reduced_range(
-    weight: np.ndarray, integers: np.ndarray, scale: np.ndarray, reduce: ReduceRange
-) -> tuple[np.ndarray, np.ndarray]:
-    """Integers of 7 bits, from -64 to 64, for the channels (axis 0) that need them.
-
-    Processors with AVX2 or AVX-512 but no VNNI add the products of two neighbours in 16 bits, with saturation
-    (``vpmaddubsw``, Intel 64 Software Developer's Manual). Engines for ONNX lay neighbours out along the input
-    channels, then across the kernel. A channel needs 7 bits where two neighbours and inputs of 255 would overflow.
-
-    Args:
-        weight: float32, (channels, ...).
-        integers: what it is rounded to with all 8 bits, int8, of the same shape.
-        scale: float32, (channels,), that of ``integers``.
-        reduce: ``none``, ``auto`` (the channels that need it) or ``all``.
-
-    Returns:
-        The integers and the scales.
-
-    Raises:
-        UserError: ``reduce`` is none of these.
-    """
-    if reduce not in get_args(ReduceRange):
-        raise UserError(f"unknown reduction of ranges {reduce!r}; choose one of {', '.join(get_args(ReduceRange))}")
-    if reduce == "none":
-        return integers, scale
-    narrow = np.full(len(weight), True) if reduce == "all" else _overflowing(integers)
-    flat = weight.reshape(len(weight), -1).astype(np.float32)
-    peak = np.abs(flat).max(axis=1)
-    coarse = np.where(peak > _SMALLEST, peak / _REDUCED_LEVELS, 1.0).astype(np.float32)
-    reduced = np.rint(flat / coarse[:, None]).astype(np.int8).reshape(weight.shape)
-    wide = narrow.reshape(-1, *(1,) * (weight.ndim - 1))
-    return np.where(wide, reduced, integers), np.where(narrow, coarse, scale)
-
-
-def _overflowing(integers: np.ndarray) -> np.ndarray:
-    """The channels, bool, in which the products of two neighbours can leave 16 bits."""
-    ordered = np.moveaxis(integers.reshape(len(integers), integers.shape[1], -1), 1, 2)
-    row = ordered.reshape(len(integers), -1).astype(np.int32)
-    found: np.ndarray = np.abs(255 * (row[:, 1:] + row[:, :-1])).max(axis=1, initial=0) > np.iinfo(np.int16).max
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -118,3 +119,16 @@ def test_a_smaller_range_is_written(run: Run, bundle: str) -> None:
     assert run("export", bundle, "--reduce-range", "all").exit_code == 0
     weights = [numpy_helper.to_array(each) for each in onnx.load("net-int8.onnx").graph.initializer]
     assert max(np.abs(each.astype(int)).max() for each in weights if each.dtype == np.int8) == 64
+
+
+@pytest.mark.parametrize("inside", ["model.onnx", "other.onnx"])
+def test_a_bundle_is_not_written_into(run: Run, bundle: str, inside: str) -> None:
+    done = run("export", bundle, "--out", f"{bundle}/{inside}", "--force")
+    assert (done.exit_code, "lies in a bundle" in " ".join(done.stderr.split())) == (2, True)
+    assert not (Path(bundle) / inside).exists()
+
+
+def test_what_is_no_ordinary_file_is_not_replaced(run: Run, bundle: str) -> None:
+    os.mkfifo("pipe")
+    assert run("export", bundle, "--out", "pipe", "--force").exit_code == 2
+    assert Path("pipe").is_fifo()

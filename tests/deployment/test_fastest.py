@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 
 from quantkit.bundle import Bundle, read_bundle, verify_bundle
 from quantkit.deployment import fastest
-from quantkit.deployment.fastest import median_milliseconds, open_fastest
+from quantkit.deployment.fastest import EngineSkippedWarning, median_milliseconds, open_fastest
 from quantkit.deployment.network import RunningNetwork
+from quantkit.errors import EngineError
 from quantkit.predict import Predictor
 
 VERSIONS = {"mxnet": "1.9.1", "onnxruntime": "1.31.1", "openvino": "2026.4.1"}
@@ -105,6 +107,51 @@ def test_a_bundle_that_cannot_be_written_is_remembered_in_the_process(
     monkeypatch.setattr(fastest, "writing", refused)
     measurements.append({"mxnet": 3.0, "onnxruntime": 2.0, "openvino": 1.0})
     assert [open_fastest(bundle).engine for _ in range(2)] == ["openvino", "openvino"]
+    assert not (bundle.directory / "engines.json").exists()
+
+
+def refusing(engines: Sequence[str]) -> Callable[[Bundle, str], RunningNetwork]:
+    def opened(_: Bundle, engine: str) -> RunningNetwork:
+        if engine in engines:
+            raise EngineError(f"{engine} cannot load it")
+        return RunningNetwork(engine, taking(0))
+
+    return opened
+
+
+def test_an_engine_that_refuses_the_network_is_left_out_and_told_of_once(
+    bundle: Bundle, measurements: list[dict[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fastest, "open_network", refusing(["openvino"]))
+    measurements.append({"mxnet": 3.0, "onnxruntime": 2.0})
+    with pytest.warns(EngineSkippedWarning, match="openvino is not considered: openvino cannot load it"):
+        assert open_fastest(bundle).engine == "onnxruntime"
+    (kept,) = json.loads((bundle.directory / "engines.json").read_text())
+    assert kept["refused"] == {"openvino": "openvino cannot load it"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert open_fastest(bundle).engine == "onnxruntime"
+
+
+def test_an_engine_that_loads_the_network_and_cannot_run_it_is_left_out(
+    bundle: Bundle, measurements: list[dict[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(batch: np.ndarray) -> list[np.ndarray]:
+        raise EngineError("no memory")
+
+    monkeypatch.setattr(
+        fastest, "open_network", lambda _, name: RunningNetwork(name, failing if name == "mxnet" else taking(0))
+    )
+    measurements.append({"onnxruntime": 2.0, "openvino": 1.0})
+    with pytest.warns(EngineSkippedWarning, match="mxnet"):
+        assert open_fastest(bundle).engine == "openvino"
+
+
+def test_where_all_refuse_the_reasons_are_told(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fastest, "usable_engines", lambda _: VERSIONS)
+    monkeypatch.setattr(fastest, "open_network", refusing(list(VERSIONS)))
+    with pytest.raises(EngineError, match="mxnet cannot load it; onnxruntime cannot load it; openvino cannot load it"):
+        open_fastest(bundle)
     assert not (bundle.directory / "engines.json").exists()
 
 

@@ -3,12 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quantkit.errors import UserError
 from quantkit.quantization.weights import (
     engine_integers,
     peak_scale,
     per_channel_int8,
-    with_reduced_range,
     without_dead_channels,
 )
 
@@ -65,57 +63,3 @@ def test_integers_times_scales_give_the_same_again_to_the_last_bit() -> None:
     again = per_channel_int8(integers * scale[:, None])
     np.testing.assert_array_equal(again[0], integers)
     np.testing.assert_array_equal(again[1], scale)
-
-
-def neighbours_overflow(integers: np.ndarray) -> bool:
-    """Whether some two products that stand side by side, input channels first, leave 16 bits; one by one."""
-    inputs, *kernel = integers.shape
-    places = [(each, *position) for position in np.ndindex(*kernel) for each in range(inputs)]
-    row = [int(integers[place]) for place in places]
-    sums = [255 * first + 255 * second for first, second in zip(row, row[1:])]
-    return any(not -32768 <= each <= 32767 for each in sums)
-
-
-def channels_with(scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    weight = np.random.default_rng(0).normal(size=(64, 6, 3, 3)).astype(np.float32) * np.float32(scale)
-    # Half of the channels are sparse, so that large weights stand apart.
-    weight[::2] *= np.random.default_rng(1).random((32, 6, 3, 3)) < 0.05
-    return (weight, *engine_integers(weight))
-
-
-def test_auto_narrows_exactly_the_channels_that_overflow() -> None:
-    weight, integers, scale = channels_with(1.0)
-    found, steps = with_reduced_range(weight, integers, scale, "auto")
-    need = np.array([neighbours_overflow(channel) for channel in integers])
-    assert 0 < need.sum() < len(need)
-    np.testing.assert_array_equal(found[~need], integers[~need])
-    np.testing.assert_array_equal(steps[~need], scale[~need])
-    assert (np.abs(found[need].astype(int)).reshape(need.sum(), -1).max(axis=1) == 64).all()
-    assert not any(neighbours_overflow(channel) for channel in found)
-
-
-def test_reduced_weights_err_by_half_a_coarser_step() -> None:
-    weight, integers, scale = channels_with(1e-3)
-    found, steps = with_reduced_range(weight, integers, scale, "all")
-    assert found.dtype == np.int8
-    assert steps.dtype == np.float32
-    assert (np.abs(found * steps[:, None, None, None] - weight) <= 0.5001 * steps[:, None, None, None]).all()
-    assert with_reduced_range(weight, integers, scale, "none")[0] is integers
-
-
-def test_reduced_rows_of_dense_layers_are_looked_at_in_order() -> None:
-    integers = np.array([[127, 0, 127], [127, 127, 0], [64, 64, 64]], np.int8)
-    found, _ = with_reduced_range(integers.astype(np.float32), integers, np.ones(3, np.float32), "auto")
-    assert found.tolist() == [[127, 0, 127], [64, 64, 0], [64, 64, 64]]
-
-
-def test_a_dead_channel_stays_zero_with_a_reduced_range() -> None:
-    weight = np.zeros((2, 3), np.float32)
-    found, steps = with_reduced_range(weight, weight.astype(np.int8), np.ones(2, np.float32), "all")
-    assert not found.any()
-    assert steps.tolist() == [1, 1]
-
-
-def test_unknown_reductions_are_refused() -> None:
-    with pytest.raises(UserError, match="unknown reduction of ranges 'half'"):
-        with_reduced_range(*channels_with(1.0), "half")  # type: ignore[arg-type]
