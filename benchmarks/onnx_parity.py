@@ -143,8 +143,8 @@ def _header() -> list[str]:
 
 def _line(row: Row) -> str:
     outputs, precision = row.outputs, row.precision
-    if outputs is None or precision is None:
-        raise TypeError("an engine with kernels was compared on images")
+    if outputs is None or outputs.same is None or precision is None:
+        raise TypeError("a classifier was compared on images, in an engine with kernels")
     kernels = ", ".join(f"{count} {kernel}" for kernel, count in precision.kernels.items())
     cells = [
         row.network, row.weights, f"{row.int8_size / 1e6:.2f}", f"{row.int8_size / row.fp32_size:.3f}",

@@ -78,9 +78,9 @@ def verify(
 
     With --engine the INT8 network as an ONNX file (the bundle's own, or one that is written for the purpose) must
     compute what MXNet does: the mean cosine of the outputs is at least 0.998 (or what INT8 has with FP32, where that
-    is less), the top-1 is the same for 95 % of the images as far as their number allows one to tell (2 of 4 and 5 of
-    32 may differ), and no layer that should run in INT8 runs in FP32. Where MXNet is not installed, the stored
-    sample's output is compared alone.
+    is less), the top-1 is the same for 95 % of the images (or as many as for INT8 and FP32) as far as their number
+    allows one to tell (2 of 4 and 5 of 32 may differ), and no layer that should run in INT8 runs in FP32. Without
+    images to compare on, and where MXNet is not installed, the stored sample is compared.
     """
     if not is_bundle(bundle):
         raise UserError(f"{bundle} is no bundle: it has no manifest.json; give a folder that quantkit wrote")
@@ -187,7 +187,7 @@ def _images(
 
 
 def _as_json(found: EngineParity) -> dict[str, Any]:
-    parts = (found.sample, found.images, found.precision, *(found.layers or ()))
+    parts = (found.images or found.sample, found.precision, *(found.layers or ()))
     verdicts = [part.ok for part in parts if part is not None]
     return {**asdict(found), "ok": all(verdicts)}
 

@@ -11,7 +11,7 @@ import numpy as np
 from quantkit.bundle.read import Bundle
 from quantkit.bundle.verify import Check
 from quantkit.parity.layers import LayerParity, Progress, first_diverging, layer_parity, silent
-from quantkit.parity.outputs import LEAST_COSINE, OutputParity, output_parity, parity_of
+from quantkit.parity.outputs import LEAST_COSINE, MOST_CHANGED, Demand, OutputParity, output_parity, parity_of
 from quantkit.parity.precision import PrecisionParity, precision_parity
 from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import parse
@@ -21,8 +21,8 @@ from quantkit.runtimes.onnx_file import parse
 class EngineParity:
     """What was found of one engine.
 
-    ``sample`` is for the bundle's stored sample, ``images`` for others (None where there were none). ``precision`` is
-    None where the engine has no kernels, ``layers`` where they were not asked for.
+    ``sample`` is for the bundle's stored sample, ``images`` for others (None where there were none, and the sample is
+    judged). ``precision`` is None where the engine has no kernels, ``layers`` where they were not asked for.
     """
 
     engine: str
@@ -35,9 +35,8 @@ class EngineParity:
     @property
     def checks(self) -> tuple[Check, ...]:
         """The verdicts, each with its reason."""
-        found = [Check(f"{self.engine} sample", self.sample.ok, _outputs_text(self.sample))]
-        if self.images is not None:
-            found.append(Check(f"{self.engine} outputs", self.images.ok, _outputs_text(self.images)))
+        what, outputs = ("sample", self.sample) if self.images is None else ("outputs", self.images)
+        found = [Check(f"{self.engine} {what}", outputs.ok, _outputs_text(outputs))]
         if self.precision is not None:
             found.append(Check(f"{self.engine} in INT8", self.precision.ok, _precision_text(self.precision)))
         if self.layers is not None:
@@ -75,10 +74,13 @@ def engine_parity(
     chosen, file, sample = ONNX_ENGINES[engine], parse(content), bundle.sample.input
     session = chosen.open_session(content)
     agreement = bundle.manifest.agreement
-    needed = min(LEAST_COSINE, agreement.cosine) if agreement is not None else LEAST_COSINE
+    demand = Demand()
+    if agreement is not None:
+        # An engine's own rounding may change as much as INT8 itself does.
+        demand = Demand(min(LEAST_COSINE, agreement.cosine), max(MOST_CHANGED, 1 - agreement.top1))
     (name,) = session.inputs
-    on_sample = parity_of([(bundle.sample.outputs[0], session.run({name: sample})[0])], needed)
-    on_images = None if batches is None else output_parity(bundle.graph, session, batches, batch_size, needed)
+    on_sample = parity_of([(bundle.sample.outputs[0], session.run({name: sample})[0])], demand)
+    on_images = None if batches is None else output_parity(bundle.graph, session, batches, batch_size, demand)
     precision = None
     if chosen.executed_layers is not None:
         precision = precision_parity(file, chosen.executed_layers(content, {name: sample}))
@@ -88,8 +90,9 @@ def engine_parity(
 
 def _outputs_text(found: OutputParity) -> str:
     images = "1 image" if found.images == 1 else f"{found.images} images"
+    same = f"same top-1 as MXNet for {found.same} of {images}" if found.same is not None else f"{images}"
     return (
-        f"cosine {found.cosine:.5f} ({found.needed:.5g} is needed), same top-1 as MXNet for {found.same} of {images}, "
+        f"cosine {found.cosine:.5f} ({found.demand.cosine:.5g} is needed), {same}, "
         f"at most {found.steps:.2g} steps of 8 bits away"
     )
 

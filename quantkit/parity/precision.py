@@ -37,6 +37,6 @@ def precision_parity(file: OnnxFile, executed: Iterable[ExecutedLayer]) -> Preci
     }
     return PrecisionParity(
         dict(Counter(layer.kernel for layer in in_integers).most_common()),
-        tuple(name for name in wanted["int8"] if name not in names),
+        tuple(name for name in wanted["int8"] if names.isdisjoint({name, *file.reshaped(name)})),
         tuple(wanted["fp32"]),
     )

@@ -85,7 +85,8 @@ def _rounded(weight: np.ndarray, step: np.float32) -> np.ndarray:
     left = exact - nearest
     missing = int(np.rint(left.sum()))
     nearest[np.argsort(-left * np.sign(missing), kind="stable")[: abs(missing)]] += np.sign(missing)
-    return nearest.reshape(weight.shape)
+    found: np.ndarray = nearest.reshape(weight.shape)
+    return found
 
 
 def _largest_pairs(integers: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
+_RESHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 Shape = tuple[int, ...]
@@ -69,6 +70,23 @@ class OnnxFile:
                 operands = [self._producers.get(name) for name in node.input[:2]]
                 integers = all(operand is not None and operand.op_type == DEQUANTIZE for operand in operands)
                 found[node.name] = "int8" if integers else "fp32"
+        return found
+
+    def reshaped(self, name: str) -> tuple[str, ...]:
+        """The operators, by name, that do nothing but give a layer's result another shape; engines drop some."""
+        found = []
+        node = next(each for each in self.model.graph.node if each.name == name)
+        while len(readers := self._readers.get(node.output[0], ())) == 1 and readers[0].op_type in _RESHAPING:
+            node = readers[0]
+            found.append(node.name)
+        return tuple(found)
+
+    @cached_property
+    def _readers(self) -> Mapping[str, Sequence[Any]]:
+        found: dict[str, list[Any]] = {}
+        for node in self.model.graph.node:
+            for name in node.input:
+                found.setdefault(name, []).append(node)
         return found
 
     def part(self, inputs: Mapping[str, Shape], outputs: Sequence[str]) -> bytes:

@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from quantkit.engine.execute import run
 from quantkit.errors import EngineError
-from quantkit.parity.outputs import OutputParity, output_parity
+from quantkit.parity.outputs import Demand, OutputParity, output_parity, parity_of
 from quantkit.runtimes.session import Inputs
 from tests.networks import images, residual_v1
 
@@ -55,6 +55,23 @@ def test_changed_predictions_fail_where_chance_does_not_explain_them(images: int
     for changed in range(images + 1):
         likelihood = binomtest(changed, images, 0.05, alternative="greater").pvalue
         assert OutputParity(images, images - changed, 0.9999, 1.0).ok is bool(likelihood >= 0.01)
+
+
+def test_as_much_may_change_as_int8_itself_changes() -> None:
+    strict, lenient = Demand(), Demand(0.9, 0.5)
+    assert not OutputParity(100, 60, 0.95, 1.0, strict).ok
+    assert OutputParity(100, 60, 0.95, 1.0, lenient).ok
+    assert not OutputParity(100, 30, 0.95, 1.0, lenient).ok
+
+
+def test_maps_have_no_top1() -> None:
+    random = np.random.default_rng(0)
+    maps = random.normal(size=(3, 4, 5, 6)).astype(np.float32)
+    found = parity_of([(maps, maps[..., ::-1].copy())])
+    assert (found.images, found.same) == (3, None)
+    assert not found.ok
+    assert parity_of([(maps, maps + np.float32(1e-4))]).ok
+    assert parity_of([(maps[:, :, :1, :1], maps[:, :, :1, :1])]).same == 3
 
 
 def test_a_low_cosine_fails() -> None:

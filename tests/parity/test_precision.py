@@ -7,7 +7,7 @@ from quantkit.parity.precision import PrecisionParity, precision_parity
 from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import OnnxFile, parse
 from quantkit.runtimes.session import ExecutedLayer
-from tests.networks import images, inverted_residual, residual_v1, residual_v2
+from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.runtimes.networks import emitted, int8_file
 
 pytest.importorskip("onnx")
@@ -47,3 +47,16 @@ def test_a_layer_that_ran_in_fp32_all_the_same_is_named() -> None:
     assert not found.ok
     assert {*found.left} == layers[1].names
     assert found.kernels == {"QLinearConv": len(layers) - 1}
+
+
+def reshaped_at_the_end() -> Graph:
+    """As MobileNetV2 ends: a dense layer whose result gets axes of one and loses them again."""
+    b = Builder()
+    pooled = b.op("Pooling", "pool", b.relu("relu", b.conv("conv", DATA, 3, 8)), global_pool=True, pool_type="avg")
+    dense = b.dense("dense", b.op("Flatten", "flat", pooled), 8, 10)
+    return b.graph(b.op("Flatten", "last", b.op("Reshape", "maps", dense, shape=(0, -1, 1, 1))))
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+def test_a_layer_goes_by_the_name_of_what_only_reshapes_it_too(name: str) -> None:
+    assert ran(emitted(reshaped_at_the_end(), images(4)), name).ok
