@@ -50,6 +50,8 @@ class Network:
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,
+            # Otherwise it takes one hardware thread of each core, whatever the number of threads.
+            "ENABLE_HYPER_THREADING": True,
             "INFERENCE_PRECISION_HINT": "f32",
         }
 
