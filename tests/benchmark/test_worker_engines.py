@@ -73,14 +73,14 @@ def test_an_engine_is_the_file_beside_the_worker(start: Start, folder: Path) -> 
 def test_turns_end_when_the_engines_threads_rest(
     start: Start, folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SPIN", "0.2")
+    monkeypatch.setenv("SPIN", "0.25")
     (folder / "factor").write_text("1")
     instance = start("fake", 1, folder / "worker.py")
     instance.ask("load", 60, files={"factor": str(folder / "factor")})
     instance.ask("bind", 60, input="data", data=str(folder / "data.npy"))
     limits = {"limit": 0} if command == "warm" else {"start": time.monotonic_ns(), "stop": time.monotonic_ns()}
     turn = instance.ask(command, 60, least=1, **limits)
-    assert 200e6 <= time.monotonic_ns() - turn["ends"][-1]
+    assert time.monotonic_ns() - turn["ends"][-1] >= 200e6
 
 
 def test_a_turn_ends_though_the_engines_threads_never_rest(

@@ -91,11 +91,12 @@ def test_a_suite_from_start_to_report(run: Run, quick: None, checkpoint: Path, s
 
 
 def test_variants_and_placements_of_a_network(run: Run, quick: None, int8_engine: None) -> None:
-    options = ["--builds", "here", "--batch", "1", "--data", "digits:test", "--variants", "fp32,int8"]
+    options = ["--builds", "here,here", "--batch", "1", "--data", "digits:test", "--variants", "fp32,int8,nncf"]
     result = run("benchmark", "digits_resnet20_v1", *options, "--instances", "node,core", "--json")
     assert result.exit_code == 0, result.stderr
     rows = {row["contestant"]: row for row in json.loads(result.stdout)["figures"]}
     assert set(rows) == {f"here {variant} {policy}" for variant in ("FP32", "INT8") for policy in ("node", "core")}
+    assert "variant nncf is left out" in result.stderr
 
 
 def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) -> None:
@@ -111,7 +112,7 @@ def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) 
     ("arguments", "words"),
     [
         (["nothing-like-it"], "unknown network 'nothing-like-it'"),
-        (["smok"], "suites that ship: int8-speedup, rnn, scaling, score, smoke"),
+        (["smok"], "suites that ship: engines, int8-speedup, rnn, scaling, score, smoke"),
         (["digits_resnet20_v1", "--builds", "here,other"], "there is no build other"),
         (["digits_resnet20_v1", "--build", "mine"], "is not NAME=PYTHON"),
         (["digits_resnet20_v1", "--build", "mine=/no/python", "--builds", "mine"], "no program '/no/python'"),
