@@ -75,7 +75,7 @@ class Network:
 
     def outputs(self) -> list[Any]:
         """The outputs of the last run, in the network's order."""
-        return [tensor.data.copy() for tensor in self._request.output_tensors]
+        return [tensor.data for tensor in self._request.output_tensors]
 
     def kernels(self) -> dict[str, int]:
         """How many convolutions and dense layers run in INT8, of how many: from the network as it was compiled."""

@@ -28,8 +28,8 @@ def start() -> Iterator[Start]:
     """Starts instances, and ends them."""
     started: list[Instance] = []
 
-    def start(engine: str, threads: int = 1, worker: Path = WORKER) -> Instance:
-        cpus = sorted(os.sched_getaffinity(0))[:threads]
+    def start(engine: str, threads: int = 1, worker: Path = WORKER, places: int = 0) -> Instance:
+        cpus = sorted(os.sched_getaffinity(0))[: places or threads]
         started.append(Instance([sys.executable], os.environ, cpus=cpus, worker=worker, engine=engine, threads=threads))
         return started[-1]
 
@@ -208,8 +208,8 @@ def test_threads_are_as_many_as_asked_for_and_stay_where_the_instance_is(
     path, _ = conv_net(folder, False)
     np.save(folder / "many.npy", np.zeros((4096, 3, 8, 8), np.float32))
     used = []
-    for threads in (1, 2):
-        instance = start(engine, threads)
+    for threads, places in ((1, 1), (1, 2), (2, 2)):
+        instance = start(engine, threads, places=places)
         instance.ask("load", 60, files={"onnx": str(path)})
         instance.ask("bind", 60, input="data", data=str(folder / "many.npy"))
         before = busy(instance.pid)
@@ -217,9 +217,27 @@ def test_threads_are_as_many_as_asked_for_and_stay_where_the_instance_is(
         after = busy(instance.pid)
         used.append(sum(after[thread] > before.get(thread, 0) for thread in after))
         for task in Path(f"/proc/{instance.pid}/task").iterdir():
-            assert os.sched_getaffinity(int(task.name)) <= set(cpus[:threads])
+            assert os.sched_getaffinity(int(task.name)) <= set(cpus[:places])
         instance.kill()
-    assert used == [1, 2]
+    assert used == [1, 1, 2]
+
+
+def test_openvino_does_not_take_fewer_threads_in_silence(start: Start, folder: Path) -> None:
+    instance = start(installed("openvino"), 2, places=1)
+    instance.ask("load", 60, files={"onnx": str(conv_net(folder, False)[0])})
+    with pytest.raises(InstanceError, match="would use 1 threads, not 2"):
+        instance.ask("bind", 60, input="data", data=str(folder / "data.npy"))
+
+
+def test_openvino_runs_its_own_format(start: Start, folder: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    path, expected = conv_net(folder, False)
+    openvino.save_model(openvino.convert_model(path), folder / "net.xml", compress_to_fp16=False)
+    instance = start("openvino")
+    instance.ask("load", 60, files={"xml": str(folder / "net.xml"), "bin": str(folder / "net.bin")})
+    instance.ask("bind", 60, input="data", data=str(folder / "data.npy"))
+    instance.ask("run", 60)
+    np.testing.assert_allclose(outputs(instance, folder / "out.npz")[0], expected, rtol=0, atol=1e-4)
 
 
 def busy(pid: int) -> dict[str, int]:
