@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from quantkit.benchmark.result_files import read_results
 from tests.cli.conftest import SHAPE, Run, start
 
 SUITE = """
@@ -97,6 +99,19 @@ def test_variants_and_placements_of_a_network(run: Run, quick: None, int8_engine
     rows = {row["contestant"]: row for row in json.loads(result.stdout)["figures"]}
     assert set(rows) == {f"here {variant} {policy}" for variant in ("FP32", "INT8") for policy in ("node", "core")}
     assert "variant nncf is left out" in result.stderr
+
+
+def test_another_engine_runs_the_same_networks_as_onnx_files(run: Run, quick: None, int8_engine: None) -> None:
+    pytest.importorskip("onnxruntime")
+    options = ["--batch", "1", "--data", "digits:test", "--variants", "fp32,int8", "--out", "results", "--json"]
+    engines = ["--builds", "here,onnxruntime", "--build", f"onnxruntime={sys.executable}"]
+    result = run("benchmark", "digits_resnet20_v1", *engines, *options)
+    assert result.exit_code == 0, result.stderr
+    cells = {each.contestant.name: each for each in read_results(Path("results")).cells}
+    assert set(cells) == {f"{build} {variant}" for build in ("here", "onnxruntime") for variant in ("FP32", "INT8")}
+    for name, cell in cells.items():
+        assert (cell.kernels is not None, "onnx" in cell.checkpoint) == (name.startswith("onnx"),) * 2
+        assert cell.agreement is not None and cell.agreement.allowed is not None
 
 
 def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) -> None:
