@@ -62,6 +62,17 @@ def _name(build: Build, variant: str, policy: str) -> str:
     return " ".join(filter(None, (build.name, shown, policy)))
 
 
+def left_out(suite: Suite, builds: Sequence[str], variants: Sequence[str]) -> tuple[str, ...]:
+    """What was asked for by name and is in no contestant, in words."""
+    measured = dict.fromkeys(each.variant for each in suite.contestants)
+    idle = dict.fromkeys(name for name in builds if all(each.build != name for each in suite.contestants))
+    unused = dict.fromkeys(name for name in variants if name not in measured)
+    return (
+        *(f"build {name} is left out: it takes part in none of the variants {', '.join(measured)}" for name in idle),
+        *(f"variant {name} is left out: none of these builds takes part in it" for name in unused),
+    )
+
+
 def part(
     suite: Suite,
     networks: Sequence[str] = (),

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal, Optional
 
-from quantkit.benchmark.build import MXNET, Build
+from quantkit.benchmark.build import Build
 from quantkit.benchmark.build_folder import (
     discard,
     folder_of,
@@ -228,8 +228,8 @@ def _current(name: str) -> Optional[Build]:
 def _probed(name: str, python: str, progress: Tell) -> Build:
     progress(f"{name}: probing {python}")
     recipe = RECIPES.get(name)
-    # Of several engines in one environment, a recipe stands for its own; here is MXNet's.
-    build = probe(name, python, recipe.engine if recipe else MXNET if name == HERE else None)
+    # Of several engines in one environment, a recipe stands for its own.
+    build = probe(name, python, recipe.engine if recipe else None)
     if recipe:
         recipe.check(build)
     return build

@@ -27,7 +27,8 @@ _DEFAULT_VARIANTS = "fp32,fused,int8"
 
 
 def _listed(text: Optional[str]) -> list[str]:
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
+    """The different parts of a list, in its order."""
+    return list(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
 
 
 class Batches(click.ParamType):
@@ -191,6 +192,7 @@ def benchmark(
         run_test_io(terminal, target, test_io, (batches or (1,))[0], weights, input_shape)
         return
     scenario = _scenario(scenario, latency_bound)
+    from quantkit.benchmark.compose import left_out
     from quantkit.benchmark.environments import open_build
     from quantkit.measurement import Conditions, run_benchmark
 
@@ -205,6 +207,8 @@ def benchmark(
         _check_used(interpreters, names)
         opened = [open_build(interpreters.get(name, name), terminal.tell) for name in names]
         suite = _composed(target, opened, chosen, scenario, reference)
+    for message in left_out(suite, chosen[0], chosen[1]):
+        terminal.warn(message)
     folder = out or Path(f"{suite.name}-benchmark")
     conditions = Conditions(
         builds=interpreters,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from quantkit.benchmark.build import ENGINES, Build
-from quantkit.benchmark.compose import among, compose, part
+from quantkit.benchmark.compose import among, compose, left_out, part
 from quantkit.benchmark.results import Contestant, Published
 from quantkit.benchmark.suite import Subject, Suite
 from quantkit.benchmark.variants import form_of
@@ -60,6 +60,18 @@ def test_every_engine_knows_the_form_of_what_it_can_run() -> None:
 def test_native_builds_alone_cannot_run_int8() -> None:
     with pytest.raises(UserError, match="native can run int8"):
         compose(NET, [NATIVE], ["int8"], ["node"], [1], "throughput")
+
+
+def test_what_was_asked_for_and_takes_no_part_is_told(suite: Suite) -> None:
+    composed = compose(NET, [NATIVE, ONEDNN], ["int8", "nncf"], ["node"], [1], "throughput")
+    assert left_out(composed, ["native", "onednn"], ["int8", "nncf"]) == (
+        "build native is left out: it takes part in none of the variants int8",
+        "variant nncf is left out: none of these builds takes part in it",
+    )
+    assert left_out(part(suite, variants=["int8"]), ["native"], ["int8"]) == (
+        "build native is left out: it takes part in none of the variants int8",
+    )
+    assert left_out(suite, ["native", "onednn"], ["fp32", "int8"]) == ()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 
 from quantkit.benchmark import build_folder, environments
 from quantkit.benchmark.environments import add_build, check_build, list_builds, open_build, remove_build
+from quantkit.benchmark.instance import worker_files
 from quantkit.benchmark.probe import probe
 from quantkit.benchmark.recipes import RECIPES
 from quantkit.errors import EngineMissing, QuantkitError, UserError
@@ -96,13 +97,26 @@ def test_what_changed_is_probed_again_once(fake: Fake, changed: str, monkeypatch
     if changed == "worker":
         other = fake.folder / "worker.py"
         other.write_text("# a later version")
-        monkeypatch.setattr(build_folder, "worker_files", lambda engine: (other,))
+        monkeypatch.setattr(build_folder, "worker_files", lambda engine: (*worker_files(engine), other))
     else:
         os.utime(getattr(build, changed), (1, 1))
     assert open_build("native") == build
     assert fake.steps() == ["probe"]
     assert open_build("native") == build
     assert fake.steps() == []
+
+
+def test_a_build_depends_on_the_workers_part_for_its_engine(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noted(engine: str) -> tuple[Path, ...]:
+        asked.append(engine)
+        return worker_files(engine)
+
+    monkeypatch.setattr(build_folder, "worker_files", noted)
+    fake.behave(facts={"engine": "openvino", "version": "2026.4.1"})
+    open_build("openvino")
+    assert set(asked) == {"openvino"}
 
 
 def test_a_home_that_moved_takes_its_builds_along(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:

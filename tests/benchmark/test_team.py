@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from quantkit.benchmark import team
+from quantkit.benchmark.instance import WORKER
 from quantkit.benchmark.placement import Placement
 from quantkit.benchmark.team import Team
 from quantkit.errors import InstanceError
@@ -111,3 +113,23 @@ def test_every_instance_is_proven(tmp_path: Path) -> None:
     with Team([right, replace(wrong, cpus=None)]) as two, pytest.raises(InstanceError, match="beyond") as caught:
         two.prove()
     assert (caught.value.kind, caught.value.instance) == ("placement", 1)
+
+
+def test_only_openmps_threads_must_be_bound_apart() -> None:
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    if len(cpus) == 1:
+        pytest.skip("one hardware thread: every placement is right")
+    one = launch(0, Placement(cpus, None, len(cpus)))
+    with Team([one]) as mxnet, pytest.raises(InstanceError, match="OpenMP"):
+        mxnet.prove()
+    with Team([replace(one, engine="openvino")]) as other:
+        assert other.prove()[0].bound == 0
+
+
+def test_the_engine_is_told_its_number_of_threads(tmp_path: Path) -> None:
+    shutil.copy(WORKER, tmp_path)
+    shutil.copy(Path(__file__).with_name("fake_engine.py"), tmp_path / "worker_fake.py")
+    (tmp_path / "factor").write_text("1")
+    three = replace(launch(0, Placement(None, None, 3)), worker=tmp_path / "worker.py", engine="fake")
+    with Team([three]) as started:
+        assert started.load({"factor": tmp_path / "factor"}, 60)["settings"] == {"threads": 3}

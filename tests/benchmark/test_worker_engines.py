@@ -28,8 +28,8 @@ def start() -> Iterator[Start]:
     """Starts instances, and ends them."""
     started: list[Instance] = []
 
-    def start(engine: str, threads: int = 1, worker: Path = WORKER) -> Instance:
-        cpus = sorted(os.sched_getaffinity(0))[:threads]
+    def start(engine: str, threads: int = 1, worker: Path = WORKER, places: int = 0) -> Instance:
+        cpus = sorted(os.sched_getaffinity(0))[: places or threads]
         started.append(Instance([sys.executable], os.environ, cpus=cpus, worker=worker, engine=engine, threads=threads))
         return started[-1]
 
@@ -67,6 +67,31 @@ def test_an_engine_is_the_file_beside_the_worker(start: Start, folder: Path) -> 
     assert runs == [3]
     assert instance.ask("kernels", 60) == {"event": "kernels", "int8": 3, "of": 4}
     assert "noise on standard output" in instance.last_lines()
+
+
+@pytest.mark.parametrize("command", ["warm", "measure"])
+def test_turns_end_when_the_engines_threads_rest(
+    start: Start, folder: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPIN", "0.25")
+    (folder / "factor").write_text("1")
+    instance = start("fake", 1, folder / "worker.py")
+    instance.ask("load", 60, files={"factor": str(folder / "factor")})
+    instance.ask("bind", 60, input="data", data=str(folder / "data.npy"))
+    limits = {"limit": 0} if command == "warm" else {"start": time.monotonic_ns(), "stop": time.monotonic_ns()}
+    turn = instance.ask(command, 60, least=1, **limits)
+    assert time.monotonic_ns() - turn["ends"][-1] >= 200e6
+
+
+def test_a_turn_ends_though_the_engines_threads_never_rest(
+    start: Start, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPIN", "30")
+    (folder / "factor").write_text("1")
+    instance = start("fake", 1, folder / "worker.py")
+    instance.ask("load", 60, files={"factor": str(folder / "factor")})
+    instance.ask("bind", 60, input="data", data=str(folder / "data.npy"))
+    instance.ask("warm", 10, limit=0, least=1)
 
 
 def test_an_engine_that_is_not_there_is_told(start: Start, folder: Path) -> None:
@@ -183,8 +208,8 @@ def test_threads_are_as_many_as_asked_for_and_stay_where_the_instance_is(
     path, _ = conv_net(folder, False)
     np.save(folder / "many.npy", np.zeros((4096, 3, 8, 8), np.float32))
     used = []
-    for threads in (1, 2):
-        instance = start(engine, threads)
+    for threads, places in ((1, 1), (1, 2), (2, 2)):
+        instance = start(engine, threads, places=places)
         instance.ask("load", 60, files={"onnx": str(path)})
         instance.ask("bind", 60, input="data", data=str(folder / "many.npy"))
         before = busy(instance.pid)
@@ -192,9 +217,27 @@ def test_threads_are_as_many_as_asked_for_and_stay_where_the_instance_is(
         after = busy(instance.pid)
         used.append(sum(after[thread] > before.get(thread, 0) for thread in after))
         for task in Path(f"/proc/{instance.pid}/task").iterdir():
-            assert os.sched_getaffinity(int(task.name)) <= set(cpus[:threads])
+            assert os.sched_getaffinity(int(task.name)) <= set(cpus[:places])
         instance.kill()
-    assert used == [1, 2]
+    assert used == [1, 1, 2]
+
+
+def test_openvino_does_not_take_fewer_threads_in_silence(start: Start, folder: Path) -> None:
+    instance = start(installed("openvino"), 2, places=1)
+    instance.ask("load", 60, files={"onnx": str(conv_net(folder, False)[0])})
+    with pytest.raises(InstanceError, match="would use 1 threads, not 2"):
+        instance.ask("bind", 60, input="data", data=str(folder / "data.npy"))
+
+
+def test_openvino_runs_its_own_format(start: Start, folder: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    path, expected = conv_net(folder, False)
+    openvino.save_model(openvino.convert_model(path), folder / "net.xml", compress_to_fp16=False)
+    instance = start("openvino")
+    instance.ask("load", 60, files={"xml": str(folder / "net.xml"), "bin": str(folder / "net.bin")})
+    instance.ask("bind", 60, input="data", data=str(folder / "data.npy"))
+    instance.ask("run", 60)
+    np.testing.assert_allclose(outputs(instance, folder / "out.npz")[0], expected, rtol=0, atol=1e-4)
 
 
 def busy(pid: int) -> dict[str, int]:

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from quantkit.benchmark.result_files import read_results
 from tests.cli.conftest import SHAPE, Run, start
 
 SUITE = """
@@ -91,11 +93,25 @@ def test_a_suite_from_start_to_report(run: Run, quick: None, checkpoint: Path, s
 
 
 def test_variants_and_placements_of_a_network(run: Run, quick: None, int8_engine: None) -> None:
-    options = ["--builds", "here", "--batch", "1", "--data", "digits:test", "--variants", "fp32,int8"]
+    options = ["--builds", "here,here", "--batch", "1", "--data", "digits:test", "--variants", "fp32,int8,nncf"]
     result = run("benchmark", "digits_resnet20_v1", *options, "--instances", "node,core", "--json")
     assert result.exit_code == 0, result.stderr
     rows = {row["contestant"]: row for row in json.loads(result.stdout)["figures"]}
     assert set(rows) == {f"here {variant} {policy}" for variant in ("FP32", "INT8") for policy in ("node", "core")}
+    assert "variant nncf is left out" in result.stderr
+
+
+def test_another_engine_runs_the_same_networks_as_onnx_files(run: Run, quick: None, int8_engine: None) -> None:
+    pytest.importorskip("onnxruntime")
+    options = ["--batch", "1", "--data", "digits:test", "--variants", "fp32,int8", "--out", "results", "--json"]
+    engines = ["--builds", "here,onnxruntime", "--build", f"onnxruntime={sys.executable}"]
+    result = run("benchmark", "digits_resnet20_v1", *engines, *options)
+    assert result.exit_code == 0, result.stderr
+    cells = {each.contestant.name: each for each in read_results(Path("results")).cells}
+    assert set(cells) == {f"{build} {variant}" for build in ("here", "onnxruntime") for variant in ("FP32", "INT8")}
+    for name, cell in cells.items():
+        assert (cell.kernels is not None, "onnx" in cell.checkpoint) == (name.startswith("onnx"),) * 2
+        assert cell.agreement is not None and cell.agreement.allowed is not None
 
 
 def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) -> None:
@@ -111,7 +127,7 @@ def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) 
     ("arguments", "words"),
     [
         (["nothing-like-it"], "unknown network 'nothing-like-it'"),
-        (["smok"], "suites that ship: int8-speedup, rnn, scaling, score, smoke"),
+        (["smok"], "suites that ship: engines, int8-speedup, rnn, scaling, score, smoke"),
         (["digits_resnet20_v1", "--builds", "here,other"], "there is no build other"),
         (["digits_resnet20_v1", "--build", "mine"], "is not NAME=PYTHON"),
         (["digits_resnet20_v1", "--build", "mine=/no/python", "--builds", "mine"], "no program '/no/python'"),

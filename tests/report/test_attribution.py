@@ -9,7 +9,19 @@ from quantkit.benchmark.results import Contestant, Results
 from quantkit.report.attribution import attributions, one_per_network
 from quantkit.report.scaling import scalings
 from quantkit.report.summary import Study, summarize
-from tests.report.synthetic import CONTESTANTS, FUSED, INT8, MKLDNN, NATIVE, PINNED, SPEED, cell, results, rounds
+from tests.report.synthetic import (
+    BUILDS,
+    CONTESTANTS,
+    FUSED,
+    INT8,
+    MKLDNN,
+    NATIVE,
+    PINNED,
+    SPEED,
+    cell,
+    results,
+    rounds,
+)
 
 
 def study(given: Results) -> Study:
@@ -51,6 +63,15 @@ def test_a_missing_step_joins_the_next() -> None:
         [("onednn", "MKL-DNN"), ("fusion", "fused"), ("INT8 + placed node", "INT8 pinned")]
     ]
     assert labels(without(given, (1, "native"))) == []
+
+
+def test_other_engines_have_no_step_of_fusion() -> None:
+    given = results(batches=(1,), contestants=(NATIVE, MKLDNN, INT8))
+    assert labels(given) == [[("onednn", "MKL-DNN"), ("fusion + INT8", "INT8")]]
+    builds = tuple(replace(each, engine="openvino" if each.name == "onednn" else each.engine) for each in BUILDS)
+    assert labels(Results(replace(given.run, builds=builds), given.cells)) == [
+        [("onednn", "MKL-DNN"), ("INT8", "INT8")]
+    ]
 
 
 def test_stock_fusion_stands_in_only_where_there_is_no_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 
 from quantkit import files
 from quantkit.benchmark.build import Build
+from quantkit.benchmark.recipes import PEERS, RECIPES
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.errors import QuantkitError
 from quantkit.workloads import exported
-from quantkit.workloads.exported import MODES, quantized_by_peer
+from quantkit.workloads.exported import MODES, int8_file, quantized_by_peer
 
 COPIES = """
 import json, shutil, sys
@@ -59,6 +61,32 @@ def test_a_network_is_quantized_once_for_the_same_images(script: Path, fp32: Che
         assert quantized_by_peer(form, "net", fp32, images(count), told.append).files != first.files
     script.write_text(COPIES + "\n")
     assert quantized_by_peer("nncf", "net", fp32, images(2), told.append).files != first.files
+
+
+def test_another_network_or_other_packages_are_quantized_anew(
+    script: Path, fp32: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(network: Checkpoint) -> Path:
+        return quantized_by_peer("nncf", "net", network, images(2), lambda message: None).files["onnx"]
+
+    first = made(fp32)
+    fp32.files["onnx"].write_text("another")
+    second = made(Checkpoint(fp32.files, {"onnx": files.sha256_of(fp32.files["onnx"])}))
+    assert (first.read_text(), second.read_text()) == ("network", "another")
+    monkeypatch.setattr(exported, "RECIPES", {PEERS: replace(RECIPES[PEERS], wheels=("nncf==4",))})
+    assert made(fp32) != first
+
+
+def test_onnx_files_are_written_anew_by_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path))
+    monkeypatch.setattr(exported, "export_int8_onnx", lambda directory, path: path.write_text(directory.name))
+
+    def made(bundle: str) -> str:
+        return int8_file("net", "key", lambda folder: tmp_path / bundle, lambda message: None).files["onnx"].read_text()
+
+    assert (made("first"), made("second")) == ("first", "first")
+    monkeypatch.setattr(exported, "code_hash", lambda *rooms: "other")
+    assert made("second") == "second"
 
 
 def test_a_quantizer_that_fails_is_quoted(script: Path, fp32: Checkpoint) -> None:
