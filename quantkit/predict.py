@@ -52,8 +52,9 @@ class Predictor:
             bundle: the bundle.
             allow_random_weights: whether a network may be loaded whose predictions mean nothing.
             engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles that hold an ONNX file; ``auto``: the one
-                that runs one image fastest here, measured for a second or two when it is first asked for (see
-                ``deployment.fastest``); None: MXNet where it is installed, else one of the others that is.
+                that runs one image fastest here, of those that do not refuse the network, measured for a second or two
+                when it is first asked for (see ``deployment.fastest``); None: MXNet where it is installed, else one of
+                the others that is.
 
         Raises:
             UserError: the network has random weights and ``allow_random_weights`` is not given, or the bundle holds
@@ -185,7 +186,9 @@ class Predictor:
 
 
 def _loaded(bundle: Bundle, engine: Optional[str]) -> RunningNetwork:
-    return open_fastest(bundle) if engine == AUTO else open_network(bundle, engine or default_engine(bundle))
+    if engine == AUTO:
+        return open_fastest(bundle)
+    return open_network(bundle, default_engine(bundle) if engine is None else engine)
 
 
 def _ends_in_scores(graph: Graph) -> bool:

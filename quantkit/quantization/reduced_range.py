@@ -81,7 +81,7 @@ def _fitted(weight: np.ndarray, scale: np.float32, largest: int) -> tuple[np.nda
 def _rounded(weight: np.ndarray, step: np.float32) -> np.ndarray:
     """Whole multiples of ``step`` with the sum of what they stand for: those nearest to a tie give way."""
     exact = weight.reshape(-1).astype(np.float64) / step
-    nearest = np.rint(exact)
+    nearest: np.ndarray = np.rint(exact)
     left = exact - nearest
     missing = int(np.rint(left.sum()))
     nearest[np.argsort(-left * np.sign(missing), kind="stable")[: abs(missing)]] += np.sign(missing)

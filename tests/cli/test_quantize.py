@@ -77,6 +77,20 @@ def test_the_table_says_what_was_gained(run: Run, options: list[object], int8_en
     assert not any(line != line.rstrip() for line in printed.splitlines())
 
 
+def test_the_onnx_file_is_told_of_with_what_to_do_next(run: Run, options: list[object], int8_engine: None) -> None:
+    pytest.importorskip("onnx")
+    common = (*options, "--calib", 5, "--preset", "none", "--no-latency", "--force")
+    printed = run("quantize", *common, "--format", "mxnet,onnx", "--out", "b").stdout
+    assert "ONNX b/model.onnx, " in " ".join(printed.split())
+    assert "quantkit verify b --engine onnxruntime --engine openvino" in printed
+    assert "quantkit.load('b', engine='onnxruntime')" in printed
+    result = json.loads(run("quantize", *common, "--format", "mxnet,onnx", "--out", "b", "--json").stdout)
+    assert result["onnx"] == {"file": "b/model.onnx", "size": Path("b/model.onnx").stat().st_size}
+    plain = run("quantize", *common, "--out", "b").stdout
+    assert "onnx" not in plain.lower()
+    assert "quantkit.load('b').predict" in plain
+
+
 def test_quiet_says_nothing(run: Run, options: list[object], int8_engine: None) -> None:
     result = run("quantize", *options, "--calib", 5, "--quiet", "--no-latency")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")

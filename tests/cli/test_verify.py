@@ -81,6 +81,8 @@ def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altere
     assert wrong[0]["tensor"] in failed["onnxruntime layers"]
     human = run("verify", altered, *options[:-1])
     assert "its ONNX file is NOT" in human.stdout
+    assert "onnxruntime against MXNet, layer by layer" in human.stdout.splitlines()
+    assert "alone" in human.stdout.split("its ONNX file is NOT")[0].splitlines()[-3]
 
 
 def test_a_file_that_an_engine_refuses_fails(run: Run, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,18 @@ def test_a_bundle_that_cannot_be_written_is_remembered_in_the_process(
     assert not (bundle.directory / "engines.json").exists()
 
 
+@pytest.mark.parametrize("milliseconds", [{}, {"mxnet": 1.0}])
+def test_what_does_not_speak_of_all_engines_is_measured_again(
+    bundle: Bundle, measurements: list[dict[str, float]], milliseconds: dict[str, float]
+) -> None:
+    path = bundle.directory / "engines.json"
+    measurements += [{"mxnet": 3.0, "onnxruntime": 2.0, "openvino": 2.5}] * 2
+    open_fastest(bundle)
+    path.write_text(json.dumps([{**json.loads(path.read_text())[0], "milliseconds": milliseconds}]))
+    assert open_fastest(bundle).engine == "onnxruntime"
+    assert not measurements
+
+
 def refusing(engines: Sequence[str]) -> Callable[[Bundle, str], RunningNetwork]:
     def opened(_: Bundle, engine: str) -> RunningNetwork:
         if engine in engines:

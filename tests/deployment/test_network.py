@@ -116,6 +116,8 @@ def test_an_engine_without_its_file_is_refused(bundle: Bundle) -> None:
 def test_unknown_engines_are_refused(bundle: Bundle) -> None:
     with pytest.raises(UserError, match="no engine 'tensorrt'; choose one of mxnet, onnxruntime, openvino or auto"):
         Predictor(bundle, engine="tensorrt")
+    with pytest.raises(UserError, match="no engine ''"):
+        Predictor(bundle, engine="")
 
 
 @pytest.mark.parametrize("name", OTHERS)

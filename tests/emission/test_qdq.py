@@ -201,6 +201,17 @@ def test_reduced_ranges_reach_the_file() -> None:
         assert np.abs(reduced.graph.params[name].astype(int)).max() == 64
 
 
+def test_depthwise_convolutions_are_not_narrowed_without_need() -> None:
+    graph, plan, _ = emitted("inverted residual")
+    made = {
+        each: network(graph, plan, {"data": images().shape}, reduce_range=each).graph.params
+        for each in ("none", "auto", "all")
+    }
+    (name,) = (name for name, value in made["none"].items() if value.dtype == np.int8 and value.shape[1:] == (1, 3, 3))
+    np.testing.assert_array_equal(made["auto"][name], made["none"][name])
+    assert np.abs(made["all"][name].astype(int)).max() == 64
+
+
 def test_an_unknown_reduction_is_refused() -> None:
     graph, plan, _ = emitted("v1")
     with pytest.raises(UserError, match="some"):
