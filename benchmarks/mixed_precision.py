@@ -9,8 +9,6 @@ those of the search, at batch 1, measured in turns; OUT.json has them and the la
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
 import sys
 import time
@@ -21,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from accuracy_rows import BATCH, prepared_model
-from command_line import data_root, run
+from command_line import arguments, data_root, facts, run, table, write_results
 
 from quantkit import pipeline
 from quantkit.data.batches import batches
@@ -31,7 +29,6 @@ from quantkit.engine.compat import load_mxnet
 from quantkit.engine.stream import outputs_of
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.evaluation.paired import Paired, paired
-from quantkit.files import writing
 from quantkit.graph.graph import Graph
 from quantkit.host.cpu import read_cpu
 from quantkit.quantization.goal import Goal
@@ -69,9 +66,7 @@ class Found:
 
 def main() -> None:
     """Search for every network named on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write OUT.md and OUT.json")
-    parser.add_argument("--network", action="append", help="only networks whose name contains this")
+    parser = arguments(__doc__)
     parser.add_argument("--max-drop", type=float, default=1.0, help="points of agreement that may be lost")
     parser.add_argument("--minutes", type=float, default=5.0, help="of search for each network")
     options = parser.parse_args()
@@ -80,7 +75,7 @@ def main() -> None:
     command = "python benchmarks/mixed_precision.py" + "".join(f" --network {part}" for part in options.network or ())
     command += f" --max-drop {options.max_drop:g} --minutes {options.minutes:g}"
     found: list[Found] = []
-    print("\n".join(_header()), flush=True)
+    print("\n".join(table(_COLUMNS)), flush=True)
     for network in suite["network"]:
         if not options.network or any(part in network["checkpoint"] for part in options.network):
             found.append(_searched(network, suite, root, Goal(max_drop=options.max_drop), options.minutes))
@@ -142,10 +137,6 @@ def _outputs(graph: Graph, images: np.ndarray) -> np.ndarray:
     return found.reshape(len(found), -1)
 
 
-def _header() -> list[str]:
-    return [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
-
-
 def _line(found: Found) -> str:
     agreements = [f"{100 * found.agreement[name]:.2f}, {found.cosine[name]:.5f}" for name in ("int8", "mixed")]
     points = [
@@ -162,13 +153,8 @@ def _line(found: Found) -> str:
 
 def _write(out: Path, command: str, found: list[Found]) -> None:
     host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with writing(out.with_name(f"{out.name}.json")) as file:
-        rows = [asdict(each) for each in found]
-        file.write((json.dumps({"command": command, "host": host, "rows": rows}, indent=1) + "\n").encode())
-    with writing(out.with_name(f"{out.name}.md")) as file:
-        facts = f"`{command}`, " + ", ".join(f"{key} {value}" for key, value in host.items())
-        file.write(("\n".join([facts, "", *_header(), *map(_line, found)]) + "\n").encode())
+    document = {"command": command, "rows": [asdict(each) for each in found]}
+    write_results(out, host, document, [f"`{command}`, {facts(host)}", "", *table(_COLUMNS), *map(_line, found)])
 
 
 if __name__ == "__main__":

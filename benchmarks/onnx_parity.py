@@ -13,8 +13,6 @@ openvino.
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
 import sys
 import tempfile
@@ -25,7 +23,7 @@ from typing import Any, Optional
 
 import numpy as np
 from accuracy_rows import BATCH, prepared_model
-from command_line import data_root, run
+from command_line import arguments, data_root, facts, run, table, write_results
 
 from quantkit import pipeline
 from quantkit.bundle import read_bundle
@@ -34,7 +32,6 @@ from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
 from quantkit.engine.compat import load_mxnet
 from quantkit.export import export_onnx
-from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
 from quantkit.models.card import cards
 from quantkit.models.load import load_model
@@ -84,15 +81,13 @@ class Row:
 
 def main() -> None:
     """Compare every network that the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write OUT.md and OUT.json")
-    parser.add_argument("--network", action="append", help="only networks whose name contains this")
+    parser = arguments(__doc__)
     parser.add_argument("--engine", action="append", choices=ENGINES, help="only this engine")
     options = parser.parse_args()
     command = "python benchmarks/onnx_parity.py" + "".join(f" --network {part}" for part in options.network or ())
     command += "".join(f" --engine {engine}" for engine in options.engine or ())
     found: list[Row] = []
-    print("\n".join(_header()), flush=True)
+    print("\n".join(table(_COLUMNS)), flush=True)
     for subject in _subjects(options.network or [""]):
         for row in _rows(subject, options.engine or ENGINES):
             found.append(row)
@@ -137,10 +132,6 @@ def _rows(subject: Subject, engines: tuple[str, ...]) -> Iterator[Row]:
             )  # fmt: skip
 
 
-def _header() -> list[str]:
-    return [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
-
-
 def _line(row: Row) -> str:
     outputs, precision = row.outputs, row.precision
     if outputs is None or outputs.same is None or precision is None:
@@ -161,13 +152,8 @@ def _write(out: Path, command: str, found: list[Row]) -> None:
         "mxnet": load_mxnet().__version__,
         "python": platform.python_version(),
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with writing(out.with_name(f"{out.name}.json")) as file:
-        rows = [asdict(row) for row in found]
-        file.write((json.dumps({"command": command, "host": host, "rows": rows}, indent=1) + "\n").encode())
-    with writing(out.with_name(f"{out.name}.md")) as file:
-        facts = f"`{command}`, " + ", ".join(f"{key} {value}" for key, value in host.items())
-        file.write(("\n".join([facts, "", *_header(), *map(_line, found)]) + "\n").encode())
+    document = {"command": command, "rows": [asdict(each) for each in found]}
+    write_results(out, host, document, [f"`{command}`, {facts(host)}", "", *table(_COLUMNS), *map(_line, found)])
 
 
 if __name__ == "__main__":

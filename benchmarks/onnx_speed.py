@@ -11,8 +11,6 @@ environment of their own (`make .venv-peers/installed`, or --peers PYTHON); the 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
 import sys
@@ -27,7 +25,7 @@ from typing import Any, Optional
 import numpy as np
 from accuracy_peers import Peers
 from accuracy_rows import BATCH, prepared_model
-from command_line import data_root, run
+from command_line import arguments, data_root, facts, run, table, write_results
 from turns import Ticks, measured, milliseconds, ratio
 
 from quantkit import pipeline
@@ -35,7 +33,6 @@ from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
 from quantkit.export import export_onnx
-from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
@@ -64,16 +61,14 @@ class Timing:
 
 def main() -> None:
     """Measure every network named on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write OUT.md and OUT.json")
-    parser.add_argument("--network", action="append", help="only networks whose name contains this")
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--runs", type=int, default=10, help="of each file in a round")
     parser.add_argument("--peers", type=Path, metavar="PYTHON", help="default: that of .venv-peers")
     options = parser.parse_args()
     peers = Peers(options.peers)
     found: list[Timing] = []
-    print("\n".join(_header()), flush=True)
+    print("\n".join(table(_COLUMNS)), flush=True)
     for model, data, count in _subjects(options.network or [""]):
         for timing in _timings(model, data, count, peers, options.rounds, options.runs):
             found.append(timing)
@@ -145,10 +140,6 @@ def _threads() -> Optional[int]:
     return int(asked) if asked else None
 
 
-def _header() -> list[str]:
-    return [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
-
-
 def _line(timing: Timing) -> str:
     cells = [timing.network, str(timing.batch), str(len(timing.ticks["openvino own"]))]
     for engine in ("onnxruntime", "openvino"):
@@ -166,12 +157,8 @@ def _write(out: Path, found: list[Timing], peers: Peers) -> None:
         "openvino": version("openvino"),
         "nncf": peers.versions["nncf"],
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with writing(out.with_name(f"{out.name}.json")) as file:
-        file.write((json.dumps({"host": host, "cells": [asdict(each) for each in found]}) + "\n").encode())
-    with writing(out.with_name(f"{out.name}.md")) as file:
-        facts = ", ".join(f"{key} {value}" for key, value in host.items())
-        file.write(("\n".join([facts, "", *_header(), *map(_line, found)]) + "\n").encode())
+    document = {"cells": [asdict(each) for each in found]}
+    write_results(out, host, document, [facts(host), "", *table(_COLUMNS), *map(_line, found)])
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ The networks are those of accuracy.toml. How ratios are measured is said in turn
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
 import sys
@@ -19,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from accuracy_rows import prepared_model
-from command_line import data_root, run
+from command_line import arguments, data_root, facts, run, table, write_results
 from turns import Ticks, measured, milliseconds, ratio
 
 from quantkit import pipeline
@@ -29,7 +27,6 @@ from quantkit.data.sources import open_samples
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import Executor
-from quantkit.files import writing
 from quantkit.graph.graph import Graph
 from quantkit.host.cpu import read_cpu
 
@@ -52,9 +49,7 @@ class Timing:
 
 def main() -> None:
     """Measure every network named on the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="write OUT.md and OUT.json")
-    parser.add_argument("--network", action="append", help="only networks whose name contains this")
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=20, help="of each form in a round")
     options = parser.parse_args()
@@ -68,15 +63,10 @@ def main() -> None:
                 found.append(timing)
                 print(_line(timing), flush=True)
     if options.out is not None:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
         host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
         host["threads"] = os.environ.get("OMP_NUM_THREADS", "all")
-        document = {"host": host, "cells": [asdict(timing) for timing in found]}
-        with writing(options.out.with_name(f"{options.out.name}.json")) as file:
-            file.write((json.dumps(document) + "\n").encode())
-        with writing(options.out.with_name(f"{options.out.name}.md")) as file:
-            lines = [", ".join(f"{key} {value}" for key, value in host.items()), "", *_header(), *map(_line, found)]
-            file.write(("\n".join(lines) + "\n").encode())
+        document = {"cells": [asdict(timing) for timing in found]}
+        write_results(options.out, host, document, [facts(host), "", *_header(), *map(_line, found)])
 
 
 def _timings(
@@ -107,8 +97,7 @@ def _loaded(graph: Graph, data: np.ndarray) -> Callable[[], object]:
 
 def _header() -> list[str]:
     others = [f"{preset}, times that" for preset in _PRESETS[1:]]
-    cells = ["network", "batch", "rounds", "without recovery, ms", *others]
-    return [f"| {' | '.join(cells)} |", "|---" * len(cells) + "|"]
+    return table(["network", "batch", "rounds", "without recovery, ms", *others])
 
 
 def _line(timing: Timing) -> str:
