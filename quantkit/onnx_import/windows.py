@@ -46,6 +46,8 @@ def windows_of(node: OnnxNode, extents: Shape, kernel: Shape) -> Windows:
     if len(kernel) != rank or min(kernel + strides + dilations, default=0) < 1:
         raise Refused(f"its window {kernel}, strides {strides} and dilations {dilations} do not fit {rank} axes")
     spans = tuple((size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations))
+    if max(spans) > _MOST:
+        raise Refused(f"its window of {spans} is beyond all images")
     automatic = node.text("auto_pad", "NOTSET")
     pads = listed(node, "pads", 2 * rank, 0)
     ceil = bool(node.integer("ceil_mode", 0))

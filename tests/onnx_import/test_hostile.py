@@ -135,6 +135,13 @@ def _long_stride(model: ModelProto) -> None:
     model.graph.node[0].attribute.append(helper.make_attribute("strides", [1, 2**63 - 1]))
 
 
+def _enormous_window(model: ModelProto) -> None:
+    """Where the padding follows from the size, every window fits."""
+    pool = helper.make_node("MaxPool", ["t0"], ["p"], "pool", kernel_shape=[2**63 - 1, 3], auto_pad="SAME_UPPER")
+    model.graph.node.append(pool)
+    model.graph.output[0].name = "p"
+
+
 def _no_such_type(model: ModelProto) -> None:
     initialiser(model).data_type = 77
 
@@ -214,6 +221,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "attribute of another type": (_wrong_attribute, "strides"),
     "enormous padding": (_long_attribute, "Conv 'Conv_0': its attribute 'pads'"),
     "enormous stride": (_long_stride, "Conv 'Conv_0': its attribute 'strides'"),
+    "enormous window": (_enormous_window, "MaxPool 'pool': its window of .9223372036854775807, 3. is"),
     "unknown type": (_no_such_type, "not a valid ONNX network|data type 77"),
     "subgraph": (_subgraph, "node 'choice' .If.*network within the network"),
     "function": (_function, "F 'call'.*'own'.*inline"),
