@@ -16,7 +16,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -25,8 +25,8 @@ from typing import Any, Optional
 import numpy as np
 from accuracy_peers import Peers
 from accuracy_rows import BATCH, prepared_model
-from command_line import arguments, data_root, facts, run, table, write_results
-from turns import Ticks, measured, milliseconds, ratio
+from command_line import data_root, facts, run, table, write_results
+from turns import Timing, command_of, measured, milliseconds, ratio, timing_arguments
 
 from quantkit import pipeline
 from quantkit.data.batches import batches
@@ -50,20 +50,9 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Timing:
-    """The readings of one network at one batch size."""
-
-    network: str
-    batch: int
-    ticks: Ticks
-
-
 def main() -> None:
     """Measure every network named on the command line."""
-    parser = arguments(__doc__)
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--runs", type=int, default=10, help="of each file in a round")
+    parser = timing_arguments(__doc__, rounds=8, runs=10)
     parser.add_argument("--peers", type=Path, metavar="PYTHON", help="default: that of .venv-peers")
     options = parser.parse_args()
     peers = Peers(options.peers)
@@ -74,7 +63,7 @@ def main() -> None:
             found.append(timing)
             print(_line(timing), flush=True)
         if options.out is not None:
-            _write(options.out, found, peers)
+            _write(options.out, command_of("onnx_speed", options), found, peers)
 
 
 def _subjects(parts: list[str]) -> Iterator[tuple[Model, Any, int]]:
@@ -148,7 +137,7 @@ def _line(timing: Timing) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _write(out: Path, found: list[Timing], peers: Peers) -> None:
+def _write(out: Path, command: str, found: list[Timing], peers: Peers) -> None:
     host: Mapping[str, str] = {
         "cpu": read_cpu().model,
         "threads": os.environ.get("OMP_NUM_THREADS", "all"),
@@ -157,8 +146,9 @@ def _write(out: Path, found: list[Timing], peers: Peers) -> None:
         "openvino": version("openvino"),
         "nncf": peers.versions["nncf"],
     }
-    document = {"cells": [asdict(each) for each in found]}
-    write_results(out, host, document, [facts(host), "", *table(_COLUMNS), *map(_line, found)])
+    document = {"command": command, "cells": [asdict(each) for each in found]}
+    page = [f"`{command}`, {facts(host)}", "", *table(_COLUMNS), *map(_line, found)]
+    write_results(out, host, document, page)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,14 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from accuracy_rows import prepared_model
-from command_line import arguments, data_root, facts, run, table, write_results
-from turns import Ticks, measured, milliseconds, ratio
+from command_line import data_root, facts, run, table, write_results
+from turns import Timing, command_of, measured, milliseconds, ratio, timing_arguments
 
 from quantkit import pipeline
 from quantkit.data.batches import batches
@@ -38,21 +38,9 @@ else:
 _PRESETS = ("none", "balanced", "best")
 
 
-@dataclass(frozen=True)
-class Timing:
-    """The readings of one network at one batch size, by preset."""
-
-    network: str
-    batch: int
-    ticks: Ticks
-
-
 def main() -> None:
     """Measure every network named on the command line."""
-    parser = arguments(__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--runs", type=int, default=20, help="of each form in a round")
-    options = parser.parse_args()
+    options = timing_arguments(__doc__, rounds=15, runs=20).parse_args()
     root = data_root()
     suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
     found: list[Timing] = []
@@ -65,8 +53,10 @@ def main() -> None:
     if options.out is not None:
         host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
         host["threads"] = os.environ.get("OMP_NUM_THREADS", "all")
-        document = {"cells": [asdict(timing) for timing in found]}
-        write_results(options.out, host, document, [facts(host), "", *_header(), *map(_line, found)])
+        command = command_of("recovered_speed", options)
+        document = {"command": command, "cells": [asdict(timing) for timing in found]}
+        page = [f"`{command}`, {facts(host)}", "", *_header(), *map(_line, found)]
+        write_results(options.out, host, document, page)
 
 
 def _timings(

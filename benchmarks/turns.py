@@ -7,17 +7,44 @@ rounds (Efron 1979).
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
+from typing import Optional
 
 import numpy as np
+from command_line import arguments
 
 Ticks = Mapping[str, list[list[float]]]
 """Readings in ms: by form, round and run."""
 
 _WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The readings of one network at one batch size."""
+
+    network: str
+    batch: int
+    ticks: Ticks
+
+
+def timing_arguments(description: Optional[str], rounds: int, runs: int) -> argparse.ArgumentParser:
+    """A parser with what suites of latencies take: --out, --network, --rounds and --runs, with these defaults."""
+    parser = arguments(description)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--runs", type=int, default=runs, help="of each form in a round")
+    return parser
+
+
+def command_of(script: str, options: argparse.Namespace) -> str:
+    """The command that a suite of latencies was given."""
+    parts = "".join(f" --network {part}" for part in options.network or ())
+    return f"python benchmarks/{script}.py{parts} --rounds {options.rounds} --runs {options.runs}"
 
 
 def measured(forms: Mapping[str, Callable[[], Callable[[], object]]], rounds: int, runs: int) -> Ticks:

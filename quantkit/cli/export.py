@@ -94,7 +94,7 @@ def export(
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
             export_onnx(model, out, chosen)
-    result = _result(source, out, precision, chosen, reduce_range, plan)
+    result = _result(source, out, form, precision, chosen, reduce_range, plan)
     terminal.show(result, *_tables(result))
 
 
@@ -133,14 +133,14 @@ def _export_bundle(
 
 
 def _result(
-    source: str, out: Path, precision: str, opset: int, reduce_range: str, plan: Optional[Plan]
+    source: str, out: Path, form: str, precision: str, opset: int, reduce_range: str, plan: Optional[Plan]
 ) -> dict[str, Any]:
     """All that there is to tell; ``size`` is in bytes. ``int8`` counts operators, ``fp32_layers`` are names."""
     decisions = list(plan.decisions.values()) if plan is not None else []
     return {
         "source": source,
         "file": str(out),
-        "format": "onnx",
+        "format": form,
         "precision": precision,
         "opset": opset,
         "reduce_range": reduce_range,
