@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.calibration.ranges import Range
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.emission.onnx_model import OPSETS, onnx_model
@@ -176,6 +177,23 @@ def test_signed_tensors_hold_the_same_levels() -> None:
         assert scale == np.float32(activation_params(form.range, form.dtype).scale)
         assert zero_point.dtype == np.uint8
         assert zero_point == (128 if form.dtype == "int8" else 0)
+
+
+@pytest.mark.parametrize(
+    ("measured", "taken"),
+    [((-0.5, 0.75), (-0.5, 0.75)), ((-1e6, 0.75), (None, 0.75)), ((-0.5, 1e6), (-0.5, None)), (None, (None, None))],
+)
+def test_results_before_a_sum_are_rounded_to_what_was_measured_and_matters(measured: Any, taken: Any) -> None:
+    """Beyond the result's range less the addend's, the sum is 0 or saturates."""
+    graph, plan, _ = emitted("v1")
+    plan = replace(plan, before_sums={Tensor("relu2"): Range(*measured)} if measured else {})
+    made = network(graph, plan, {"data": images().shape}).graph
+    (total,) = (node for node in made.nodes if node.op == "elemwise_add")
+    scale, zero_point = (made.params[each.node] for each in made.by_name[total.inputs[0].node].inputs[1:])
+    whole, addend = (plan.activations[Tensor(name)].range.largest for name in ("relu2", "relu0"))
+    low, high = (bound if bound is not None else limit for bound, limit in zip(taken, (-addend, whole)))
+    assert scale == pytest.approx((high - low) / 255, rel=1e-6)
+    assert zero_point == np.rint(-low / scale)
 
 
 @pytest.mark.parametrize("opset", OPSETS)
