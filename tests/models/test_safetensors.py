@@ -1,4 +1,4 @@
-"""The safetensors reader, against bytes put together by the format's description and against damage."""
+"""Reading safetensors: bytes put together by the format's description, and damage of every kind."""
 
 from __future__ import annotations
 
@@ -62,6 +62,23 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path: Path) -> None:
         file_of({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}}, bytes(4)),
         file_of({"a": {"dtype": "F32", "shape": [1 << 62, 4], "data_offsets": [0, 4]}}, bytes(4)),
         file_of({"a": {"dtype": "C64", "shape": [1], "data_offsets": [0, 8]}}, bytes(8)),
+        file_of({"a": {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}}, bytes(1)),
+        file_of({"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}, bytes(1)),
+        file_of({"a": {"dtype": "F32", "shape": [1] * 100, "data_offsets": [0, 4]}}, bytes(4)),
+        # The same bytes as two tensors, a part of them, bytes that no tensor has, and a name that stands there twice.
+        file_of({name: {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} for name in "ab"}, bytes(8)),
+        file_of(
+            {name: {"dtype": "F32", "shape": [2], "data_offsets": [at, at + 8]} for name, at in (("a", 0), ("b", 4))},
+            bytes(12),
+        ),
+        file_of({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, bytes(8)),
+        file_of({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}, bytes(8)),
+        file_of(
+            b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}',
+            bytes(8),
+        ),
+        file_of(b"[" * 100_000, b""),
+        file_of({f"t{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for i in range(30_000)}, b""),
     ],
 )
 def test_damage_is_a_model_error_that_names_the_file(tmp_path: Path, content: bytes) -> None:
