@@ -61,7 +61,11 @@ def _by_symbol_name(wanted: Parameters, arrays: Mapping[str, np.ndarray], where:
     namings.append({theirs + name[len(own) :]: name for name in wanted.shapes})
     # The naming under which most arrays are known; what is still unknown then is reported under its own name.
     best = max(namings, key=lambda naming: sum(name in naming for name in arrays))
-    return {best.get(name, name): array for name, array in arrays.items()}
+    named: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        if named.setdefault(best.get(name, name), array) is not array:
+            raise ModelError(f"{where} holds {best.get(name, name)!r} twice, by two names; give a file with one naming")
+    return named
 
 
 def _prefix(names: Mapping[str, object]) -> str:

@@ -116,7 +116,7 @@ def from_torch(sizes: Mapping[str, tuple[int, ...]], arrays: Arrays, where: str)
             array, shape = arrays[full], sizes[f"{place}.{role}"]
             # A dense layer may be stored as a convolution with as many values, and the other way round.
             if array.shape != shape and (
-                array.size != np.prod(shape) or array.shape[0] != shape[0] or array.ndim == len(shape)
+                array.size != np.prod(shape) or array.shape[:1] != shape[:1] or array.ndim == len(shape)
             ):
                 raise _mismatch(where, f"{full} has shape {array.shape}, the network's {place}.{role} {shape}")
             result[f"{place}.{role}"] = array.reshape(shape)
@@ -148,7 +148,7 @@ def _in_order(modules: Iterable[str], where: str) -> list[str]:
         for pattern, replacement in rules:
             path = re.sub(pattern, replacement, path)
         parts = [part for part in path.split(".") if part]
-        if not all(re.fullmatch(r"\d+|[a-z]", part) for part in parts):
+        if not all(re.fullmatch(r"\d{1,9}|[a-z]", part) for part in parts):
             raise _mismatch(where, f"the place of {name!r} is not known")
         place = tuple(int(part) if part.isdigit() else ord(part) for part in parts)
         if place in places:

@@ -143,3 +143,20 @@ def test_layers_too_few_or_too_many(engine: None) -> None:
         fit(wanted, {name: value for name, value in theirs.items() if name != "layer2.0.conv1.weight"}, "x")
     with pytest.raises(ModelError, match="42 layers for the network's 41"):
         fit(wanted, {**theirs, "fc.1.weight": np.ones((2, 2), np.float32)}, "x")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "complaint"),
+    [
+        ({}, "not known"),
+        ({"features.0.weight": np.ones((), np.float32)}, r"has shape \(\)"),
+        ({"features.0.weight": np.ones((2, 3), np.float32)}, r"has shape \(2, 3\)"),
+        ({f"features.{'9' * 5000}.weight": np.ones(1, np.float32)}, "place of"),
+        ({"features.0.weight": np.ones(1), "0.weight": np.ones(1)}, "not known|one place|2 layers"),
+        ({"features.0.bias": np.ones(1, np.float32)}, r"has \['bias'\]"),
+    ],
+)
+def test_odd_names_and_shapes_are_refused(theirs: dict[str, np.ndarray], complaint: str) -> None:
+    wanted = Parameters({"net0_w": (1,)}, {"net0_w": "output.weight"})
+    with pytest.raises(ModelError, match=complaint):
+        fit(wanted, theirs, "x")
