@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from quantkit.errors import QuantkitError
+from quantkit.errors import QuantkitError, UserError
 
 
 @contextmanager
@@ -103,5 +103,12 @@ def shipped(room: str) -> Path:
 
 
 def home() -> Path:
-    """The folder for downloads and other things worth keeping: ``$QUANTKIT_HOME``, or ``~/.cache/quantkit``."""
-    return Path(os.environ.get("QUANTKIT_HOME") or Path.home() / ".cache" / "quantkit")
+    """The folder for downloads and other things worth keeping: ``$QUANTKIT_HOME``, or ``~/.cache/quantkit``.
+
+    Raises:
+        UserError: the variable is not set and the user has no home folder.
+    """
+    try:
+        return Path(os.environ.get("QUANTKIT_HOME") or Path.home() / ".cache" / "quantkit")
+    except RuntimeError as error:
+        raise UserError("this user has no home folder; set QUANTKIT_HOME to a folder that you may write to") from error

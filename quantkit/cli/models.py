@@ -58,15 +58,14 @@ def _description(card: Card) -> dict[str, Any]:
 
 
 def _sources(card: Card) -> list[dict[str, Any]]:
-    from quantkit.models.weights import present
+    from quantkit.models.weight_store import on_disk
 
     if card.params is not None:
         path = card.folder / card.params
         return [{"kind": "file", "location": card.params, "cached": path.is_file()}]
-    found = ((source, present(card, source)) for source in card.sources)
     return [
-        {"kind": source.kind, "location": source.location, "cached": path is not None and path.is_file()}
-        for source, path in found
+        {"kind": source.kind, "location": source.location, "cached": on_disk(card, source) is not None}
+        for source in card.sources
     ]
 
 

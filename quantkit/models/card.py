@@ -31,12 +31,16 @@ class WeightSource:
 
     ``location`` is, by ``kind``: the file's name in GluonCV's store (``gluoncv``), a repository and a file
     in it (``huggingface``: ``owner/repository/file``), an address (``url``), or a path relative to the card
-    (``file``). ``sha1`` and ``sha256`` are those of the weights themselves, after unpacking. ``preprocess``
-    is given where these weights want other preprocessing than the card's.
+    (``file``). ``revision`` is the commit of the repository (``huggingface``), without which the newest is fetched.
+    ``sha1``, ``sha256`` and ``size`` (in bytes) are those of the weights themselves, after unpacking; without a hash,
+    what is fetched first is recorded and held to. ``preprocess`` is given where these weights want other preprocessing
+    than the card's.
     """
 
     kind: SourceKind
     location: str
+    revision: Optional[str] = None
+    size: Optional[int] = None
     sha256: Optional[str] = None
     sha1: Optional[str] = None
     preprocess: Optional[Preprocess] = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Optional, Union
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -40,7 +42,9 @@ class SourceTable(_Table):
     """``[[sources]]``: one source of trained weights."""
 
     kind: Literal["gluoncv", "huggingface", "url", "file"]
-    location: _Name
+    location: Annotated[str, Field(min_length=1, max_length=1000)]
+    revision: Optional[Annotated[str, Field(pattern="^[0-9a-f]{40}$")]] = None
+    size: Optional[_Positive] = None
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
     sha1: Optional[Annotated[str, Field(pattern="^[0-9a-f]{40}$")]] = None
     preprocess: Optional[PreprocessTable] = None
@@ -48,16 +52,31 @@ class SourceTable(_Table):
     @model_validator(mode="after")
     def _sound_location(self) -> SourceTable:
         parts = self.location.split("/")
-        if self.kind == "url" and not self.location.startswith(("http://", "https://")):
-            raise ValueError("location of a url starts with http:// or https://")
-        # The cache names its folders by these, and must not be led out of its own.
-        if self.kind in ("gluoncv", "huggingface") and {"", ".", ".."} & set(parts):
+        if self.revision is not None and self.kind != "huggingface":
+            raise ValueError("revision is of huggingface sources only")
+        if self.kind == "url":
+            self._check_address()
+        # The cache names its folders and files by these, and must not be led out of its own.
+        if self.kind in ("gluoncv", "huggingface") and not all(map(_is_file_name, parts)):
             raise ValueError(f"location {self.location!r} is not a name")
         if self.kind == "gluoncv" and len(parts) != 1:
             raise ValueError("location of a gluoncv source is a file's name, such as resnet50_v1-cc729d95")
         if self.kind == "huggingface" and len(parts) < 3:
             raise ValueError("location of a huggingface source is owner/repository/file")
         return self
+
+    def _check_address(self) -> None:
+        address = urlsplit(self.location)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ValueError("location of a url starts with http:// or https:// and a host")
+        if "@" in address.netloc:
+            raise ValueError("location of a url holds no user name or password: it is written into what is made of it")
+        if not self.location.isprintable() or not _is_file_name(address.path.rsplit("/", 1)[-1]):
+            raise ValueError("location of a url ends in the name of a file, such as net.safetensors")
+
+
+def _is_file_name(text: str) -> bool:
+    return re.fullmatch(r"[\w.+%~-]{1,200}", text, re.ASCII) is not None and text not in (".", "..")
 
 
 class CardTable(_Table):

@@ -1,201 +1,162 @@
-"""Fetching files from the network: with time-outs, progress, resumption and a check of their hash."""
+"""Fetching one file of weights: resumed where it broke off, checked, and put in its place whole or not at all."""
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
-import queue
-import shutil
-import threading
-import time
-import zipfile
-import zlib
+import errno
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Optional, Union
+from typing import Any, Optional
 from urllib.parse import urlsplit
 
 from quantkit.errors import QuantkitError, WeightsUnavailable
+from quantkit.files import writing
+from quantkit.models.archive import only_member
+from quantkit.models.content import Content, blocks_of, content_of
+from quantkit.models.transfer import LIMITS, BrokenOff, Head, Limits, Patience, receive
 
-if TYPE_CHECKING:
-    import requests
-
-# Seconds: to connect, until the answer begins (names looked up and redirections followed), and between two blocks.
-_CONNECT = 3.0
-_ONE_ANSWER = 4.0
-_SILENCE = 20.0
-_BLOCK = 1 << 16
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Patience:
-    """How long one goes on waiting for hosts to answer, all of them together, and which kept silent."""
+@dataclass(frozen=True)
+class Delivery:
+    """What was fetched: from where, what the server said of it, and what it is."""
 
-    def __init__(self, seconds: float) -> None:
-        """Wait ``seconds`` altogether."""
-        self._left = seconds
-        self._silent: dict[str, str] = {}
+    url: str
+    head: Head
+    content: Content
 
-    def wait_for(self, host: str) -> float:
-        """Seconds that ``host`` may take to answer; WeightsUnavailable where waiting for it is of no use."""
-        if host in self._silent:
-            raise WeightsUnavailable(self._silent[host])
-        if self._left <= 0.0:
-            raise WeightsUnavailable(f"{host} was not tried: no time was left after the hosts before it")
-        return min(_ONE_ANSWER, self._left)
 
-    def spend(self, seconds: float) -> None:
-        """Count time that was spent waiting."""
-        self._left -= seconds
+@dataclass(frozen=True)
+class _Begun:
+    """What is remembered of a download that broke off."""
 
-    def give_up(self, host: str, reason: str) -> WeightsUnavailable:
-        """Never wait for ``host`` again; the error to raise."""
-        self._silent[host] = f"{host} cannot be reached ({reason})"
-        return WeightsUnavailable(self._silent[host])
+    url: str
+    version: str
+    total: Optional[int]
+    commit: str
+    sha256: Optional[str]
 
 
 def fetch(
     url: str,
     destination: Path,
     patience: Patience,
+    accept: Callable[[Delivery], None],
     *,
-    sha256: Optional[str] = None,
-    sha1: Optional[str] = None,
+    verified: bool,
+    limits: Limits = LIMITS,
     quiet: bool = False,
-) -> None:
+) -> Delivery:
     """Download ``url`` to ``destination``, which appears complete or not at all.
 
-    A broken download is kept in ``destination`` + ``.part`` and resumed by the next call. Of a ``.zip``
-    whose only file is wanted under another ending, that file is taken out. The hashes are those of
-    ``destination``.
+    A broken download is kept beside ``destination`` and resumed by the next call. Of a ``.zip`` whose only file is
+    wanted under another ending, that file is taken out. Only one process may do this for one destination at a time.
+
+    Args:
+        url: the address.
+        destination: where the file shall lie.
+        patience: how long to wait for hosts.
+        accept: is shown what was fetched before it takes its place, and raises where it must not.
+        verified: whether ``accept`` holds the file to a known hash; see ``receive``.
+        limits: how much the transfer may take.
+        quiet: without a progress bar.
 
     Raises:
-        WeightsUnavailable: the host cannot be reached within ``patience``, falls silent, has no such file, or
-            delivers one of another hash or size.
+        WeightsUnavailable: see ``receive``; or the server delivers another file than it states, or a bad archive.
         QuantkitError: the destination cannot be written.
     """
-    part = destination.with_name(destination.name + ".part")
+    part = destination.with_name(f".{destination.name}.part")
+    notes = destination.with_name(f".{destination.name}.part.json")
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        _transfer(url, part, patience, quiet)
-        if url.endswith(".zip") and destination.suffix != ".zip":
-            _unpack(part, url)
-        if not matches(part, sha256, sha1):
-            part.unlink()
-            raise WeightsUnavailable(f"{url} delivered a file of another hash than the card names")
-        os.replace(part, destination)
+        head = _transfer(url, part, notes, patience, limits, verified, quiet)
+        try:
+            with writing(destination) as file:
+                zipped = urlsplit(url).path.endswith(".zip") and destination.suffix != ".zip"
+                blocks = only_member(part, url, limits.largest) if zipped else blocks_of(part)
+                delivery = Delivery(url, head, content_of(blocks, file))
+                if head.sha256 is not None and not zipped and delivery.content.sha256 != head.sha256:
+                    raise WeightsUnavailable(f"{url} delivered another file than its own hub states")
+                accept(delivery)
+                _discard(part, notes)
+        except QuantkitError:
+            # What is refused now would be refused again.
+            _discard(part, notes)
+            raise
     except OSError as error:
+        if error.errno in _NO_ROOM:
+            _discard(part, notes)
         raise QuantkitError(
             f"cannot write {destination}: {error.strerror or error}; free space, or set QUANTKIT_HOME to another folder"
         ) from error
+    return delivery
 
 
-def matches(path: Path, sha256: Optional[str], sha1: Optional[str]) -> bool:
-    """Whether a file has the given hashes; true where none is given."""
-    for name, wanted in (("sha256", sha256), ("sha1", sha1)):
-        if wanted is not None:
-            digest = hashlib.new(name)
-            with path.open("rb") as file:
-                for block in iter(lambda: file.read(1 << 20), b""):
-                    digest.update(block)
-            if digest.hexdigest() != wanted:
-                return False
-    return True
-
-
-def _transfer(url: str, part: Path, patience: Patience, quiet: bool) -> None:
+def _transfer(
+    url: str, part: Path, notes: Path, patience: Patience, limits: Limits, verified: bool, quiet: bool
+) -> Head:
     """Bring ``part`` to the whole content of ``url``, going on where an earlier attempt broke off."""
-    import requests
+    begun = _begun(notes, url)
+    # Without a hash nobody can tell whether two halves belong together.
+    if begun is None or not begun.version or not (verified or begun.sha256) or not part.is_file():
+        _discard(part, notes)
+        begun, have = None, 0
+    else:
+        have = part.stat().st_size
+        if have == begun.total:
+            return Head(have, begun.total, begun.version, begun.commit, begun.sha256)
+    try:
+        head, blocks = receive(url, have, begun.version if begun else "", patience, limits, verified)
+        with writing(notes) as file:
+            state = _Begun(url, head.version, head.total, head.commit, head.sha256)
+            file.write(json.dumps(asdict(state)).encode())
+        with part.open("r+b" if head.begin else "wb") as file, _bar(url, head, quiet) as bar:
+            file.seek(head.begin)
+            for block in blocks:
+                file.write(block)
+                bar.update(len(block))
+            size = file.tell()
+    except BrokenOff:
+        raise
+    except WeightsUnavailable:
+        _discard(part, notes)
+        raise
+    if head.total is not None and size != head.total:
+        raise BrokenOff(f"{url} ended after {size} of {head.total} bytes")
+    return replace(head, total=size)
+
+
+def _bar(url: str, head: Head, quiet: bool) -> Any:
     from tqdm import tqdm
 
-    version = part.with_name(part.name + ".version")
-    with part.open("ab") as file:
-        _lock(file, url)
-        have = file.tell()
-        headers = {"Accept-Encoding": "identity"}
-        if have and version.exists():
-            # Unless the file is still the one begun, the server sends the new one whole.
-            headers.update({"Range": f"bytes={have}-", "If-Range": version.read_text(encoding="utf-8")})
-        with _answer(url, headers, patience) as answer:
-            if answer.status_code not in (200, 206):
-                version.unlink(missing_ok=True)
-                raise WeightsUnavailable(f"{url} answers {answer.status_code} {answer.reason}")
-            if answer.status_code == 200:
-                file.truncate(0)
-                have = 0
-            version.write_text(
-                answer.headers.get("ETag") or answer.headers.get("Last-Modified") or "", encoding="utf-8"
-            )
-            total = have + int(answer.headers["Content-Length"]) if "Content-Length" in answer.headers else None
-            bar = tqdm(
-                total=total,
-                initial=have,
-                unit="B",
-                unit_scale=True,
-                desc=Path(urlsplit(url).path).name,
-                disable=quiet or None,
-            )
-            with bar:
-                try:
-                    for block in answer.iter_content(_BLOCK):
-                        file.write(block)
-                        bar.update(len(block))
-                except requests.RequestException as error:
-                    raise WeightsUnavailable(
-                        f"{url} broke off after {file.tell()} of {total} bytes; the next attempt goes on from there"
-                    ) from error
-            if total is not None and file.tell() != total:
-                raise WeightsUnavailable(f"{url} ended after {file.tell()} of {total} bytes")
-    version.unlink(missing_ok=True)
+    return tqdm(
+        total=head.total,
+        initial=head.begin,
+        unit="B",
+        unit_scale=True,
+        desc=Path(urlsplit(url).path).name,
+        disable=quiet or None,
+    )
 
 
-def _lock(file: IO[bytes], url: str) -> None:
-    """Keep two processes from writing into one file."""
+def _begun(notes: Path, url: str) -> Optional[_Begun]:
+    """What is known of a broken download of ``url``; None where there is none that can be gone on with."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise WeightsUnavailable(f"another process is fetching {url}; wait for it") from error
+        table = json.loads(notes.read_bytes()[: 1 << 16])
+        begun = _Begun(**table)
+        sound = (
+            all(isinstance(text, str) for text in (begun.url, begun.version, begun.commit))
+            and (begun.total is None or (type(begun.total) is int and begun.total >= 0))
+            and (begun.sha256 is None or re.fullmatch("[0-9a-f]{64}", begun.sha256) is not None)
+        )
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    return begun if sound and begun.url == url else None
 
 
-def _answer(url: str, headers: dict[str, str], patience: Patience) -> requests.Response:
-    """The server's answer, its content not yet read.
-
-    The request runs in a thread of its own, because looking up a name takes no time-out.
-    """
-    import requests
-
-    host = urlsplit(url).netloc
-    seconds = patience.wait_for(host)
-    answers: queue.SimpleQueue[Union[requests.Response, requests.RequestException]] = queue.SimpleQueue()
-
-    def ask() -> None:
-        try:
-            answers.put(requests.get(url, headers=headers, stream=True, timeout=(_CONNECT, _SILENCE)))
-        except requests.RequestException as error:
-            answers.put(error)
-
-    began = time.monotonic()
-    threading.Thread(target=ask, daemon=True).start()
-    try:
-        answer = answers.get(timeout=seconds)
-    except queue.Empty:
-        raise patience.give_up(host, f"no answer within {seconds:.0f} s") from None
-    finally:
-        patience.spend(time.monotonic() - began)
-    if isinstance(answer, requests.RequestException):
-        raise patience.give_up(host, type(answer).__name__) from answer
-    return answer
-
-
-def _unpack(archive: Path, url: str) -> None:
-    """Replace a zip archive by the one file in it."""
-    single = archive.with_name(archive.name + ".file")
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            (member,) = opened.infolist()
-            with opened.open(member) as source, single.open("wb") as target:
-                shutil.copyfileobj(source, target)
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError) as error:
-        archive.unlink()
-        single.unlink(missing_ok=True)
-        raise WeightsUnavailable(f"{url} delivered a damaged archive ({error})") from error
-    os.replace(single, archive)
+def _discard(part: Path, notes: Path) -> None:
+    part.unlink(missing_ok=True)
+    notes.unlink(missing_ok=True)

@@ -71,6 +71,15 @@ def test_shipped_cards_name_networks_of_gluoncv_and_its_published_weights() -> N
         assert (first.kind, first.location, first.sha1) == ("gluoncv", f"{card.network}-{checksum[:8]}", checksum)
 
 
+def test_shipped_sources_have_a_hash_but_for_those_of_which_none_is_published() -> None:
+    without = {source.location for card in cards() for source in card.sources if not (source.sha256 or source.sha1)}
+    names = [f"resnet{depth}.gluon_in1k" for depth in (18, 34, 50, 101, 152)] + [
+        "resnet101.tv_in1k",
+        "resnet152.tv_in1k",
+    ]
+    assert without == {f"timm/{name}/model.safetensors" for name in names}
+
+
 def test_shipped_preprocessing_yields_the_input() -> None:
     for card in cards():
         for preprocess in (card.preprocess, *(source.preprocess for source in card.sources)):
@@ -98,6 +107,25 @@ def test_own_card(tmp_path: Path) -> None:
         ('symbol = "mine-symbol.json"', "", "either network"),
         ("[preprocess]", '[[sources]]\nkind = "ftp"\nlocation = "x"\n[preprocess]', r"sources\.0\.kind"),
         ("[preprocess]", '[[sources]]\nkind = "gluoncv"\nlocation = "../x"\n[preprocess]', "is not a name"),
+        *(
+            ("[preprocess]", f'[[sources]]\nkind = "{kind}"\nlocation = "{location}"\n{more}\n[preprocess]', complaint)
+            for kind, location, more, complaint in (
+                ("gluoncv", "a/b", "", "a file's name"),
+                ("gluoncv", "a\\u0000b", "", "is not a name"),
+                ("huggingface", "owner/repository", "", "owner/repository/file"),
+                ("huggingface", "owner/../file", "", "is not a name"),
+                ("huggingface", f"owner/repository/{'x' * 201}", "", "is not a name"),
+                ("huggingface", "o/r/f", 'revision = "main"', r"sources\.0\.revision"),
+                ("gluoncv", "net-1", f'revision = "{"a" * 40}"', "huggingface sources only"),
+                ("huggingface", "o/r/f", "size = 0", r"sources\.0\.size"),
+                ("url", "file:///etc/passwd", "", "http://"),
+                ("url", "https:///x.params", "", "http://"),
+                ("url", "https://user:word@hub.example/x.params", "", "user name"),
+                ("url", "https://hub.example/folder/", "", "name of a file"),
+                ("url", "https://hub.example/..", "", "name of a file"),
+                ("url", "https://[::1/x.params", "", "Invalid IPv6"),
+            )
+        ),
         ('name = "mine"', "name = ", "not valid TOML"),
     ],
 )

@@ -1,62 +1,29 @@
-"""Downloads, from a server in this process that can be told to misbehave."""
+"""Downloads: whole or not at all, resumed where that is safe, from servers that misbehave."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-import socket
-import threading
+import json
+import os
+import resource
+import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from quantkit.errors import QuantkitError, WeightsUnavailable
-from quantkit.models.download import Patience, fetch
+from quantkit.models.download import Delivery, fetch
+from quantkit.models.transfer import BrokenOff, Limits, Patience
+from tests.models.servers import Request, Script, Server, head, redirect, serving, whole
 
 CONTENT = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-
-
-class Server:
-    """Serves CONTENT at /whole; /short breaks off half-way, /hang never answers, all else is not found."""
-
-    def __init__(self) -> None:
-        self.begun_at: list[int] = []
-        self.etag, self.content = '"one"', CONTENT
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *args: Any) -> None:
-                pass
-
-            def do_GET(self) -> None:
-                if self.path == "/hang":
-                    time.sleep(8)
-                    return
-                if self.path not in ("/whole", "/short", "/zipped.zip"):
-                    self.send_error(404)
-                    return
-                content = zipped(server.content) if self.path.endswith("zip") else server.content
-                wanted = self.headers.get("Range")
-                begin = 0
-                if wanted and self.headers.get("If-Range") == server.etag:
-                    begin = int(wanted.removeprefix("bytes=").rstrip("-"))
-                server.begun_at.append(begin)
-                self.send_response(206 if begin else 200)
-                self.send_header("Content-Length", str(len(content) - begin))
-                self.send_header("ETag", server.etag)
-                self.end_headers()
-                self.wfile.write(content[begin : len(content) // 2 if self.path == "/short" else None])
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+HALF = len(CONTENT) // 2
 
 
 def zipped(content: bytes) -> bytes:
@@ -66,95 +33,297 @@ def zipped(content: bytes) -> bytes:
     return file.getvalue()
 
 
+SCRIPTS: dict[str, Script] = {
+    "/whole": whole(CONTENT),
+    "/zipped.zip": whole(zipped(CONTENT)),
+    "/bomb.zip": whole(zipped(bytes(1 << 21))),
+    "/other": whole(CONTENT[::-1]),
+    "/breaks": whole(CONTENT, until=HALF),
+}
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
-    started = Server()
-    yield started
-    started.http.shutdown()
-    started.http.server_close()
+    with serving(dict(SCRIPTS)) as started:
+        yield started
 
 
-def get(server: Server, path: str, destination: Path, **hashes: str) -> None:
-    fetch(server.url + path, destination, Patience(8.0), quiet=True, **hashes)
+def held_to(sha256: str, delivery: Delivery) -> None:
+    if delivery.content.sha256 != sha256:
+        raise WeightsUnavailable("another file")
+
+
+def get(server: Server, path: str, destination: Path, sha256: str = SHA256, verified: bool = True) -> Delivery:
+    limits = Limits(answer=30.0, largest=1 << 20)
+    accept = (lambda delivery: held_to(sha256, delivery)) if verified else (lambda delivery: None)
+    return fetch(server.url + path, destination, Patience(60.0), accept, verified=verified, limits=limits, quiet=True)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_whole_file(server: Server, tmp_path: Path) -> None:
     destination = tmp_path / "deep" / "file.params"
-    get(server, "/whole", destination, sha256=SHA256)
+    delivery = get(server, "/whole", destination)
     assert destination.read_bytes() == CONTENT
-    assert [path.name for path in destination.parent.iterdir()] == ["file.params"]
+    assert (delivery.content.size, delivery.content.sha256) == (len(CONTENT), SHA256)
+    assert delivery.content.sha1 == hashlib.sha1(CONTENT).hexdigest()
+    assert names(destination.parent) == ["file.params"]
 
 
 def test_single_file_in_an_archive(server: Server, tmp_path: Path) -> None:
     destination = tmp_path / "file.params"
-    get(server, "/zipped.zip", destination, sha1=hashlib.sha1(CONTENT).hexdigest())
+    get(server, "/zipped.zip", destination)
     assert destination.read_bytes() == CONTENT
+    assert names(tmp_path) == ["file.params"]
+
+
+def broken(server: Server, destination: Path, verified: bool = True) -> None:
+    """Leave the first half of a download behind."""
+    server.scripts["/whole"] = whole(CONTENT, until=HALF)
+    with pytest.raises(BrokenOff, match="broke off after 256000 of 512000"):
+        get(server, "/whole", destination, verified=verified)
+    server.scripts["/whole"] = whole(CONTENT)
+    assert names(destination.parent) == [".file.params.part", ".file.params.part.json"]
+
+
+def begun_at(server: Server) -> str:
+    return server.asked[-1].headers.get("range", "")
 
 
 def test_broken_download_is_resumed(server: Server, tmp_path: Path) -> None:
     destination = tmp_path / "file.params"
-    with pytest.raises(WeightsUnavailable, match=r"broke off|ended after"):
-        get(server, "/short", destination)
-    assert not destination.exists()
-    half = (tmp_path / "file.params.part").stat().st_size
-    assert 0 < half <= len(CONTENT) // 2
-    get(server, "/whole", destination, sha256=SHA256)
-    assert server.begun_at[-1] == half
+    broken(server, destination)
+    get(server, "/whole", destination)
+    assert begun_at(server) == f"bytes={HALF}-"
+    assert destination.read_bytes() == CONTENT
+    assert names(tmp_path) == ["file.params"]
+
+
+def test_what_came_whole_is_not_asked_for_again(server: Server, tmp_path: Path) -> None:
+    destination = tmp_path / "file.params"
+    broken(server, destination)
+    (tmp_path / ".file.params.part").write_bytes(CONTENT)
+    asked = len(server.asked)
+    get(server, "/whole", destination)
+    assert len(server.asked) == asked
+    assert destination.read_bytes() == CONTENT
+
+
+def test_halves_are_not_joined_where_no_hash_can_tell(server: Server, tmp_path: Path) -> None:
+    destination = tmp_path / "file.params"
+    broken(server, destination, verified=False)
+    get(server, "/whole", destination, verified=False)
+    assert begun_at(server) == ""
     assert destination.read_bytes() == CONTENT
 
 
 def test_a_changed_file_is_not_glued_to_the_old_half(server: Server, tmp_path: Path) -> None:
     destination = tmp_path / "file.params"
-    with pytest.raises(WeightsUnavailable):
-        get(server, "/short", destination)
-    server.etag, server.content = '"two"', CONTENT[::-1]
-    get(server, "/whole", destination)
+    broken(server, destination)
+    server.scripts["/whole"] = whole(CONTENT[::-1], etag='"two"')
+    get(server, "/whole", destination, hashlib.sha256(CONTENT[::-1]).hexdigest())
+    assert begun_at(server) == f"bytes={HALF}-"
     assert destination.read_bytes() == CONTENT[::-1]
 
 
-def test_wrong_hash_leaves_nothing(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(WeightsUnavailable, match="another hash"):
-        get(server, "/whole", tmp_path / "file.params", sha256="0" * 64)
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize(
+    "notes",
+    [b"", b"{", b"[" * 100_000, b"[]", b"{}", b"null", b'{"url": 3}', b"\xff", bytes(1 << 20)],
+)
+def test_damaged_notes_of_a_broken_download_begin_it_anew(server: Server, tmp_path: Path, notes: bytes) -> None:
+    destination = tmp_path / "file.params"
+    broken(server, destination)
+    (tmp_path / ".file.params.part.json").write_bytes(notes)
+    get(server, "/whole", destination)
+    assert begun_at(server) == ""
+    assert names(tmp_path) == ["file.params"]
 
 
-def test_not_found(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(WeightsUnavailable, match="answers 404"):
-        get(server, "/none", tmp_path / "file.params")
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("url", "http://127.0.0.1/whole"),
+        ("url", 1),
+        ("version", 1),
+        ("total", "x"),
+        ("commit", 1),
+        ("sha256", "x"),
+        ("x", 1),
+    ],
+)
+def test_notes_of_another_download_are_not_used(server: Server, tmp_path: Path, key: str, value: object) -> None:
+    destination = tmp_path / "file.params"
+    broken(server, destination)
+    notes = tmp_path / ".file.params.part.json"
+    notes.write_text(json.dumps({**json.loads(notes.read_text()), key: value}))
+    get(server, "/whole", destination)
+    assert begun_at(server) == ""
 
 
-def test_silent_server_is_given_up_in_time_and_not_asked_again(server: Server, tmp_path: Path) -> None:
-    patience = Patience(0.5)
-    began = time.monotonic()
-    for _ in range(3):
-        with pytest.raises(WeightsUnavailable, match="cannot be reached"):
-            fetch(server.url + "/hang", tmp_path / "file.params", patience, quiet=True)
-    assert time.monotonic() - began < 2.0
-    with pytest.raises(WeightsUnavailable, match="not tried"):
-        fetch("http://127.0.0.2:1/x", tmp_path / "file.params", patience, quiet=True)
+def later(script: Script) -> Script:
+    """Breaks off the first time; then as ``script`` says."""
+    first = [whole(CONTENT, until=HALF)]
+    return lambda request: (first.pop() if first else script)(request)
 
 
-def test_name_servers_that_never_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    over = threading.Event()
+@pytest.mark.parametrize(
+    ("script", "complaint"),
+    [
+        (lambda _: iter([head("416 Range Not Satisfiable", Content_Length=0)]), "answers 416"),
+        (lambda _: iter([head("206 Partial Content", Content_Range="bytes 7-9/512000"), b"xxx"]), "another part"),
+        (whole(bytes(HALF) + CONTENT[HALF + 1 :] + b"x"), "another file"),
+        (redirect("file:///etc/passwd"), "only https"),
+    ],
+)
+def test_a_half_that_cannot_be_gone_on_with_is_removed(
+    server: Server, tmp_path: Path, script: Script, complaint: str
+) -> None:
+    server.scripts["/whole"] = later(script)
+    with pytest.raises(BrokenOff):
+        get(server, "/whole", tmp_path / "file.params")
+    with pytest.raises(WeightsUnavailable, match=complaint):
+        get(server, "/whole", tmp_path / "file.params")
+    assert names(tmp_path) == []
 
-    def hang(*_: object, **__: object) -> list[object]:
-        over.wait(8)
-        raise socket.gaierror("no answer")
 
-    monkeypatch.setattr(socket, "getaddrinfo", hang)
-    began = time.monotonic()
-    with pytest.raises(WeightsUnavailable, match=r"hub\.invalid cannot be reached"):
-        fetch("http://hub.invalid/x", tmp_path / "file.params", Patience(0.5), quiet=True)
-    assert time.monotonic() - began < 2.0
-    over.set()
+def test_a_rest_that_is_too_short_is_told_and_gone_on_with(server: Server, tmp_path: Path) -> None:
+    destination = tmp_path / "file.params"
+    broken(server, destination)
+    span = {"Content_Length": 10, "Content_Range": f"bytes {HALF}-{HALF + 9}/{len(CONTENT)}", "ETag": '"one"'}
+    server.scripts["/whole"] = lambda _: iter([head("206 Partial Content", **span), CONTENT[HALF : HALF + 10]])
+    with pytest.raises(BrokenOff, match="ended after 256010 of 512000"):
+        get(server, "/whole", destination)
+    server.scripts["/whole"] = whole(CONTENT)
+    get(server, "/whole", destination)
+    assert begun_at(server) == f"bytes={HALF + 10}-"
+    assert destination.read_bytes() == CONTENT
 
 
-def test_no_server_at_all(tmp_path: Path) -> None:
-    with pytest.raises(WeightsUnavailable, match="cannot be reached"):
-        fetch("http://127.0.0.1:1/x", tmp_path / "file.params", Patience(8.0), quiet=True)
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [("/other", "another file"), ("/none", "answers 404"), ("/bomb.zip", "bytes, more than|2097152 bytes")],
+)
+def test_what_is_refused_leaves_nothing_and_keeps_what_was_there(
+    server: Server, tmp_path: Path, path: str, complaint: str
+) -> None:
+    destination = tmp_path / "file.params"
+    with pytest.raises(WeightsUnavailable, match=complaint):
+        get(server, path, destination)
+    assert names(tmp_path) == []
+    destination.write_bytes(b"earlier")
+    with pytest.raises(WeightsUnavailable, match=complaint):
+        get(server, path, destination)
+    assert names(tmp_path) == ["file.params"]
+    assert destination.read_bytes() == b"earlier"
+
+
+def test_the_hub_says_which_hash_the_file_has(server: Server, tmp_path: Path) -> None:
+    stated = {"X_Linked_Etag": f'"{SHA256}"', "Content_Length": 0}
+    server.scripts["/hub"] = lambda _: iter([head("302 Found", Location="/whole", **stated)])
+    get(server, "/hub", tmp_path / "file.params", verified=False)
+    server.scripts["/hub"] = lambda _: iter([head("302 Found", Location="/other", **stated)])
+    with pytest.raises(WeightsUnavailable, match="another file than its own hub states"):
+        get(server, "/hub", tmp_path / "file.params", verified=False)
+    assert (tmp_path / "file.params").read_bytes() == CONTENT
 
 
 def test_destination_that_cannot_be_written(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(QuantkitError, match="QUANTKIT_HOME"):
         get(server, "/whole", tmp_path / "file" / "x.params")
+
+
+# A process that obtains one source of a card: its outcome is the last line that it prints.
+OBTAIN = """
+import sys
+from pathlib import Path
+from quantkit.errors import QuantkitError
+from quantkit.models.card import Card, WeightSource
+from quantkit.models.transfer import Limits, Patience
+from quantkit.models.weight_store import obtain
+
+url, sha256 = sys.argv[1:]
+source = WeightSource("url", url, sha256=sha256)
+card = Card("net", Path("."), (3, 8, 8), 2, network="net", sources=(source,))
+try:
+    found = obtain(card, source, Patience(20.0), Limits(answer=10.0, stall=20.0), quiet=True)
+    print("obtained", found.path.stat().st_size)
+except QuantkitError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def obtaining(server: Server, home: Path, **options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", OBTAIN, f"{server.url}/file.params", SHA256]
+    environment = {**os.environ, "QUANTKIT_HOME": str(home)}
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, **options)  # type: ignore[call-overload]
+
+
+def cached(home: Path) -> Path | None:
+    return next(home.glob("weights/url/*/file.params"), None)
+
+
+def test_of_many_processes_one_fetches_and_nobody_sees_half_a_file(tmp_path: Path) -> None:
+    def slowly(request: Request) -> Iterator[bytes]:
+        answer = b"".join(whole(CONTENT)(request))
+        for begin in range(0, len(answer), 1 << 16):
+            yield answer[begin : begin + (1 << 16)]
+            time.sleep(0.15)
+
+    # The first is cut short, the second gets another file, and only the third brings what is wanted.
+    answers = [whole(CONTENT, until=HALF), whole(CONTENT[::-1], etag='"two"'), slowly]
+    given = iter([*answers, *[missing_now] * 20])
+    seen = set()
+    with serving({"/file.params": lambda request: next(given)(request)}) as server:
+        processes = [obtaining(server, tmp_path) for _ in range(6)]
+        while any(process.poll() is None for process in processes):
+            path = cached(tmp_path)
+            if path is not None:
+                seen.add(path.read_bytes() == CONTENT)
+            time.sleep(0.01)
+        outcomes = sorted(str(process.communicate()[0]).split()[0] for process in processes)
+        assert len(server.asked) == 3
+    assert outcomes == ["BrokenOff", "WeightsUnavailable", *["obtained"] * 4]
+    assert seen <= {True}
+    path = cached(tmp_path)
+    assert path is not None
+    assert names(path.parent) == [".file.params.lock", "file.params"]
+
+
+def missing_now(_: Request) -> Iterator[bytes]:
+    yield head("404 Not Found", Content_Length=0)
+
+
+def test_what_a_killed_process_left_is_gone_on_with(tmp_path: Path) -> None:
+    def stops(request: Request) -> Iterator[bytes]:
+        yield b"".join(whole(CONTENT, until=HALF)(request))
+        time.sleep(30)
+
+    with serving({"/file.params": stops}) as server:
+        process = obtaining(server, tmp_path)
+        part = None
+        while part is None or part.stat().st_size < HALF - (1 << 17):
+            part = next(tmp_path.glob("weights/url/*/.file.params.part"), None)
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+        assert cached(tmp_path) is None
+        server.scripts["/file.params"] = whole(CONTENT)
+        assert str(obtaining(server, tmp_path).communicate()[0]).split()[0] == "obtained"
+        assert begun_at(server).startswith("bytes=")
+    assert names(part.parent) == [".file.params.lock", "file.params"]
+
+
+def test_a_full_disk_is_told_with_the_remedy_and_emptied_again(tmp_path: Path) -> None:
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, HALF))
+
+    with serving({"/file.params": whole(CONTENT)}) as server:
+        outcome = str(obtaining(server, tmp_path, preexec_fn=full).communicate()[0])
+    assert outcome.startswith("QuantkitError cannot write")
+    assert "free space, or set QUANTKIT_HOME" in outcome
+    assert names(next(tmp_path.glob("weights/url/*"))) == [".file.params.lock"]

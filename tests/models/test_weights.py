@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import threading
 import time
+import warnings
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,10 +19,12 @@ import numpy as np
 import pytest
 
 from quantkit.data.preprocess import Preprocess
-from quantkit.errors import ModelError, WeightsUnavailable
+from quantkit.errors import ModelError, QuantkitError, UserError, WeightsUnavailable
 from quantkit.graph.params import write_params
 from quantkit.models.card import Card, WeightSource
 from quantkit.models.fit import Parameters, fit
+from quantkit.models.trust import read_record, record_file
+from quantkit.models.weight_store import DamagedWeightsWarning, TrustedWeightsWarning, cached
 from quantkit.models.weights import RandomWeightsWarning, resolve
 
 WANTED = Parameters({"net0_w": (2, 3), "net0_b": (2,)}, {"net0_w": "out.weight", "net0_b": "out.bias"})
@@ -86,29 +91,192 @@ def test_published_weights_are_fetched_once(hub: Path, published: WeightSource) 
         (hub / "gluon" / "models" / "net-12345678.zip").unlink(missing_ok=True)
 
 
-def test_a_damaged_cache_is_fetched_anew(hub: Path, published: WeightSource, tmp_path: Path) -> None:
-    cached = tmp_path / "home" / "weights" / "gluoncv" / "net-12345678.params"
-    cached.parent.mkdir(parents=True)
-    cached.write_bytes(b"damaged")
-    assert_trained(resolve(card(hub, published), "auto", WANTED, random, quiet=True).params)
+def test_a_damaged_cache_is_told_and_fetched_anew(hub: Path, published: WeightSource) -> None:
+    place = cached(published)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"damaged")
+    with pytest.warns(DamagedWeightsWarning, match=rf"{place.name} is damaged.*SHA-1"):
+        assert_trained(resolve(card(hub, published), "auto", WANTED, random, quiet=True).params)
+    assert hashlib.sha1(place.read_bytes()).hexdigest() == published.sha1
 
 
+def test_a_damaged_cache_is_not_used_where_it_cannot_be_fetched_anew(hub: Path, published: WeightSource) -> None:
+    resolve(card(hub, published), "auto", WANTED, random, quiet=True)
+    (hub / "gluon" / "models" / "net-12345678.zip").unlink()
+    place = cached(published)
+    place.write_bytes(place.read_bytes()[:-1] + b"x")
+    with pytest.warns(DamagedWeightsWarning), pytest.raises(WeightsUnavailable, match="404"):
+        resolve(card(hub, published), "pretrained", WANTED, random, quiet=True)
+
+
+def upload(hub: Path, content: bytes, location: str = "o/r/model.params", revision: str = "main") -> WeightSource:
+    """Put a file into the hub; its source, without a hash."""
+    owner, repository, file = location.split("/")
+    folder = hub / owner / repository / "resolve" / revision
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_bytes(content)
+    return WeightSource("huggingface", location, revision=None if revision == "main" else revision)
+
+
+@pytest.mark.filterwarnings("ignore::quantkit.models.weight_store.TrustedWeightsWarning")
 def test_the_next_source_is_tried_and_brings_its_preprocessing(hub: Path) -> None:
-    (hub / "o" / "r" / "resolve" / "main").mkdir(parents=True)
-    (hub / "o" / "r" / "resolve" / "main" / "model.params").write_bytes(params_file(VALUES))
-    sources = WeightSource("gluoncv", "none-1"), WeightSource("huggingface", "o/r/model.params", preprocess=OTHER)
-    weights = resolve(card(hub, *sources), "auto", WANTED, random, quiet=True)
+    second = replace(upload(hub, params_file(VALUES)), preprocess=OTHER)
+    weights = resolve(card(hub, WeightSource("gluoncv", "none-1"), second), "auto", WANTED, random, quiet=True)
     assert_trained(weights.params)
     assert weights.preprocess == OTHER
 
 
-def test_something_else_than_weights_is_not_kept(hub: Path, tmp_path: Path) -> None:
-    (hub / "o" / "r" / "resolve" / "main").mkdir(parents=True)
-    (hub / "o" / "r" / "resolve" / "main" / "model.safetensors").write_text("<html>log in first</html>")
-    source = WeightSource("huggingface", "o/r/model.safetensors")
+def test_something_else_than_weights_is_neither_kept_nor_trusted(hub: Path, tmp_path: Path) -> None:
+    source = upload(hub, b"<html>log in first</html>", "o/r/model.safetensors")
     with pytest.raises(WeightsUnavailable, match="safetensors"):
         resolve(card(hub, source), "pretrained", WANTED, random, quiet=True)
-    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    left = [path.name for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert left == [".model.safetensors.lock"]
+
+
+BAD_ARCHIVES = {
+    "encrypted": lambda whole: patched(whole, 6, 8, b"\1"),
+    "unknown": lambda whole: patched(whole, 8, 10, b"\x63"),
+    "cut": lambda whole: whole[: len(whole) // 2],
+    "empty": lambda whole: b"",
+}
+
+
+def patched(whole: bytes, local: int, central: int, value: bytes) -> bytes:
+    changed, directory = bytearray(whole), whole.index(b"PK\1\2")
+    changed[local : local + 1] = changed[directory + central : directory + central + 1] = value
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("kind", BAD_ARCHIVES)
+@pytest.mark.filterwarnings("ignore::quantkit.models.weight_store.TrustedWeightsWarning")
+def test_an_odd_archive_does_not_keep_the_next_source_from_being_tried(
+    hub: Path, published: WeightSource, kind: str
+) -> None:
+    archive = hub / "gluon" / "models" / "net-12345678.zip"
+    archive.write_bytes(BAD_ARCHIVES[kind](archive.read_bytes()))
+    second = upload(hub, params_file(VALUES))
+    assert_trained(resolve(card(hub, published, second), "pretrained", WANTED, random, quiet=True).params)
+    third = replace(second, location="o/r/none.params")
+    with pytest.raises(WeightsUnavailable, match=r"(?s)net-12345678.*archive.*none\.params.*404"):
+        resolve(card(hub, published, third), "pretrained", WANTED, random, quiet=True)
+
+
+@pytest.mark.filterwarnings("ignore::quantkit.models.weight_store.TrustedWeightsWarning")
+def test_weights_of_another_network_do_not_keep_the_next_source_from_being_tried(hub: Path) -> None:
+    misfit = upload(hub, params_file({"x": np.ones(3, np.float32)}), "o/r/other.params")
+    right = upload(hub, params_file(VALUES))
+    assert_trained(resolve(card(hub, misfit, right), "auto", WANTED, random, quiet=True).params)
+    assert read_record(record_file(cached(misfit))) is None
+    # Where nothing else is left, random weights would hide that the network was asked for in another form.
+    with pytest.raises(ModelError, match=r"(?s)other\.params lacks.*none-1"):
+        resolve(card(hub, WeightSource("gluoncv", "none-1"), misfit), "auto", WANTED, random, quiet=True)
+
+
+def test_what_has_no_hash_is_trusted_on_first_use_and_held_to_that(hub: Path) -> None:
+    content = params_file(VALUES)
+    source = upload(hub, content)
+    place = cached(source)
+    with pytest.warns(
+        TrustedWeightsWarning, match=rf"(?s)no hash.*{hashlib.sha256(content).hexdigest()}.*trusted from now"
+    ):
+        resolve(card(hub, source), "auto", WANTED, random, quiet=True)
+    record = read_record(record_file(place))
+    assert record is not None
+    assert (record.source, record.size) == ("huggingface o/r/model.params", len(content))
+    assert record.sha256 == hashlib.sha256(content).hexdigest()
+    assert record.url.endswith("/o/r/resolve/main/model.params")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resolve(card(hub, source), "auto", WANTED, random, quiet=True)
+    # The same file is fetched again without a word; another one is not taken for it.
+    place.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resolve(card(hub, source), "auto", WANTED, random, quiet=True)
+    place.unlink()
+    other = params_file({**VALUES, "net0_b": np.zeros(2, np.float32)})
+    upload(hub, other)
+    for choice in ("auto", "pretrained"):
+        with pytest.raises(
+            ModelError, match=rf"(?s)delivers another file.*delete .*{record_file(place).name}.*--weights FILE"
+        ):
+            resolve(card(hub, source), choice, WANTED, random, quiet=True)
+        assert not place.exists()
+    record_file(place).unlink()
+    with pytest.warns(TrustedWeightsWarning):
+        resolve(card(hub, source), "auto", WANTED, random, quiet=True)
+    assert place.read_bytes() == other
+
+
+def test_a_trusted_file_that_changed_on_this_machine_is_told_and_fetched_again(hub: Path) -> None:
+    content = params_file(VALUES)
+    source = upload(hub, content)
+    with pytest.warns(TrustedWeightsWarning):
+        resolve(card(hub, source), "auto", WANTED, random, quiet=True)
+    place = cached(source)
+    place.write_bytes(params_file({**VALUES, "net0_b": np.zeros(2, np.float32)}))
+    with pytest.warns(DamagedWeightsWarning, match="not .* as on"):
+        assert_trained(resolve(card(hub, source), "auto", WANTED, random, quiet=True).params)
+    assert place.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "change", [b"", b"{", b"[]", b"null", {"format": 2}, {"sha256": "0"}, {"sha256": 3}, {"size": "x"}, {"more": 1}]
+)
+def test_a_damaged_record_is_an_error_that_names_it(hub: Path, change: bytes | dict[str, object]) -> None:
+    source = upload(hub, params_file(VALUES))
+    with pytest.warns(TrustedWeightsWarning):
+        resolve(card(hub, source), "auto", WANTED, random, quiet=True)
+    path = record_file(cached(source))
+    path.write_bytes(
+        change if isinstance(change, bytes) else json.dumps({**json.loads(path.read_text()), **change}).encode()
+    )
+    with pytest.raises(ModelError, match=rf"{path.name}.*delete it"):
+        resolve(card(hub, source), "auto", WANTED, random, quiet=True)
+
+
+def test_a_revision_and_a_hash_of_the_card_are_asked_for_and_need_no_trust(hub: Path) -> None:
+    content = params_file(VALUES)
+    source = replace(
+        upload(hub, content, revision="a" * 40), size=len(content), sha256=hashlib.sha256(content).hexdigest()
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_trained(resolve(card(hub, source), "auto", WANTED, random, quiet=True).params)
+    assert not record_file(cached(source)).exists()
+    for wrong, complaint in (
+        ({"size": len(content) - 1}, "more than the"),
+        ({"size": len(content) + 1}, "its size is"),
+    ):
+        cached(source).unlink()
+        with pytest.raises(WeightsUnavailable, match=complaint):
+            resolve(card(hub, replace(source, **wrong)), "pretrained", WANTED, random, quiet=True)  # type: ignore[arg-type]
+        cached(source).touch()
+
+
+def test_a_home_that_cannot_be_written_is_an_error_that_names_the_remedy(
+    hub: Path, published: WeightSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for home in ("/proc/quantkit", str(tmp_path / "file")):
+        monkeypatch.setenv("QUANTKIT_HOME", home)
+        with pytest.raises(QuantkitError, match="set QUANTKIT_HOME"):
+            resolve(card(hub, published), "auto", WANTED, random, quiet=True)
+
+
+def test_a_user_without_a_home_folder_is_told_the_remedy(
+    hub: Path, published: WeightSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("MXNET_HOME")
+    assert_trained(resolve(card(hub, published), "auto", WANTED, random, quiet=True).params)
+    monkeypatch.delenv("QUANTKIT_HOME")
+    with pytest.raises(UserError, match="set QUANTKIT_HOME"):
+        resolve(card(hub, published), "auto", WANTED, random, quiet=True)
 
 
 def test_no_source_falls_back_to_random_with_a_warning(hub: Path) -> None:
@@ -183,6 +351,7 @@ def test_namings(arrays: dict[str, np.ndarray]) -> None:
         ({"net0_b": np.ones(3, np.float32)}, r"'net0_b' has shape \(3,\), the network wants \(2,\)"),
         ({"net0_b": np.ones(2, np.int8)}, "int8, not floating-point"),
         ({"net0_b": np.array([1, np.nan], np.float32)}, "NaN, infinity"),
+        ({"net0_w": None, "out.weight": np.zeros((2, 3)), "out.bias": np.zeros(2)}, "'net0_b' twice"),
     ],
 )
 def test_weights_that_do_not_fit(change: dict[str, np.ndarray | None], complaint: str) -> None:

@@ -1,0 +1,51 @@
+"""Which addresses weights are fetched from, and which of those that a server sends one on to."""
+
+from __future__ import annotations
+
+import ipaddress
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from quantkit.errors import WeightsUnavailable
+
+
+def check_address(here: str, url: str, verified: bool) -> None:
+    """Refuse an address whose answers could be altered on the way, or that reaches into the user's own network.
+
+    Args:
+        here: the address.
+        url: the one that the user or the card gave, which led to it.
+        verified: whether a hash of the file is known.
+
+    Raises:
+        WeightsUnavailable: the address must not be followed.
+    """
+    try:
+        parts, origin = urlsplit(here), urlsplit(url)
+        host, first = parts.hostname, origin.hostname
+    except ValueError as error:
+        raise WeightsUnavailable(f"{url} leads to {here!r}, which is not an address") from error
+    if parts.scheme not in ("http", "https") or not host:
+        raise WeightsUnavailable(f"{url} leads to {here!r}; only https:// and http:// are followed")
+    if here != url and _inward(host) and not _inward(first or ""):
+        raise WeightsUnavailable(f"{url} leads to {here!r}, into this machine's own network, and is not followed")
+    if parts.scheme == "http" and origin.scheme == "https":
+        raise WeightsUnavailable(f"{url} leads to {here!r}, which is not encrypted, and is not followed")
+    if parts.scheme == "http" and not verified and not _loopback(host):
+        raise WeightsUnavailable(
+            f"{here!r} is not encrypted and no hash of the file is known, so anybody could alter it on the way; "
+            "use https://, or give the file's sha256 in the card"
+        )
+
+
+def _inward(host: str) -> bool:
+    """Whether a host is given as an address that is not on the public Internet."""
+    with suppress(ValueError):
+        return not ipaddress.ip_address(host).is_global
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def _loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"

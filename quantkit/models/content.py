@@ -1,0 +1,42 @@
+"""What a file holds, in short: its size and its hashes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Optional
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Content:
+    """The size in bytes and the hashes, in hexadecimal, of a file's content."""
+
+    size: int
+    sha256: str
+    sha1: str
+
+
+def blocks_of(path: Path) -> Iterator[bytes]:
+    """A file's bytes, from first to last.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        yield from iter(lambda: file.read(_BLOCK), b"")
+
+
+def content_of(blocks: Iterable[bytes], copy: Optional[IO[bytes]] = None) -> Content:
+    """Size and hashes of bytes, which are also written to ``copy`` where that is given."""
+    size, sha256, sha1 = 0, hashlib.sha256(), hashlib.sha1(usedforsecurity=False)
+    for block in blocks:
+        size += len(block)
+        sha256.update(block)
+        sha1.update(block)
+        if copy is not None:
+            copy.write(block)
+    return Content(size, sha256.hexdigest(), sha1.hexdigest())

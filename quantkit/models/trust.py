@@ -1,0 +1,88 @@
+"""Trust on first use: what was fetched without a published hash is recorded, and held to that record afterwards."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Optional
+
+from quantkit.errors import ModelError
+from quantkit.files import writing
+from quantkit.models.content import Content
+
+FORMAT = 1
+_LONGEST = 1 << 16
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is trusted. It lies beside the weights, as a JSON object with these keys and ``format``, which is 1.
+
+    ``source`` is the card's kind and location, ``url`` where the file came from, ``revision`` the commit that the hub
+    stated, ``etag`` the server's name for the version; ``size`` is in bytes, ``date`` UTC in ISO 8601. What is not
+    known is empty.
+    """
+
+    source: str
+    url: str
+    revision: str
+    etag: str
+    size: int
+    sha256: str
+    date: str
+
+    @property
+    def content(self) -> tuple[int, str]:
+        """Size and SHA-256: what a file is held to."""
+        return self.size, self.sha256
+
+
+def new_record(source: str, content: Content, url: str = "", revision: str = "", etag: str = "") -> Record:
+    """A record of what is trusted from now on."""
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    return Record(source, url, revision, etag, content.size, content.sha256, now)
+
+
+def record_file(weights: Path) -> Path:
+    """Where the record of a weights file lies."""
+    return weights.with_name(f"{weights.name}.record.json")
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record, whole or not at all.
+
+    Raises:
+        QuantkitError: the folder cannot be written.
+    """
+    with writing(path) as file:
+        file.write(json.dumps({"format": FORMAT, **asdict(record)}, indent=1).encode() + b"\n")
+
+
+def read_record(path: Path) -> Optional[Record]:
+    """The record at ``path``; None where there is none.
+
+    Raises:
+        ModelError: it cannot be read, or is not a record of this format.
+    """
+    try:
+        with path.open("rb") as file:
+            table = json.loads(file.read(_LONGEST))
+        if table.pop("format") != FORMAT:
+            raise ValueError("it is of another format")
+        record = Record(**table)
+        texts = (record.source, record.url, record.revision, record.etag, record.date)
+        if not all(isinstance(text, str) for text in texts) or type(record.size) is not int:
+            raise ValueError("it holds a value of another type")
+        if re.fullmatch("[0-9a-f]{64}", record.sha256) is None:
+            raise ValueError("its sha256 is not one")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ModelError(
+            f"{path}, the record of weights that were trusted, cannot be read ({error}); "
+            "delete it to trust what is fetched next"
+        ) from error
+    return record

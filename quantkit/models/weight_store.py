@@ -1,0 +1,237 @@
+"""The weights of a card's source on this machine: in ``QUANTKIT_HOME/weights``, fetched if they are not there yet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Optional
+from urllib.parse import urlsplit
+
+from quantkit.errors import ModelError, QuantkitError, WeightsUnavailable
+from quantkit.files import home, locked
+from quantkit.models.card import Card, WeightSource
+from quantkit.models.content import Content, blocks_of, content_of
+from quantkit.models.download import Delivery, fetch
+from quantkit.models.transfer import LIMITS, Limits, Patience
+from quantkit.models.trust import Record, new_record, read_record, record_file, write_record
+
+# Of mirrors, the hubs' own environment variables tell: MXNET_GLUON_REPO and HF_ENDPOINT.
+_STORE = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com"
+_HUGGING_FACE = "https://huggingface.co"
+
+
+class DamagedWeightsWarning(UserWarning):
+    """A weights file on this machine is not what it was or should be, and is fetched again."""
+
+
+class TrustedWeightsWarning(UserWarning):
+    """Nobody states the hash of a weights file: what is there now is trusted from now on."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A weights file on this machine, and what it was when it was checked."""
+
+    source: WeightSource
+    path: Path
+    content: Content
+    delivery: Optional[Delivery] = None
+
+
+def on_disk(card: Card, source: WeightSource) -> Optional[Path]:
+    """Where a source's file lies on this machine, unchecked; None where there is none."""
+    return next((place for place in _places(card, source) if place.is_file()), None)
+
+
+def obtain(
+    card: Card,
+    source: WeightSource,
+    patience: Patience,
+    limits: Limits = LIMITS,
+    quiet: bool = False,
+) -> Stored:
+    """The file of a source, checked: held to the card's hashes, or to the record of its first use.
+
+    Processes that want the same file wait for the first, and take what it has fetched. A damaged file is fetched again.
+
+    Raises:
+        WeightsUnavailable: the file is not here and cannot be fetched, or is another than the card says.
+        ModelError: a local file is another than the card says, or what is fetched is another than was first trusted.
+        QuantkitError: ``QUANTKIT_HOME`` cannot be written.
+    """
+    if source.kind == "file":
+        return _local(card, source)
+    found = _found(card, source)
+    if found is not None:
+        return found
+    path = cached(source)
+
+    def busy() -> None:
+        if not quiet:
+            print(f"{path.name}: waiting for another process that fetches it", file=sys.stderr, flush=True)
+
+    with locked(path.with_name(f".{path.name}.lock"), busy):
+        return _found(card, source, tell=True) or _fetched(source, path, patience, limits, quiet)
+
+
+def trust(stored: Stored) -> None:
+    """Record a file that turned out to be the network's weights, where nothing else says which file that must be.
+
+    A ``TrustedWeightsWarning`` tells the user so, the first time.
+    """
+    source, path = stored.source, record_file(cached(stored.source))
+    if source.kind == "file" or _pinned(source) or read_record(path) is not None:
+        return
+    record = new_record(_name(source), stored.content)
+    if stored.delivery is not None:
+        head = stored.delivery.head
+        record = replace(record, url=stored.delivery.url, revision=head.commit, etag=head.version)
+    try:
+        write_record(path, record)
+        kept = f"and held to that: the record is {path}"
+    except QuantkitError as error:
+        kept = f"but that cannot be recorded ({error})"
+    revision = f", revision {record.revision}" if record.revision else ""
+    warnings.warn(
+        f"{source.location}: no hash of this file is published; the one that is here now "
+        f"(SHA-256 {record.sha256}{revision}) is trusted from now on, {kept}",
+        TrustedWeightsWarning,
+        stacklevel=4,
+    )
+
+
+def forget(stored: Stored) -> None:
+    """Remove a fetched file that turned out to be something else than weights, unless it is what the card names."""
+    if stored.path == cached(stored.source) and not _pinned(stored.source):
+        stored.path.unlink(missing_ok=True)
+
+
+def cached(source: WeightSource) -> Path:
+    """Where a download is kept: by its own name and revision, in a folder by the kind of its source."""
+    name = source.location
+    if source.kind == "gluoncv":
+        name = f"{source.location}.params"
+    elif source.kind == "huggingface":
+        owner, repository, file = source.location.split("/", 2)
+        name = f"{owner}/{repository}/{source.revision or 'main'}/{file}"
+    elif source.kind == "url":
+        digest = hashlib.sha256(source.location.encode()).hexdigest()
+        name = f"{digest[:16]}/{Path(urlsplit(source.location).path).name}"
+    return home() / "weights" / source.kind / name
+
+
+def _local(card: Card, source: WeightSource) -> Stored:
+    path = card.folder / source.location
+    if not path.is_file():
+        raise WeightsUnavailable(f"there is no {path}")
+    content = _content(path)
+    if _other_than_card(source, content):
+        raise ModelError(f"{path} has another hash than the card of {card.name} names; restore it, or correct the card")
+    return Stored(source, path, content)
+
+
+def _places(card: Card, source: WeightSource) -> list[Path]:
+    if source.kind == "file":
+        return [card.folder / source.location]
+    places = [cached(source)]
+    if source.kind == "gluoncv":
+        # Who has no home has no store of GluonCV's there either.
+        with suppress(RuntimeError):
+            gluon = Path(os.environ.get("MXNET_HOME") or Path.home() / ".mxnet")
+            places.append(gluon / "models" / f"{source.location}.params")
+    return places
+
+
+def _found(card: Card, source: WeightSource, tell: bool = False) -> Optional[Stored]:
+    """The sound file of a source on this machine; with ``tell`` a warning names those that are not sound."""
+    record = None if _pinned(source) else read_record(record_file(cached(source)))
+    for place in _places(card, source):
+        if not place.is_file():
+            continue
+        content = _content(place)
+        problem = _other_than_card(source, content) or _other_than_record(record, content)
+        if not problem:
+            return Stored(source, place, content)
+        if tell:
+            warnings.warn(
+                f"{place} is damaged or of another version: {problem}; it is left out and fetched again",
+                DamagedWeightsWarning,
+                stacklevel=5,
+            )
+    return None
+
+
+def _fetched(source: WeightSource, path: Path, patience: Patience, limits: Limits, quiet: bool) -> Stored:
+    url = _address(source)
+    known = record_file(path)
+    record = None if _pinned(source) else read_record(known)
+
+    def accept(delivery: Delivery) -> None:
+        problem = _other_than_card(source, delivery.content)
+        if problem:
+            raise WeightsUnavailable(f"{url} delivered a file of another hash or size than the card names: {problem}")
+        if record is not None and _other_than_record(record, delivery.content):
+            raise ModelError(
+                f"{url} delivers another file than the one that was trusted on {record.date} "
+                f"(SHA-256 then {record.sha256}{_of(record.revision)}, now {delivery.content.sha256}"
+                f"{_of(delivery.head.commit)}); if its publisher replaced it on purpose, delete {known}; "
+                "otherwise give weights that you trust with --weights FILE"
+            )
+
+    if source.size is not None and not urlsplit(url).path.endswith(".zip"):
+        limits = replace(limits, largest=min(limits.largest, source.size))
+    delivery = fetch(url, path, patience, accept, verified=_pinned(source), limits=limits, quiet=quiet)
+    return Stored(source, path, delivery.content, delivery)
+
+
+def _content(path: Path) -> Content:
+    try:
+        return content_of(blocks_of(path))
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror or error}; check its permissions") from error
+
+
+def _pinned(source: WeightSource) -> bool:
+    return source.sha256 is not None or source.sha1 is not None
+
+
+def _other_than_card(source: WeightSource, content: Content) -> str:
+    """How a file differs from what the card says; empty if it does not."""
+    for what, wanted, found in (
+        ("size", source.size, content.size),
+        ("SHA-256", source.sha256, content.sha256),
+        ("SHA-1", source.sha1, content.sha1),
+    ):
+        if wanted is not None and wanted != found:
+            return f"its {what} is {found}, not {wanted}"
+    return ""
+
+
+def _other_than_record(record: Optional[Record], content: Content) -> str:
+    if record is None or record.content == (content.size, content.sha256):
+        return ""
+    return f"its SHA-256 is {content.sha256}, not {record.sha256} as on {record.date}"
+
+
+def _of(revision: str) -> str:
+    return f" of revision {revision}" if revision else ""
+
+
+def _name(source: WeightSource) -> str:
+    return f"{source.kind} {source.location}"
+
+
+def _address(source: WeightSource) -> str:
+    if source.kind == "gluoncv":
+        store = os.environ.get("MXNET_GLUON_REPO") or _STORE
+        return f"{store.rstrip('/')}/gluon/models/{source.location}.zip"
+    if source.kind == "huggingface":
+        hub = os.environ.get("HF_ENDPOINT") or _HUGGING_FACE
+        owner, repository, file = source.location.split("/", 2)
+        return f"{hub.rstrip('/')}/{owner}/{repository}/resolve/{source.revision or 'main'}/{file}"
+    return source.location

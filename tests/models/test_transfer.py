@@ -1,0 +1,207 @@
+"""Receiving from servers with every fault there is: one of our errors, in bounded time and bytes."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from quantkit.errors import WeightsUnavailable
+from quantkit.models.address import check_address
+from quantkit.models.transfer import BrokenOff, Limits, Patience, receive
+from tests.models.servers import Request, Script, head, redirect, serving, whole
+
+LARGEST = 1 << 20
+LIMITS = Limits(answer=30.0, stall=30.0, total=60.0, largest=LARGEST)
+# For those who keep one waiting.
+SHORT = Limits(answer=1.0, stall=0.6, total=1.5, largest=LARGEST)
+
+
+def dripping(before: bytes, piece: bytes, every: float) -> Script:
+    def script(_: Request) -> Iterator[bytes]:
+        yield before
+        for _ in range(int(20 / every)):
+            time.sleep(every)
+            yield piece
+
+    return script
+
+
+def sent(*pieces: bytes) -> Script:
+    return lambda _: iter(pieces)
+
+
+def endless(before: bytes, piece: bytes) -> Script:
+    return lambda _: itertools.chain([before], itertools.repeat(piece))
+
+
+CHUNKED = head(Transfer_Encoding="chunked")
+FAULTS: dict[str, tuple[Script, str]] = {
+    "body-without-end": (endless(head(), bytes(1 << 16)), "more than the 1048576 bytes"),
+    "chunks-without-end": (endless(CHUNKED, b"1000\r\n" + bytes(4096) + b"\r\n"), "more than the 1048576 bytes"),
+    "trailers-without-end": (endless(CHUNKED + b"0\r\n", b"a: b\r\n"), "too slow|broke off"),
+    "headers-without-end": (endless(b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"), "cannot be reached"),
+    "one-header-without-end": (endless(b"HTTP/1.1 200 OK\r\na: ", b"b" * 4096), "cannot be reached"),
+    "continue-without-end": (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "cannot be reached"),
+    "states-too-much": (sent(head(Content_Length=(1 << 20) + 1)), "more than the 1048576 allowed"),
+    "breaks-off": (sent(head(Content_Length=1000), b"x" * 10), "broke off"),
+    "more-than-stated": (sent(head(Content_Length=4), b"x" * 10), ""),
+    "chunk-breaks-off": (sent(CHUNKED, b"1000\r\nxx"), "broke off"),
+    "chunk-of-no-length": (sent(CHUNKED, b"zz\r\nxx"), "broke off"),
+    "gzip": (sent(head(Content_Encoding="gzip", Content_Length=20), bytes(20)), "not asked for"),
+    "silent": (dripping(b"", b"", 0.2), "cannot be reached"),
+    "drips-headers": (dripping(b"HTTP/1.1 200 OK\r\n", b"a", 0.1), "cannot be reached"),
+    "falls-silent": (dripping(head(Content_Length=10), b"", 0.2), "too slow.*64 KiB|broke off"),
+    "drips": (dripping(head(Content_Length=1000), b"x", 0.05), "too slow.*64 KiB"),
+    "slow": (dripping(head(Content_Length=1 << 20), bytes(1 << 14), 0.1), "too slow.*2 s"),
+    "not-found": (sent(head("404 Not Found")), "answers 404 Not Found$"),
+    "own-words": (sent(head("404 \x1b[31mred")), "answers 404 Not Found$"),
+    "unknown-status": (sent(head("299 Odd")), "answers 299$"),
+    "error": (sent(head("503 Later")), "answers 503"),
+    "part-unasked": (sent(head("206 Partial Content", Content_Range="bytes 5-9/10"), b"xxxxx"), "another part"),
+    "part-unnamed": (sent(head("206 Partial Content"), b"xxxxx"), "another part"),
+    "no-http": (sent(b"SSH-2.0-x\r\n\r\n"), "cannot be reached .*Error"),
+    "nothing": (sent(), "cannot be reached .*Error"),
+    "to-file": (redirect("file:///etc/passwd"), "only https:// and http://"),
+    "to-ftp": (redirect("ftp://127.0.0.1/x"), "only https:// and http://"),
+    "to-nowhere": (redirect("http://"), "more than 5 times"),
+    "to-no-address": (redirect("http://[::1"), "not an address|cannot be reached"),
+    "to-plain-http": (redirect("http://hub.invalid/x"), "not encrypted"),
+    "round-and-round": (redirect("/round-and-round"), "more than 5 times"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_one_of_our_errors_in_bounded_time_and_bytes(fault: str) -> None:
+    script, complaint = FAULTS[fault]
+    limits = SHORT if "too slow" in complaint or complaint == "cannot be reached" else LIMITS
+    received = 0
+    with serving({f"/{fault}": script}) as server:
+        began = time.monotonic()
+        try:
+            _, blocks = receive(f"{server.url}/{fault}", 0, "", Patience(60.0), limits, verified=False)
+            for block in blocks:
+                received += len(block)
+        except WeightsUnavailable as error:
+            assert complaint
+            assert re.search(complaint, str(error))
+        else:
+            # HTTP itself ends a body at the length that is stated.
+            assert (fault, received) == ("more-than-stated", 4)
+        assert time.monotonic() - began < 15.0
+    assert received <= LARGEST
+
+
+def test_bytes_and_what_is_said_of_them() -> None:
+    commit, sha256 = "c" * 40, "5" * 64
+    with serving(
+        {
+            "/hub": lambda _: iter(
+                [
+                    head(
+                        "302 Found",
+                        Location="/cdn",
+                        X_Repo_Commit=commit,
+                        X_Linked_Etag=f'"{sha256}"',
+                        Content_Length=0,
+                    )
+                ]
+            ),
+            "/cdn": whole(b"content"),
+        }
+    ) as server:
+        said, blocks = receive(f"{server.url}/hub", 0, "", Patience(60.0), LIMITS, verified=False)
+        assert b"".join(blocks) == b"content"
+        assert (said.begin, said.total, said.version) == (0, 7, '"one"')
+        assert (said.commit, said.sha256) == (commit, sha256)
+        assert server.asked[0].headers["accept-encoding"] == "identity"
+        said, blocks = receive(f"{server.url}/hub", 3, '"one"', Patience(60.0), LIMITS, verified=False)
+        assert (said.begin, said.total, b"".join(blocks)) == (3, 7, b"tent")
+        said, blocks = receive(f"{server.url}/hub", 3, '"two"', Patience(60.0), LIMITS, verified=False)
+        assert (said.begin, said.total, b"".join(blocks)) == (0, 7, b"content")
+
+
+@pytest.mark.parametrize(
+    ("url", "here", "verified", "complaint"),
+    [
+        ("https://hub.example/x", "https://cdn.example/y", False, ""),
+        ("http://127.0.0.1/x", "http://127.0.0.1:8080/x", False, ""),
+        ("http://10.0.0.1/x", "http://10.0.0.2/x", True, ""),
+        ("http://hub.example/x", "http://hub.example/x", True, ""),
+        ("http://hub.example/x", "http://hub.example/x", False, "no hash"),
+        ("http://10.0.0.1/x", "http://10.0.0.1/x", False, "no hash"),
+        ("https://hub.example/x", "http://hub.example/x", True, "not encrypted"),
+        ("https://hub.example/x", "http://localhost/x", True, "own network"),
+        ("https://hub.example/x", "https://127.0.0.1/x", True, "own network"),
+        ("https://hub.example/x", "https://169.254.169.254/x", True, "own network"),
+        ("https://hub.example/x", "https://[::1]/x", True, "own network"),
+        ("https://hub.example/x", "https://[::ffff:127.0.0.1]/x", True, "own network"),
+        ("https://hub.example/x", "https://192.168.0.1/x", True, "own network"),
+        ("https://hub.example/x", "file:///etc/passwd", True, "only https"),
+        ("https://hub.example/x", "data:,x", True, "only https"),
+        ("ftp://hub.example/x", "ftp://hub.example/x", True, "only https"),
+    ],
+)
+def test_addresses_that_are_followed(url: str, here: str, verified: bool, complaint: str) -> None:
+    if complaint:
+        with pytest.raises(WeightsUnavailable, match=complaint):
+            check_address(here, url, verified)
+    else:
+        check_address(here, url, verified)
+
+
+def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving(
+        {"http://hub.example/x": whole(b"by proxy"), "http://hub.example/in": redirect("http://127.0.0.1/")}
+    ) as s:
+        monkeypatch.setenv("http_proxy", s.url)
+        _, blocks = receive("http://hub.example/x", 0, "", Patience(60.0), LIMITS, verified=True)
+        assert b"".join(blocks) == b"by proxy"
+        with pytest.raises(WeightsUnavailable, match="own network"):
+            receive("http://hub.example/in", 0, "", Patience(60.0), LIMITS, verified=True)
+
+
+def test_silent_server_is_given_up_in_time_and_not_asked_again() -> None:
+    patience = Patience(0.5)
+    with serving({"/": FAULTS["silent"][0]}) as server:
+        began = time.monotonic()
+        for _ in range(3):
+            with pytest.raises(BrokenOff, match="cannot be reached"):
+                receive(server.url + "/", 0, "", patience, LIMITS, verified=False)
+        assert time.monotonic() - began < 7.0
+        assert len(server.asked) == 1
+    with pytest.raises(BrokenOff, match="not tried"):
+        receive("http://127.0.0.2:1/x", 0, "", patience, LIMITS, verified=False)
+
+
+def test_name_servers_that_never_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def hang(*_: object, **__: object) -> list[object]:
+        over.wait(8)
+        raise socket.gaierror("no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    began = time.monotonic()
+    with pytest.raises(BrokenOff, match=r"hub\.invalid cannot be reached"):
+        receive("https://hub.invalid/x", 0, "", Patience(0.5), LIMITS, verified=False)
+    assert time.monotonic() - began < 7.0
+    over.set()
+
+
+@pytest.mark.parametrize("fault", ["body-without-end", "trailers-without-end", "continue-without-end", "drips"])
+def test_a_transfer_that_is_given_up_leaves_no_thread_behind(fault: str) -> None:
+    with serving({"/": FAULTS[fault][0]}) as server:
+        with pytest.raises(WeightsUnavailable):
+            list(receive(server.url + "/", 0, "", Patience(60.0), SHORT, verified=False)[1])
+        deadline = time.monotonic() + 15.0
+        while any(thread.name == "quantkit-download" for thread in threading.enumerate()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
