@@ -1,0 +1,167 @@
+"""Mutation score of the core rooms: how many small faults in the code make a test or the type checker fail.
+
+    python tests/mutation/measure.py [--children N] [--keep] [ROOM ...]
+
+Each room is copied to ``build/mutation/ROOM``, where mutmut changes one expression at a time and runs the tests
+of the room that reach the changed function. ``results.json`` beside this file holds the score of every room;
+``survivors.toml`` says, for the survivors of each function, why no test can or need tell them apart. Exit code 1:
+a room's score is below ``GOAL``, or a survivor has no reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+GOAL = 0.85
+# mypy is part of `make test`: a mutant that it refuses is noticed.
+NOTICED = ("killed", "timeout", "segfault", "caught by type check")
+
+# Room: what is mutated, and the tests that have to notice.
+ROOMS: dict[str, tuple[list[str], list[str]]] = {
+    "fusion": (["quantkit/fusion/*"], ["tests/fusion"]),
+    "calibration": (["quantkit/calibration/*"], ["tests/calibration"]),
+    "quantization": (["quantkit/quantization/*"], ["tests/quantization"]),
+    "recovery": (["quantkit/recovery/*"], ["tests/recovery"]),
+    "emission": (["quantkit/emission/*"], ["tests/emission", "tests/test_export.py"]),
+    "evaluation": (["quantkit/evaluation/*"], ["tests/evaluation"]),
+    "bundle": (["quantkit/bundle/*"], ["tests/bundle"]),
+    "benchmark": (
+        [f"quantkit/benchmark/{name}.py" for name in ("statistics", "placement", "results", "schedule", "server")],
+        [f"tests/benchmark/test_{name}.py" for name in ("statistics", "placement", "schedule", "server", "results")],
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One changed expression: the function (``module.function``), what mutmut says of it, and the changed lines."""
+
+    function: str
+    status: str
+    change: str
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"of {', '.join(ROOMS)}; all by default")
+    parser.add_argument("--children", type=int, default=os.cpu_count(), help="mutants tested at the same time")
+    parser.add_argument("--keep", action="store_true", help="judge the mutants tested so far, and test none")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.rooms) - set(ROOMS):
+        parser.error(f"no room {sorted(unknown)[0]!r}; choose of {', '.join(ROOMS)}")
+    results = HERE / "results.json"
+    scores = json.loads(results.read_text()) if results.exists() else {}
+    good = True
+    for room in options.rooms or ROOMS:
+        if not options.keep:
+            run(room, options.children)
+        mutants = list(read(room))
+        counts = Counter(mutant.status for mutant in mutants)
+        score = sum(counts[status] for status in NOTICED) / max(len(mutants), 1)
+        open_ = unexplained([mutant for mutant in mutants if mutant.status not in NOTICED])
+        scores[room] = {"mutants": len(mutants), "score": round(score, 4), **dict(sorted(counts.items()))}
+        print(f"{room}: {score:.1%} of {len(mutants)} mutants noticed; {dict(counts)}; {len(open_)} without a reason")
+        for mutant in open_:
+            print(f"  {mutant.status} {mutant.function}\n    {mutant.change.replace(chr(10), chr(10) + '    ')}")
+        good = good and score >= GOAL and not open_
+        results.write_text(json.dumps(scores, indent=1, sort_keys=True) + "\n")
+    return 0 if good else 1
+
+
+def run(room: str, children: int) -> None:
+    """Test the mutants of a room that were not tested since their function or its tests changed."""
+    work = copy_of_checkout(room)
+    sources, tests = ROOMS[room]
+    tests = [name for name in tests if (ROOT / name).exists()]
+    settings = {
+        "source_paths": ["quantkit"],
+        "only_mutate": sources,
+        "also_copy": ["models", "calibration", "benchmarks", "README.md", "Makefile", "LICENSE", ".ci"],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", "-p", "no:randomly"],
+        "pytest_add_cli_args_test_selection": tests,
+        "process_isolation": "forkserver",
+        "type_check_command": ["mypy", "--output=json", f"quantkit/{sources[0].split('/')[1]}"],
+    }
+    with (work / "pyproject.toml").open("a") as file:
+        # A JSON string or list of strings is TOML too.
+        file.write("\n[tool.mutmut]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "QUANTKIT_REAL_DATA": os.environ.get("QUANTKIT_REAL_DATA") or str(ROOT.parent / "shared" / "data"),
+        # Threads of OpenMP do not survive the fork that each mutant is tested in.
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(children)]
+    subprocess.run(command, cwd=work, env=environment, check=True, stdout=sys.stderr)
+
+
+def copy_of_checkout(room: str) -> Path:
+    """The folder ``build/mutation/ROOM`` with the files of the checkout; unchanged ones keep their time."""
+    work = ROOT / "build" / "mutation" / room
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT, capture_output=True, check=True, text=True,
+    ).stdout  # fmt: skip
+    for name in filter(None, listed.split("\0")):
+        source, target = ROOT / name, work / name
+        if source.is_file() and not (target.is_file() and source.read_bytes() == target.read_bytes()):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+    return work
+
+
+def read(room: str) -> Iterator[Mutant]:
+    """The mutants of a room, as mutmut left them."""
+    from mutmut.mutation.diff_apply import get_diff_for_mutant
+    from mutmut.stats import status_by_exit_code
+
+    os.chdir(ROOT / "build" / "mutation" / room)
+    for meta in sorted(Path("mutants/quantkit").rglob("*.meta")):
+        source = Path(*meta.parts[1:]).with_suffix("")
+        for key, code in json.loads(meta.read_text())["exit_code_by_key"].items():
+            status = status_by_exit_code[code]
+            change = ""
+            if status not in NOTICED:
+                diff = get_diff_for_mutant(key, path=source).splitlines()[2:]
+                change = "\n".join(line for line in diff if line.startswith(("+", "-")))
+            yield Mutant(plain_name(key), status, change)
+
+
+def plain_name(key: str) -> str:
+    """``quantkit.room.file.function`` or ``quantkit.room.file.Class.method`` of mutmut's name for a mutant."""
+    module, _, rest = key.rpartition(".")
+    name = rest.rpartition("__mutmut_")[0]
+    return f"{module}.{name[2:] if name.startswith('x_') else name[2:].replace('ǁ', '.')}"
+
+
+def unexplained(survivors: Sequence[Mutant]) -> list[Mutant]:
+    """The survivors that no entry of ``survivors.toml`` speaks of."""
+    path = HERE / "survivors.toml"
+    entries = tomllib.loads(path.read_text())["survivors"] if path.exists() else []
+    return [
+        mutant
+        for mutant in survivors
+        if not any(
+            re.fullmatch(entry["function"], mutant.function) and re.search(entry["change"], mutant.change)
+            for entry in entries
+        )
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
