@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke test lint test-onednn test-mkl test-mkl-emulated test-numa clean
+.PHONY: demo smoke test lint test-onednn test-mkl test-mkl-emulated test-numa mutate clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -54,6 +54,11 @@ test-numa: .venv-onednn/installed
 	touch $@
 
 .PRECIOUS: .venv-%/installed
+
+# How many small faults in the core rooms make a test or the type checker fail; hours on two cores. ROOMS="fusion bundle" for some.
+mutate: .venv-onednn/installed
+	.venv-onednn/bin/python -m pip install --quiet --editable '.[onednn,test,lint,mutation]'
+	.venv-onednn/bin/python tests/mutation/measure.py $(ROOMS)
 
 clean:
 	rm -rf .venv-* $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
