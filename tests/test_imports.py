@@ -17,36 +17,37 @@ PACKAGE = Path(quantkit.__file__).parent
 ROOMS = {
     "errors": "",
     "files": "errors",
+    "text_files": "",
     "host": "errors files",
-    "graph": "errors files",
-    "engine": "errors files graph host",
+    "graph": "errors files text_files",
+    "engine": "errors files text_files graph host",
     "data": "errors files",
     "onnx_import": "errors graph",
-    "models": "errors files graph data engine onnx_import",
+    "models": "errors files text_files graph data engine onnx_import",
     "fusion": "errors graph engine",
-    "calibration": "errors files graph engine data",
+    "calibration": "errors files text_files graph engine data",
     "quantization": "errors graph calibration fusion",
     "evaluation": "errors graph engine data",
     "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",
-    "bundle": "errors files graph engine data models fusion calibration quantization recovery explain",
+    "bundle": "errors files text_files graph engine data models fusion calibration quantization recovery explain",
     "export": "errors files graph engine models quantization emission bundle",
     "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
     "bundle export",
-    "search": "errors files host graph data engine models fusion calibration quantization evaluation emission recovery "
+    "search": "errors files text_files host graph data engine models fusion calibration quantization evaluation emission recovery "
     "bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors files host",
+    "benchmark": "errors files text_files host",
     "report": "errors files benchmark",
     "analysis": "errors graph data models fusion calibration quantization evaluation emission recovery bundle pipeline "
     "report",
-    "workloads": "errors files graph engine data models fusion calibration quantization emission recovery bundle "
+    "workloads": "errors files text_files graph engine data models fusion calibration quantization emission recovery bundle "
     "pipeline export benchmark",
     "measurement": "errors host benchmark workloads",
-    "runtimes": "errors host",
+    "runtimes": "errors text_files host",
     "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
-    "deployment": "errors files host engine bundle runtimes",
+    "deployment": "errors files text_files host engine bundle runtimes",
     "predict": "errors graph data bundle deployment",
     "loading": "errors models bundle predict",
     "cli": "errors files host graph engine data models fusion calibration quantization evaluation emission recovery "

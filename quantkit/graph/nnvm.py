@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -12,12 +12,17 @@ import numpy as np
 
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.symbol_entries import Entries, Entry, entries_of
+from quantkit.text_files import MEBIBYTE, parse_json
 
 # What quantkit notes for itself in a symbol; MXNet ignores names that begin with two underscores.
 OWN_ATTRIBUTE = "__quantkit_"
 
 # The oldest release that runs INT8 networks: newer ones read it without upgrading, older ones need not apply.
 FORMAT_VERSION = 10500
+
+LARGEST_SYMBOL = 32 * MEBIBYTE
+"""Characters of the largest symbol that is read; the largest of GluonCV's zoo has some two million."""
 
 
 def parse(text: str, params: Mapping[str, np.ndarray]) -> Graph:
@@ -28,66 +33,60 @@ def parse(text: str, params: Mapping[str, np.ndarray]) -> Graph:
         params: arrays by plain name, without the ``arg:`` and ``aux:`` of checkpoint files.
 
     Raises:
-        ModelError: the text is not a symbol, or is one that contradicts itself.
+        ModelError: the text is not a symbol, contradicts itself, or holds an operator or an attribute that a network
+            from a file may not have (see ``allowed_operators``).
     """
+    return _graph(read_entries(text), params)
+
+
+def read_entries(text: str) -> Entries:
+    """The nodes of a symbol's JSON text as they stand there, checked.
+
+    Raises:
+        ModelError: see ``parse``.
+    """
+    if len(text) > LARGEST_SYMBOL:
+        raise ModelError(f"the symbol has {len(text)} characters; quantkit reads up to {LARGEST_SYMBOL}")
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except ValueError as error:
         raise ModelError(f"the symbol is not valid JSON ({error}); export it again") from error
-    try:
-        return _parse_document(document, params)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(
-            f"the JSON is not an MXNet symbol ({type(error).__name__}: {error}); export it with Symbol.save()"
-        ) from error
+    return entries_of(document)
 
 
-def _parse_document(document: Mapping[str, Any], params: Mapping[str, np.ndarray]) -> Graph:
-    entries = document["nodes"]
-    names = _distinct_names(entries)
-    nodes: list[Node] = []
-    inputs: list[str] = []
-    for position, entry in enumerate(entries):
-        if entry["op"] == "null":
-            if entry["name"] not in params:
-                inputs.append(entry["name"])
-            continue
-        if any(edge[0] >= position or edge[0] < 0 for edge in entry["inputs"]):
-            raise ModelError(f"node {entry['name']!r} reads a later node; the symbol file is damaged")
-        # MXNet before 1.0 wrote operator parameters under "param" and "attr".
-        attrs = {**entry.get("param", {}), **entry.get("attr", {}), **entry.get("attrs", {})}
-        bodies = entry.get("subgraphs", [])
-        nodes.append(
-            Node(
-                name=names[position],
-                op=entry["op"],
-                inputs=tuple(Tensor(names[edge[0]], edge[1]) for edge in entry["inputs"]),
-                # Names of the form __x__ are hints for training and profiling, not parameters; but for our own.
-                attrs={
-                    key: str(value)
-                    for key, value in attrs.items()
-                    if not key.startswith("__") or key.startswith(OWN_ATTRIBUTE)
-                },
-                origin=(entry["name"],),
-                body=_parse_document(bodies[0], {}) if bodies else None,
-            )
+def _graph(entries: Entries, params: Mapping[str, np.ndarray]) -> Graph:
+    names = _distinct_names(entries.nodes)
+    nodes = [
+        Node(
+            name=names[position],
+            op=entry.op,
+            inputs=tuple(Tensor(names[node], output) for node, output in entry.inputs),
+            # Hints are for training and profiling, but for our own.
+            attrs={**entry.attrs, **{key: text for key, text in entry.hints.items() if key.startswith(OWN_ATTRIBUTE)}},
+            origin=(entry.name,),
+            body=_graph(entry.body, {}) if entry.body else None,
         )
-    outputs = tuple(Tensor(names[head[0]], head[1]) for head in document["heads"])
+        for position, entry in enumerate(entries.nodes)
+        if entry.op != "null"
+    ]
+    variables = [entry.name for entry in entries.nodes if entry.op == "null"]
+    inputs = tuple(name for name in variables if name not in params)
+    outputs = tuple(Tensor(names[node], output) for node, output in entries.heads)
     used = {name: params[name] for name in names if name in params}
-    return Graph(tuple(nodes), tuple(inputs), outputs, used)
+    return Graph(tuple(nodes), inputs, outputs, used)
 
 
-def _distinct_names(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _distinct_names(entries: Sequence[Entry]) -> list[str]:
     """The nodes' names, where several share one all but the first with a number: MXNet tells them apart by position."""
-    taken = {entry["name"] for entry in entries}
-    seen: set[str] = set()
+    taken = {entry.name for entry in entries}
+    seen: dict[str, Iterator[int]] = {}
     names = []
     for entry in entries:
-        name = entry["name"]
-        if name in seen and entry["op"] != "null":
-            name = next(other for other in (f"{name}_{i}" for i in count(1)) if other not in taken)
+        name = entry.name
+        if name in seen and entry.op != "null":
+            name = next(other for number in seen[name] if (other := f"{entry.name}_{number}") not in taken)
             taken.add(name)
-        seen.add(name)
+        seen.setdefault(name, count(1))
         names.append(name)
     return names
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from typing import Optional
 
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Node
 
 ADDITIONS = frozenset({"elemwise_add", "broadcast_add", "_plus", "_Plus", "broadcast_plus"})
+
+# Python 2 wrote long integers as 3L. No more digits than 64 bits have.
+_INTEGERS = re.compile(r" *[(\[]? *([-+]?\d{1,19}L? *(, *[-+]?\d{1,19}L? *)*,? *)?[)\]]? *", re.ASCII)
 
 # Inputs that an operator updates in training; checkpoints file them as "aux:".
 AUXILIARY_INPUTS = {"BatchNorm": (3, 4), "BatchNorm_v1": (3, 4), "SyncBatchNorm": (3, 4)}
@@ -20,13 +23,27 @@ def flag(node: Node, name: str, default: bool = False) -> bool:
 
 
 def integer(node: Node, name: str, default: int) -> int:
-    """An integer parameter."""
-    return int(node.attrs.get(name, default))
+    """An integer parameter.
+
+    Raises:
+        ModelError: the text is not an integer.
+    """
+    found = integer_tuple(node.attrs[name]) if name in node.attrs else (default,)
+    if found is None or len(found) != 1:
+        raise _unreadable(node, name, "an integer")
+    return found[0]
 
 
 def number(node: Node, name: str, default: float) -> float:
-    """A floating-point parameter."""
-    return float(node.attrs.get(name, default))
+    """A floating-point parameter.
+
+    Raises:
+        ModelError: the text is not a number.
+    """
+    try:
+        return float(node.attrs.get(name, default))
+    except ValueError as error:
+        raise _unreadable(node, name, "a number") from error
 
 
 def integers(node: Node, name: str) -> tuple[int, ...]:
@@ -35,13 +52,22 @@ def integers(node: Node, name: str) -> tuple[int, ...]:
     Raises:
         ModelError: the text is not a tuple of integers.
     """
-    # Python 2 wrote long integers as 3L.
-    text = node.attrs.get(name, "()").replace("L", "")
-    try:
-        value = ast.literal_eval(text)
-        return tuple(int(item) for item in (value if isinstance(value, (tuple, list)) else (value,)))
-    except (ValueError, SyntaxError, TypeError) as error:
-        raise ModelError(f"node {node.name!r} ({node.op}): {name}={text!r} is not a tuple of integers") from error
+    found = integer_tuple(node.attrs.get(name, "()"))
+    if found is None:
+        raise _unreadable(node, name, "a tuple of integers")
+    return found
+
+
+def integer_tuple(text: str) -> Optional[tuple[int, ...]]:
+    """The integers of a text such as ``3``, ``(3, 3)`` or ``[3L]``; None where it is anything else."""
+    if not _INTEGERS.fullmatch(text):
+        return None
+    parts = [part.strip(" L") for part in text.strip("()[] ").split(",")]
+    return tuple(int(part) for part in parts if part)
+
+
+def _unreadable(node: Node, name: str, what: str) -> ModelError:
+    return ModelError(f"node {node.name!r} ({node.op}): {name}={node.attrs[name][:40]!r} is not {what}")
 
 
 def activation_kind(node: Node) -> Optional[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +10,8 @@ from typing import Optional
 from quantkit.errors import ModelError
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph, Node
-from quantkit.graph.operators import flag
+from quantkit.graph.operators import flag, integer_tuple
+from quantkit.text_files import read_text
 
 _LOSS = frozenset({"SoftmaxOutput", "Softmax"})
 _INT8 = ("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize", "_contrib_quantized")
@@ -49,7 +48,7 @@ def read_symbol(path: Path) -> str:
         ModelError: the file cannot be read, is empty, or is not text.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, nnvm.LARGEST_SYMBOL)
     except OSError as error:
         raise ModelError(
             f"cannot read {path}: {error.strerror or error}; check the path and its permissions"
@@ -104,17 +103,14 @@ def image_input(graph: Graph, where: str) -> str:
 
 
 def noted_shapes(text: str) -> dict[str, tuple[int, ...]]:
-    """The shapes that a symbol itself notes for its variables (``__shape__``), by name; 0 is an extent left open."""
-    shapes = {}
-    for entry in json.loads(text)["nodes"]:
-        noted = {**entry.get("attr", {}), **entry.get("attrs", {})}.get("__shape__")
-        try:
-            shape = ast.literal_eval(noted) if noted is not None and entry["op"] == "null" else None
-        except (ValueError, SyntaxError):
-            continue
-        if isinstance(shape, tuple) and shape and all(isinstance(extent, int) for extent in shape):
-            shapes[entry["name"]] = shape
-    return shapes
+    """The shapes that a symbol itself notes for its variables (``__shape__``), by name; 0 is an extent left open.
+
+    Raises:
+        ModelError: the text is not a symbol.
+    """
+    variables = (entry for entry in nnvm.read_entries(text).nodes if entry.op == "null")
+    shapes = {entry.name: integer_tuple(entry.hints.get("__shape__", "")) for entry in variables}
+    return {name: shape for name, shape in shapes.items() if shape and 0 <= min(shape) and max(shape) < 1 << 31}
 
 
 def _without_label(node: Node) -> Node:

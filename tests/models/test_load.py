@@ -179,7 +179,7 @@ def test_no_hub_and_no_fallback(engine: None) -> None:
         ("", "is empty"),
         ("{", "not valid JSON"),
         ("[1, 2]", "not an MXNet symbol"),
-        ('{"nodes": [], "heads": []}', "0 inputs"),
+        ('{"nodes": [], "heads": []}', "no output"),
         (b"\xff\xfe\x00", "not text"),
     ],
 )

@@ -1,0 +1,77 @@
+"""Which values the attributes of operators may have: MXNet trusts them, and some end the process or write past arrays.
+
+The bounds lie far beyond what networks use. They were found by running every operator of ``allowed_operators`` with
+each of its attributes at zero, negative, huge and badly shaped values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Optional
+
+from quantkit.graph.allowed_operators import OPERATORS
+
+_LONGEST_VALUE = 1 << 16
+_LARGEST_INTEGER = (1 << 31) - 1
+_MOST_AXES = 32
+
+_KEY = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
+# Python 2 wrote long integers as 3L.
+_INTEGER = re.compile(r"([-+]?\d+)L?", re.ASCII)
+_DEVICE = re.compile(r"(cpu(_pinned|_shared)?\(\d\))?", re.ASCII)
+
+# No operator of the list has these; in MXNet they hold pointers, names of files, or of Python classes and libraries.
+_FORBIDDEN = frozenset({"info", "filename", "path", "lib", "library", "op_type", "subgraph_backend"})
+
+# Numbers without a fraction are often written for these, whatever their size.
+_FLOATS = frozenset({"scalar", "a_min", "a_max", "value", "fill_value", "start", "stop", "step", "high", "low"})
+
+# The smallest and the largest integer in an attribute's value, whether it is a tuple or a number.
+_RANGES = {
+    **dict.fromkeys(("stride", "dilate", "num_group", "num_groups", "heads", "block_size", "num_outputs"), (1, 1 << 16)),
+    **dict.fromkeys(("num_layers", "state_size"), (1, 1 << 16)),
+    **dict.fromkeys(("kernel", "pad", "adj", "pooled_size", "h_w", "scale", "sample_ratio"), (0, 1 << 16)),
+}
+
+
+def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optional[str]:
+    """Why an operator of ``inputs`` inputs may not have these attributes; None if it may."""
+    for key, text in attrs.items():
+        if not _KEY.fullmatch(key) or key in _FORBIDDEN or "subgraph" in key:
+            return f"the attribute {key[:40]!r} may not stand in a network from a file"
+        if len(text) > _LONGEST_VALUE:
+            return f"{key} has {len(text)} characters"
+        if key == "ctx" and not _DEVICE.fullmatch(text):
+            return f"ctx={text[:40]!r} is not a CPU, and networks run on CPUs here"
+        if problem := _number_problem(key, text):
+            return problem
+    if "num_args" in attrs and attrs["num_args"] != str(inputs):
+        return f"num_args={attrs['num_args'][:20]!r}, but it has {inputs} inputs"
+    return None
+
+
+def output_count(op: str, attrs: Mapping[str, str]) -> int:
+    """The number of outputs of an operator whose attributes have no problem, hidden ones included."""
+    outputs = OPERATORS[op].outputs
+    if isinstance(outputs, int):
+        return outputs
+    count = _integers(attrs.get(outputs, "0"))[:1]
+    return count[0] if count and count[0] > 0 else len(_integers(attrs.get("indices", "")))
+
+
+def _number_problem(key: str, text: str) -> Optional[str]:
+    if key in _FLOATS:
+        return None
+    least, most = _RANGES.get(key, (-_LARGEST_INTEGER, _LARGEST_INTEGER))
+    if any(not least <= number <= most for number in _integers(text)):
+        return f"{key}={text[:40]!r} is not from {least} to {most}"
+    return None
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    """The integers among a value's parts, be it one number or a tuple; what exceeds 20 characters counts as 2^64."""
+    parts = (part.strip() for part in text.strip("()[] ").split(","))
+    found = (_INTEGER.fullmatch(part) for part in parts)
+    # Converting takes time with the square of the digits.
+    return tuple(int(match[1]) if len(match[1]) <= 20 else 1 << 64 for match in found if match)
