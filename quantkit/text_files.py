@@ -1,4 +1,4 @@
-"""Text, JSON and TOML files from anywhere, read with a bound on their size; every damage is an OSError or a ValueError."""
+"""Text, JSON and TOML files from anywhere, of bounded size; every damage is an OSError or a ValueError."""
 
 from __future__ import annotations
 

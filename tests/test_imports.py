@@ -35,15 +35,15 @@ ROOMS = {
     "export": "errors files graph engine models quantization emission bundle",
     "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
     "bundle export",
-    "search": "errors files text_files host graph data engine models fusion calibration quantization evaluation emission recovery "
-    "bundle pipeline",
+    "search": "errors files text_files host graph data engine models fusion calibration quantization evaluation "
+    "emission recovery bundle pipeline",
     "profile": "errors graph engine",
     "benchmark": "errors files text_files host",
     "report": "errors files benchmark",
     "analysis": "errors graph data models fusion calibration quantization evaluation emission recovery bundle pipeline "
     "report",
-    "workloads": "errors files text_files graph engine data models fusion calibration quantization emission recovery bundle "
-    "pipeline export benchmark",
+    "workloads": "errors files text_files graph engine data models fusion calibration quantization emission recovery "
+    "bundle pipeline export benchmark",
     "measurement": "errors host benchmark workloads",
     "runtimes": "errors text_files host",
     "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",

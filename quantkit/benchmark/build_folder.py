@@ -21,6 +21,7 @@ from quantkit import files
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.instance import worker_files
 from quantkit.errors import QuantkitError
+from quantkit.text_files import read_json
 
 _RECORD = "build.json"
 
@@ -74,10 +75,11 @@ def read_current(name: str, python: str) -> Optional[Build]:
 
 
 def _read(name: str) -> Optional[tuple[Build, str]]:
+    from pydantic import TypeAdapter
+
     try:
-        record = json.loads((folder_of(name) / _RECORD).read_bytes())
-        build = record["build"]
-        return Build(**{**build, "features": tuple(build["features"])}), str(record["stamp"])
+        record = read_json(folder_of(name) / _RECORD)
+        return TypeAdapter(Build).validate_python(record["build"]), str(record["stamp"])
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

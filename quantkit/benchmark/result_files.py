@@ -15,9 +15,12 @@ from typing import Any
 from quantkit import files
 from quantkit.benchmark.results import FORMAT, Cell, Results, Round, Run
 from quantkit.errors import UserError
+from quantkit.text_files import MEBIBYTE, read_bytes
 
 RUN = "run.json"
 CELLS = "cells"
+
+_LARGEST_FILE = 256 * MEBIBYTE
 
 
 def write_run(run: Run, folder: Path) -> None:
@@ -109,7 +112,7 @@ def _read(kind: Any, path: Path) -> Any:
 
     try:
         # Runs from when MXNet was the only engine name a build's version after it.
-        content = re.sub(rb'"mxnet":(?="[^"]*","library":)', b'"version":', path.read_bytes())
+        content = re.sub(rb'"mxnet":(?="[^"]*","library":)', b'"version":', read_bytes(path, _LARGEST_FILE))
         return TypeAdapter(kind).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from quantkit.benchmark.result_files import cell_file
 from quantkit.benchmark.results import Contestant, Published
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.errors import UserError
+from quantkit.text_files import read_bytes, read_toml
 
 SCENARIOS = ("throughput", "latency", "server")
 
@@ -76,7 +76,10 @@ def find_suite(spec: str) -> Optional[Path]:
 
 def _is_suite(path: Path) -> bool:
     """A network's card is TOML, too, but has no contestants."""
-    return path.is_file() and b"contestant" in path.read_bytes()
+    try:
+        return b"contestant" in read_bytes(path)
+    except OSError:
+        return False
 
 
 def read_suite(path: Path) -> Suite:
@@ -89,11 +92,11 @@ def read_suite(path: Path) -> Suite:
 
     document = _toml(path)
     try:
-        networks = [_subject(entry) for entry in document.pop("network", [])]
+        networks = document.pop("network", [])
         suite: Suite = TypeAdapter(Suite).validate_python(
             {
                 "name": path.stem,
-                "networks": networks,
+                "networks": [_subject(entry) for entry in networks] if isinstance(networks, list) else networks,
                 "contestants": document.pop("contestant", []),
                 "published": document.pop("published", []),
                 **document,
@@ -116,13 +119,9 @@ def _subject(entry: Any) -> Any:
 
 
 def _toml(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return read_toml(path)
+    except (OSError, ValueError) as error:
         raise UserError(f"cannot read the suite {path}: {error}") from error
 
 

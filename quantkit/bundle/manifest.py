@@ -14,6 +14,7 @@ from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import ActivationType
 from quantkit.recovery.preset import NO_RECOVERY, Recovery
+from quantkit.text_files import parse_json, read_bytes
 
 MANIFEST = "manifest.json"
 SYMBOL = "model-symbol.json"
@@ -167,7 +168,7 @@ def read_manifest(directory: Path) -> Manifest:
     """
     path = directory / MANIFEST
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except OSError as error:
         raise BundleError(f"{directory} is not a bundle: cannot read {MANIFEST} ({error.strerror or error})") from error
     version = _version(content)
@@ -190,7 +191,7 @@ def read_manifest(directory: Path) -> Manifest:
 def _version(content: bytes) -> Optional[object]:
     """The version that a manifest says it is of; None where it says none."""
     try:
-        document = json.loads(content)
+        document = parse_json(content)
     except ValueError:
         return None
     return document.get("version") if isinstance(document, dict) else None

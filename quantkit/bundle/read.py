@@ -25,15 +25,19 @@ from quantkit.bundle.manifest import (
 )
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.data.preprocess import Preprocess
+from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.errors import BundleError, ModelError, UserError
 from quantkit.explain import Explanation
 from quantkit.files import sha256_of
-from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
-from quantkit.graph.params import plain_names, read_params
 from quantkit.models.card import read_card
 from quantkit.models.labels import label_names
 from quantkit.models.model import Model, Source
+from quantkit.text_files import MEBIBYTE, read_bytes
+
+_LARGEST_OPERATORS = 64 * MEBIBYTE
+# Protocol buffers end at 2 GiB.
+_LARGEST_ONNX = 2048 * MEBIBYTE
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,8 @@ class Bundle:
             BundleError: symbol and parameters are not a network with the manifest's one input.
         """
         try:
-            params = plain_names(read_params(self.directory / PARAMS), PARAMS)
-            graph = nnvm.parse((self.directory / SYMBOL).read_text(encoding="utf-8"), params)
-        except (ModelError, OSError, UnicodeDecodeError) as error:
+            graph = read_checkpoint(self.directory / SYMBOL, self.directory / PARAMS)
+        except (ModelError, OSError, ValueError) as error:
             raise _damaged(self.directory, f"{SYMBOL} with {PARAMS}", error) from error
         if graph.inputs != (self.manifest.input.name,):
             raise BundleError(
@@ -115,7 +118,7 @@ class Bundle:
             BundleError: it cannot be read.
         """
         try:
-            return (self.directory / ONNX).read_bytes() if self.holds_onnx else None
+            return read_bytes(self.directory / ONNX, _LARGEST_ONNX) if self.holds_onnx else None
         except OSError as error:
             raise _damaged(self.directory, ONNX, error) from error
 
@@ -127,7 +130,8 @@ class Bundle:
             BundleError: the file holds no such list.
         """
         try:
-            return TypeAdapter(tuple[Explanation, ...]).validate_json((self.directory / OPERATORS).read_bytes())
+            content = read_bytes(self.directory / OPERATORS, _LARGEST_OPERATORS)
+            return TypeAdapter(tuple[Explanation, ...]).validate_json(content)
         except (ValidationError, OSError) as error:
             raise _damaged(self.directory, OPERATORS, error) from error
 

@@ -13,8 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from quantkit.calibration.ranges import Range
 from quantkit.errors import UserError
 from quantkit.files import writing
+from quantkit.text_files import MEBIBYTE, read_json
 
 _VERSION: Final = 1
+_LARGEST_FILE: Final = 32 * MEBIBYTE
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def read_table(path: Path) -> CalibrationTable:
         UserError: the file cannot be read, is of another version, or holds anything but such a table.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_unique)
+        content = read_json(path, _LARGEST_FILE)
     except OSError as error:
         raise UserError(f"cannot read calibration table {path}: {error.strerror or error}") from error
     except ValueError as error:
@@ -92,14 +94,6 @@ def read_table(path: Path) -> CalibrationTable:
     except UserError as error:
         raise _refused(path, f"holds an impossible range: {error}") from error
     return CalibrationTable(file.method, file.samples, file.data_name, ranges, file.graph_sha256, file.data_sha256)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose names occur once each."""
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        raise ValueError(f"{max(names, key=names.count)!r} occurs twice")
-    return dict(pairs)
 
 
 def _checked(content: Mapping[str, Any], path: Path) -> _File:

@@ -81,12 +81,13 @@ def quantized(
         QuantkitError: the network cannot be quantized.
     """
     from quantkit.engine.build import check_int8
+    from quantkit.engine.checkpoint import read_checkpoint
     from quantkit.workloads.forms import Forms
-    from quantkit.workloads.store import read_checkpoint
 
     check_int8()
     model = load(terminal, spec, weights, input_shape)
-    graph = read_checkpoint(Forms(model, samples, terminal.tell).stored("int8").checkpoint)
+    made = Forms(model, samples, terminal.tell).stored("int8").checkpoint.files
+    graph = read_checkpoint(made["symbol"], made["params"])
     return Network(model.name, "int8", graph, model.input_shape, model.preprocess, model.source.weights)
 
 

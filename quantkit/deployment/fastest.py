@@ -20,6 +20,7 @@ from quantkit.errors import EngineError, EngineMissing, QuantkitError
 from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
 from quantkit.runtimes.session import session_threads
+from quantkit.text_files import read_bytes
 
 _SECONDS = 1.5
 _ROUNDS = 5
@@ -141,7 +142,7 @@ def _read(path: Path) -> list[Measured]:
     if path in _kept:
         return _kept[path]
     try:
-        return TypeAdapter(list[Measured]).validate_json(path.read_bytes())
+        return TypeAdapter(list[Measured]).validate_json(read_bytes(path))
     except (OSError, ValidationError):
         return []
 

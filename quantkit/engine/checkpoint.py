@@ -1,13 +1,29 @@
-"""A checkpoint's files bound by MXNet itself, as an application would, for processes that watch it run."""
+"""A checkpoint's files bound as an application would, for processes that watch the engine run it."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from quantkit.engine.compat import load_mxnet
-from quantkit.engine.execute import stock_fusion_off
+from quantkit.engine.execute import auxiliary_params, check_tensors, stock_fusion_off, symbol_of
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph
+from quantkit.graph.params import plain_names, read_params
+from quantkit.text_files import read_text
+
+
+def read_checkpoint(symbol: Path, params: Path) -> Graph:
+    """The network of a checkpoint's two files.
+
+    Raises:
+        ModelError: they are not a network, see ``nnvm.parse`` and ``read_params``.
+        OSError: the symbol's file cannot be read.
+        ValueError: it is not text.
+    """
+    return nnvm.parse(read_text(symbol, nnvm.LARGEST_SYMBOL), plain_names(read_params(params), params.name))
 
 
 def bind_checkpoint(symbol_file: str, params_file: str, shape: str) -> Any:
@@ -19,11 +35,12 @@ def bind_checkpoint(symbol_file: str, params_file: str, shape: str) -> Any:
         shape: of the input: numbers with commas, the batch first.
     """
     mxnet = load_mxnet()
-    symbol = mxnet.sym.load(symbol_file)
-    given = {name.partition(":")[2] or name: value for name, value in mxnet.nd.load(params_file).items()}
+    graph = read_checkpoint(Path(symbol_file), Path(params_file))
+    symbol, auxiliary = symbol_of(graph), auxiliary_params(graph)
     image = np.random.RandomState(0).uniform(0, 1, [int(size) for size in shape.split(",")])
-    names = [name for name in symbol.list_arguments() if name not in given]
-    inputs = {name: mxnet.nd.array(image, dtype="float32") for name in names}
-    auxiliary = {name: given[name] for name in symbol.list_auxiliary_states()}
+    given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
+    inputs = {name: mxnet.nd.array(image, dtype="float32") for name in graph.inputs}
     with stock_fusion_off():
-        return symbol.bind(mxnet.cpu(), args={**given, **inputs}, aux_states=auxiliary, grad_req="null")
+        check_tensors(graph, symbol, {name: value.shape for name, value in {**given, **inputs}.items()})
+        states = {name: given.pop(name) for name in auxiliary}
+        return symbol.bind(mxnet.cpu(), args={**given, **inputs}, aux_states=states, grad_req="null")

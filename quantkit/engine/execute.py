@@ -15,8 +15,10 @@ from quantkit.engine.compat import load_mxnet
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError, ModelError
 from quantkit.graph import nnvm
+from quantkit.graph.attribute_bounds import attribute_problem
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.graph.operators import AUXILIARY_INPUTS
+from quantkit.graph.tensor_bounds import DECIDED_BY_SHAPES, is_for_floats, size_problem, tensor_problem
 
 Shape = tuple[int, ...]
 
@@ -76,7 +78,7 @@ class Executor:
         with _ENGINE, engine_errors("bind the network"):
             auxiliary = auxiliary_params(graph)
             given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
-            self._symbol = symbol_of(graph)
+            self._graph, self._symbol = graph, symbol_of(graph)
             self._args = {name: value for name, value in given.items() if name not in auxiliary}
             self._auxiliary = {name: given[name] for name in auxiliary}
         self._bind({name: shapes[name] for name in graph.inputs})
@@ -90,6 +92,8 @@ class Executor:
     def _bind(self, shapes: Mapping[str, Shape]) -> None:
         mxnet = load_mxnet()
         with _ENGINE, engine_errors("bind the network"), stock_fusion_off():
+            known = {name: value.shape for name, value in self._args.items()}
+            check_tensors(self._graph, self._symbol, {**known, **shapes})
             self._inputs = {name: mxnet.nd.zeros(shape) for name, shape in shapes.items()}
             self._bound = self._symbol.bind(
                 mxnet.cpu(), args={**self._args, **self._inputs}, aux_states=self._auxiliary, grad_req="null"
@@ -109,15 +113,52 @@ def symbol_of(graph: Graph) -> Any:
     """The graph as an ``mx.sym.Symbol``.
 
     Raises:
-        ModelError: it holds an operator, or a parameter of one, that this engine does not know.
+        ModelError: it holds an operator, or a parameter of one, that this engine does not know or must not be given.
     """
     mxnet = load_mxnet()
+    for node in graph.nodes:
+        if problem := attribute_problem(node.op, node.attrs, len(node.inputs)):
+            raise ModelError(f"node {node.name!r} ({node.op}): {problem}")
     # Under the engine's own version it neither upgrades the symbol nor reports that it does.
     major, minor, patch = (int(part) for part in mxnet.__version__.split(".")[:3])
     try:
         return mxnet.sym.load_json(nnvm.serialize(graph, major * 10000 + minor * 100 + patch))
     except mxnet.base.MXNetError as error:
         raise ModelError(f"MXNet {mxnet.__version__} cannot read the network: {_reason(error)}") from error
+
+
+def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None:
+    """Make sure that the engine survives a network with these shapes of its variables.
+
+    ``symbol`` is the graph's. The types of parameters are those of their arrays, inputs are float32.
+
+    Raises:
+        EngineError: a tensor would be too large, or an operator would read or write beyond one.
+        mxnet.base.MXNetError: the shapes do not fit the network.
+    """
+    internals = symbol.get_internals()
+    names = set(internals.list_arguments())
+    _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in known.items() if name in names})
+    problem = size_problem({name: shape for name, shape in zip(internals.list_outputs(), found) if shape})
+    delicate = tuple(node for node in graph.nodes if node.op in DECIDED_BY_SHAPES or is_for_floats(node.op))
+    if problem is None and delicate:
+        tensors = tuple(dict.fromkeys(each for node in delicate for each in (*node.inputs, node.output)))
+        inner = [tensor for tensor in tensors if tensor.node in graph.by_name]
+        part = symbol_of(graph.with_outputs(inner))
+        names = set(part.list_arguments())
+        _, shapes, _ = part.infer_shape(**{name: shape for name, shape in known.items() if name in names})
+        dtypes = {name: value.dtype for name, value in graph.params.items()} | dict.fromkeys(graph.inputs, np.float32)
+        _, types, _ = part.infer_type(**{name: dtype for name, dtype in dtypes.items() if name in names})
+        problem = tensor_problem(
+            delicate,
+            {**{Tensor(name): shape for name, shape in known.items()}, **dict(zip(inner, shapes))},
+            {
+                **{Tensor(name): np.dtype(dtype) for name, dtype in dtypes.items()},
+                **dict(zip(inner, map(np.dtype, types))),
+            },
+        )
+    if problem is not None:
+        raise EngineError(f"MXNet must not run the network: {problem}; give other shapes, or change the network")
 
 
 def auxiliary_params(graph: Graph) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from types import MappingProxyType
 from typing import Any, Optional
 
@@ -15,6 +16,7 @@ from quantkit.engine.execute import symbol_of
 from quantkit.engine.inception_bn import inception_bn
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph
+from quantkit.graph.tensor_bounds import MOST_VALUES
 
 INPUT = "data"
 
@@ -120,10 +122,14 @@ def parameter_shapes(
     ``known`` are shapes of variables that the network notes; most follow from the input.
 
     Raises:
-        ModelError: the network does not accept the shape, or leaves a parameter's shape open.
+        ModelError: the network does not accept the shape, leaves a parameter's shape open, or has too many parameters.
     """
     arguments, _, auxiliary = _shapes(symbol_of(graph), "the network", input_shape, input_name, known)
-    return {**arguments, **auxiliary}
+    shapes = {**arguments, **auxiliary}
+    count = sum(map(prod, shapes.values()))
+    if count > MOST_VALUES:
+        raise ModelError(f"the network's parameters would have {count} values, and {MOST_VALUES} are the most")
+    return shapes
 
 
 def block_network(block: Any, input_shape: tuple[int, ...]) -> tuple[str, dict[str, np.ndarray]]:

@@ -12,7 +12,10 @@ operators that compute tensors from tensors are let through. The list was made f
 - training: ``_backward_...``, optimizers' updates, ``reset_arrays``, ``_contrib_MultiBoxTarget`` and the like;
 - what writes into its inputs or other devices: ``_set_value``, ``_copyto``, ``_slice_assign``, ``_CrossDeviceCopy``;
 - sparse storage, graph sampling (``_contrib_dgl_...``), and MXNet's NumPy operators (``_np...``);
-- operators that end the process, or write beyond their output, for values that a file can hold.
+- operators that ended the process, or wrote beyond their output, for values that a file can hold when all were tried:
+  ``Correlation``, ``scatter_nd``, ``_contrib_Proposal``, ``im2col``, ``_contrib_quantize_asym`` with its
+  ``_contrib_quantized_rnn``. Where attributes alone decide, ``attribute_bounds`` refuses those; where shapes and types
+  do, ``tensor_bounds``.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ _LAYERS = {
     **_named("GridGenerator", 1, 1, 2),
     **_named("BilinearSampler", 2, 2, 2),
     **_named("SpatialTransformer", 2, 2, 3),
-    **_named("SequenceLast SequenceMask SequenceReverse", 1, 2),
+    # With a second input they take lengths that they do not check.
+    **_named("SequenceLast SequenceMask SequenceReverse", 1, 1),
     **_named("_contrib_interleaved_matmul_selfatt_qk", 1, 1),
     **_named("_contrib_interleaved_matmul_selfatt_valatt", 2, 2),
     **_named("_contrib_interleaved_matmul_encdec_qk _contrib_interleaved_matmul_encdec_valatt", 2, 2),
@@ -75,7 +79,6 @@ _DETECTION = {
     **_named("_contrib_box_iou _contrib_box_decode", 2, 2),
     **_named("_contrib_MultiBoxPrior", 1, 1),
     **_named("_contrib_MultiBoxDetection", 3, 3),
-    **_named("_contrib_Proposal _contrib_MultiProposal", 3, 3, 2),
     **_named("ROIPooling _contrib_PSROIPooling", 2, 2, 2),
     **_named("_contrib_ROIAlign _contrib_RROIAlign", 2, 2),
     **_named("_contrib_DeformableConvolution", 3, 4),
@@ -86,7 +89,7 @@ _DETECTION = {
 _SHAPES = {
     **_named("Reshape reshape Flatten flatten expand_dims squeeze transpose SwapAxis swapaxes", 1, 1),
     **_named("depth_to_space space_to_depth Pad pad tile repeat reverse flip", 1, 1),
-    **_named("slice crop slice_axis broadcast_axis broadcast_axes broadcast_to diag im2col", 1, 1),
+    **_named("slice crop slice_axis broadcast_axis broadcast_axes broadcast_to diag", 1, 1),
     **_named("reshape_like slice_like broadcast_like", 2, 2),
     **_named("Crop", 1, 2),
     **_named("Concat concat stack", 1, _ANY),
@@ -168,7 +171,7 @@ _RANDOM = {
 
 _INT8 = {
     **_named("_contrib_quantize", 3, 3, 3),
-    **_named("_contrib_quantize_v2 _contrib_quantize_asym", 1, 1, 3),
+    **_named("_contrib_quantize_v2", 1, 1, 3),
     **_named("_contrib_dequantize", 3, 3),
     **_named("_contrib_requantize _contrib_quantized_act _contrib_quantized_pooling", 3, 3, 3),
     **_named("_contrib_quantized_flatten", 3, 3, 3),
@@ -177,7 +180,6 @@ _INT8 = {
     **_named("_contrib_quantized_concat", 3, _ANY, 3),
     **_named("_contrib_quantized_elemwise_add _contrib_quantized_elemwise_mul", 6, 6, 3),
     **_named("_contrib_quantized_embedding", 4, 4, 3),
-    **_named("_contrib_quantized_rnn", 5, 8, 4),
 }
 
 FUSED = {

@@ -29,9 +29,14 @@ _FLOATS = frozenset({"scalar", "a_min", "a_max", "value", "fill_value", "start",
 
 # The smallest and the largest integer in an attribute's value, whether it is a tuple or a number.
 _RANGES = {
-    **dict.fromkeys(("stride", "dilate", "num_group", "num_groups", "heads", "block_size", "num_outputs"), (1, 1 << 16)),
-    **dict.fromkeys(("num_layers", "state_size"), (1, 1 << 16)),
+    **dict.fromkeys(("stride", "dilate", "num_group", "num_groups", "num_deformable_group", "heads"), (1, 1 << 16)),
+    **dict.fromkeys(("num_outputs", "num_layers", "state_size", "repeat", "im2col_step"), (1, 1 << 16)),
+    **dict.fromkeys(("num_filter", "num_hidden", "input_dim", "output_dim"), (1, _LARGEST_INTEGER)),
     **dict.fromkeys(("kernel", "pad", "adj", "pooled_size", "h_w", "scale", "sample_ratio"), (0, 1 << 16)),
+    **dict.fromkeys(("sections", "coord_start"), (0, 1 << 10)),
+    "block_size": (1, 1 << 10),
+    "indices": (0, _LARGEST_INTEGER),
+    "projection_size": (0, 0),
 }
 
 
@@ -48,6 +53,10 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
             return problem
     if "num_args" in attrs and attrs["num_args"] != str(inputs):
         return f"num_args={attrs['num_args'][:20]!r}, but it has {inputs} inputs"
+    if op == "_split_v2":
+        sections, cuts = (_integers(attrs.get(key, "")) for key in ("sections", "indices"))
+        if bool(cuts) == any(sections) or list(cuts) != sorted(set(cuts)):
+            return "it is split neither into equal sections nor at rising indices"
     return None
 
 

@@ -146,7 +146,7 @@ def _text(value: Any, what: str) -> str:
 
 def _is_plain(text: str) -> bool:
     """Whether C reads the text as it stands: no zero byte or other control character, nothing that is not Unicode."""
-    return text.isascii() and text.isprintable() or not any(ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 for c in text)
+    return (text.isascii() and text.isprintable()) or not any(ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 for c in text)
 
 
 def _damaged(problem: str) -> ModelError:

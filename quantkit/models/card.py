@@ -7,7 +7,6 @@ which they are tried. The cards that ship with quantkit are in its ``models`` fo
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,11 +15,7 @@ from typing import Any, Literal, Optional, Union
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.files import shipped
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from quantkit.text_files import read_toml
 
 SourceKind = Literal["gluoncv", "huggingface", "url", "file"]
 
@@ -87,7 +82,7 @@ def read_card(path: Path) -> Card:
             the message names the file and the key.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = read_toml(path)
     except OSError as error:
         raise ModelError(f"cannot read model card {path}: {error.strerror or error}") from error
     except ValueError as error:

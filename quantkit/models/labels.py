@@ -5,6 +5,7 @@ from __future__ import annotations
 from quantkit.engine.gluon import imagenet_names
 from quantkit.errors import ModelError
 from quantkit.models.card import Card
+from quantkit.text_files import read_text
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -32,8 +33,8 @@ def _named_set(card: Card, labels: str) -> tuple[str, ...]:
         return CIFAR10
     path = card.folder / labels
     try:
-        return tuple(path.read_text(encoding="utf-8").splitlines())
-    except (OSError, UnicodeDecodeError) as error:
+        return tuple(read_text(path).splitlines())
+    except (OSError, ValueError) as error:
         raise ModelError(
             f"model card {card.name!r}: cannot read labels {path}: {error}; "
             "give imagenet1k, cifar10, or a text file with one name a line"

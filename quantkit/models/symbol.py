@@ -110,7 +110,7 @@ def noted_shapes(text: str) -> dict[str, tuple[int, ...]]:
     """
     variables = (entry for entry in nnvm.read_entries(text).nodes if entry.op == "null")
     shapes = {entry.name: integer_tuple(entry.hints.get("__shape__", "")) for entry in variables}
-    return {name: shape for name, shape in shapes.items() if shape and 0 <= min(shape) and max(shape) < 1 << 31}
+    return {name: shape for name, shape in shapes.items() if shape and min(shape) >= 0 and max(shape) < 1 << 31}
 
 
 def _without_label(node: Node) -> Node:

@@ -15,8 +15,11 @@ from typing import Any
 
 from quantkit.errors import QuantkitError
 from quantkit.files import home
+from quantkit.text_files import MEBIBYTE, parse_json, read_bytes
 
 Value = dict[str, Any]
+
+_LARGEST_FILE = 256 * MEBIBYTE
 
 
 def journal_path(facts: Mapping[str, Any]) -> Path:
@@ -53,7 +56,7 @@ class Journal:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            content = path.read_bytes() if path.exists() else b""
+            content = read_bytes(path, _LARGEST_FILE) if path.exists() else b""
             self._known, length = _parsed(content)
             if length < len(content):
                 with path.open("r+b") as file:
@@ -105,11 +108,11 @@ def _parsed(content: bytes) -> tuple[dict[tuple[str, ...], Value], int]:
     length = 0
     for line in content.splitlines(keepends=True):
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
             what, value = tuple(entry["what"]), dict(entry["value"])
         except (ValueError, KeyError, TypeError):
             break
-        if not line.endswith(b"\n"):
+        if not line.endswith(b"\n") or not all(isinstance(part, str) for part in what):
             break
         known[what] = value
         length += len(line)

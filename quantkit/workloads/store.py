@@ -21,11 +21,13 @@ import numpy as np
 
 from quantkit import files
 from quantkit.benchmark.workload import Checkpoint
+from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import auxiliary_params
-from quantkit.errors import QuantkitError
+from quantkit.errors import ModelError, QuantkitError
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
-from quantkit.graph.params import plain_names, read_params, write_params
+from quantkit.graph.params import write_params
+from quantkit.text_files import read_json
 
 Tell = Callable[[str], None]
 
@@ -113,12 +115,6 @@ def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
     return path
 
 
-def read_checkpoint(checkpoint: Checkpoint) -> Graph:
-    """The network of one of MXNet's checkpoints."""
-    symbol, params = checkpoint.files["symbol"], checkpoint.files["params"]
-    return nnvm.parse(symbol.read_text(encoding="utf-8"), plain_names(read_params(params), params.name))
-
-
 def _stem(name: str, key: str) -> str:
     return re.sub(r"[^\w.+-]+", "_", name) + f"-{key[:16]}"
 
@@ -132,11 +128,13 @@ def _locked(folder: Path, stem: str, name: str, tell: Tell) -> AbstractContextMa
 def _find(folder: Path, stem: str) -> Optional[Stored]:
     symbol, params, record = _paths(folder, stem)
     try:
-        known = json.loads(record.read_bytes())
+        known = read_json(record)
+        # A worker hands the files to MXNet as they are.
+        read_checkpoint(symbol, params)
         if known["symbol"] == files.sha256_of(symbol) and known["params"] == files.sha256_of(params):
             sha256 = {"symbol": known["symbol"], "params": known["params"]}
             return Stored(_checkpoint(symbol, params, sha256), dict(known["accuracy"]))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, ModelError):
         pass
     return None
 
@@ -160,7 +158,7 @@ def _checkpoint(symbol: Path, params: Path, sha256: Mapping[str, str]) -> Checkp
 
 def _find_files(folder: Path) -> Optional[Checkpoint]:
     try:
-        known = json.loads((folder / _RECORD).read_bytes())
+        known = read_json(folder / _RECORD)
         paths = {role: folder / file for role, (file, _) in known.items()}
         sha256 = {role: digest for role, (_, digest) in known.items()}
         if all(files.sha256_of(path) == sha256[role] for role, path in paths.items()):

@@ -18,6 +18,7 @@ from quantkit.benchmark.workload import Checkpoint
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL
 from quantkit.bundle.read import Bundle, read_bundle
+from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import Executor, infer_shapes
 from quantkit.errors import UserError
 from quantkit.graph.macs import macs
@@ -31,7 +32,6 @@ from quantkit.workloads.store import (
     Made,
     Tell,
     content_hash,
-    read_checkpoint,
     stored_array,
     stored_checkpoint,
     stored_outputs,
@@ -166,8 +166,10 @@ def _from_bundle(
         checkpoints = _from_model(name, model, others, data, tell).checkpoints
     sha256 = {"symbol": manifest.files[SYMBOL].sha256, "params": manifest.files[PARAMS].sha256}
     if own in forms:
-        paths = {"symbol": directory / SYMBOL, "params": directory / PARAMS}
-        checkpoints = {**checkpoints, own: Checkpoint(paths, sha256)}
+        # Written anew: workers hand the files to MXNet, which may read more in a stranger's than was checked.
+        graph = bundle.graph
+        stored = stored_checkpoint(f"{name}-{own}", content_hash(graph), lambda: Made(graph, {}), tell)
+        checkpoints = {**checkpoints, own: stored.checkpoint}
     if exported:
         checkpoints = {**checkpoints, "onnx-int8": int8_file(name, repr(sha256), lambda folder: directory, tell)}
     known = {}
@@ -230,7 +232,8 @@ def _from_lstm(name: str, lstm: Lstm, forms: Collection[str], tell: Tell) -> Wor
 
 def _outputs(checkpoint: Checkpoint, input_name: str, path: Path) -> list[np.ndarray]:
     data = np.load(path)
-    return Executor(read_checkpoint(checkpoint), {input_name: data.shape}).run({input_name: data})
+    graph = read_checkpoint(checkpoint.files["symbol"], checkpoint.files["params"])
+    return Executor(graph, {input_name: data.shape}).run({input_name: data})
 
 
 def _return_memory() -> None:

@@ -13,6 +13,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import run
 from quantkit.errors import ModelError, WeightsUnavailable
+from quantkit.graph.allowed_operators import FUSED, OPERATORS
 from quantkit.models.card import find_card
 from quantkit.models.load import load_model
 from quantkit.models.names import AssumedPreprocessWarning
@@ -191,6 +192,16 @@ def test_damaged_symbol_names_the_file(engine: None, tmp_path: Path, text: str |
     assert "bad-symbol.json" in str(caught.value)
 
 
+def _symbol_of_one(operator: str, attrs: dict[str, str]) -> str:
+    """A symbol of one operator with as few inputs as it can have, and an empty network inside if it is a fused one."""
+    count = OPERATORS[operator].fewest
+    nodes: list[dict[str, object]] = [{"op": "null", "name": f"data{each}", "inputs": []} for each in range(count)]
+    body = [{"nodes": [{"op": "null", "name": "data0"}], "heads": [[0, 0, 0]]}] if operator in FUSED else []
+    inputs = [[each, 0, 0] for each in range(count)]
+    nodes.append({"op": operator, "name": "x", "attrs": attrs, "inputs": inputs, "subgraphs": body})
+    return json.dumps({"nodes": nodes, "heads": [[count, 0, 0]]})
+
+
 @pytest.mark.parametrize(
     ("operator", "attrs"),
     [
@@ -201,23 +212,15 @@ def test_damaged_symbol_names_the_file(engine: None, tmp_path: Path, text: str |
     ],
 )
 def test_int8_networks_are_refused(engine: None, tmp_path: Path, operator: str, attrs: dict[str, str]) -> None:
-    nodes = [
-        {"op": "null", "name": "data", "inputs": []},
-        {"op": operator, "name": "q", "attrs": attrs, "inputs": [[0, 0, 0]]},
-    ]
     path = tmp_path / "q-symbol.json"
-    path.write_text(json.dumps({"nodes": nodes, "heads": [[1, 0, 0]]}))
+    path.write_text(_symbol_of_one(operator, attrs))
     with pytest.raises(ModelError, match=r"q-symbol\.json is an INT8 network already"):
         load_model(path, input_shape=SHAPE)
 
 
 def test_networks_fused_by_an_engine_are_refused(engine: None, tmp_path: Path) -> None:
-    nodes = [
-        {"op": "null", "name": "data", "inputs": []},
-        {"op": "_sg_mkldnn_conv", "name": "f", "attrs": {}, "inputs": [[0, 0, 0]]},
-    ]
     path = tmp_path / "f-symbol.json"
-    path.write_text(json.dumps({"nodes": nodes, "heads": [[1, 0, 0]]}))
+    path.write_text(_symbol_of_one("_sg_mkldnn_conv", {}))
     with pytest.raises(ModelError, match="fused by an engine"):
         load_model(path, input_shape=SHAPE)
 
