@@ -10,7 +10,7 @@ import stat
 import sys
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,16 +26,27 @@ LARGEST_DOCUMENT = MEBIBYTE
 _MANY_PARTS = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.ASCII)
 
 
+def open_ordinary(path: Path) -> IO[bytes]:
+    """Open an ordinary file for reading.
+
+    Raises:
+        OSError: the file cannot be read, or is a folder, device, pipe or socket.
+    """
+    # Opening a pipe to which nobody writes would wait for ever.
+    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not an ordinary file", str(path))
+    return file
+
+
 def read_bytes(path: Path, most: int = LARGEST_DOCUMENT) -> bytes:
     """The content of an ordinary file of at most ``most`` bytes.
 
     Raises:
         OSError: the file cannot be read, is a folder, device, pipe or socket, or is larger.
     """
-    # Opening a pipe to which nobody writes would wait for ever.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not an ordinary file", str(path))
+    with open_ordinary(path) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))

@@ -23,6 +23,7 @@ from typing import IO
 import numpy as np
 
 from quantkit.errors import ModelError
+from quantkit.text_files import open_ordinary
 
 # Trained weights and statistics stay far below; a flipped bit in an exponent often does not.
 _LARGEST_PLAUSIBLE = 1e15
@@ -38,6 +39,8 @@ _NEWEST_FLAG_OF_ALL_RELEASES = 6
 _SPARSE = {1: "row_sparse", 2: "csr"}
 _MOST_AXES = 32
 _LONGEST_NAME = 4096
+# Each takes some hundred bytes beside its values.
+_MOST_ARRAYS = 1 << 17
 _CPU = (1, 0)
 
 
@@ -51,7 +54,7 @@ def read_params(path: Path) -> dict[str, np.ndarray]:
         ModelError: the file cannot be read or is not a complete ``.params`` file of named dense arrays.
     """
     try:
-        with path.open("rb") as file:
+        with open_ordinary(path) as file:
             return _list(_Reader(file, path, os.fstat(file.fileno()).st_size))
     except OSError as error:
         raise ModelError(
@@ -167,6 +170,8 @@ def _list(reader: _Reader) -> dict[str, np.ndarray]:
     # The smallest array is its magic number and an empty shape.
     if count > (reader.size - reader.offset) // 8:
         raise reader.fail(f"{count} arrays do not fit into {reader.size} bytes", reader.offset - 8)
+    if count > _MOST_ARRAYS:
+        raise reader.fail(f"{count} arrays", reader.offset - 8, f"quantkit reads up to {_MOST_ARRAYS}")
     arrays = []
     for index in range(count):
         reader.position = f"array {index + 1} of {count}"
@@ -195,9 +200,12 @@ def _name(reader: _Reader) -> str:
     if not 0 < length <= _LONGEST_NAME:
         raise reader.fail(f"a name of {length} bytes", start)
     try:
-        return reader.take(length, "a name").decode()
+        name = reader.take(length, "a name").decode()
     except UnicodeDecodeError as error:
         raise reader.fail("a name is not UTF-8", start) from error
+    if min(name) < " ":
+        raise reader.fail("a name holds control characters", start)
+    return name
 
 
 def _array(reader: _Reader) -> np.ndarray:
