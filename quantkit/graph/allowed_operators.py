@@ -13,9 +13,9 @@ operators that compute tensors from tensors are let through. The list was made f
 - what writes into its inputs or other devices: ``_set_value``, ``_copyto``, ``_slice_assign``, ``_CrossDeviceCopy``;
 - sparse storage, graph sampling (``_contrib_dgl_...``), and MXNet's NumPy operators (``_np...``);
 - operators that ended the process, or wrote beyond their output, for values that a file can hold when all were tried:
-  ``Correlation``, ``scatter_nd``, ``_contrib_Proposal``, ``im2col``, ``_contrib_quantize_asym`` with its
-  ``_contrib_quantized_rnn``. Where attributes alone decide, ``attribute_bounds`` refuses those; where shapes and types
-  do, ``tensor_bounds``.
+  ``Correlation``, ``scatter_nd``, ``_contrib_ROIAlign`` and its kin (boxes name their image, unchecked),
+  ``_contrib_Proposal``, ``im2col``, ``_contrib_quantize_asym`` with its ``_contrib_quantized_rnn``. Where attributes
+  alone decide, ``attribute_bounds`` refuses those; where shapes and types do, ``tensor_bounds``.
 """
 
 from __future__ import annotations
@@ -79,11 +79,9 @@ _DETECTION = {
     **_named("_contrib_box_iou _contrib_box_decode", 2, 2),
     **_named("_contrib_MultiBoxPrior", 1, 1),
     **_named("_contrib_MultiBoxDetection", 3, 3),
-    **_named("ROIPooling _contrib_PSROIPooling", 2, 2, 2),
-    **_named("_contrib_ROIAlign _contrib_RROIAlign", 2, 2),
+    **_named("ROIPooling", 2, 2, 2),
     **_named("_contrib_DeformableConvolution", 3, 4),
     **_named("_contrib_ModulatedDeformableConvolution", 4, 5),
-    **_named("_contrib_DeformablePSROIPooling", 2, 3, 2),
 }
 
 _SHAPES = {
