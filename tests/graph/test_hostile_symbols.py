@@ -29,8 +29,10 @@ def symbol(op: str, attrs: object = None, inputs: object = 1, name: object = "x"
 
 
 REFUSED = """
-    _Native _NDArray Custom _CustomFunction _CachedOp _CachedOpThreadSafe _FusedOp _NoGradient _TVM_x CaffeOp TorchModule
-    _cvimread _cvimdecode _imdecode _npi_cvimread _npi_Custom _foreach _while_loop _cond _backward_Convolution sgd_update
+    _Native _NDArray Custom _CustomFunction _CachedOp _CachedOpThreadSafe _FusedOp _NoGradient _TVM_x CaffeOp
+    TorchModule
+    _cvimread _cvimdecode _imdecode _npi_cvimread _npi_Custom _foreach _while_loop _cond _backward_Convolution
+    sgd_update
     _CrossDeviceCopy scatter_nd _scatter_set_nd _contrib_ROIAlign _contrib_dgl_subgraph cast_storage Null nonsense
 """
 
