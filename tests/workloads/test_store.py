@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from quantkit.benchmark.workload import Checkpoint
+from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.errors import QuantkitError
 from quantkit.files import sha256_of
 from quantkit.workloads.store import (
     Made,
     Stored,
     content_hash,
-    read_checkpoint,
     stored_array,
     stored_checkpoint,
     stored_files,
@@ -50,7 +50,7 @@ def test_a_checkpoint_is_made_once_and_read_back() -> None:
     assert stored(maker) == first
     assert maker.times == 1
     assert first.accuracy == {"agreement": 0.5}
-    assert content_hash(read_checkpoint(first.checkpoint)) == content_hash(residual_v1())
+    assert content_hash(read_checkpoint(**first.checkpoint.files)) == content_hash(residual_v1())
     assert stored(maker, "another") != first
 
 

@@ -12,13 +12,14 @@ from quantkit.benchmark.build import MXNET
 from quantkit.benchmark.outputs import INT8_ALLOWED
 from quantkit.benchmark.suite import Lstm, Subject
 from quantkit.bundle.write import write_bundle, write_float_bundle
+from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import run
 from quantkit.errors import UserError
 from quantkit.models.load import load_model
 from quantkit.pipeline import FusedModel, QuantizedModel
 from quantkit.workloads import forms
 from quantkit.workloads.images import image_batch
-from quantkit.workloads.store import content_hash, read_checkpoint
+from quantkit.workloads.store import content_hash
 from quantkit.workloads.workload import Workload, prepare
 
 DIGITS = Subject("digits", model="digits_resnet20_v1")
@@ -64,7 +65,7 @@ def test_float_forms_compute_what_the_network_does(
     (expected,) = run(graph, {"data": np.load(workload.inputs(4))})
     (found,) = worker_outputs(workload, variant, 4, tmp_path)
     assert relative(found, expected) < 1e-5
-    operators = {node.op for node in read_checkpoint(workload.checkpoint(variant)).nodes}
+    operators = {node.op for node in read_checkpoint(**workload.checkpoint(variant).files).nodes}
     assert ("_sg_mkldnn_conv" in operators) == (variant == "fused")
     assert workload.reference(variant, 4) is None
 
@@ -139,7 +140,7 @@ def test_a_bundle_is_measured_as_it_is(bundle: Path, digits_int8: QuantizedModel
     workload = prepare(Subject("mine", model=str(bundle)), ["int8"], IMAGES)
     checkpoint = workload.checkpoint("int8")
     assert {path.parent for path in checkpoint.files.values()} == {bundle}
-    assert content_hash(read_checkpoint(checkpoint)) == content_hash(digits_int8.graph)
+    assert content_hash(read_checkpoint(**checkpoint.files)) == content_hash(digits_int8.graph)
     found = digits_int8.agreement
     measured = f"agreement on {found.images} calibration images"
     assert workload.accuracy == {measured: found.top1, "cosine": found.cosine}
@@ -150,8 +151,8 @@ def test_a_bundles_other_forms_come_from_its_reference(bundle: Path, digits_fuse
     subject = Subject("mine", model=str(bundle))
     workload = prepare(subject, ["fp32", "fused", "int8"], IMAGES, reference="digits")
     assert workload.checkpoint("int8").files["symbol"].parent == bundle
-    assert content_hash(read_checkpoint(workload.checkpoint("fused"))) == content_hash(digits_fused.graph)
-    assert content_hash(read_checkpoint(workload.checkpoint("fp32"))) == content_hash(digits_fused.model.graph)
+    assert content_hash(read_checkpoint(**workload.checkpoint("fused").files)) == content_hash(digits_fused.graph)
+    assert content_hash(read_checkpoint(**workload.checkpoint("fp32").files)) == content_hash(digits_fused.model.graph)
 
 
 @pytest.mark.parametrize(
