@@ -14,14 +14,16 @@ INT8_ALLOWED = 1 / 127
 
 
 def deviation(reference: Path, found: Path) -> float:
-    """The largest difference over all outputs, relative to the largest value of each; infinite where they do not fit.
+    """The largest difference over all outputs, relative to the largest value of each.
+
+    It is infinite where they do not fit, where there is nothing to compare, and where a value is not finite.
 
     Args:
         reference: an .npz file with the outputs in order.
         found: another.
     """
     with np.load(reference) as expected, np.load(found) as computed:
-        if len(expected.files) != len(computed.files):
+        if not expected.files or len(expected.files) != len(computed.files):
             return float("inf")
         pairs = [(expected[one], computed[two]) for one, two in zip(expected.files, computed.files)]
     return max(_relative(one, two) for one, two in pairs)
@@ -31,13 +33,14 @@ def int8_allowed(float32: Path, int8: Path) -> float:
     """How far the same INT8 network may be on another engine from MXNet's, given the outputs of FP32 and of MXNet.
 
     Other engines multiply the same integers, but add, average and round elsewhere. They must come as near to FP32 as
-    MXNet does, within one step of 8 bits; by the triangle inequality they are then no further from MXNet than this.
+    MXNet does, within one step of 8 bits; by the triangle inequality they are then no further from MXNet than this. It is
+    infinite where the two cannot be compared: then nothing tells.
     """
     return 2 * deviation(float32, int8) + INT8_ALLOWED
 
 
 def _relative(expected: np.ndarray, computed: np.ndarray) -> float:
-    if expected.shape != computed.shape or not (np.isfinite(expected) & np.isfinite(computed)).all():
+    if expected.shape != computed.shape or not expected.size or not (np.isfinite(expected) & np.isfinite(computed)).all():
         return float("inf")
     difference, largest = np.abs(expected - computed).max(), np.abs(expected).max()
     if difference == 0:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Optional
@@ -21,21 +22,22 @@ _STRAY_PAGES = 4096
 # The column of a thread's last hardware thread in proc(5)'s stat, counted after the name.
 _PROCESSOR = 36
 
+# How often threads are looked at before those that come and go are too many.
+_ATTEMPTS = 10
+
 
 def prove(pid: int, placement: Placement, proc: Path = Path("/proc")) -> Proof:
     """Where all threads of a process may run and where its memory lies.
 
     ``bound`` counts the hardware threads of the placement that some thread is bound to alone: threads bound to
-    the same one count once. ``pages`` counts private anonymous memory in units of 4 KiB by node; it is empty where
+    the same one count once. ``pages`` counts private anonymous memory in units of 4 KiB by node; None where
     the kernel does not tell. Files that are mapped lie where the page cache has them, and do not count.
 
     Raises:
-        InstanceError: the process is gone.
+        InstanceError: the process is gone, or not all of its threads can be looked at.
     """
     process = proc / str(pid)
-    masks = list(_masks(process))
-    if not masks:
-        raise InstanceError("crashed", f"process {pid} ended before its placement was looked at")
+    masks = _masks(process)
     asked = set(placement.cpus or ())
     alone = {cpu for mask in masks if len(mask) == 1 for cpu in mask}
     return Proof(
@@ -50,9 +52,10 @@ def problem(proof: Proof, placement: Placement, openmp: bool = True) -> Optional
     """What is wrong with where an instance runs; None where all is right, as it always is where nothing was asked.
 
     Wrong are a thread that may run on other hardware threads, OpenMP threads that are not bound apart from each
-    other, and memory on other nodes that is more than five percent and more than 16 MiB. That fewer of them are bound
-    than were asked for is not wrong: GNU's runtime ends those that an operator has no work for. Threads that are not
-    ``openmp``'s share the hardware threads of their instance.
+    other, memory on other nodes that is more than five percent and more than 16 MiB, and memory that was bound and of
+    which the kernel tells nothing: that is not proven. That fewer of them are bound than were asked for is not wrong:
+    GNU's runtime ends those that an operator has no work for. Threads that are not ``openmp``'s share the hardware
+    threads of their instance.
     """
     if placement.cpus is None:
         return None
@@ -67,7 +70,9 @@ def problem(proof: Proof, placement: Placement, openmp: bool = True) -> Optional
     return None if placement.nodes is None else _memory_problem(proof.pages, placement.nodes)
 
 
-def _memory_problem(pages: Mapping[int, int], nodes: Collection[int]) -> Optional[str]:
+def _memory_problem(pages: Optional[Mapping[int, int]], nodes: Collection[int]) -> Optional[str]:
+    if not pages:
+        return f"memory not proven: numa_maps in /proc does not tell whether it lies on nodes {_list(nodes)}"
     away = {node: count for node, count in pages.items() if node not in nodes}
     total, stray = sum(pages.values()), sum(away.values())
     if stray > max(_STRAY_PAGES, _STRAY_SHARE * total):
@@ -75,21 +80,55 @@ def _memory_problem(pages: Mapping[int, int], nodes: Collection[int]) -> Optiona
     return None
 
 
-def _masks(process: Path) -> Iterator[frozenset[int]]:
+def _masks(process: Path) -> list[frozenset[int]]:
     """The hardware threads that each thread may use, with the one that it last ran on."""
-    for task in process.glob("task/*"):
-        # A thread may end while it is looked at.
+    for _ in range(_ATTEMPTS):
+        before = _threads(process)
+        # A thread may end while it is looked at; then all are looked at again.
         with suppress(FileNotFoundError, ProcessLookupError):
-            allowed = re.search(r"^Cpus_allowed_list:(.*)", (task / "status").read_text(), re.MULTILINE)
-            fields = (task / "stat").read_text().rpartition(")")[2].split()
-            if allowed:
-                yield frozenset(parse_list(allowed[1])) | {int(fields[_PROCESSOR])}
+            masks = [_mask(task) for task in before]
+            if _threads(process) == before:
+                return masks
+    raise InstanceError("placement", f"placement not proven: threads of process {process.name} come and go")
 
 
-def _pages(process: Path) -> dict[int, int]:
+def _threads(process: Path) -> list[Path]:
+    try:
+        found = sorted(process / "task" / name for name in os.listdir(process / "task"))
+    except (FileNotFoundError, ProcessLookupError):
+        found = []
+    except OSError as error:
+        raise _unreadable(process / "task", error.strerror or str(error)) from error
+    if not found:
+        raise InstanceError("crashed", f"process {process.name} ended before its placement was looked at")
+    return found
+
+
+def _mask(task: Path) -> frozenset[int]:
+    try:
+        allowed = re.search(r"^Cpus_allowed_list:(.*)", (task / "status").read_text(), re.MULTILINE)
+        fields = (task / "stat").read_text().rpartition(")")[2].split()
+        cpus = parse_list(allowed[1]) if allowed else ()
+        last = int(fields[_PROCESSOR])
+    except (FileNotFoundError, ProcessLookupError):
+        raise
+    except OSError as error:
+        raise _unreadable(task, error.strerror or str(error)) from error
+    except (ValueError, IndexError) as error:
+        raise _unreadable(task, "it is not as proc(5) has it") from error
+    if not cpus:
+        raise _unreadable(task, "it does not tell Cpus_allowed_list")
+    return frozenset(cpus) | {last}
+
+
+def _unreadable(path: Path, why: str) -> InstanceError:
+    return InstanceError("placement", f"placement not proven: {path} cannot be read: {why}")
+
+
+def _pages(process: Path) -> Optional[dict[int, int]]:
     """The lines of numa_maps are ``address policy key=value ...`` with the pages on node 1 as ``N1=``."""
     pages: Counter[int] = Counter()
-    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+    try:
         for line in (process / "numa_maps").read_text().splitlines():
             fields: Mapping[str, str] = dict(re.findall(r"(\w+)=(\S+)", line))
             if "file" not in fields:
@@ -97,7 +136,10 @@ def _pages(process: Path) -> dict[int, int]:
                 for name, value in fields.items():
                     if re.fullmatch(r"N\d+", name):
                         pages[int(name[1:])] += int(value) * units
-    return dict(sorted(pages.items()))
+    except (OSError, ValueError):
+        return None
+    # No process is without a page: then nothing was told.
+    return dict(sorted(pages.items())) or None
 
 
 def _list(numbers: Iterable[int]) -> str:

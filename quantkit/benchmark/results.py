@@ -66,13 +66,14 @@ class WarmUp:
 class Proof:
     """Where an instance really was, read from /proc: its threads, the hardware threads they may use, its pages by node.
 
-    ``bound`` is the number of threads that OpenMP has bound to a place of their own.
+    ``bound`` is the number of threads that OpenMP has bound to a place of their own; ``pages`` is None where the kernel
+    does not tell, and where its memory lies is then not proven.
     """
 
     threads: int
     bound: int
     cpus: tuple[int, ...]
-    pages: Mapping[int, int]
+    pages: Optional[Mapping[int, int]]
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from quantkit.benchmark import proof as proof_module
 from quantkit.benchmark.binding import launch
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.instance import Instance
@@ -41,7 +42,7 @@ def _process(folder: Path, threads: Sequence[tuple[set[int], int]], numa_maps: s
 def test_threads_and_their_masks(tmp_path: Path) -> None:
     threads = [({0, 1, 4}, 4), ({0}, 0), ({1}, 1), ({1}, 1), ({9}, 9)]
     proof = prove(7, Placement((0, 1, 4), (0,), 3), _process(tmp_path, threads))
-    assert proof == Proof(threads=5, bound=2, cpus=(0, 1, 4, 9), pages={})
+    assert proof == Proof(threads=5, bound=2, cpus=(0, 1, 4, 9), pages=None)
 
 
 def test_a_thread_counts_where_it_was_seen_last(tmp_path: Path) -> None:
@@ -61,10 +62,76 @@ def test_only_private_anonymous_memory_counts(tmp_path: Path) -> None:
     assert proof.pages == {0: 100, 1: 207, 12: 1024}
 
 
-def test_a_kernel_without_nodes_tells_no_pages(tmp_path: Path) -> None:
+def _folder_in_its_place(path: Path) -> None:
+    """What lets not even root read it."""
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        Path.unlink,
+        _folder_in_its_place,
+        lambda path: path.write_text(""),
+        lambda path: path.write_text("7f000000 bind:0\n"),
+        lambda path: path.write_text("7f000000 bind:0 anon=1 N0=x kernelpagesize_kB=4\n"),
+    ],
+    ids=["absent", "unreadable", "empty", "no nodes", "odd"],
+)
+def test_memory_that_the_kernel_does_not_tell_of_is_not_proven(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    proc = _process(tmp_path, [({0}, 0)], "7f000000 bind:0 anon=9 N0=9 kernelpagesize_kB=4\n")
+    bound, unbound = Placement((0,), (0,), 1), Placement((0,), None, 1)
+    assert problem(prove(7, bound, proc), bound, openmp=False) is None
+    damage(proc / "7" / "numa_maps")
+    proof = prove(7, bound, proc)
+    assert proof.pages is None
+    assert "memory not proven" in (problem(proof, bound, openmp=False) or "")
+    assert problem(proof, unbound, openmp=False) is None
+
+
+@pytest.mark.parametrize("name", ["status", "stat"])
+@pytest.mark.parametrize(
+    "damage",
+    [_folder_in_its_place, lambda path: path.write_text("Name:\tx\n")],
+    ids=["unreadable", "tells nothing"],
+)
+def test_threads_that_cannot_be_looked_at_are_not_proven(
+    tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    proc = _process(tmp_path, [({0}, 0), ({0}, 0)])
+    damage(proc / "7" / "task" / "8" / name)
+    with pytest.raises(InstanceError, match=r"placement not proven: .*task/8 cannot be read") as raised:
+        prove(7, Placement((0,), None, 1), proc)
+    assert raised.value.kind == "placement"
+
+
+def test_threads_that_cannot_be_listed_are_not_proven(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "task").write_text("")
+    with pytest.raises(InstanceError, match=r"placement not proven: .*task cannot be read"):
+        prove(7, Placement((0,), None, 1), tmp_path)
+
+
+def test_a_thread_that_ends_meanwhile_has_all_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc = _process(tmp_path, [({0}, 0), ({5}, 5)])
+    listed = iter([["7", "8", "9"], ["7", "8"], ["7", "8"]])
+    monkeypatch.setattr(proof_module.os, "listdir", lambda _: next(listed))
+    assert prove(7, Placement((0,), None, 1), proc).cpus == (0, 5)
+
+
+def test_a_thread_that_starts_meanwhile_is_looked_at_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc = _process(tmp_path, [({0}, 0), ({5}, 5)])
+    listed = iter([["7"], ["7", "8"], ["7", "8"], ["7", "8"]])
+    monkeypatch.setattr(proof_module.os, "listdir", lambda _: next(listed))
+    assert prove(7, Placement((0,), None, 1), proc).cpus == (0, 5)
+
+
+def test_threads_that_come_and_go_without_end_are_not_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proc = _process(tmp_path, [({0}, 0)])
-    (proc / "7" / "numa_maps").unlink()
-    assert prove(7, Placement((0,), None, 1), proc).pages == {}
+    monkeypatch.setattr(proof_module.os, "listdir", lambda _: ["7", "99"])
+    with pytest.raises(InstanceError, match="placement not proven: threads of process 7 come and go"):
+        prove(7, Placement((0,), None, 1), proc)
 
 
 def test_a_process_that_is_gone(tmp_path: Path) -> None:
@@ -94,7 +161,13 @@ FOUR = Placement((0, 1, 2, 3), (0,), 4)
         (replace(GOOD, pages={0: 200_000, 1: 6_000}), FOUR, None),
         # A small process that has bound itself: what it touched before stays where it was.
         (replace(GOOD, pages={0: 20_000, 1: 4_000}), FOUR, None),
-        (replace(GOOD, pages={}), FOUR, None),
+        (
+            replace(GOOD, pages=None),
+            FOUR,
+            "memory not proven: numa_maps in /proc does not tell",
+        ),
+        (replace(GOOD, pages={}), FOUR, "memory not proven"),
+        (replace(GOOD, pages=None), replace(FOUR, nodes=None), None),
     ],
 )
 def test_what_is_wrong(proof: Proof, placement: Placement, words: str | None) -> None:
@@ -145,7 +218,7 @@ def test_a_real_process_is_bound(by_itself: bool) -> None:
     proof = _proof(_launch(placement, by_itself))
     assert proof.cpus == placement.cpus
     assert proof.bound == placement.threads
-    assert sum(proof.pages.values()) > 64 << 8 or not Path("/proc/self/numa_maps").exists()
+    assert sum((proof.pages or {}).values()) > 64 << 8 or not Path("/proc/self/numa_maps").exists()
     assert problem(proof, placement) is None
 
 
