@@ -213,8 +213,12 @@ def _slowing_noted(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        times = {text: (count or 0) - (before[text] or 0) for text, count in _slowed().items()}
-        warnings = tuple(f"{text.format(count)} during the run" for text, count in times.items() if count > 0)
+        times = [(text, before[text], count) for text, count in _slowed().items()]
+        warnings = tuple(
+            f"{text.format(after - earlier)} during the run"
+            for text, earlier, after in times
+            if earlier is not None and after is not None and after > earlier
+        )
         if warnings:
             # Where not even this can be written, the run's own error says why.
             with suppress(QuantkitError):

@@ -8,6 +8,7 @@ from quantkit.benchmark.results import Cell
 
 # Cores' worth of work above which others disturb what is measured.
 STOLEN, BUSY = 0.03, 0.1
+UNTOLD = "the system does not tell whether others used the same processors meanwhile"
 _FEW_ROUNDS, _FEW_REQUESTS = 5, 10
 _ENOUGH_TO_TELL = 6
 
@@ -17,10 +18,14 @@ def disturbances(cell: Cell) -> tuple[str, ...]:
     found = list(cell.warnings)
     if not cell.rounds:
         return tuple(found)
+    loads = _told(cell)
     # Ticks are coarse: only the mean of many rounds means something.
-    stolen = float(np.mean([turn.stolen for turn in cell.rounds]))
-    busy = float(np.mean([turn.busy for turn in cell.rounds]))
-    return (*found, *disturbing(stolen, busy))
+    return (*found, *disturbing(*map(float, np.mean(loads, axis=0)))) if loads else tuple(found)
+
+
+def _told(cell: Cell) -> list[tuple[float, float]]:
+    """What the hypervisor took and others used in each round of which the system tells."""
+    return [(turn.stolen, turn.busy) for turn in cell.rounds if turn.stolen is not None and turn.busy is not None]
 
 
 def disturbing(stolen: float, busy: float) -> tuple[str, ...]:
@@ -38,6 +43,8 @@ def warnings(cell: Cell) -> tuple[str, ...]:
     found = list(disturbances(cell))
     if not cell.rounds:
         return tuple(found)
+    if not _told(cell):
+        found.append(UNTOLD)
     # Slow networks are warmed with less than it takes to tell; few samples are reported below.
     unsteady = sum(not each.steady for each in cell.warm_up if len(each.durations) >= _ENOUGH_TO_TELL)
     if unsteady:

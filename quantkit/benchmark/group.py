@@ -200,7 +200,14 @@ class Bench:
         self, entry: Entry, found: Sequence[Path], name: str, reference: Path, allowed: Optional[float]
     ) -> None:
         deviations = [deviation(reference, path) for path in found]
-        entry.cell = replace(entry.cell, agreement=Agreement(name, _finite(max(deviations)), allowed))
+        entry.cell = replace(
+            entry.cell, agreement=Agreement(name, _finite(max(deviations)), allowed and _finite(allowed))
+        )
+        if allowed is not None and not np.isfinite(allowed):
+            entry.fail(
+                "output", None, f"nothing tells how far its outputs may be from those of {name}, which are not finite"
+            )
+            return
         for instance, value in enumerate(deviations):
             if not np.isfinite(value) or (allowed is not None and value > allowed):
                 limit = "" if allowed is None else f", {allowed:.2g} is allowed"

@@ -20,11 +20,16 @@ import numpy as np
 
 from quantkit.benchmark.dispatch import Dispatcher, Request, Serve
 from quantkit.benchmark.results import ServerTrial
-from quantkit.errors import QuantkitError, UserError
+from quantkit.errors import InstanceError, QuantkitError, UserError
 
 _PROCESS = Path(__file__).with_name("loadgen_process.py")
 _RECORD = ":::MLLOG "
 _LAST_LINES = 20
+
+# The conditions of a run that only say that it was short: LoadGen's own demands, made for hour-long submissions.
+_LENGTH = ("result_min_duration_met", "result_min_queries_met", "early_stopping_met")
+_LATENCY = "result_perf_constraints_met"
+_CONDITIONS = (_LATENCY, *_LENGTH)
 
 # As LoadGen's summary puts it.
 _UNMET = re.compile(r"(.+?) satisfied ?: NO$")
@@ -69,6 +74,7 @@ def run_trial(serve: Sequence[Serve], rate: float, bound: float, seconds: float,
 
     Raises:
         UserError: LoadGen is not installed.
+        InstanceError: LoadGen calls the run invalid for another reason than that it was short or missed the bound.
         QuantkitError: LoadGen failed, or an instance did (what it raised).
     """
     settings = {"rate": rate, "bound": bound, "seconds": seconds, "seed": seed, "folder": str(folder)}
@@ -93,7 +99,7 @@ def run_trial(serve: Sequence[Serve], rate: float, bound: float, seconds: float,
             raise dispatcher.error
         if code != 0:
             raise QuantkitError(f"LoadGen ended with exit code {code} at {rate:.4g} queries/s: {_last_lines(stderr)}")
-    return Observed(_read(folder, rate), tuple(latencies))
+    return Observed(_read(folder, rate, bound), tuple(latencies))
 
 
 def _location() -> str:
@@ -134,18 +140,37 @@ def _generator(settings: dict[str, Any], stderr: IO[bytes]) -> Iterator[tuple[su
                 process.stdin.close()
 
 
-def _read(folder: Path, rate: float) -> ServerTrial:
-    """What LoadGen's logs say."""
+def _read(folder: Path, rate: float, bound: float) -> ServerTrial:
+    """What LoadGen's logs say.
+
+    Raises:
+        InstanceError: they call the run invalid for a reason that is neither its length nor the bound.
+        QuantkitError: they cannot be read, or are not complete.
+    """
     try:
         lines = (folder / "mlperf_log_detail.txt").read_text().splitlines()
         summary = (folder / "mlperf_log_summary.txt").read_text()
     except OSError as error:
         raise QuantkitError(f"LoadGen's logs in {folder} cannot be read: {error.strerror or error}") from error
-    records = [json.loads(line[len(_RECORD) :]) for line in lines if line.startswith(_RECORD) and '"result_' in line]
-    found = {record["key"]: record["value"] for record in records}
-    p50, p90, p99 = (found[f"result_{level}.00_percentile_latency_ns"] / 1e6 for level in (50, 90, 99))
-    valid = found["result_validity"] == "VALID"
-    return ServerTrial(rate, found["result_query_count"], p50, p90, p99, valid, () if valid else _reasons(summary))
+    try:
+        records = [json.loads(line[len(_RECORD) :]) for line in lines if line.startswith(_RECORD)]
+        found = {record["key"]: record["value"] for record in records}
+        errors = [record for record in records if record["metadata"]["is_error"]]
+        p50, p90, p99 = (found[f"result_{level}.00_percentile_latency_ns"] / 1e6 for level in (50, 90, 99))
+        met = {name: found[name] is True for name in _CONDITIONS}
+        valid, count = found["result_validity"] == "VALID", int(found["result_query_count"])
+        # A verdict must follow from the conditions, and the one on latency from the bound.
+        explained = valid == all(met.values()) and met[_LATENCY] == (p99 <= bound)
+        clean = not errors and found["num_errors"] == 0
+    except (ValueError, LookupError, TypeError) as error:
+        raise QuantkitError(f"LoadGen's log of {rate:.4g} queries/s is not complete or of another version") from error
+    why = () if valid else _reasons(summary)
+    if not (explained and clean):
+        said = [f"{each['key']}: {each['value']}" for each in errors]
+        reasons = "; ".join([*said, *why]) or f"{found['result_validity']}, with {found['num_errors']} errors, unnamed"
+        message = f"LoadGen does not accept its run of {rate:.4g} queries/s, and not for its length alone: {reasons}"
+        raise InstanceError("loadgen", message)
+    return ServerTrial(rate, count, p50, p90, p99, valid, why)
 
 
 def unmet(reasons: tuple[str, ...]) -> tuple[str, ...]:

@@ -33,14 +33,18 @@ def int8_allowed(float32: Path, int8: Path) -> float:
     """How far the same INT8 network may be on another engine from MXNet's, given the outputs of FP32 and of MXNet.
 
     Other engines multiply the same integers, but add, average and round elsewhere. They must come as near to FP32 as
-    MXNet does, within one step of 8 bits; by the triangle inequality they are then no further from MXNet than this. It is
-    infinite where the two cannot be compared: then nothing tells.
+    MXNet does, within one step of 8 bits; by the triangle inequality they are then no further from MXNet than this.
+    It is infinite where the two cannot be compared: then nothing tells.
     """
     return 2 * deviation(float32, int8) + INT8_ALLOWED
 
 
 def _relative(expected: np.ndarray, computed: np.ndarray) -> float:
-    if expected.shape != computed.shape or not expected.size or not (np.isfinite(expected) & np.isfinite(computed)).all():
+    if (
+        expected.shape != computed.shape
+        or not expected.size
+        or not (np.isfinite(expected) & np.isfinite(computed)).all()
+    ):
         return float("inf")
     difference, largest = np.abs(expected - computed).max(), np.abs(expected).max()
     if difference == 0:

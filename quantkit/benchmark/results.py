@@ -39,13 +39,13 @@ class Round:
     """One turn of a contestant, all its instances at once.
 
     ``at`` is the wall-clock time in seconds since 1970; ``busy`` and ``stolen`` are the cores' worth of work that
-    others did and that the hypervisor took meanwhile, on the instances' cores; ticks are coarse, so that one
-    round's may be negative.
+    others did and that the hypervisor took meanwhile, on the instances' cores, None where the system does not tell;
+    ticks are coarse, so that one round's may be negative.
     """
 
     at: float
-    busy: float
-    stolen: float
+    busy: Optional[float]
+    stolen: Optional[float]
     instances: tuple[Ticks, ...]
 
     @property
@@ -100,7 +100,8 @@ class Agreement:
 class Failure:
     """Why a cell has no result: which instance (None: all), what happened, and its last words on standard error.
 
-    ``kind`` is one of: start, killed, crashed, hung, late, protocol, output, placement, kernels, disk.
+    ``kind`` is one of: start, killed, crashed, hung, late, protocol, output, placement, kernels, loadgen,
+    disk.
     """
 
     kind: str

@@ -9,16 +9,17 @@ from functools import partial
 from math import sqrt
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Optional
 
-from quantkit.benchmark.cell_warnings import BUSY, STOLEN
+from quantkit.benchmark.cell_warnings import BUSY, STOLEN, UNTOLD
 from quantkit.benchmark.dispatch import Dispatcher, Request, Serve
 from quantkit.benchmark.loadgen import Observed, asked_for, check_loadgen, run_trial, unmet
 from quantkit.benchmark.results import Server
 from quantkit.host.load import Load
 
-Watch = Callable[[], Callable[[], Load]]
+Watch = Callable[[], Callable[[], Optional[Load]]]
 """Begins to watch the instances' processors; what it returns tells the work of others there since, without the
-stolen time, which is told apart."""
+stolen time, which is told apart; None where the system does not tell."""
 
 _CLOSED_LOOP_SECONDS = 2.0
 
@@ -154,11 +155,12 @@ def lateness(runs: Sequence[Observed]) -> tuple[str, ...]:
     )
 
 
-def disturbances(loads: Sequence[Load]) -> tuple[str, ...]:
+def disturbances(loads: Sequence[Optional[Load]]) -> tuple[str, ...]:
     """What others did on the instances' processors: each run counts, since each one decides where the search goes."""
-    found = []
-    stolen = [load.stolen for load in loads if load.stolen > STOLEN]
-    busy = [load.busy for load in loads if load.busy > BUSY]
+    told = [load for load in loads if load is not None]
+    found = [UNTOLD] if len(told) < len(loads) else []
+    stolen = [load.stolen for load in told if load.stolen > STOLEN]
+    busy = [load.busy for load in told if load.busy > BUSY]
     if stolen:
         found.append(
             f"the hypervisor took up to {max(stolen):.2f} cores of processor time in {len(stolen)} of {len(loads)} runs"

@@ -143,8 +143,8 @@ class Team:
         return Round(
             at=at,
             # Ticks are coarse: it may come out below zero, and only the mean of many rounds means something.
-            busy=load.busy,
-            stolen=load.stolen,
+            busy=None if load is None else load.busy,
+            stolen=None if load is None else load.stolen,
             instances=tuple(
                 Ticks(
                     tuple(tick - start for tick in answer["starts"]),
@@ -154,16 +154,19 @@ class Team:
             ),
         )
 
-    def watch(self) -> Callable[[], Load]:
+    def watch(self) -> Callable[[], Optional[Load]]:
         """Begin to watch the instances' cores; what it returns tells what others have used there since.
 
-        Stolen time is told apart. What this process uses counts as ours, as does what it has waited for: LoadGen.
+        It tells None where the system does not. Stolen time is told apart. What this process uses counts as ours, as
+        does what it has waited for: LoadGen.
         """
         begun, before, own = time.monotonic(), read_ticks(_STAT), self._processor_seconds()
 
-        def others() -> Load:
+        def others() -> Optional[Load]:
             elapsed = time.monotonic() - begun
             load = load_between(before, read_ticks(_STAT), self._watched, elapsed)
+            if load is None:
+                return None
             used = self._processor_seconds() - own
             return Load(load.busy - load.stolen - used / elapsed, load.stolen, elapsed)
 

@@ -64,7 +64,7 @@ def run_test_io(
     )
     elapsed, own = time.monotonic() - begun, time.process_time() - own
     load = load_between(before, read_ticks(_STAT), os.sched_getaffinity(0), elapsed)
-    others = replace(load, busy=load.busy - load.stolen - own / elapsed)
+    others = None if load is None else replace(load, busy=load.busy - load.stolen - own / elapsed)
     result = feed_result(feed, network, samples.name, form, others)
     terminal.show(result, *_tables(result))
 
@@ -91,13 +91,13 @@ def quantized(
     return Network(model.name, "int8", graph, model.input_shape, model.preprocess, model.source.weights)
 
 
-def feed_result(feed: Feed, network: Network, data: str, form: str, others: Load) -> dict[str, Any]:
+def feed_result(feed: Feed, network: Network, data: str, form: str, others: Optional[Load]) -> dict[str, Any]:
     """A measurement as JSON's own types. Rates in images per second, times in ms for one image, shares from 0 to 1.
 
     ``form`` is what was measured: a ``bundle`` as it is, or a network ``quantized`` for this. ``others`` is what
-    other processes and the hypervisor took meanwhile, in cores.
+    other processes and the hypervisor took meanwhile, in cores, None where the system does not tell.
     """
-    from quantkit.benchmark.cell_warnings import disturbing
+    from quantkit.benchmark.cell_warnings import UNTOLD, disturbing
 
     return {
         "network": network.name,
@@ -123,7 +123,7 @@ def feed_result(feed: Feed, network: Network, data: str, form: str, others: Load
         "verdict": feed.verdict,
         "decoded_per_read": feed.lead,
         "advice": advice(feed, network.preprocess),
-        "warnings": list(disturbing(others.stolen, others.busy)),
+        "warnings": [UNTOLD] if others is None else list(disturbing(others.stolen, others.busy)),
     }
 
 

@@ -156,6 +156,12 @@ def _pinning(facts: Facts) -> Iterator[Finding]:
 
 
 def _quota(facts: Facts) -> Iterator[Finding]:
+    if facts.limits.unreadable:
+        yield Finding(
+            "quota", "warn", f"whether a control group limits processor time is unknown: {facts.limits.unreadable} "
+            "cannot be read",
+            "ask who runs the container for its quota, and set OMP_NUM_THREADS to no more cores than that",
+        )  # fmt: skip
     quota, usable = facts.limits.cpu_quota, len(facts.cpu.usable)
     if quota is not None and quota < usable:
         yield Finding(
@@ -168,6 +174,12 @@ def _quota(facts: Facts) -> Iterator[Finding]:
 
 def _load(facts: Facts) -> Iterator[Finding]:
     load = facts.load
+    if load is None:
+        yield Finding(
+            "load", "warn", "the system does not tell how busy the processor is (/proc/stat)",
+            "look from outside the container whether others use its cores before you believe a timing",
+        )  # fmt: skip
+        return
     if load.busy < _BUSY_CORES:
         yield Finding("load", "ok", f"{load.busy:.1f} of {len(facts.cpu.usable)} usable hardware threads busy")
         return

@@ -49,7 +49,10 @@ class Home:
 
 @dataclass(frozen=True)
 class Facts:
-    """A machine and its installation. ``gluoncv`` is its version, None where it is not installed."""
+    """A machine and its installation.
+
+    ``gluoncv`` is its version, None where it is not installed; ``load`` is None where the system does not tell.
+    """
 
     python: tuple[int, int, int]
     numpy: str
@@ -58,7 +61,7 @@ class Facts:
     home: Home
     cpu: Cpu
     limits: Limits
-    load: Load
+    load: Optional[Load]
     threads: Threads
 
 

@@ -10,10 +10,14 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class Limits:
-    """``cpu_quota`` is the processor time allowed, in cores; ``memory`` in bytes; None where unlimited."""
+    """``cpu_quota`` is the processor time allowed, in cores; ``memory`` in bytes; None where unlimited.
+
+    ``unreadable`` names a file that could not be read although it is there: there may then be tighter limits.
+    """
 
     cpu_quota: Optional[float] = None
     memory: Optional[int] = None
+    unreadable: str = ""
 
 
 def read_limits(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Limits:
@@ -23,14 +27,19 @@ def read_limits(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup"))
     ``memory.limit_in_bytes`` (version 1), as the Linux kernel's cgroup documentation defines them.
     """
     quotas: list[float] = []
-    memories: list[int] = []
-    for group in _groups(proc / "self" / "cgroup", root):
-        quotas.extend(_quota_v2(group / "cpu.max"))
-        quotas.extend(_quota_v1(group))
-        memories.extend(_numbers(group / "memory.max"))
-        # Version 1 writes "unlimited" as the largest multiple of the page size.
-        memories.extend(value for value in _numbers(group / "memory.limit_in_bytes") if value < 1 << 62)
-    return Limits(min(quotas, default=None), min(memories, default=None))
+    memories: list[float] = []
+    unreadable: list[str] = []
+    try:
+        for group in _groups(proc / "self" / "cgroup", root):
+            for found, read in ((quotas, _quotas), (memories, _memories)):
+                try:
+                    found.extend(read(group))
+                except OSError as error:
+                    unreadable.append(str(error.filename))
+    except OSError as error:
+        unreadable.append(str(error.filename))
+    memory = min(memories, default=None)
+    return Limits(min(quotas, default=None), None if memory is None else int(memory), "".join(unreadable[:1]))
 
 
 def cut_short(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Optional[int]:
@@ -38,9 +47,12 @@ def cut_short(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -
 
     File: ``cpu.stat``, field ``nr_throttled`` (version 1 and 2), as the Linux kernel's cgroup documentation defines it.
     """
-    # Version 1 mounts one hierarchy under several names.
-    files = dict.fromkeys((group / "cpu.stat").resolve() for group in _groups(proc / "self" / "cgroup", root))
-    fields = [_fields(file) for file in files]
+    try:
+        # Version 1 mounts one hierarchy under several names.
+        files = dict.fromkeys((group / "cpu.stat").resolve() for group in _groups(proc / "self" / "cgroup", root))
+        fields = [_fields(file) for file in files]
+    except OSError:
+        return None
     counts = [int(each[each.index("nr_throttled") + 1]) for each in fields if "nr_throttled" in each]
     return sum(counts) if counts else None
 
@@ -49,7 +61,7 @@ def _groups(membership: Path, root: Path) -> Iterator[Path]:
     """The folders of the process's groups, innermost first, then their ancestors up to the mount point."""
     try:
         lines = membership.read_text().splitlines()
-    except OSError:
+    except FileNotFoundError:  # a kernel without control groups
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
@@ -65,17 +77,20 @@ def _mounts(controllers: str, root: Path) -> tuple[Path, ...]:
     return (root / controllers, *(root / name for name in controllers.split(",") if name != controllers))
 
 
-def _quota_v2(file: Path) -> Iterator[float]:
-    fields = _fields(file)
+def _quotas(group: Path) -> Iterator[float]:
+    fields = _fields(group / "cpu.max")
     if len(fields) == 2 and fields[0] != "max":
         yield int(fields[0]) / int(fields[1])
-
-
-def _quota_v1(group: Path) -> Iterator[float]:
     for quota in _numbers(group / "cpu.cfs_quota_us"):
         for period in _numbers(group / "cpu.cfs_period_us"):
             if quota > 0:
                 yield quota / period
+
+
+def _memories(group: Path) -> Iterator[float]:
+    yield from _numbers(group / "memory.max")
+    # Version 1 writes "unlimited" as the largest multiple of the page size.
+    yield from (value for value in _numbers(group / "memory.limit_in_bytes") if value < 1 << 62)
 
 
 def _numbers(file: Path) -> Iterator[int]:
@@ -85,5 +100,5 @@ def _numbers(file: Path) -> Iterator[int]:
 def _fields(file: Path) -> list[str]:
     try:
         return file.read_text().split()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []

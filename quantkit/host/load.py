@@ -6,9 +6,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 # Columns of a cpu line, after proc(5): user nice system idle iowait irq softirq steal (guest is part of user).
 _IDLE, _IOWAIT, _STEAL, _COLUMNS = 3, 4, 7, 8
+
+# Counters that move do so within this time, in seconds: a tick is 10 ms.
+_TELLING = 0.1
 
 Ticks = Mapping[int, tuple[int, ...]]
 
@@ -27,26 +31,31 @@ def read_load(
     seconds: float = 0.25,
     proc: Path = Path("/proc"),
     sleep: Callable[[float], None] = time.sleep,
-) -> Load:
-    """Watch the hardware threads ``cpus`` while this process sleeps; without a /proc they all count as idle."""
+) -> Optional[Load]:
+    """Watch the hardware threads ``cpus`` while this process sleeps; None where the system does not tell."""
     before = read_ticks(proc / "stat")
     sleep(seconds)
     return load_between(before, read_ticks(proc / "stat"), cpus, seconds)
 
 
-def load_between(before: Ticks, after: Ticks, cpus: Collection[int], seconds: float) -> Load:
-    """The load between two readings of the per-thread tick counters."""
-    busy = stolen = 0.0
+def load_between(before: Ticks, after: Ticks, cpus: Collection[int], seconds: float) -> Optional[Load]:
+    """The load between two readings of the per-thread tick counters.
+
+    None where they tell nothing: a thread's are missing, or all stand still for longer than
+    a few ticks (in some sandboxes they always do).
+    """
+    busy = stolen = ticks = 0.0
+    if any(cpu not in before or cpu not in after for cpu in cpus):
+        return None
     for cpu in cpus:
-        if cpu not in before or cpu not in after:
-            continue
         # iowait may run backwards by a tick; no time is negative.
         spent = [max(0, new - old) for old, new in zip(before[cpu], after[cpu])]
         total = sum(spent)
         if total:
             busy += 1 - (spent[_IDLE] + spent[_IOWAIT]) / total
             stolen += spent[_STEAL] / total
-    return Load(busy, stolen, seconds)
+            ticks += total
+    return None if not ticks and seconds > _TELLING else Load(busy, stolen, seconds)
 
 
 def read_ticks(stat: Path) -> Ticks:

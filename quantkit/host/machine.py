@@ -35,10 +35,11 @@ def describe(
         "id": hashlib.sha256(json.dumps(hardware, sort_keys=True).encode()).hexdigest()[:16],
         **hardware,
         "usable_cores": cpu.usable_cores,
-        "cpu_quota": limits.cpu_quota,
+        "cpu_quota": "unknown" if limits.unreadable else limits.cpu_quota,
         "governor": _text(sys / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "turbo": _turbo(sys / "devices/system/cpu"),
         "kernel": platform.release(),
+        "heat_counted": throttled(sys) is not None,
     }
 
 
@@ -55,9 +56,10 @@ def _memory_gib(meminfo: Path) -> Optional[int]:
     return None if kib is None else round(kib / 2**20)
 
 
-def _is_virtual(cpuinfo: Path) -> bool:
-    """Whether a hypervisor runs this system: the processor then shows the flag of that name."""
-    return any("hypervisor" in line.split() for line in (_text(cpuinfo) or "").splitlines() if line.startswith("flags"))
+def _is_virtual(cpuinfo: Path) -> Optional[bool]:
+    """Whether a hypervisor runs this system: the processor then shows the flag of that name; None if it shows none."""
+    flags = [line.split() for line in (_text(cpuinfo) or "").splitlines() if line.startswith("flags")]
+    return any("hypervisor" in line for line in flags) if flags else None
 
 
 def _turbo(folder: Path) -> Optional[bool]:

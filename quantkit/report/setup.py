@@ -26,7 +26,11 @@ _FACTS = {
     "governor": "frequency governor",
     "turbo": "turbo",
     "kernel": "kernel",
+    "heat_counted": "slowing down for heat is counted",
 }
+
+# Facts that are absent for another reason than that the system does not tell them.
+_ABSENT = {"cpu_quota": "none"}
 
 
 def host(runs: Sequence[Run]) -> Table:
@@ -34,14 +38,14 @@ def host(runs: Sequence[Run]) -> Table:
     names = dict.fromkeys(name for run in runs for name in (*_FACTS, *run.host) if name in run.host)
     rows = []
     for name in names:
-        values = dict.fromkeys(_fact(run.host.get(name)) for run in runs)
+        values = dict.fromkeys(_fact(run.host.get(name), _ABSENT.get(name, "not told")) for run in runs)
         rows.append((_FACTS.get(name, name), " / ".join(values)))
     return Table("Host", FACTS, tuple(rows))
 
 
-def _fact(value: Any) -> str:
+def _fact(value: Any, absent: str) -> str:
     if value is None:
-        return "not told"
+        return absent
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):

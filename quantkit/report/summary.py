@@ -127,7 +127,7 @@ def check_same_host(one: Run, other: Run) -> None:
     Raises:
         UserError: naming both hosts.
     """
-    if one.host.get("id") != other.host.get("id"):
+    if one.host.get("id") is None or one.host.get("id") != other.host.get("id"):
         raise UserError(
             f"the results are from different hosts: {one.name} ran on {_host(one)}, {other.name} on {_host(other)}; "
             "figures of different machines are not comparable, measure both on one"

@@ -169,8 +169,8 @@ def server_table(study: Study) -> Table:
             for trial in cell.server.trials
         ),
         frozenset(range(3, 9)) | {1},
-        "The search goes by the p99 alone. LoadGen also asks for early stopping: enough requests to be sure that the "
-        "p99 stays within the bound.",
+        "The search goes by the p99. LoadGen also asks for early stopping: enough requests to be sure that the p99 "
+        "stays within the bound. A run that it calls invalid for other reasons than its length is refused.",
     )
 
 

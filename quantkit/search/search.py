@@ -188,7 +188,14 @@ def _warn_of_few(images: int, goal: Goal) -> None:
 
 def _warn_of_load(journal: Path) -> None:
     load = read_load(read_cpu().usable)
-    if load.busy > _BUSY:
+    if load is None:
+        warnings.warn(
+            "the system does not tell whether other processes use the processor (/proc/stat): make sure that none "
+            "does, or the milliseconds, and so the choice of layers, are unreliable",
+            BusyWarning,
+            stacklevel=3,
+        )
+    elif load.busy > _BUSY:
         warnings.warn(
             f"other processes use {load.busy:.1f} of the processor's cores: milliseconds measured now, and so the "
             f"choice of layers, are unreliable; search on an idle machine, and delete {journal} first to measure anew",

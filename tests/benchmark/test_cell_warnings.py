@@ -21,6 +21,19 @@ def test_warnings_name_what_disturbs() -> None:
     assert warnings(replace(calm, warnings=("own",))) == ("own",)
 
 
+def test_others_that_nobody_tells_of_are_a_warning_but_no_disturbance() -> None:
+    calm = cell([[closed_loop([1.0] * 10)]] * 10)
+    untold = [replace(turn, busy=None, stolen=None) for turn in calm.rounds]
+    blind = replace(calm, rounds=tuple(untold))
+    assert warnings(blind) == ("the system does not tell whether others used the same processors meanwhile",)
+    assert disturbances(blind) == ()
+    # What some rounds tell counts.
+    busy = [replace(turn, busy=0.5) for turn in calm.rounds[:5]]
+    assert ["other processes used 0.50" in text for text in warnings(replace(calm, rounds=(*untold[:5], *busy)))] == [
+        True
+    ]
+
+
 def test_few_samples_are_nobodys_fault() -> None:
     few = cell([[closed_loop([1.0])]], warnings=("late",))
     assert len(warnings(few)) == 2

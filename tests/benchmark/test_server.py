@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -43,7 +43,7 @@ class Runs:
         return Observed(ServerTrial(rate, 100, value / 2, value, value, False, ("too short",)), (own,))
 
 
-def watching(*loads: Load) -> Watch:
+def watching(*loads: Optional[Load]) -> Watch:
     """Tells these loads one after the other, then that nothing else runs."""
     coming = iter(loads)
     return lambda: lambda: next(coming, Load(0.0, 0.0, 1.0))
@@ -142,6 +142,12 @@ def test_one_disturbed_run_is_kept_as_a_warning(
     (warning,) = searched(monkeypatch, runs, 30.0, SERVICE, watch).warnings
     # The run without pause is one of them.
     assert warning == f"{words}{len(runs.calls) + 1} runs"
+
+
+def test_runs_of_which_nobody_tells_what_others_did_are_kept_as_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(lambda rate, _: p99(rate))
+    (warning,) = searched(monkeypatch, runs, 30.0, SERVICE, watching(Load(0.0, 0.0, 1.0), None)).warnings
+    assert "does not tell whether others" in warning
 
 
 def test_others_are_watched_during_each_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,23 @@ def test_no_control_groups(tmp_path: Path) -> None:
     assert read_limits(tmp_path, tmp_path) == Limits()
 
 
+@pytest.mark.parametrize("name", ["cpu.max", "memory.max"])
+def test_a_limit_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path, name: str) -> None:
+    files = {"a/cpu.max": "400000 100000\n", "a/memory.max": "4096\n"}
+    proc, root = _system(tmp_path, "0::/a\n", files)
+    (root / "a" / name).unlink()
+    (root / "a" / name).mkdir()
+    found = read_limits(proc, root)
+    assert found.unreadable == str(root / "a" / name)
+    assert {found.cpu_quota, found.memory} == ({None, 4096} if name == "cpu.max" else {4.0, None})
+
+
+def test_groups_that_cannot_be_read_are_not_taken_for_unlimited(tmp_path: Path) -> None:
+    (tmp_path / "self" / "cgroup").mkdir(parents=True)
+    assert read_limits(tmp_path, tmp_path).unreadable == str(tmp_path / "self" / "cgroup")
+    assert cut_short(tmp_path, tmp_path) is None
+
+
 def test_how_often_the_quota_ran_out_is_summed_over_groups(tmp_path: Path) -> None:
     stat = "nr_periods 9\nnr_throttled {}\nthrottled_usec 5\n"
     files = {"a/b/cpu.stat": stat.format(3), "a/cpu.stat": stat.format(4), "cpu.stat": "usage_usec 1\n"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.host.load import load_between, read_load
+from quantkit.host.load import Load, load_between, read_load
 
 #        user nice system idle iowait irq softirq steal
 START = (100, 0, 50, 1000, 10, 0, 0, 5)
@@ -25,12 +25,14 @@ def test_busy_is_what_is_neither_idle_nor_waiting() -> None:
         3: _later(user=25),
     }
     load = load_between(before, after, cpus=(0, 1, 2), seconds=0.25)
+    assert load is not None
     assert load.busy == pytest.approx(1 + 0.2 + 0.5)
     assert load.stolen == pytest.approx(0.5)
 
 
 def test_counters_that_stand_still_or_run_backwards() -> None:
-    load = load_between({0: START, 1: START}, {0: START, 1: _later(user=5, idle=15, iowait=-3)}, (0, 1, 7), 0.25)
+    load = load_between({0: START, 1: START}, {0: START, 1: _later(user=5, idle=15, iowait=-3)}, (0, 1), 0.25)
+    assert load is not None
     assert load.busy == pytest.approx(0.25)
 
 
@@ -41,5 +43,14 @@ def test_reads_before_and_after_sleeping(tmp_path: Path) -> None:
     def work(seconds: float) -> None:
         stat.write_text("cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 30 0 0 10 0 0 0 0 30 0\nintr 1 2\n")
 
-    assert read_load((0,), 0.5, tmp_path, work).busy == pytest.approx(0.75)
-    assert read_load((0,), 0.5, tmp_path / "absent", work).busy == 0
+    load = read_load((0,), 0.5, tmp_path, work)
+    assert load is not None
+    assert load.busy == pytest.approx(0.75)
+
+
+def test_what_is_not_told_is_not_idle(tmp_path: Path) -> None:
+    before, after = {0: START, 1: START}, {0: _later(idle=20), 1: _later(idle=20)}
+    assert load_between(before, after, (0, 1), 0.25) == Load(0.0, 0.0, 0.25)
+    assert load_between(before, after, (0, 7), 0.25) is None
+    assert load_between(before, before, (0, 1), 0.25) is None
+    assert read_load((0,), 0.5, tmp_path / "absent", lambda _: None) is None
