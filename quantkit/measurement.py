@@ -27,6 +27,7 @@ from quantkit.errors import QuantkitError, UserError
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import cut_short, read_limits
 from quantkit.host.machine import describe, throttled
+from quantkit.host.revision import own_revision
 from quantkit.host.topology import Topology, read_topology
 from quantkit.workloads.workload import Workload, prepare
 
@@ -180,6 +181,7 @@ def _described(
         contestants=suite.contestants,
         baseline=suite.baseline,
         seed=conditions.seed,
+        revision=own_revision(),
         budget=suite.budget if conditions.budget is None else conditions.budget,
         published=suite.published,
         source=suite.source,

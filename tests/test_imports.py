@@ -39,9 +39,9 @@ ROOMS = {
     "emission recovery bundle pipeline",
     "profile": "errors graph engine",
     "benchmark": "errors files text_files host",
-    "report": "errors files benchmark",
+    "report": "errors files host benchmark",
     "analysis": "errors graph data models fusion calibration quantization evaluation emission recovery bundle pipeline "
-    "report",
+    "report host",
     "workloads": "errors files text_files graph engine data models fusion calibration quantization emission recovery "
     "bundle pipeline export benchmark",
     "measurement": "errors host benchmark workloads",

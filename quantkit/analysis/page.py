@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Optional, Union
 
 from quantkit.analysis.analysis import Analysis
 from quantkit.analysis.deviation import Deviation
 from quantkit.analysis.figures import along, decibels, histograms, saturation, shares
+from quantkit.host.placeholders import hidden
+from quantkit.host.revision import described, own_revision
 from quantkit.report.document import Block, Bullets, Document, Part, Picture, Section, Text
 from quantkit.report.figure import Figure
 from quantkit.report.html import page
@@ -34,13 +36,19 @@ _DEFINITIONS = (
 
 def analysis_page(analysis: Analysis) -> str:
     """The analysis as one self-contained HTML page."""
-    return page(_document(analysis))
+    return page(_document(_recorded(analysis)))
 
 
 def analysis_json(analysis: Analysis) -> dict[str, Any]:
     """The analysis as JSON's own types; ratios in dB, null where nothing deviates, shares from 0 to 1."""
-    found = _plain(asdict(analysis))
-    return {"format": "quantkit-analysis", "version": 1, **found}
+    found = _plain(asdict(_recorded(analysis)))
+    return {"format": "quantkit-analysis", "version": 1, "revision": asdict(own_revision()), **found}
+
+
+def _recorded(analysis: Analysis) -> Analysis:
+    """The analysis with placeholders in the names of images, which may be folders."""
+    audit = replace(analysis.calibration, data=hidden(analysis.calibration.data))
+    return replace(analysis, data=hidden(analysis.data), calibration=audit)
 
 
 def json_text(analysis: Analysis) -> str:
@@ -72,6 +80,7 @@ def _document(analysis: Analysis) -> Document:
         ("network", analysis.network),
         ("images", f"{analysis.images} of {analysis.data}"),
         ("calibrated with", f"{audit.images} images of {audit.data}, method {audit.method}"),
+        ("commit of quantkit", described(own_revision())),
         ("images calibrated with among those analysed", repeated),
         ("values cut off, over all tensors", f"{100 * audit.beyond:.2g} %"),
         ("ranges from half of the images", _changes(audit.half_change)),

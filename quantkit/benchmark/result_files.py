@@ -1,7 +1,8 @@
 """Results on disk.
 
 A run is a folder: ``run.json`` describes the host, the builds and the plan, ``cells/`` holds one file for
-each cell, written whole as soon as the cell is measured.
+each cell, written whole as soon as the cell is measured. Folders and names of the host and its user are replaced by
+the placeholders of ``quantkit/host/placeholders.py``.
 """
 
 from __future__ import annotations
@@ -10,17 +11,29 @@ import dataclasses
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from quantkit import files
 from quantkit.benchmark.results import FORMAT, Cell, Results, Round, Run
 from quantkit.errors import UserError
+from quantkit.host.placeholders import recorded
 from quantkit.text_files import MEBIBYTE, read_bytes
 
 RUN = "run.json"
 CELLS = "cells"
 
 _LARGEST_FILE = 256 * MEBIBYTE
+
+# Names that other parts refer to, what the user does not choose, and what holds numbers alone.
+_KEPT = frozenset(
+    [
+        *("name", "title", "network", "networks", "batches", "contestant", "contestants", "baseline", "scenario"),
+        *("published", "state", "host", "features", "revision", "checkpoint"),
+        *("placements", "proofs", "warm_up", "rounds"),
+    ]
+)
+
+Recorded = TypeVar("Recorded", Run, Cell)
 
 
 def write_run(run: Run, folder: Path) -> None:
@@ -101,8 +114,14 @@ def _problem(turn: Round, instances: int) -> str:
     return ""
 
 
-def _write(value: Any, path: Path) -> None:
-    text = json.dumps(dataclasses.asdict(value), indent=None, separators=(",", ":"), allow_nan=False)
+def as_recorded(value: Recorded) -> Recorded:
+    """A run or a cell as it is on disk: with placeholders in place of folders and names."""
+    found: Recorded = recorded(value, _KEPT)
+    return found
+
+
+def _write(value: Recorded, path: Path) -> None:
+    text = json.dumps(dataclasses.asdict(as_recorded(value)), indent=None, separators=(",", ":"), allow_nan=False)
     with files.writing(path) as file:
         file.write(text.encode() + b"\n")
 

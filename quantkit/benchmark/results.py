@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.placement import Placement
+from quantkit.host.revision import Revision
 
 FORMAT = 1
 
@@ -209,7 +210,8 @@ class Run:
     """What was to be measured, where, and with what. ``host`` holds the machine's facts, ``host["id"]`` its identity.
 
     ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the published figures
-    come from; ``state`` is ``running``, ``interrupted``, ``failed`` or ``finished``; ``minutes`` is the time it took.
+    come from; ``state`` is ``running``, ``interrupted``, ``failed`` or ``finished``; ``minutes`` is the time it took;
+    ``revision`` is quantkit's, None in results of version 0.1.
     """
 
     name: str
@@ -232,6 +234,7 @@ class Run:
     warnings: tuple[str, ...] = ()
     state: str = "running"
     minutes: float = 0.0
+    revision: Optional[Revision] = None
     format: int = FORMAT
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from quantkit import files
-from quantkit.benchmark.result_files import CELLS, RUN, read_run
+from quantkit.benchmark.result_files import CELLS, RUN, as_recorded, read_run
 from quantkit.benchmark.results import Run
 from quantkit.errors import UserError
 
@@ -75,6 +75,7 @@ def discard(folder: Path) -> None:
 
 def _differing(earlier: Run, run: Run) -> list[str]:
     """What makes two runs different; their networks are compared when they are ready, cell by cell."""
-    same = ("name", "scenario", "contestants", "baseline", "builds")
+    run = as_recorded(run)
+    same = ("name", "scenario", "contestants", "baseline", "builds", "revision")
     other = [name for name in same if getattr(earlier, name) != getattr(run, name)]
     return other + [name for name, facts in _HOST.items() if any(earlier.host.get(f) != run.host.get(f) for f in facts)]

@@ -14,7 +14,7 @@ from typing import Optional
 import numpy as np
 
 from quantkit.benchmark.group import Bench, Entry, Search, empty_cell
-from quantkit.benchmark.result_files import CELLS, read_cells, read_run, remove_cell, write_cell, write_run
+from quantkit.benchmark.result_files import CELLS, as_recorded, read_cells, read_run, remove_cell, write_cell, write_run
 from quantkit.benchmark.results import Cell, Contestant, Failure, LeftOut, Results, Run
 from quantkit.benchmark.schedule import Forecast, affordable, least_cost, pace, share
 from quantkit.benchmark.server import Served, Watch, search_rate
@@ -100,8 +100,10 @@ def _kept(
             differ = ["suite"]
         else:
             scenario = network.scenario or suite.scenario
-            now = empty_cell(
-                workloads[network.name], scenario, cell.contestant, cell.batch, launches[cell.contestant.name]
+            now = as_recorded(
+                empty_cell(
+                    workloads[network.name], scenario, cell.contestant, cell.batch, launches[cell.contestant.name]
+                )
             )
             differ = [name for name in _CONDITIONS if getattr(cell, name) != getattr(now, name)]
             if cell.server is not None and cell.server.bound != latency_bound:

@@ -194,6 +194,7 @@ def benchmark(
     scenario = _scenario(scenario, latency_bound)
     from quantkit.benchmark.compose import left_out
     from quantkit.benchmark.environments import open_build
+    from quantkit.host.placeholders import command
     from quantkit.measurement import Conditions, run_benchmark
 
     interpreters = dict(_named(each) for each in named)
@@ -220,7 +221,7 @@ def benchmark(
         reference=reference,
         data=data,
         seed=seed,
-        command=f"quantkit {shlex.join(sys.argv[1:])}",
+        command=command("quantkit", sys.argv[1:]),
     )
     terminal.work.kept = f"cells that were finished are in {folder}, and the same command goes on from there"
     results = run_benchmark(suite, folder, conditions, terminal.tell, force)

@@ -125,6 +125,7 @@ def _result(comparison: Comparison, fail_below: Optional[float]) -> dict[str, An
                 "interval": cell.interval,
                 "verdict": cell.verdict,
                 "disturbed": cell.disturbed,
+                "warnings": cell.warnings,
                 "regressed": cell.regressed,
             }
             for cell in comparison.cells
@@ -138,7 +139,7 @@ def _shown(comparison: Comparison) -> Iterator[Union[str, Table]]:
     """A table for each network and metric, then what is to be known about them."""
     from rich.markup import escape
 
-    from quantkit.report.words import drawn_together, printable
+    from quantkit.report.words import LEGEND, drawn_together, printable
 
     groups: dict[str, list[Compared]] = {}
     for cell in comparison.cells:
@@ -152,6 +153,10 @@ def _shown(comparison: Comparison) -> Iterator[Union[str, Table]]:
         notes.append("Rates have no interval: they differ where they are further apart than the searches could tell.")
     if any(cell.metric != "rate" and not cell.interval for cell in comparison.cells):
         notes.append("There is no interval where OLD or NEW has a single round.")
+    doubts = [text for cell in comparison.cells for text in cell.warnings if text not in cell.disturbed]
+    notes += [f"Less sure: {text}" for text in drawn_together(doubts, "cell")]
+    if any(cell.warnings for cell in comparison.cells):
+        notes.append(LEGEND)
     if notes:
         yield ""
         yield from (escape(printable(note)) for note in notes)
@@ -166,7 +171,7 @@ def _table(title: str, cells: list[Compared]) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from quantkit.report.words import factor, printable
+    from quantkit.report.words import factor, marked, printable
 
     table = Table(
         title=f"\n{escape(printable(title))}",
@@ -184,6 +189,7 @@ def _table(title: str, cells: list[Compared]) -> Table:
     table.add_column("verdict", no_wrap=True)
     for cell in cells:
         ratio = factor(cell.ratio.value) if math.isfinite(cell.ratio.value) else "OLD: 0"
+        ratio = marked(ratio, bool(cell.warnings))
         interval = " to ".join(map(factor, cell.interval)) if cell.interval else "none"
         verdict = "[bold red]REGRESSED[/]" if cell.regressed else cell.verdict
         table.add_row(str(cell.batch), escape(printable(cell.contestant)), ratio, interval, verdict)

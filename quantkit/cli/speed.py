@@ -90,8 +90,11 @@ def tables(results: Results) -> Iterator[Any]:
     from rich.markup import escape
     from rich.table import Table
 
+    from quantkit.report.words import LEGEND, marked
+
     run = results.run
     rows = figures(results)
+    doubtful = {(row["network"], row["batch"], row["contestant"]) for row in rows if row["warnings"]}
     order = {each.name: number for number, each in enumerate(run.contestants)}
     for network in run.networks:
         own = [row for row in rows if row["network"] == network.name]
@@ -105,13 +108,17 @@ def tables(results: Results) -> Iterator[Any]:
         ):  # fmt: skip
             table.add_column(column, justify=justify)  # type: ignore[arg-type]
         for row in sorted(own, key=lambda row: (row["batch"], order[row["contestant"]])):
+            doubts = [(row["network"], row["batch"], name) in doubtful for name in (row["contestant"], run.baseline)]
+            figure = [marked(f"{row[name]:.4g}", doubts[0]) for name in ("throughput", "p50", "p99")]
+            ratio = _speedup(row, run.baseline)
             table.add_row(
-                str(row["batch"]), escape(row["contestant"]), f"{row['throughput']:.4g}", f"{row['p50']:.4g}",
-                f"{row['p99']:.4g}", _speedup(row, run.baseline),
+                str(row["batch"]), escape(row["contestant"]), *figure, escape(marked(ratio, any(doubts))),
             )  # fmt: skip
         yield table
     rates = served(results)
     yield from map(_rate, rates)
+    if doubtful or any(row["warnings"] for row in rates):
+        yield LEGEND
     for cell in results.cells:
         if cell.failure:
             where = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
@@ -146,10 +153,13 @@ def _speedup(row: dict[str, Any], baseline: str) -> str:
 def _rate(row: Mapping[str, Any]) -> str:
     from rich.markup import escape
 
+    from quantkit.report.words import marked
+
     judged = "VALID" if row["valid"] else "INVALID"
     confirmed = f" (p99 {row['p99']:.3g} ms, LoadGen: {judged})" if row["rate"] else ""
     where = escape(f"{row['network']}, batch {row['batch']}, {row['contestant']}")
-    return f"{where}: {row['rate']:.4g} requests/s within {row['bound']:g} ms{confirmed}"
+    rate = marked(f"{row['rate']:.4g} requests/s", bool(row["warnings"]))
+    return f"{where}: {rate} within {row['bound']:g} ms{confirmed}"
 
 
 def _cell(cell: Cell) -> str:

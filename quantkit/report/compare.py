@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal, Optional
 
-from quantkit.benchmark.cell_warnings import disturbances
+from quantkit.benchmark.cell_warnings import disturbances, warnings
 from quantkit.benchmark.results import Cell, Results, Server
 from quantkit.benchmark.server import SEARCH_PRECISION
 from quantkit.benchmark.statistics import Metric, Ratio, ratio
@@ -20,7 +20,8 @@ class Compared:
     """One cell of both runs; ``ratio`` is new over old, above 1 is better.
 
     ``metric`` is ``rate`` in the server scenario; the ratio's ends are then what the two searches leave open.
-    ``disturbed`` says what others did to either cell. ``regressed`` holds the ratio against the limit.
+    ``disturbed`` says what others did to either cell, ``warnings`` besides what else makes it less sure than it looks.
+    ``regressed`` holds the ratio against the limit.
     """
 
     network: str
@@ -29,6 +30,7 @@ class Compared:
     metric: Literal[Metric, "rate"]
     ratio: Ratio
     disturbed: tuple[str, ...]
+    warnings: tuple[str, ...]
     regressed: bool
 
     @property
@@ -163,8 +165,9 @@ def _compared(old: Cell, new: Cell, fail_below: Optional[float], metric: Optiona
         timed: Metric = metric or ("latency" if old.scenario == "latency" else "throughput")
         chosen, value = timed, ratio(new, old, timed, paired=False)
     others = tuple(f"in {run}, {text}" for run, cell in (("OLD", old), ("NEW", new)) for text in disturbances(cell))
+    doubts = tuple(f"in {run}, {text}" for run, cell in (("OLD", old), ("NEW", new)) for text in warnings(cell))
     below = fail_below is not None and value.value < fail_below and value.high < fail_below
-    return Compared(*key_of(old), chosen, value, others, below and not others)
+    return Compared(*key_of(old), chosen, value, others, doubts, below and not others)
 
 
 def _rate_ratio(new: Server, old: Server) -> Ratio:

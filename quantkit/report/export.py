@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Optional
 
+from quantkit.benchmark.cell_warnings import warnings
 from quantkit.benchmark.results import Cell
 from quantkit.benchmark.statistics import Ratio
+from quantkit.host.revision import described
 from quantkit.report.accuracy import graded
 from quantkit.report.attribution import attributions
 from quantkit.report.document import Document
@@ -35,6 +37,8 @@ def _run(study: Study) -> dict[str, Any]:
         "name": run.name,
         "title": run.title,
         "state": run.state,
+        "quantkit": run.quantkit,
+        "revision": None if run.revision is None else asdict(run.revision),
         "baseline": run.baseline,
         "source_of_published": run.source,
         "builds": [asdict(build) for build in run.builds],
@@ -53,8 +57,9 @@ def _run(study: Study) -> dict[str, Any]:
                         "contestant": step.contestant,
                         "factor": ratio_object(step.factor),
                         "total": ratio_object(step.total),
+                        "doubtful": study.doubtful(each.network, each.batch, run.baseline, before, step.contestant),
                     }
-                    for step in each.steps
+                    for before, step in zip((run.baseline, *(step.contestant for step in each.steps)), each.steps)
                 ],
             }
             for each in attributions(study)
@@ -62,7 +67,16 @@ def _run(study: Study) -> dict[str, Any]:
         "scalings": [
             {
                 **{name: getattr(each, name) for name in ("network", "batch", "build", "variant")},
-                "points": [{**asdict(point), "speedup": ratio_object(point.speedup)} for point in each.points],
+                "points": [
+                    {
+                        **asdict(point),
+                        "speedup": ratio_object(point.speedup),
+                        "doubtful": study.doubtful(
+                            each.network, each.batch, point.contestant, each.points[0].contestant
+                        ),
+                    }
+                    for point in each.points
+                ],
             }
             for each in scalings(study)
         ],
@@ -72,11 +86,16 @@ def _run(study: Study) -> dict[str, Any]:
                 "weights": each.weights,
                 "accuracy": dict(each.accuracy),
                 "speedup": ratio_object(each.speedup),
+                "doubtful": bool(each.row) and study.doubtful(*each.row.key, run.baseline),
                 "batch": each.row.batch if each.row else None,
             }
             for each in graded(study)
         ],
-        "served": [{**_place(cell), "server": asdict(cell.server)} for cell in study.served if cell.server],
+        "served": [
+            {**_place(cell), "server": asdict(cell.server), "warnings": warnings(cell)}
+            for cell in study.served
+            if cell.server
+        ],
         "failed": [{**_place(cell), **asdict(cell.failure)} for cell in study.failed if cell.failure],
         "left_out": [asdict(each) for each in study.left_out],
     }
@@ -130,7 +149,21 @@ def csv_text(studies: Sequence[Study]) -> str:
 
 _RATIOS = [f"speedup_{metric}{end}" for metric in METRICS for end in ("", "_low", "_high", "_verdict", "_published")]
 _COLUMNS = [
-    *("run", "network", "batch", "contestant", "build", "variant", "policy", "weights", "scenario", "status", "reason"),
+    *(
+        "run",
+        "quantkit",
+        "commit",
+        "network",
+        "batch",
+        "contestant",
+        "build",
+        "variant",
+        "policy",
+        "weights",
+        "scenario",
+        "status",
+        "reason",
+    ),
     *("instances", "rounds", "requests", "throughput", "published_throughput", "mean_latency_ms"),
     *(f"p{percentile}_ms" for percentile in PERCENTILES),
     *_RATIOS,
@@ -142,7 +175,13 @@ def _lines(study: Study) -> list[dict[str, Any]]:
     published = published_throughputs(study.run)
     lines = [_measured(row, published.get(row.key)) for row in study.rows]
     lines += [
-        {**_place(cell), "scenario": cell.scenario, "status": "served", "throughput": cell.server.rate * cell.batch}
+        {
+            **_place(cell),
+            "scenario": cell.scenario,
+            "status": "served",
+            "throughput": cell.server.rate * cell.batch,
+            "warnings": "; ".join(warnings(cell)),
+        }  # fmt: skip
         for cell in study.served
         if cell.server and not cell.rounds
     ]
@@ -158,7 +197,8 @@ def _lines(study: Study) -> list[dict[str, Any]]:
         contestant = contestants.get(line["contestant"])
         if contestant:
             line.update(build=contestant.build, variant=contestant.variant, policy=contestant.policy)
-        line.update(run=study.run.name, weights=weights.get(line["network"], ""))
+        line.update(run=study.run.name, quantkit=study.run.quantkit, commit=described(study.run.revision))
+        line.update(weights=weights.get(line["network"], ""))
     return lines
 
 

@@ -64,7 +64,7 @@ def _table(table: Table) -> list[str]:
     rules = ["---:" if number in table.numeric else "---" for number in range(len(table.columns))]
     lines = [f"**{escaped(table.title)}**", "", _row(map(escaped, table.columns)), _row(rules)]
     lines += [_row(map(escaped, row)) for row in table.rows]
-    return [*lines, "", *([escaped(table.note), ""] if table.note else [])]
+    return [*lines, "", *([escaped(table.remarks), ""] if table.remarks else [])]
 
 
 def _row(values: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from quantkit.benchmark.build import ENGINES
 from quantkit.benchmark.results import Cell, Run
+from quantkit.host.revision import described
 from quantkit.report.summary import Study
 from quantkit.report.table import FACTS, Table
 from quantkit.report.words import TIMES, drawn_together, number
@@ -62,6 +63,7 @@ def provenance(run: Run) -> Table:
         ("took", counted_minutes(run.minutes)),
         ("time budget", budget),
         ("quantkit", run.quantkit),
+        ("commit", described(run.revision)),
         ("seed of the order of turns", str(run.seed)),
         ("command", run.command),
     )
@@ -107,7 +109,10 @@ def contestants(study: Study) -> Table:
         cell = _first(study, each.name)
         baseline = " (baseline)" if each.name == study.run.baseline else ""
         rows.append(
-            (each.name + baseline, each.build, each.variant, each.policy, *_placed(cell), _agreement(study, each.name))
+            (
+                *(each.name + baseline, each.build, each.variant, each.policy, *_placed(cell)),
+                *(_memory(study, each.name), _agreement(study, each.name)),
+            )
         )
     return Table(
         "Contestants",
@@ -118,6 +123,7 @@ def contestants(study: Study) -> Table:
             "policy",
             f"instances {TIMES} threads",
             "processors",
+            "memory",
             "largest deviation of outputs",
         ),
         tuple(rows),
@@ -137,6 +143,21 @@ def _placed(cell: Optional[Cell]) -> tuple[str, str]:
     cpus = [ranges(each.cpus) if each.cpus is not None else "not pinned" for each in cell.placements]
     text = " | ".join(cpus) if any(each.cpus is not None for each in cell.placements) else "not pinned"
     return f"{len(cell.placements)} {TIMES} {' or '.join(map(str, threads))}", text
+
+
+def _memory(study: Study, name: str) -> str:
+    """On which nodes the memory of all cells is proven to lie, as far as it was bound."""
+    cells = [cell for cell in (*study.cells.values(), *study.served) if cell.contestant.name == name]
+    bound = [cell for cell in cells if any(each.nodes is not None for each in cell.placements)]
+    if not bound:
+        return "not bound"
+    unproven = sum(
+        len(cell.proofs) < len(cell.placements) or not all(each.pages for each in cell.proofs) for cell in bound
+    )
+    if unproven:
+        return f"not proven in {unproven} of {len(bound)} cells"
+    nodes = sorted({node for cell in bound for placement in cell.placements for node in placement.nodes or ()})
+    return f"proven on node {ranges(nodes)}"
 
 
 def ranges(numbers: Sequence[int]) -> str:

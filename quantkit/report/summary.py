@@ -87,6 +87,11 @@ class Study:
         found = [(row.key, row.warnings) for row in self.rows] + [(key_of(cell), warnings(cell)) for cell in served]
         return tuple((key, warning) for key, texts in found for warning in texts)
 
+    def doubtful(self, network: str, batch: int, *contestants: str) -> bool:
+        """Whether a cell of one of these contestants has a warning, so that a figure made of them is less sure."""
+        warned = {key for key, _ in self.warned}
+        return any((network, batch, name) in warned for name in contestants)
+
     def flagged(self, network: str) -> str:
         """A network's name, with a flag where its weights are random."""
         random = any(each.weights == "random" for each in self.run.networks if each.name == network)

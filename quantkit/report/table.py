@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quantkit.report.words import LEGEND, MARK
+
 # The columns of a table that is a list of facts.
 FACTS = ("fact", "value")
 
@@ -17,6 +19,12 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[int] = frozenset()
     note: str = ""
+
+    @property
+    def remarks(self) -> str:
+        """The note, and what the mark of doubtful figures means where there is one."""
+        legend = LEGEND if any(MARK in value for row in self.rows for value in row) else ""
+        return " ".join(filter(None, (self.note, legend)))
 
     @property
     def grouped(self) -> bool:

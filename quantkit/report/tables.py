@@ -11,9 +11,9 @@ from quantkit.benchmark.statistics import Metric
 from quantkit.report.accuracy import graded
 from quantkit.report.attribution import attributions
 from quantkit.report.scaling import scalings
-from quantkit.report.summary import METRICS, PERCENTILES, Row, Study, published_throughputs
+from quantkit.report.summary import METRICS, PERCENTILES, Row, Study, key_of, published_throughputs
 from quantkit.report.table import Table
-from quantkit.report.words import factor, listed, number, percent, plural, ratio_text
+from quantkit.report.words import factor, listed, marked, number, percent, plural, ratio_text
 
 # As LoadGen's summary puts it.
 _UNMET = re.compile(r"(.+?) satisfied ?: NO$")
@@ -43,10 +43,11 @@ def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
     lines = []
     for network, batch in dict.fromkeys((row.network, row.batch) for row in rows):
         base = by_key.get((network, batch, study.run.baseline))
-        line = [study.flagged(network), str(batch), _absolute(base, metric) if base else "no result"]
+        alone = study.doubtful(network, batch, study.run.baseline)
+        line = [study.flagged(network), str(batch), marked(_absolute(base, metric), alone) if base else "no result"]
         for name in names:
             row = by_key.get((network, batch, name))
-            line.append("no result" if row is None else ratio_text(row.speedup, "no baseline"))
+            line.append("no result" if row is None else _speedup(study, row, "no baseline", metric))
             if name in published:
                 line.append(factor(row.published[metric]) if row and metric in row.published else "")
         lines.append(tuple(line))
@@ -61,6 +62,14 @@ def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
     )
 
 
+def _speedup(study: Study, row: Row, missing: str, metric: Metric) -> str:
+    """The ratio of a cell to the baseline, marked where either of the two is doubtful."""
+    found = row.speedups.get(metric)
+    if found is None:
+        return missing
+    return marked(ratio_text(found), study.doubtful(row.network, row.batch, row.contestant, study.run.baseline))
+
+
 def _absolute(row: Row, metric: Metric) -> str:
     return number(row.throughput if metric == "throughput" else row.mean_latency)
 
@@ -73,8 +82,12 @@ def attribution_table(study: Study) -> Table:
     steps = list(dict.fromkeys(step.label for each in found for step in each.steps))
     rows = []
     for each in found:
-        factors = {step.label: ratio_text(step.factor) for step in each.steps}
-        total = ratio_text(each.steps[-1].total)
+        before = [study.run.baseline, *(step.contestant for step in each.steps)]
+        doubts = [study.doubtful(each.network, each.batch, *pair) for pair in zip(before, before[1:])]
+        factors = {step.label: marked(ratio_text(step.factor), doubt) for step, doubt in zip(each.steps, doubts)}
+        total = marked(
+            ratio_text(each.steps[-1].total), study.doubtful(each.network, each.batch, before[0], before[-1])
+        )
         rows.append((study.flagged(each.network), str(each.batch), *(factors.get(step, "") for step in steps), total))
     return Table(
         f"Steps from {study.run.baseline}",
@@ -98,7 +111,12 @@ def scaling_table(study: Study) -> Table:
                 point.policy,
                 str(point.instances),
                 str(point.cores),
-                "1 (the smallest)" if number == 0 else ratio_text(point.speedup),
+                "1 (the smallest)"
+                if number == 0
+                else marked(
+                    ratio_text(point.speedup),
+                    study.doubtful(each.network, each.batch, point.contestant, each.points[0].contestant),
+                ),
                 factor(point.ideal),
             )
             for each in scalings(study)
@@ -120,7 +138,7 @@ def accuracy_table(study: Study) -> Table:
             (
                 each.network + (": random weights, accuracy means nothing" if each.weights == "random" else ""),
                 *(_share(name, each.accuracy.get(name)) for name in measures),
-                ratio_text(each.speedup, "no result"),
+                _speedup(study, each.row, "no result", each.row.metric) if each.row else "no result",
                 str(each.row.batch) if each.row else "",
             )
             for each in rows
@@ -157,7 +175,7 @@ def server_table(study: Study) -> Table:
                 str(cell.batch),
                 cell.contestant.name,
                 number(cell.server.bound),
-                number(trial.rate),
+                marked(number(trial.rate), study.doubtful(*key_of(cell))),
                 str(trial.completed),
                 number(trial.p50),
                 number(trial.p90),
@@ -194,7 +212,7 @@ def cost_table(study: Study) -> Table:
             (
                 study.flagged(network),
                 str(batch),
-                *(_cost(by_key.get((network, batch, name))) for name in names),
+                *(_cost(study, by_key.get((network, batch, name))) for name in names),
             )
             for network, batch in dict.fromkeys((row.network, row.batch) for row in rows)
         ),
@@ -203,8 +221,8 @@ def cost_table(study: Study) -> Table:
     )
 
 
-def _cost(row: Optional[Row]) -> str:
-    return "no result" if row is None or row.cost is None else number(row.cost)
+def _cost(study: Study, row: Optional[Row]) -> str:
+    return "no result" if row is None or row.cost is None else marked(number(row.cost), study.doubtful(*row.key))
 
 
 def cell_tables(study: Study) -> tuple[Table, ...]:
@@ -222,13 +240,15 @@ def _cells(study: Study, network: Network, published: dict[tuple[str, int, str],
     columns += ["speed-up in throughput", "speed-up in latency"] * with_speedups + ["requests", "rounds", "warnings"]
     lines = []
     for row in rows:
-        line = [str(row.batch), row.contestant, row.scenario, str(row.instances), number(row.throughput)]
+        doubtful = study.doubtful(*row.key)
+        line = [str(row.batch), row.contestant, row.scenario, str(row.instances)]
+        line.append(marked(number(row.throughput), doubtful))
         if with_published:
             line.append(number(published[row.key]) if row.key in published else "")
-        line += [number(row.mean_latency), *map(number, row.percentiles)]
+        line += [marked(number(value), doubtful) for value in (row.mean_latency, *row.percentiles)]
         if with_speedups:
             absent = "baseline" if row.contestant == study.run.baseline else "no baseline"
-            line += [ratio_text(row.speedups.get(metric), absent) for metric in METRICS]
+            line += [_speedup(study, row, absent, metric) for metric in METRICS]
         lines.append((*line, str(row.requests), str(row.rounds), str(len(row.warnings) or "none")))
     return Table(study.flagged(network.name), tuple(columns), tuple(lines), frozenset({0, *range(3, len(columns))}))
 

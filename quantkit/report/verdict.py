@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from quantkit.benchmark.results import Cell, Server
 from quantkit.benchmark.statistics import Metric, Ratio
 from quantkit.benchmark.variants import VARIANTS
-from quantkit.report.summary import METRICS, Row, Study
-from quantkit.report.words import bounded, counted, factor, listed, number, span
+from quantkit.report.summary import METRICS, Row, Study, key_of
+from quantkit.report.words import MARK, bounded, counted, factor, listed, number, span
 
 Compared = tuple[Row, Ratio]
 
@@ -39,6 +39,13 @@ def reservations(study: Study) -> tuple[str, ...]:
     if study.left_out:
         verb = "was" if len(study.left_out) == 1 else "were"
         found.append(f"{counted(len(study.left_out), 'cell')} {verb} left out; the reasons are below.")
+    doubtful = len({key for key, _ in study.warned})
+    if doubtful:
+        verb, cells = ("is", "cell") if doubtful == 1 else ("are", "cells")
+        all_cells = len({*study.cells, *map(key_of, study.served)})
+        found.append(
+            f"{doubtful} of {all_cells} {cells} {verb} less sure than they look, and marked {MARK} in the tables."
+        )
     random = [network.name for network in run.networks if network.weights == "random"]
     if random:
         verb = "has" if len(random) == 1 else "have"

@@ -9,6 +9,12 @@ from typing import Optional
 
 from quantkit.benchmark.statistics import Ratio
 
+MARK = "\u2020"
+LEGEND = (
+    f"{MARK} less sure than it looks, or a ratio to such a figure: few samples, not steady when measuring began, or others "
+    "at work meanwhile; the warnings say which."
+)
+
 TIMES = "\u00d7"
 
 _IRREGULAR = {"query": "queries", "box": "boxes"}
@@ -18,6 +24,11 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 def printable(text: str) -> str:
     """A text without characters that cannot be seen or that turn the reading direction; each becomes U+FFFD."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text.expandtabs(4))
+
+
+def marked(text: str, doubtful: bool) -> str:
+    """A figure with a mark where it is doubtful; LEGEND explains the mark."""
+    return f"{text} {MARK}" if doubtful else text
 
 
 def shortened(text: str, length: int) -> str:

@@ -25,7 +25,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_run_from_when_mxnet_was_the_only_engine_is_read(tmp_path: Path) -> None:
-    build = Build("onednn", "/python", "3.11.7", "1.26.4", "1.9.1", "/lib", ("MKLDNN",), True)
+    build = Build("onednn", "~/python", "3.11.7", "1.26.4", "1.9.1", "/lib", ("MKLDNN",), True)
     run = replace(run_of(suite()), builds=(build,))
     write_run(run, tmp_path)
     written = (tmp_path / "run.json").read_text()

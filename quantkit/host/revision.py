@@ -1,0 +1,91 @@
+"""Which quantkit made a result: the commit, and whether anything was changed since."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Optional
+
+UNKNOWN = "unknown"
+
+# What git may take, in seconds: on a network file system much, but never forever.
+_PATIENCE = 20
+
+# What decides a result; files that a measurement writes do not.
+_CODE = ("quantkit", "benchmarks", "models", "calibration", "pyproject.toml", ":(exclude)benchmarks/results")
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A commit in hexadecimal, ``unknown`` where nothing tells; ``dirty`` is whether files differ, None where unknown.
+
+    Files count that git tracks, and new ones that it does not ignore, among the package and what it ships.
+    """
+
+    commit: str
+    dirty: Optional[bool]
+
+    def __str__(self) -> str:
+        if self.commit == UNKNOWN:
+            return UNKNOWN
+        state = {True: "with changes that are not committed", False: "clean", None: "changes unknown"}[self.dirty]
+        return f"{self.commit[:12]} ({state})"
+
+
+def described(revision: Optional[Revision]) -> str:
+    """A revision in words; results of quantkit 0.1 have none."""
+    return "not recorded" if revision is None else str(revision)
+
+
+@cache
+def own_revision() -> Revision:
+    """The revision of the quantkit that runs: of its checkout by git, of an installed package as pip noted it."""
+    root = Path(__file__).resolve().parents[2]
+    return read_revision(root) if (root / ".git").exists() else _installed()
+
+
+def read_revision(root: Path) -> Revision:
+    """The revision of a checkout; neither the user's settings nor variables change what git says, and no hook runs."""
+    commit = _git(root, "rev-parse", "--verify", "HEAD")
+    if commit is None:
+        return Revision(UNKNOWN, None)
+    changes = _git(root, "status", "--porcelain", "--untracked-files=normal", "--", *_CODE)
+    return Revision(commit.strip(), None if changes is None else bool(changes.strip()))
+
+
+def _git(root: Path, *arguments: str) -> Optional[str]:
+    """What git says; None where it is not installed, fails or takes too long."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    isolated = {
+        "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CEILING_DIRECTORIES": str(root.parent),
+        "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
+    }  # fmt: skip
+    settings = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *settings, *arguments],
+            env={**inherited, **isolated},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PATIENCE,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def _installed() -> Revision:
+    """What pip noted of a package that it installed from a repository (PEP 610)."""
+    try:
+        noted = metadata.distribution("quantkit").read_text("direct_url.json")
+        return Revision(str(json.loads(noted or "")["vcs_info"]["commit_id"]), False)
+    except (metadata.PackageNotFoundError, OSError, ValueError, LookupError, TypeError):
+        return Revision(UNKNOWN, None)
