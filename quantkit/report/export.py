@@ -86,7 +86,7 @@ def _run(study: Study) -> dict[str, Any]:
                 "weights": each.weights,
                 "accuracy": dict(each.accuracy),
                 "speedup": ratio_object(each.speedup),
-                "doubtful": bool(each.row) and study.doubtful(*each.row.key, run.baseline),
+                "doubtful": each.row is not None and study.doubtful(*each.row.key, run.baseline),
                 "batch": each.row.batch if each.row else None,
             }
             for each in graded(study)
@@ -181,7 +181,7 @@ def _lines(study: Study) -> list[dict[str, Any]]:
             "status": "served",
             "throughput": cell.server.rate * cell.batch,
             "warnings": "; ".join(warnings(cell)),
-        }  # fmt: skip
+        }
         for cell in study.served
         if cell.server and not cell.rounds
     ]

@@ -10,7 +10,7 @@ from quantkit.report.document import Bullets, Document, Output, Picture, Text
 from quantkit.report.drawing import panel_svg
 from quantkit.report.figure import DARK, LIGHT
 from quantkit.report.table import FACTS, Table
-from quantkit.report.words import printable
+from quantkit.report.words import MARK, printable
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -55,7 +55,7 @@ def _unbroken(text: str) -> Markup:
     """A text whose parts in parentheses are never broken across lines."""
     from markupsafe import Markup
 
-    parts = re.split(r"(\([^()]*\),?)", printable(text))
+    parts = re.split(rf"(\([^()]*\),?(?: {MARK})?)", printable(text))
     return Markup("").join(
         Markup('<span class="unbroken">{}</span>').format(part) if number % 2 else part
         for number, part in enumerate(parts)

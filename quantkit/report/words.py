@@ -11,8 +11,8 @@ from quantkit.benchmark.statistics import Ratio
 
 MARK = "\u2020"
 LEGEND = (
-    f"{MARK} less sure than it looks, or a ratio to such a figure: few samples, not steady when measuring began, or others "
-    "at work meanwhile; the warnings say which."
+    f"{MARK} less sure than it looks, or a ratio to such a figure: few samples, not steady when measuring began, or "
+    "others at work meanwhile; the warnings say which."
 )
 
 TIMES = "\u00d7"

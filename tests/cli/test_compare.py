@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from quantkit.benchmark.results import Network, Results
+from quantkit.report.words import MARK
 from tests.cli.conftest import Run
 from tests.cli.test_report import stored
 from tests.report import synthetic
@@ -146,3 +147,18 @@ def test_the_help_tells_the_exit_code_and_what_an_interval_lacks(run: Run) -> No
     text = " ".join(run("compare", "--help").stdout.split())
     assert "Exit code 3" in text
     assert "does not hold the variation from one run to the next" in text
+
+
+def test_cells_with_warnings_are_marked(run: Run, tmp_path: Path) -> None:
+    given = made(10.0)
+    few = replace(given.cells[-1], warnings=("few samples: 3 requests in 1 rounds",))
+    calm, doubtful = (
+        stored(given, tmp_path / "calm"),
+        stored(Results(given.run, (*given.cells[:-1], few)), tmp_path / "few"),
+    )
+    assert MARK not in run("compare", calm, calm).stdout
+    result = run("compare", calm, doubtful)
+    # The ratio, and the legend.
+    assert result.stdout.count(MARK) == 2
+    cells = json.loads(run("compare", calm, doubtful, "--json").stdout)["cells"]
+    assert [cell["warnings"] for cell in cells if cell["warnings"]] == [["in NEW, few samples: 3 requests in 1 rounds"]]

@@ -23,7 +23,7 @@ from quantkit.report.markdown import escaped, markdown
 from quantkit.report.setup import grouped_warnings, kernels, ranges
 from quantkit.report.summary import Study, summarize
 from quantkit.report.table import Table
-from quantkit.report.words import printable, ratio_text
+from quantkit.report.words import marked, printable, ratio_text
 from tests.report.showcase import HOSTILE, complete, hostile
 from tests.report.synthetic import BUILDS, FUSED, INT8, MKLDNN, NATIVE, results
 
@@ -183,7 +183,8 @@ def test_every_ratio_of_a_table_has_its_interval() -> None:
         network = line[0].replace(" (random weights)", "")
         for name in ("MKL-DNN", "fused", "INT8", "INT8 pinned"):
             row = rows.get((network, int(line[1]), name))
-            assert line[columns[name]] == (ratio_text(row.speedup) if row else "no result")
+            doubtful = study.doubtful(network, int(line[1]), name, "native")
+            assert line[columns[name]] == (marked(ratio_text(row.speedup), doubtful) if row else "no result")
     published = {(line[0], line[1]): line[columns["INT8, published"]] for line in found.rows}
     assert published == {
         ("good", "1"): "",
