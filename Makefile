@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke test lint test-onednn test-mkl test-mkl-emulated test-numa mutate clean
+.PHONY: demo smoke test lint tables test-onednn test-mkl test-mkl-emulated test-numa mutate clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -25,6 +25,10 @@ lint: .venv-onednn/installed
 	.venv-onednn/bin/ruff check .
 	.venv-onednn/bin/ruff format --check .
 	.venv-onednn/bin/mypy
+
+# All tables of figures, from the data in benchmarks/results.
+tables: .venv-onednn/installed
+	.venv-onednn/bin/python benchmarks/tables.py
 
 # Tests that measure time run alone, the others in two processes.
 MEASURING_onednn := tests/benchmark tests/cli/test_benchmark.py tests/cli/test_profile.py tests/evaluation/test_feed.py

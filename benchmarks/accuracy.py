@@ -16,7 +16,6 @@ them, and ``one_less_cosine``, float16.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -28,7 +27,7 @@ import numpy as np
 from accuracy_peers import Peers
 from accuracy_rows import Row, rows
 from accuracy_tables import document, line, markdown
-from command_line import data_root, run
+from command_line import data_root, run, write_results
 
 from quantkit.engine.compat import load_mxnet
 from quantkit.files import writing
@@ -90,12 +89,7 @@ def _write(options: argparse.Namespace, found: Sequence[Row], peers: Optional[Pe
         "threads": os.environ.get("OMP_NUM_THREADS", "all"),
         **(peers.versions if peers is not None else {}),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    written = {"command": command, "host": host, "rows": document(found)}
-    with writing(options.out.with_name(f"{options.out.name}.json")) as file:
-        file.write((json.dumps(written, indent=1) + "\n").encode())
-    with writing(options.out.with_name(f"{options.out.name}.md")) as file:
-        file.write(markdown(found, command, host).encode())
+    write_results(options.out, command, host, {"rows": document(found)}, markdown)
     with writing(options.out.with_name(f"{options.out.name}.npz")) as file:
         np.savez_compressed(file, **_arrays(found))
 

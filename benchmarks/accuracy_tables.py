@@ -1,34 +1,62 @@
-"""Rows of an accuracy run as figures, comparisons and Markdown."""
+"""Rows of an accuracy run as figures and comparisons, and these as Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Optional, Union
 
 from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED, Row
+from command_line import described
 
 from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
+
+Entry = Mapping[str, Any]
+"""A row as JSON has it."""
 
 
 def document(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The rows' figures as JSON's own types: shares in percent, paired comparisons as differences of shares."""
     return [
         {
-            "network": row.network,
-            "form": row.form,
-            "calibration_samples": row.calibration_samples,
-            "peer": row.peer,
-            "engine": row.engine,
-            "seconds": row.seconds,
-            "failure": row.failure,
-            **_figures(row),
+            **_own(row),
             "accuracy_less_fp32": _pair(paired_accuracy(rows, row)),
             "default_agreement_less_this": _pair(paired_agreement(rows, row)),
             "default_cosine_less_this": _pair(paired_cosine(rows, row)),
+            **_beside_peer(rows, row),
         }
         for row in rows
     ]
+
+
+def _own(row: Row) -> dict[str, Any]:
+    return {
+        "network": row.network,
+        "form": row.form,
+        "calibration_samples": row.calibration_samples,
+        "peer": row.peer,
+        "engine": row.engine,
+        "seconds": row.seconds,
+        "failure": row.failure,
+        **_figures(row),
+    }
+
+
+def _beside_peer(rows: Sequence[Row], row: Row) -> dict[str, Any]:
+    """Of quantkit's file in a peer's engine: its agreement and cosine beside those of the peer's best mode."""
+    others = [
+        each
+        for each in rows
+        if (each.network, each.calibration_samples, each.peer) == (row.network, row.calibration_samples, row.engine)
+    ]
+    best = max((_figures(each) | {"row": each} for each in others if each.images), key=_rank, default=None)
+    if row.engine is None or row.images is None or best is None:
+        return {}
+    images = best["row"].images
+    return {
+        "agreement_less_best_mode": _pair(paired(row.images.same, images.same)),
+        "cosine_less_best_mode": _pair(paired_means(row.images.cosine, images.cosine)),
+    }
 
 
 def paired_accuracy(rows: Sequence[Row], row: Row) -> Optional[Paired]:
@@ -57,13 +85,14 @@ def paired_cosine(rows: Sequence[Row], row: Row) -> Optional[PairedMeans]:
 
 def line(row: Row) -> str:
     """One row of the full table, without its comparisons."""
-    return "| " + " | ".join(_cells(row)) + " |"
+    return "| " + " | ".join(_cells(_own(row))) + " |"
 
 
-def markdown(rows: Sequence[Row], command: str, host: dict[str, str]) -> str:
-    """The page: what was run, the default and best presets beside the peers, and the table of all rows."""
-    lines = [f"`{command}`, " + ", ".join(f"{key} {value}" for key, value in host.items()), ""]
-    if any(row.peer for row in rows):
+def markdown(found: Mapping[str, Any]) -> str:
+    """The page of a run's JSON: what was run, the presets beside the peers, and the table of all rows."""
+    rows = found["rows"]
+    lines = [described(found), ""]
+    if any(row["peer"] for row in rows):
         lines += [*_summary(rows), "", *_files(rows), ""]
     lines += [
         "All rows. Seconds are those of recovery, or of a peer's quantization. In brackets 95 % intervals over images; "
@@ -74,12 +103,12 @@ def markdown(rows: Sequence[Row], command: str, host: dict[str, str]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        cells = [*_cells(row), _text(paired_accuracy(rows, row)), _text(paired_agreement(rows, row))]
+        cells = [*_cells(row), _text(row["accuracy_less_fp32"]), _text(row["default_agreement_less_this"])]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _summary(rows: Sequence[Row]) -> Iterator[str]:
+def _summary(rows: Sequence[Entry]) -> Iterator[str]:
     yield (
         "The default preset and `best` beside each peer's mode that agrees most often with FP32 on the test images, a "
         "choice in the peers' favour: agreement with FP32 in %, cosine. The difference is the default preset's "
@@ -93,16 +122,15 @@ def _summary(rows: Sequence[Row]) -> Iterator[str]:
         "| verdict | by cosine |"
     )
     yield "|---|---|---|---|---|---|---|---|---|---|"
-    for row in _best_modes(rows):
-        found = paired_agreement(rows, row)
-        own = [_agreement(_form(rows, row, form)) for form in (DEFAULT_FORM, BEST_FORM)]
-        cosine = paired_cosine(rows, row)
-        verdicts = ["" if each is None else each.verdict for each in (found, cosine)]
-        cells = [row.network, str(row.calibration_samples), *own, str(row.peer), row.form, _agreement(row)]
-        yield "| " + " | ".join([*cells, _difference(found), *verdicts]) + " |"
+    for row in best_modes(rows):
+        found, cosine = row["default_agreement_less_this"], row["default_cosine_less_this"]
+        own = [agreement(form_of(rows, row, form)) for form in (DEFAULT_FORM, BEST_FORM)]
+        verdicts = ["" if each is None else each["verdict"] for each in (found, cosine)]
+        cells = [row["network"], str(row["calibration_samples"]), *own, row["peer"], row["form"], agreement(row)]
+        yield "| " + " | ".join([*cells, difference(found), *verdicts]) + " |"
 
 
-def _files(rows: Sequence[Row]) -> Iterator[str]:
+def _files(rows: Sequence[Entry]) -> Iterator[str]:
     yield (
         "quantkit's network as an ONNX file in each peer's own engine, beside what the peer made of the FP32 file: "
         "the mode that agrees most often. Figures and verdicts as above."
@@ -113,24 +141,68 @@ def _files(rows: Sequence[Row]) -> Iterator[str]:
         "| difference | verdict | by cosine |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
-    best = {(row.network, row.calibration_samples, row.peer): row for row in _best_modes(rows)}
-    for row in rows:
-        other = best.get((row.network, row.calibration_samples, row.engine))
-        if other is None or other.images is None or row.images is None:
-            continue
-        found = paired(row.images.same, other.images.same)
-        cosine = paired_means(row.images.cosine, other.images.cosine)
-        cells = [row.network, str(row.calibration_samples), row.form, _agreement(row), other.form, _agreement(other)]
-        yield "| " + " | ".join([*cells, _difference(found), found.verdict, cosine.verdict]) + " |"
+    for row, other in files_beside_peers(rows):
+        found, cosine = row["agreement_less_best_mode"], row["cosine_less_best_mode"]
+        cells = [
+            *(row["network"], str(row["calibration_samples"]), row["form"], agreement(row)),
+            *(other["form"], agreement(other)),
+        ]
+        yield "| " + " | ".join([*cells, difference(found), found["verdict"], cosine["verdict"]]) + " |"
 
 
-def _best_modes(rows: Sequence[Row]) -> Iterator[Row]:
-    groups: dict[tuple[str, Optional[int], str], list[Row]] = {}
+def files_beside_peers(rows: Sequence[Entry]) -> Iterator[tuple[Entry, Entry]]:
+    """Quantkit's files in the peers' engines, each with the peer's best mode."""
+    best = {(row["network"], row["calibration_samples"], row["peer"]): row for row in best_modes(rows)}
     for row in rows:
-        if row.peer is not None and row.images is not None:
-            groups.setdefault((row.network, row.calibration_samples, row.peer), []).append(row)
+        other = best.get((row["network"], row["calibration_samples"], row.get("engine")))
+        if other is not None and not row["failure"]:
+            yield row, other
+
+
+def best_modes(rows: Sequence[Entry]) -> Iterator[Entry]:
+    """Of each peer's modes the one that agrees most often with FP32, by network and calibration images."""
+    groups: dict[tuple[str, Optional[int], str], list[Entry]] = {}
+    for row in rows:
+        if row["peer"] is not None and not row["failure"]:
+            groups.setdefault((row["network"], row["calibration_samples"], row["peer"]), []).append(row)
     for group in groups.values():
-        yield max(group, key=lambda row: (row.images.same.mean(), row.images.cosine.mean()) if row.images else (0, 0))
+        yield max(group, key=_rank)
+
+
+def _rank(figures: Mapping[str, Any]) -> tuple[float, float]:
+    return figures["agreement"], figures["cosine"]
+
+
+def form_of(rows: Iterable[Entry], like: Entry, form: str) -> Optional[Entry]:
+    """The row of another form of the same network with as many calibration images."""
+    wanted = (like["network"], like["calibration_samples"], form)
+    return next((row for row in rows if (row["network"], row["calibration_samples"], row["form"]) == wanted), None)
+
+
+def agreement(row: Optional[Entry]) -> str:
+    """Agreement with FP32 in %, and cosine; empty where there is no row, or it failed."""
+    return "" if row is None or row["failure"] else f"{row['agreement']:.2f}, {row['cosine']:.5f}"
+
+
+def difference(found: Optional[Mapping[str, Any]]) -> str:
+    """A difference of shares in points with its interval."""
+    if found is None:
+        return ""
+    return f"{100 * found['difference']:+.2f} [{100 * found['low']:+.2f}, {100 * found['high']:+.2f}]"
+
+
+def _text(found: Optional[Mapping[str, Any]]) -> str:
+    return "" if found is None else f"{difference(found)} {found['verdict']}"
+
+
+def _cells(row: Entry) -> list[str]:
+    samples = "" if row["calibration_samples"] is None else str(row["calibration_samples"])
+    seconds = "" if row["seconds"] is None else f"{row['seconds']:.1f}"
+    if row["failure"]:
+        failed = f"failed: {row['failure'].replace('|', '/')}"
+        return [row["network"], row["form"], samples, failed, "", "", "", "", ""]
+    shares = [f"{row[name]:.2f}" for name in ("top1", "top5", "agreement")]
+    return [row["network"], row["form"], samples, str(row["images"]), *shares, f"{row['cosine']:.5f}", seconds]
 
 
 def _form(rows: Iterable[Row], like: Row, form: str) -> Optional[Row]:
@@ -151,32 +223,6 @@ def _figures(row: Row) -> dict[str, Any]:
         "changed": int((~images.same).sum()),
         "cosine": float(images.cosine.mean()),
     }
-
-
-def _cells(row: Row) -> list[str]:
-    samples = "" if row.calibration_samples is None else str(row.calibration_samples)
-    seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-    if row.images is None:
-        return [row.network, row.form, samples, f"failed: {(row.failure or '').replace('|', '/')}", "", "", "", "", ""]
-    found = _figures(row)
-    shares = [f"{found[name]:.2f}" for name in ("top1", "top5", "agreement")]
-    return [row.network, row.form, samples, str(found["images"]), *shares, f"{found['cosine']:.5f}", seconds]
-
-
-def _agreement(row: Optional[Row]) -> str:
-    if row is None or row.images is None:
-        return ""
-    return f"{100 * row.images.same.mean():.2f}, {row.images.cosine.mean():.5f}"
-
-
-def _difference(found: Optional[Paired]) -> str:
-    if found is None:
-        return ""
-    return f"{100 * found.difference:+.2f} [{100 * found.low:+.2f}, {100 * found.high:+.2f}]"
-
-
-def _text(found: Optional[Paired]) -> str:
-    return "" if found is None else f"{_difference(found)} {found.verdict}"
 
 
 def _pair(found: Union[Paired, PairedMeans, None]) -> Optional[dict[str, Any]]:

@@ -7,11 +7,14 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Callable, Optional
 
 from quantkit.errors import QuantkitError
 from quantkit.files import writing
+from quantkit.host.placeholders import recorded
+from quantkit.host.revision import Revision, own_revision
 
 
 def data_root() -> Path:
@@ -35,18 +38,44 @@ def table(columns: Sequence[str]) -> list[str]:
     return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
-def write_results(out: Path, host: Mapping[str, str], document: Mapping[str, Any], page: Iterable[str]) -> None:
-    """Write OUT.json with the host and what else is known, and OUT.md with the lines of ``page``."""
+Document = Mapping[str, Any]
+"""A suite's JSON: ``command``, ``host``, ``revision`` (quantkit's; absent in those of version 0.1) and the figures."""
+
+
+def write_results(
+    out: Path, command: str, host: Mapping[str, str], figures: Mapping[str, Any], render: Callable[[Document], str]
+) -> None:
+    """Write OUT.json, with placeholders in place of folders and names, and what ``render`` makes of it, OUT.md."""
+    from quantkit import __version__
+
+    revision = {"version": __version__, **asdict(own_revision())}
+    document = recorded({"command": command, "host": host, "revision": revision, **figures}, frozenset({"revision"}))
     out.parent.mkdir(parents=True, exist_ok=True)
     with writing(out.with_name(f"{out.name}.json")) as file:
-        file.write((json.dumps({"host": host, **document}, indent=1) + "\n").encode())
-    with writing(out.with_name(f"{out.name}.md")) as file:
-        file.write(("\n".join(page) + "\n").encode())
+        file.write((json.dumps(document, indent=1) + "\n").encode())
+    # Numbers and tuples as JSON has them, so that tables.py makes the same of the file.
+    write_page(out.with_name(f"{out.name}.md"), render(json.loads(json.dumps(document))))
 
 
-def facts(host: Mapping[str, str]) -> str:
-    """What is known of the host, in a line."""
-    return ", ".join(f"{key} {value}" for key, value in host.items())
+def write_page(path: Path, text: str) -> None:
+    """Write a page whole or not at all."""
+    with writing(path) as file:
+        file.write(text.encode())
+
+
+def described(document: Document) -> str:
+    """What was run, where, and by which quantkit, in a line."""
+    facts = [f"{key} {value}" for key, value in document["host"].items()]
+    revision = document.get("revision")
+    if revision is None:
+        return f"`{document['command']}`, {', '.join(facts)}, commit not recorded"
+    commit = Revision(revision["commit"], revision["dirty"])
+    return f"`{document['command']}`, {', '.join(facts)}, quantkit {revision['version']}, commit {commit}"
+
+
+def rows_page(document: Document, columns: Sequence[str], rows: Iterable[str]) -> str:
+    """A page of one table."""
+    return "\n".join([described(document), "", *table(columns), *rows]) + "\n"
 
 
 def run(main: Callable[[], None]) -> None:

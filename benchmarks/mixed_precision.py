@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from accuracy_rows import BATCH, prepared_model
-from command_line import arguments, data_root, facts, run, table, write_results
+from command_line import Document, arguments, data_root, rows_page, run, table, write_results
 
 from quantkit import pipeline
 from quantkit.data.batches import batches
@@ -79,7 +79,7 @@ def main() -> None:
     for network in suite["network"]:
         if not options.network or any(part in network["checkpoint"] for part in options.network):
             found.append(_searched(network, suite, root, Goal(max_drop=options.max_drop), options.minutes))
-            print(_line(found[-1]), flush=True)
+            print(_line(asdict(found[-1])), flush=True)
             if options.out is not None:
                 _write(options.out, command, found)
 
@@ -114,7 +114,7 @@ def _found(
     reference = _outputs(fp32, unseen)
     outputs = {name: _outputs(graph, unseen) for name, graph in graphs.items()}
     same = {name: same_top1(reference, output) for name, output in outputs.items()}
-    judged = {"int8": outcome.int8, "mixed": outcome.chosen}
+    checks = {"int8": outcome.int8, "mixed": outcome.chosen}
     return Found(
         network=outcome.network.source.model.name,
         max_drop=goal.max_drop or 0.0,
@@ -125,8 +125,8 @@ def _found(
         agreement={name: float(each.mean()) for name, each in same.items()},
         cosine={name: float(cosines(reference, output).mean()) for name, output in outputs.items()},
         difference=paired(same["mixed"], same["int8"]),
-        speedup={name: check.speedup for name, check in judged.items()},
-        milliseconds={name: check.milliseconds for name, check in judged.items()},
+        speedup={name: check.speedup for name, check in checks.items()},
+        milliseconds={name: check.milliseconds for name, check in checks.items()},
         minutes=minutes,
     )
 
@@ -137,24 +137,40 @@ def _outputs(graph: Graph, images: np.ndarray) -> np.ndarray:
     return found.reshape(len(found), -1)
 
 
-def _line(found: Found) -> str:
-    agreements = [f"{100 * found.agreement[name]:.2f}, {found.cosine[name]:.5f}" for name in ("int8", "mixed")]
-    points = [
-        f"{100 * value:+.2f}" for value in (found.difference.difference, found.difference.low, found.difference.high)
-    ]
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    return rows_page(document, _COLUMNS, map(_line, document["rows"]))
+
+
+def judged(row: Mapping[str, Any], form: str) -> str:
+    """Agreement in %, and cosine, of ``int8`` or ``mixed``."""
+    return f"{100 * row['agreement'][form]:.2f}, {row['cosine'][form]:.5f}"
+
+
+def difference(row: Mapping[str, Any]) -> str:
+    """How much more often the mixed network agrees with FP32, in points with the 95 % interval."""
+    return "{:+.2f} [{:+.2f}, {:+.2f}]".format(
+        *(100 * row["difference"][name] for name in ("difference", "low", "high"))
+    )
+
+
+def verdict(row: Mapping[str, Any]) -> str:
+    """Whether that can be told from chance."""
+    return Paired(**row["difference"]).verdict
+
+
+def _line(row: Mapping[str, Any]) -> str:
     cells = [
-        found.network, f"at least {100 - found.max_drop:g} %", f"{len(found.layers)} of {found.of}",
-        "yes" if found.met else "no", str(found.images), *agreements, f"{points[0]} [{points[1]}, {points[2]}]",
-        found.difference.verdict, f"{found.speedup['int8']:.2f}x", f"{found.speedup['mixed']:.2f}x",
-        f"{found.minutes:.1f}",
+        row["network"], f"at least {100 - row['max_drop']:g} %", f"{len(row['layers'])} of {row['of']}",
+        "yes" if row["met"] else "no", str(row["images"]), judged(row, "int8"), judged(row, "mixed"), difference(row),
+        verdict(row), f"{row['speedup']['int8']:.2f}x", f"{row['speedup']['mixed']:.2f}x", f"{row['minutes']:.1f}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
 def _write(out: Path, command: str, found: list[Found]) -> None:
     host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
-    document = {"command": command, "rows": [asdict(each) for each in found]}
-    write_results(out, host, document, [f"`{command}`, {facts(host)}", "", *table(_COLUMNS), *map(_line, found)])
+    write_results(out, command, host, {"rows": [asdict(each) for each in found]}, page)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from typing import Any, Optional
 
 import numpy as np
 from accuracy_rows import BATCH, prepared_model
-from command_line import arguments, data_root, facts, run, table, write_results
+from command_line import Document, arguments, data_root, rows_page, run, table, write_results
 
 from quantkit import pipeline
 from quantkit.bundle import read_bundle
@@ -91,7 +91,7 @@ def main() -> None:
     for subject in _subjects(options.network or [""]):
         for row in _rows(subject, options.engine or ENGINES):
             found.append(row)
-            print(_line(row), flush=True)
+            print(_line(asdict(row)), flush=True)
         if options.out is not None:
             _write(options.out, command, found)
 
@@ -126,22 +126,28 @@ def _rows(subject: Subject, engines: tuple[str, ...]) -> Iterator[Row]:
         for engine in engines:
             test = (subject.test[start : start + BATCH] for start in range(0, len(subject.test), BATCH))
             found = engine_parity(bundle, content, engine, test, BATCH)
+            if found.images is None or found.images.same is None or found.precision is None:
+                raise TypeError("a classifier was compared on images, in an engine with kernels")
             yield Row(
                 model.name, model.source.weights, fp32_size, len(content), quantized.agreement.cosine, engine,
                 found.version, found.images, found.precision,
             )  # fmt: skip
 
 
-def _line(row: Row) -> str:
-    outputs, precision = row.outputs, row.precision
-    if outputs is None or outputs.same is None or precision is None:
-        raise TypeError("a classifier was compared on images, in an engine with kernels")
-    kernels = ", ".join(f"{count} {kernel}" for kernel, count in precision.kernels.items())
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    return rows_page(document, _COLUMNS, map(_line, document["rows"]))
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    outputs, precision = row["outputs"], row["precision"]
+    kernels = ", ".join(f"{count} {kernel}" for kernel, count in precision["kernels"].items())
     cells = [
-        row.network, row.weights, f"{row.int8_size / 1e6:.2f}", f"{row.int8_size / row.fp32_size:.3f}",
-        f"{row.engine} {row.version}", kernels, ", ".join((*precision.left, *precision.planned)) or "none",
-        str(outputs.images), f"{100 * outputs.same / outputs.images:.2f}", f"{outputs.cosine:.5f}",
-        f"{row.int8_cosine:.5f}",
+        row["network"], row["weights"], f"{row['int8_size'] / 1e6:.2f}", f"{row['int8_size'] / row['fp32_size']:.3f}",
+        f"{row['engine']} {row['version']}", kernels,
+        ", ".join((*precision["left"], *precision["planned"])) or "none",
+        str(outputs["images"]), f"{100 * outputs['same'] / outputs['images']:.2f}", f"{outputs['cosine']:.5f}",
+        f"{row['int8_cosine']:.5f}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
@@ -152,8 +158,7 @@ def _write(out: Path, command: str, found: list[Row]) -> None:
         "mxnet": load_mxnet().__version__,
         "python": platform.python_version(),
     }
-    document = {"command": command, "rows": [asdict(each) for each in found]}
-    write_results(out, host, document, [f"`{command}`, {facts(host)}", "", *table(_COLUMNS), *map(_line, found)])
+    write_results(out, command, host, {"rows": [asdict(each) for each in found]}, page)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from typing import Any, Optional
 import numpy as np
 from accuracy_peers import Peers
 from accuracy_rows import BATCH, prepared_model
-from command_line import data_root, facts, run, table, write_results
+from command_line import Document, data_root, rows_page, run, table, write_results
 from turns import Timing, command_of, measured, milliseconds, ratio, timing_arguments
 
 from quantkit import pipeline
@@ -146,9 +146,12 @@ def _write(out: Path, command: str, found: list[Timing], peers: Peers) -> None:
         "openvino": version("openvino"),
         "nncf": peers.versions["nncf"],
     }
-    document = {"command": command, "cells": [asdict(each) for each in found]}
-    page = [f"`{command}`, {facts(host)}", "", *table(_COLUMNS), *map(_line, found)]
-    write_results(out, host, document, page)
+    write_results(out, command, host, {"cells": [asdict(each) for each in found]}, page)
+
+
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    return rows_page(document, _COLUMNS, (_line(Timing(**each)) for each in document["cells"]))
 
 
 if __name__ == "__main__":

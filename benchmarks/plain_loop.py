@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,8 @@ from quantkit.benchmark.team import Launch, Team
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import read_limits
 from quantkit.host.machine import describe
+from quantkit.host.placeholders import command
+from quantkit.host.revision import own_revision
 from quantkit.host.topology import read_topology
 from quantkit.workloads.workload import Workload, prepare
 
@@ -96,7 +99,8 @@ def main() -> None:
         "model": options.model, "build": options.build, "variant": options.variant, "batch": options.batch,
         "harness_ms": medians[0], "plain_ms": medians[1], "ratio": medians[0] / medians[1],
         "interval": interval.tolist(),
-        "host": describe(read_cpu(), read_limits(), topology), "command": " ".join(sys.argv),
+        "host": describe(read_cpu(), read_limits(), topology),
+        "command": command("benchmarks/plain_loop.py", sys.argv[1:]), "revision": asdict(own_revision()),
     }  # fmt: skip
     print(json.dumps(result, indent=1))
     if options.out:
@@ -125,9 +129,9 @@ def plain_loop(launched: Launch, workload: Workload, options: argparse.Namespace
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(LOOP)
         script.flush()
-        command = [*launched.command, "-I", script.name, *map(str, files), workload.input_name, str(options.seconds)]
+        started = [*launched.command, "-I", script.name, *map(str, files), workload.input_name, str(options.seconds)]
         process = subprocess.Popen(
-            command, env=dict(launched.environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            started, env=dict(launched.environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         try:
             yield process

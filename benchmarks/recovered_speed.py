@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from accuracy_rows import prepared_model
-from command_line import data_root, facts, run, table, write_results
+from command_line import Document, data_root, rows_page, run, table, write_results
 from turns import Timing, command_of, measured, milliseconds, ratio, timing_arguments
 
 from quantkit import pipeline
@@ -36,6 +36,9 @@ else:
     import tomli as tomllib
 
 _PRESETS = ("none", "balanced", "best")
+_COLUMNS = (
+    "network", "batch", "rounds", "without recovery, ms", *(f"{preset}, times that" for preset in _PRESETS[1:]),
+)  # fmt: skip
 
 
 def main() -> None:
@@ -44,7 +47,7 @@ def main() -> None:
     root = data_root()
     suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
     found: list[Timing] = []
-    print("\n".join(_header()), flush=True)
+    print("\n".join(table(_COLUMNS)), flush=True)
     for network in suite["network"]:
         if not options.network or any(part in network["checkpoint"] for part in options.network):
             for timing in _timings(network, suite, root, options.rounds, options.runs):
@@ -54,9 +57,12 @@ def main() -> None:
         host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
         host["threads"] = os.environ.get("OMP_NUM_THREADS", "all")
         command = command_of("recovered_speed", options)
-        document = {"command": command, "cells": [asdict(timing) for timing in found]}
-        page = [f"`{command}`, {facts(host)}", "", *_header(), *map(_line, found)]
-        write_results(options.out, host, document, page)
+        write_results(options.out, command, host, {"cells": [asdict(timing) for timing in found]}, page)
+
+
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    return rows_page(document, _COLUMNS, (_line(Timing(**each)) for each in document["cells"]))
 
 
 def _timings(
@@ -83,11 +89,6 @@ def _timings(
 def _loaded(graph: Graph, data: np.ndarray) -> Callable[[], object]:
     inputs = dict.fromkeys(graph.inputs, data)
     return partial(Executor(graph, dict.fromkeys(graph.inputs, data.shape)).run, inputs)
-
-
-def _header() -> list[str]:
-    others = [f"{preset}, times that" for preset in _PRESETS[1:]]
-    return table(["network", "batch", "rounds", "without recovery, ms", *others])
 
 
 def _line(timing: Timing) -> str:

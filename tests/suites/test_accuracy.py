@@ -46,6 +46,13 @@ def rows() -> list[Any]:
     ]
 
 
+def _run(found: list[Any]) -> dict[str, Any]:
+    """A run of these rows, as JSON has it."""
+    from accuracy_tables import document
+
+    return dict(json.loads(json.dumps({"command": "command", "host": {"cpu": "x"}, "rows": document(found)})))
+
+
 def test_the_ablation_has_every_technique_alone_and_left_out_of_balanced() -> None:
     from accuracy_rows import recoveries
 
@@ -68,7 +75,7 @@ def test_unknown_techniques_are_told() -> None:
 def test_the_summary_has_each_peers_best_mode() -> None:
     from accuracy_tables import markdown
 
-    found = markdown(rows(), "command", {"cpu": "a processor"})
+    found = markdown(_run(rows()))
     (line,) = [line for line in found.split("All rows")[0].splitlines() if line.startswith("| net |")]
     assert "| Other | Other fine | 97.00, 0.98500 | +2.00 [" in line
     assert line.endswith("| not distinguishable | not distinguishable |")
@@ -84,7 +91,7 @@ def test_our_file_stands_beside_the_engines_own_quantizer() -> None:
     known = rows()
     own = replace(known[1], form=f"{DEFAULT_FORM}, ONNX in Other", engine="Other")
     elsewhere = replace(own, form=f"{DEFAULT_FORM}, ONNX in Third", engine="Third")
-    found = markdown([*known, own, elsewhere], "command", {}).split("All rows")[0].splitlines()
+    found = markdown(_run([*known, own, elsewhere])).split("All rows")[0].splitlines()
     (line,) = [line for line in found if "ONNX in" in line]
     assert line.startswith(
         "| net | 10 | quantkit preset balanced, ONNX in Other | 99.00, 0.99500 | Other fine | 97.00, 0.98500 | +2.00 ["

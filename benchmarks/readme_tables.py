@@ -1,0 +1,210 @@
+"""The tables in README.md, by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import mixed_precision
+import speed_tables
+from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED
+from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
+from command_line import table
+from turns import Timing, milliseconds, ratio
+
+from quantkit.errors import UserError
+
+Data = Callable[[str], Mapping[str, Any]]
+Lines = Iterator[str]
+
+_BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_SPEED_BATCH = 8
+_FEW, _STOCK, _NO_RECOVERY = 10, "stock MXNet ", "quantkit mse"
+
+# The ablation's rows: what README calls them, and their form.
+_ABLATION = {
+    "without recovery": "preset none",
+    "bias correction alone": "bias correction alone",
+    "the same, analytic (no images)": "analytic bias correction alone",
+    "joint rounding alone": "rounding alone",
+    "refitting alone": "refitting alone",
+    "centring alone": "centring alone",
+    "`balanced` (all five)": "preset balanced",
+    "without refitting": "balanced without refitting",
+    "without rounding": "balanced without rounding",
+    "without bias correction": "balanced without bias correction",
+    "without centring": "balanced without centring",
+    "without mirror images": "balanced without mirror images",
+    "`balanced` with equalization": "balanced with equalization",
+    "`balanced` with choice of observers": "balanced with choice of observers",
+}
+
+
+def filled(readme: str, results: Path, data: Data) -> str:
+    """README.md with every marked block as the data give it.
+
+    Raises:
+        UserError: a block has a name that is not known, or a table has no block.
+    """
+    blocks: dict[str, Callable[[], Lines]] = {
+        "accuracy": lambda: _accuracy(data("accuracy")["rows"]),
+        "peers": lambda: _peers(data("accuracy")["rows"]),
+        "files": lambda: _files(data("accuracy")["rows"]),
+        "parity": lambda: _parity(data("onnx-parity")["rows"]),
+        "ablation": lambda: _ablation(data("ablation")["rows"]),
+        "mixed-precision": lambda: _mixed(data("mixed-precision")["rows"]),
+        "speed": lambda: speed_tables.speedup_lines(speed_tables.study(results, "int8-speedup"), _SPEED_BATCH),
+        "onnx-speed": lambda: _onnx_speed(data("onnx-speed")["cells"]),
+    }
+    named = [found[2] for found in _BLOCK.finditer(readme)]
+    if sorted(named) != sorted(blocks):
+        raise UserError(f"README.md has the generated blocks {', '.join(named)}; there must be {', '.join(blocks)}")
+    return _BLOCK.sub(lambda found: found[1] + "\n".join(blocks[found[2]]()) + "\n" + found[3], readme)
+
+
+def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Lines:
+    yield from table(columns)
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+
+
+def _most(rows: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
+    """The rows of each network that are not calibrated, and those calibrated with the most images."""
+    for network, group in groupby(rows, key=lambda row: row["network"]):
+        own = list(group)
+        most = max(row["calibration_samples"] or 0 for row in own)
+        yield network, [row for row in own if row["calibration_samples"] in (None, most)]
+
+
+def _both(row: Entry | None) -> str:
+    return "" if row is None or row["failure"] else f"{row['top1']:.2f}, {row['agreement']:.2f}"
+
+
+def _accuracy(rows: Sequence[Entry]) -> Lines:
+    lines = []
+    for network, own in _most(rows):
+        forms = {row["form"]: row for row in own}
+        few = [row for row in rows if (row["network"], row["calibration_samples"]) == (network, _FEW)]
+        stock = max((row for row in own if row["form"].startswith(_STOCK)), key=lambda row: row["agreement"])
+        fp32 = forms[UNFUSED]
+        lines.append([
+            network, str(fp32["images"]), f"{fp32['top1']:.2f}",
+            _both(next(row for row in few if row["form"] == DEFAULT_FORM)),
+            *(_both(forms[form]) for form in (DEFAULT_FORM, BEST_FORM, _NO_RECOVERY)),
+            f"{_both(stock)} ({stock['form'].removeprefix(_STOCK)})",
+        ])  # fmt: skip
+    columns = [
+        "network", "images", "FP32", "`balanced`, 10 images", "`balanced`", "`best`", "without recovery",
+        "stock, best mode",
+    ]  # fmt: skip
+    yield from _rows(columns, lines)
+
+
+def _ahead(agreed: Mapping[str, Any], cosine: Mapping[str, Any]) -> str:
+    words = {"ahead": "yes", "behind": "no, behind"}
+    both = [words.get(each["verdict"], each["verdict"]) for each in (agreed, cosine)]
+    return f"{both[0]}; by cosine {both[1]}"
+
+
+def _peers(rows: Sequence[Entry]) -> Lines:
+    lines = []
+    for network, own in _most(rows):
+        best = {row["peer"]: row for row in best_modes(own)}
+        cells = [network, agreement(form_of(own, next(iter(best.values())), DEFAULT_FORM))]
+        for peer in ("ONNX Runtime", "NNCF"):
+            row = best[peer]
+            cells += [agreement(row), _ahead(row["default_agreement_less_this"], row["default_cosine_less_this"])]
+        lines.append(cells)
+    yield from _rows(["network", "`balanced`", "ONNX Runtime", "ahead?", "NNCF", "ahead?"], lines)
+
+
+def _files(rows: Sequence[Entry]) -> Lines:
+    lines = []
+    for network, own in _most(rows):
+        cells = [network]
+        for peer in ("ONNX Runtime", "NNCF"):
+            row, other = next(
+                each
+                for each in files_beside_peers(own)
+                if each[0]["engine"] == peer and each[0]["form"].startswith(f"{DEFAULT_FORM},")
+            )
+            verdict = _ahead(row["agreement_less_best_mode"], row["cosine_less_best_mode"])
+            cells += [agreement(row), agreement(other), verdict]
+        lines.append(cells)
+    yield from _rows(["network", "in ONNX Runtime", "its own", "ahead?", "in OpenVINO", "NNCF", "ahead?"], lines)
+
+
+def _parity(rows: Sequence[Entry]) -> Lines:
+    found = {(row["network"], row["engine"]): row["outputs"] for row in rows if row["weights"] == "file"}
+    yield from _rows(["network", "ONNX Runtime", "OpenVINO"], [
+        [
+            network,
+            *(
+                f"{100 * each['same'] / each['images']:.2f}, {each['cosine']:.5f}"
+                for each in (found[network, engine] for engine in ("onnxruntime", "openvino"))
+            ),
+        ]
+        for network in dict.fromkeys(network for network, _ in found)
+    ])  # fmt: skip
+
+
+def _ablation(rows: Sequence[Entry]) -> Lines:
+    found = {(row["network"], row["form"]): row for row in rows}
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+
+    def cell(row: Entry) -> str:
+        return f"{row['agreement']:.2f}, {row['cosine']:.5f}, {row['seconds']:.0f} s"
+
+    yield from _rows(["agreement in %, cosine, seconds", *networks], [
+        [title, *(cell(found[network, f"quantkit {form}"]) for network in networks)]
+        for title, form in _ABLATION.items()
+    ])  # fmt: skip
+
+
+def _mixed(rows: Sequence[Entry]) -> Lines:
+    columns = [
+        "network", "layers in FP32", "agreement, cosine in INT8", "mixed", "difference in points", "speed-up in INT8",
+        "mixed",
+    ]  # fmt: skip
+    yield from _rows(columns, [
+        [
+            row["network"], f"{len(row['layers'])} of {row['of']}", mixed_precision.judged(row, "int8"),
+            *(
+                (
+                    mixed_precision.judged(row, "mixed"),
+                    f"{mixed_precision.difference(row)}, {mixed_precision.verdict(row)}",
+                )
+                if row["layers"]
+                else ("the same", "0")
+            ),
+            *(f"{row['speedup'][form]:.2f}x" for form in ("int8", "mixed")),
+        ]
+        for row in rows
+    ])  # fmt: skip
+
+
+def _onnx_speed(cells: Sequence[Mapping[str, Any]]) -> Lines:
+    columns = [
+        "network",
+        "batch",
+        "ONNX Runtime: quantkit, ms",
+        "times its own",
+        "OpenVINO: quantkit, ms",
+        "times NNCF's",
+    ]
+    yield from _rows(columns, [
+        [
+            timing.network, str(timing.batch),
+            *(
+                text
+                for engine in ("onnxruntime", "openvino")
+                for text in (
+                    f"{float(milliseconds(timing.ticks, f'{engine} quantkit')):.2f}",
+                    ratio(timing.ticks, f"{engine} quantkit", f"{engine} own"),
+                )
+            ),
+        ]
+        for timing in (Timing(**each) for each in cells)
+    ])  # fmt: skip

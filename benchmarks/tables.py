@@ -1,0 +1,69 @@
+"""All tables from the data that are committed, without measuring: the pages in benchmarks/results and the README's.
+
+    python benchmarks/tables.py           # writes them
+    python benchmarks/tables.py --check   # ends with 1 where one is not what the data give
+
+A table in README.md stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; readme_tables.py has the names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import accuracy_tables
+import mixed_precision
+import onnx_parity
+import onnx_speed
+import readme_tables
+import recovered_speed
+import speed_tables
+from command_line import run, write_page
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+README = ROOT / "README.md"
+
+PAGES = {
+    "ablation": accuracy_tables.markdown,
+    "accuracy": accuracy_tables.markdown,
+    "mixed-precision": mixed_precision.page,
+    "onnx-parity": onnx_parity.page,
+    "onnx-speed": onnx_speed.page,
+    "recovered-speed": recovered_speed.page,
+}
+
+
+def generated() -> dict[Path, str]:
+    """Every file with tables, as it should be."""
+    found = {RESULTS / f"{name}.md": render(data(name)) for name, render in PAGES.items()}
+    found[RESULTS / "speed.md"] = speed_tables.page(RESULTS)
+    found[README] = readme_tables.filled(README.read_text(), RESULTS, data)
+    return found
+
+
+def data(name: str) -> dict[str, Any]:
+    """The JSON of a suite."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
+    return found
+
+
+def main() -> None:
+    """Write all files that differ, or only name them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; end with 1 where a file differs")
+    options = parser.parse_args()
+    stale = {path: text for path, text in generated().items() if path.read_text() != text}
+    for path, text in stale.items():
+        print(f"{path.relative_to(ROOT)} {'is not what the data give' if options.check else 'written'}")
+        if not options.check:
+            write_page(path, text)
+    if stale and options.check:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run(main)

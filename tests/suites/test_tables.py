@@ -1,0 +1,98 @@
+"""The tables that are committed are those that the committed data give, byte by byte."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quantkit.errors import UserError
+from quantkit.files import shipped
+
+README = Path(__file__).parents[2] / "README.md"
+RESULTS = shipped("benchmarks") / "results"
+
+
+def test_what_is_committed_is_what_the_data_give() -> None:
+    from tables import generated
+
+    found = generated()
+    assert {path.suffix for path in found} == {".md"}
+    # Every page that is there is generated.
+    assert set(found) == {README.resolve(), *(path.resolve() for path in RESULTS.glob("*.md"))}
+    for path, text in found.items():
+        assert path.read_bytes() == text.encode(), f"{path.name} is stale; `make tables` writes it anew"
+
+
+@pytest.mark.parametrize(
+    "name", ["accuracy", "ablation", "mixed-precision", "onnx-parity", "onnx-speed", "recovered-speed"]
+)
+def test_other_figures_give_another_page(name: str) -> None:
+    from tables import PAGES, data
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: changed(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [changed(each) for each in value]
+        return value * 1.01 if isinstance(value, float) else value
+
+    before = data(name)
+    key = "cells" if "cells" in before else "rows"
+    after = {**before, key: [changed(before[key][0]) | {"batch": 7}, *before[key][1:]]}
+    if key == "cells":
+        ticks = after[key][0]["ticks"]
+        after[key][0]["ticks"] = {form: [[2.0 * one for one in turn] for turn in ticks[form]] for form in ticks}
+    one, other = (PAGES[name](each).splitlines() for each in (before, after))
+    assert len(one) == len(other)
+    assert one != other
+
+
+def test_a_table_of_the_readme_that_nobody_generates_is_an_error() -> None:
+    from readme_tables import filled
+    from tables import data
+
+    with pytest.raises(UserError, match="has the generated blocks other"):
+        filled("<!-- generated: other -->\n<!-- end -->", RESULTS, data)
+
+
+def test_a_block_is_replaced_whole() -> None:
+    from readme_tables import filled
+    from tables import data
+
+    readme = README.read_text()
+    spoilt = re.sub(r"(<!-- generated: parity -->\n).*?(<!-- end -->)", r"\1| 99.99 |\n\2", readme, flags=re.DOTALL)
+    assert spoilt != readme
+    assert filled(spoilt, RESULTS, data) == readme
+
+
+def test_pages_tell_the_commit(tmp_path: Path) -> None:
+    from command_line import described, write_results
+
+    def render(document: Any) -> str:
+        return described(document)
+
+    write_results(tmp_path / "out", "python x.py", {"cpu": "y"}, {"rows": [str(tmp_path / "z")]}, render)
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert set(document["revision"]) == {"version", "commit", "dirty"}
+    assert str(tmp_path) not in (tmp_path / "out.json").read_text()
+    assert (tmp_path / "out.md").read_text() == described(document)
+    assert document["revision"]["commit"][:12] in described(document)
+    del document["revision"]
+    assert described(document).endswith("commit not recorded")
+
+
+def test_results_hold_no_folders_of_anybody() -> None:
+    from quantkit.host.placeholders import hidden
+
+    paths = sorted(RESULTS.rglob("*.json"))
+    assert len(paths) > 300
+    for path in paths:
+        text = path.read_text()
+        assert not re.search(r'"(/(?!usr/|lib|proc|sys)[^"]*)"', text), path
+        for found in re.findall(r'"(?:python|library|command)": ?"([^"]*)"', text):
+            assert hidden(found) == found, path
+            assert not found.startswith("QUANTKIT_HOME"), path
