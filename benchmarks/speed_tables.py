@@ -180,8 +180,9 @@ def _plain_loops(results: Path) -> Iterator[str]:
         found = json.loads((results / f"plain-loop-{variant}.json").read_text())
         rounds = len(found["harness_rounds_ms"])
         low, high = found["interval"]
+        command = found["command"].partition(" --out ")[0]
         yield (
-            f"- `python {found['command'].partition(' --out ')[0]}`, commit {_commit(found)}: {rounds} rounds in turns, medians of "
-            f"{found['harness_ms']:.2f} ms (harness) and {found['plain_ms']:.2f} ms (plain loop), ratio "
+            f"- `python {command}`, commit {_commit(found)}: {rounds} rounds in turns, "
+            f"medians of {found['harness_ms']:.2f} ms (harness) and {found['plain_ms']:.2f} ms (plain loop), ratio "
             f"{found['ratio']:.3f} [{low:.3f}, {high:.3f}]"
         )

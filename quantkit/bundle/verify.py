@@ -25,7 +25,7 @@ INT8_TOLERANCE = 1 / 127
 
 _OTHER_ISA = (
     "without VNNI, INT8 products are added in 16 bits and can saturate: "
-    "quantize on this processor and evaluate the result here"
+    "`quantkit analyze` tells in which layers, to be kept in FP32 with `quantkit quantize --exclude`"
 )
 
 

@@ -25,7 +25,7 @@ class Cpu:
 
     ``logical`` and ``physical`` count the machine's hardware threads and cores; ``usable`` is the set of
     hardware threads that this process may run on and ``usable_cores`` the number of cores behind them.
-    ``isa`` names the instruction sets that matter for INT8, the fastest last.
+    ``isa`` names the instruction sets that matter for INT8, the fastest last; ``architecture`` is the system's word.
     """
 
     model: str
@@ -35,6 +35,7 @@ class Cpu:
     usable: tuple[int, ...]
     usable_cores: int
     isa: tuple[str, ...]
+    architecture: str = "x86_64"
 
 
 def read_cpu(proc: Path = Path("/proc"), affinity: Optional[Collection[int]] = None) -> Cpu:
@@ -47,7 +48,9 @@ def read_cpu(proc: Path = Path("/proc"), affinity: Optional[Collection[int]] = N
     usable = tuple(sorted(_affinity() if affinity is None else affinity))
     if not threads:
         count = os.cpu_count() or len(usable)
-        return Cpu(platform.processor() or platform.machine(), "", count, count, usable, len(usable), ())
+        return Cpu(
+            platform.processor() or platform.machine(), "", count, count, usable, len(usable), (), platform.machine()
+        )
     cores = {number: _core(number, thread) for number, thread in threads.items()}
     first = next(iter(threads.values()))
     flags = set(first.get("flags", "").split())
@@ -59,6 +62,7 @@ def read_cpu(proc: Path = Path("/proc"), affinity: Optional[Collection[int]] = N
         usable=usable,
         usable_cores=len({cores.get(number, (str(number),)) for number in usable}),
         isa=tuple(name for name, needed in _ISA_FLAGS.items() if needed <= flags),
+        architecture=platform.machine(),
     )
 
 

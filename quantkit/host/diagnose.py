@@ -17,6 +17,15 @@ OLDEST_PYTHON, NEWEST_PYTHON = (3, 9), (3, 12)
 _VNNI = ("AMX-INT8", "AVX512-VNNI", "AVX-VNNI")
 _UNKNOWN_TO_MKLDNN_1 = ("AMX-INT8", "AVX-VNNI")
 
+_ARCHITECTURES = ("x86_64", "AMD64")
+
+# MXNet's kernels know no reduced range: there is none to advise.
+_WITHOUT_VNNI = (
+    "in MXNet, find the layers that lose by it with `quantkit analyze`, and keep them in FP32 with `quantkit quantize "
+    "--exclude`; for ONNX Runtime and OpenVINO, `quantkit export --reduce-range auto`; or run on a processor with VNNI"
+)
+_NEWER_ENGINE = "pip install 'quantkit[onednn]' in another environment: its oneDNN uses it"
+
 # These pin threads or shape their waiting in Intel's OpenMP; other KMP_ names are set by libraries.
 _INTEL_OPENMP = ("KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_HW_SUBSET")
 
@@ -87,9 +96,10 @@ def _engine(facts: Facts) -> Iterator[Finding]:
 
 def _gluoncv(facts: Facts) -> Iterator[Finding]:
     if facts.gluoncv is None:
+        extra = "mkl" if _is_mkldnn_1(facts.engine) else "onednn"
         yield Finding(
             "gluoncv", "warn", "gluoncv is not installed: networks cannot be asked for by name, only by file",
-            "pip install gluoncv",
+            f"pip install 'quantkit[{extra}]'",
         )  # fmt: skip
     else:
         yield Finding("gluoncv", "ok", f"gluoncv {facts.gluoncv}".rstrip())
@@ -107,17 +117,22 @@ def _home(facts: Facts) -> Iterator[Finding]:
 
 def _isa(facts: Facts) -> Iterator[Finding]:
     isa, old = facts.cpu.isa, _is_mkldnn_1(facts.engine)
+    name = facts.cpu.model or "this processor"
+    if facts.cpu.architecture not in _ARCHITECTURES:
+        what = f"{name} is of the architecture {facts.cpu.architecture}: MXNet's wheels and quantkit are for x86-64"
+        yield Finding("isa", "fail", what, "use a machine with an x86-64 processor")
+        return
     used = [name for name in _VNNI if name in isa and not (old and name in _UNKNOWN_TO_MKLDNN_1)]
     unused = [name for name in _VNNI if name in isa and name not in used]
-    also = f" ({', '.join(unused)} is not used by MKL-DNN 1)" if unused else ""
+    also = f" ({' and '.join(unused)}: not used by MKL-DNN 1)" if unused else ""
     if used:
         yield Finding("isa", "ok", f"{facts.cpu.model}: {', '.join(used)}{also}")
         return
     yield Finding(
         "isa", "warn",
-        f"{facts.cpu.model or 'this processor'} has no AVX512-VNNI{also}: INT8 is little faster than FP32, and the sum "
+        f"{name} has no VNNI that the engine uses{also}: INT8 is little faster than FP32, and the sum "
         "of two products of unsigned activations and full-range weights can saturate at 16 bits",
-        "quantize weights to 7 bits (reduced range) for this machine, or run on one with AVX512-VNNI",
+        _NEWER_ENGINE if unused else _WITHOUT_VNNI,
     )  # fmt: skip
 
 

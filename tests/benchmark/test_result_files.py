@@ -10,6 +10,7 @@ import pytest
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.result_files import CELLS, read_cells, read_results, read_run, write_cell, write_run
+from quantkit.benchmark.results import Failure
 from quantkit.errors import UserError
 from tests.benchmark.cells import cell, closed_loop
 from tests.benchmark.fakes import run_of, suite
@@ -33,6 +34,20 @@ def test_a_run_from_when_mxnet_was_the_only_engine_is_read(tmp_path: Path) -> No
     assert before != written
     (tmp_path / "run.json").write_text(before)
     assert read_run(tmp_path) == run
+
+
+def test_failures_are_written_with_placeholders(tmp_path: Path) -> None:
+    (tmp_path / CELLS).mkdir()
+    failure = Failure(
+        "crashed", 0, f"cannot read {tmp_path}/x", (f'  File "{tmp_path}/net.py", line 3', "at /srv/of/me/y.so")
+    )
+    write_cell(cell([], failure=failure, environment={"LD_PRELOAD": f"{tmp_path}/libiomp5.so"}), tmp_path)
+    (found,) = read_cells(tmp_path)
+    assert found.failure is not None
+    said = [found.failure.message, *found.failure.stderr, *found.environment.values()]
+    assert not any(str(tmp_path) in text or "/srv" in text for text in said)
+    assert said[2] == "at …/y.so"
+    assert found.environment["LD_PRELOAD"].endswith("/libiomp5.so")
 
 
 @pytest.mark.parametrize(

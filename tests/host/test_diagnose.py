@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,8 +57,8 @@ def test_a_sound_machine() -> None:
         ({"gluoncv": None}, "gluoncv", "warn", "not installed", "pip install"),
         ({"home": Home("/nowhere", False)}, "home", "fail", "/nowhere", "QUANTKIT_HOME"),
         ({"threads": Threads({"OMP_NUM_THREADS": "4"}, False)}, "libgomp", "fail", "libgomp", "libgomp1"),
-        ({"cpu": replace(CPU, isa=("AVX2", "AVX512"))}, "isa", "warn", "saturate", "7 bits"),
-        ({"cpu": replace(CPU, isa=("AVX2", "AVX-VNNI")), "engine": MKL}, "isa", "warn", "VNNI is not used", "7 bits"),
+        ({"cpu": replace(CPU, isa=("AVX2", "AVX512"))}, "isa", "warn", "saturate", "--exclude"),
+        ({"cpu": replace(CPU, isa=("AVX2", "AVX-VNNI")), "engine": MKL}, "isa", "warn", "VNNI: not used", "[onednn]"),
         ({"threads": Threads({"OMP_NUM_THREADS": "9"}, True)}, "threads", "warn", "may run on 8", "OMP_NUM_THREADS=4"),
         ({"threads": Threads({"OMP_NUM_THREADS": "8"}, True)}, "threads", "warn", "the 4 that", "OMP_NUM_THREADS=4"),
         ({"threads": Threads({"OMP_NUM_THREADS": "x"}, True)}, "threads", "warn", "not a number", "OMP_NUM_THREADS=4"),
@@ -71,6 +74,89 @@ def test_one_thing_wrong(change: dict[str, Any], topic: str, level: str, what: s
     assert [(finding.topic, finding.level) for finding in findings] == [(topic, level)]
     assert what in findings[0].what
     assert remedy in findings[0].remedy
+
+
+AVX512 = ("AVX2", "AVX512")
+
+
+@pytest.mark.parametrize(
+    ("isa", "engine", "level", "remedies"),
+    [
+        (("AVX2",), ONEDNN, "warn", ("quantkit analyze", "--exclude", "--reduce-range auto")),
+        (("AVX2",), MKL, "warn", ("quantkit analyze", "--exclude", "--reduce-range auto")),
+        (AVX512, ONEDNN, "warn", ("quantkit analyze", "--exclude", "--reduce-range auto")),
+        (AVX512, MKL, "warn", ("quantkit analyze", "--exclude", "--reduce-range auto")),
+        ((), ONEDNN, "warn", ("quantkit analyze", "--exclude", "--reduce-range auto")),
+        (("AVX2", "AVX-VNNI"), ONEDNN, "ok", ()),
+        (("AVX2", "AVX-VNNI"), MKL, "warn", ("quantkit[onednn]",)),
+        ((*AVX512, "AVX512-VNNI"), ONEDNN, "ok", ()),
+        ((*AVX512, "AVX512-VNNI"), MKL, "ok", ()),
+        ((*AVX512, "AVX512-VNNI", "AMX-INT8"), ONEDNN, "ok", ()),
+        ((*AVX512, "AVX512-VNNI", "AMX-INT8"), MKL, "ok", ()),
+        (("AVX2", "AVX-VNNI", *AVX512, "AVX512-VNNI", "AMX-INT8"), MKL, "ok", ()),
+    ],
+)
+def test_advice_by_kind_of_processor(
+    isa: tuple[str, ...], engine: EngineBuild, level: str, remedies: tuple[str, ...]
+) -> None:
+    facts = replace(SOUND, cpu=replace(CPU, isa=isa), engine=engine)
+    (finding,) = [each for each in diagnose(facts) if each.topic == "isa"]
+    assert finding.level == level
+    assert all(remedy in finding.remedy for remedy in remedies)
+    # Neither engine can do that.
+    assert "7 bits" not in finding.remedy
+
+
+@pytest.mark.parametrize("architecture", ["aarch64", "ppc64le"])
+def test_other_architectures_get_no_advice_that_does_not_serve_there(architecture: str) -> None:
+    facts = replace(SOUND, cpu=replace(CPU, model=architecture, isa=(), architecture=architecture))
+    (finding,) = _bad(facts)
+    assert (finding.topic, finding.level) == ("isa", "fail")
+    assert architecture in finding.what
+    assert "VNNI" not in finding.what + finding.remedy
+    assert "x86-64" in finding.remedy
+
+
+def _sorry_states() -> Iterator[Facts]:
+    """Machines with everything wrong that can be."""
+    for engine in (
+        ONEDNN,
+        MKL,
+        replace(MKL, int8_obstacle="it dies; do this"),
+        EngineBuild("", "", problem="no", remedy="x"),
+    ):
+        for isa in ((), ("AVX2",), AVX512, ("AVX2", "AVX-VNNI")):
+            for threads in ({}, {"OMP_NUM_THREADS": "99", "KMP_AFFINITY": "x", "DNNL_MAX_CPU_ISA": "AVX2"}):
+                yield replace(
+                    SOUND, engine=engine, cpu=replace(CPU, isa=isa), gluoncv=None, home=Home("/nowhere", False),
+                    limits=Limits(2.0), load=Load(3.0, 1.0, 0.25), threads=Threads(threads, False), numpy="2.0.0",
+                )  # fmt: skip
+
+
+def _command(cli: Any, context: Any, verb: str) -> Any:
+    found = cli.get_command(context, verb)
+    assert found is not None, f"there is no command {verb}"
+    return found
+
+
+def test_advice_names_only_commands_options_and_extras_that_exist() -> None:
+    import click
+    import tomllib
+
+    from quantkit.cli.main import cli
+
+    context = click.Context(cli)
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    seen = set()
+    for facts in _sorry_states():
+        for finding in diagnose(facts):
+            for verb, options in re.findall(r"quantkit (\w+)((?: --[\w-]+(?: \w+)?)*)", finding.remedy):
+                known = {option for parameter in _command(cli, context, verb).params for option in parameter.opts}
+                assert set(re.findall(r"--[\w-]+", options)) <= known
+                seen.add((verb, options.strip()))
+            for extra in re.findall(r"quantkit\[(\w+)\]", finding.remedy):
+                assert extra in project["optional-dependencies"]
+    assert seen == {("analyze", ""), ("quantize", "--exclude"), ("export", "--reduce-range auto")}
 
 
 def test_unset_threads_are_no_fault_but_what_mxnet_would_take_is_told() -> None:
