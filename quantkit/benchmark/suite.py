@@ -114,8 +114,11 @@ def read_suite(path: Path) -> Suite:
 
 
 def _subject(entry: Any) -> Any:
-    """A network's entry; its name is the model's where it has none of its own."""
-    return {"name": entry.get("model"), **entry} if isinstance(entry, dict) else entry
+    """A network's entry; its name is the model's, without folders, where it has none of its own."""
+    if not isinstance(entry, dict):
+        return entry
+    model = entry.get("model")
+    return {"name": Path(model).name if isinstance(model, str) else model, **entry}
 
 
 def _toml(path: Path) -> dict[str, Any]:
