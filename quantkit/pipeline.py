@@ -146,11 +146,13 @@ def fuse_model(model: Model, samples: Any = "builtin") -> FusedModel:
 
     Raises:
         FusionError: the fused network computes something else.
+        ModelError: the network puts out NaN or infinite values for a sample.
         DataError: the samples cannot be used.
     """
     fused = fuse(model.graph, model.input_shape)
-    few = [batch.data for batch in _batches(model, _chosen(samples, _GATE_SAMPLES, at_most=True))]
-    check = check_fusion(model.graph, float_graph(fused.graph), few, BATCH_SIZE)
+    batched = list(_batches(model, _chosen(samples, _GATE_SAMPLES, at_most=True)))
+    few, names = [batch.data for batch in batched], [name for batch in batched for name in batch.names]
+    check = check_fusion(model.graph, float_graph(fused.graph), few, BATCH_SIZE, names)
     return FusedModel(model, fused, check, few[0][:1])
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quantkit.engine.execute import run
 from quantkit.engine.stream import outputs_of
-from quantkit.errors import FusionError
+from quantkit.errors import FusionError, ModelError
 from quantkit.graph.graph import Graph, Tensor
 
 # A rewrite may reorder FP32 sums: rounding noise, a few units of 2^-23 in each layer.
@@ -32,7 +33,9 @@ class FusionCheck:
     changed_predictions: int
 
 
-def check_fusion(original: Graph, fused: Graph, batches: Sequence[np.ndarray], batch_size: int) -> FusionCheck:
+def check_fusion(
+    original: Graph, fused: Graph, batches: Sequence[np.ndarray], batch_size: int, names: Sequence[str] = ()
+) -> FusionCheck:
     """Run both networks and compare every output.
 
     Args:
@@ -40,6 +43,7 @@ def check_fusion(original: Graph, fused: Graph, batches: Sequence[np.ndarray], b
         fused: the fused one in the form that the engine runs.
         batches: real input, float32.
         batch_size: of the largest batch.
+        names: what errors call the samples, where they have names.
 
     What rounding alone may do depends on the network: one that amplifies small differences (deep
     ones with random weights do) deviates more. So the unfused network is run once more with its input
@@ -48,6 +52,7 @@ def check_fusion(original: Graph, fused: Graph, batches: Sequence[np.ndarray], b
     Raises:
         FusionError: an output deviates by more (the message names the first tensor that is wrong), or the
             network is too unstable to tell.
+        ModelError: the unfused network itself puts out NaN or infinite values.
     """
     outputs = tuple(_before_softmax(original, tensor) for tensor in original.outputs)
     original, fused = original.with_outputs(outputs), fused.with_outputs(outputs)
@@ -57,6 +62,7 @@ def check_fusion(original: Graph, fused: Graph, batches: Sequence[np.ndarray], b
             next(outputs_of(graph, [data], batch_size))
             for graph, data in ((original, batch), (original, _disturbed(batch)), (fused, batch))
         )
+        _check_finite(original, expected, batch, samples, names)
         samples += len(batch)
         changed += int((predictions(expected[0]) != predictions(found[0])).sum())
         difference = max(difference, *(relative_difference(a, b) for a, b in zip(expected, found)))
@@ -65,7 +71,8 @@ def check_fusion(original: Graph, fused: Graph, batches: Sequence[np.ndarray], b
     if allowed > _UNSTABLE:
         raise FusionError(
             f"the network's output changes by {noise:.2g} of its largest value when its input changes by a millionth: "
-            "it holds random operators (Dropout with mode='always'?), overflows, or amplifies rounding beyond use"
+            "it holds random operators (Dropout with mode='always'?), is about to overflow, or amplifies rounding "
+            "beyond use"
         )
     if difference > allowed:
         raise FusionError(
@@ -74,6 +81,33 @@ def check_fusion(original: Graph, fused: Graph, batches: Sequence[np.ndarray], b
             f"{_first_wrong(original, fused, batches[0])!r}. Nothing was written; please report it"
         )
     return FusionCheck(samples, difference, allowed, changed)
+
+
+def _check_finite(
+    original: Graph, outputs: Sequence[np.ndarray], batch: np.ndarray, before: int, names: Sequence[str]
+) -> None:
+    """Make sure that the unfused network's outputs for a batch, which ``before`` samples precede, are finite."""
+    for tensor, values in zip(original.outputs, outputs):
+        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        if finite.all():
+            continue
+        number = int(np.argmin(finite))
+        name = names[before + number] if names else f"sample {before + number}"
+        source = _first_not_finite(original, batch[number : number + 1])
+        raise ModelError(
+            f"the network as it was given, before any fusion, puts out NaN or infinite values for {name} in "
+            f"{str(tensor)!r}; the first operator whose result is not finite is {source}. Give input of the range that "
+            "the network was trained for, or end the network before that operator"
+        )
+
+
+def _first_not_finite(graph: Graph, sample: np.ndarray) -> str:
+    """The first operator, in topological order, whose result for a sample holds NaN or infinite values."""
+    exposed = graph.with_outputs(node.output for node in graph.nodes)
+    for node, values in zip(graph.nodes, run(exposed, {graph.inputs[0]: sample})):
+        if not np.isfinite(values).all():
+            return f"{node.name!r} ({node.op})"
+    return f"{graph.outputs[0].node!r}"
 
 
 def _before_softmax(graph: Graph, tensor: Tensor) -> Tensor:

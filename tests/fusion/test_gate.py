@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from quantkit.emission.mxnet_float import float_graph
-from quantkit.errors import FusionError
+from quantkit.errors import FusionError, ModelError
 from quantkit.fusion import rewrite
 from quantkit.fusion.fuse import fuse
 from quantkit.fusion.gate import check_fusion
 from quantkit.graph.graph import Graph, Node, Tensor
-from tests.networks import images, residual_v1, residual_v2
+from tests.networks import DATA, Builder, images, residual_v1, residual_v2
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -83,3 +83,37 @@ def test_a_random_network_cannot_pass() -> None:
     graph = replace(graph, nodes=(*graph.nodes, dropout), outputs=(dropout.output,))
     with pytest.raises(FusionError, match="random"):
         check_fusion(graph, float_graph(fuse(graph, (3, 16, 16)).graph), [images()], 4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_a_network_that_overflows_itself_is_refused_for_that(batch_size: int) -> None:
+    """With the sample, the output and the operator that the values come from."""
+    b = Builder()
+    dense = b.dense("dense", DATA, 3 * 16 * 16, 4)
+    grown = b.op("exp", "grown", b.op("_mul_scalar", "large", dense, scalar=1.0))
+    graph = b.graph(dense, b.op("_plus_scalar", "last", grown, scalar=1.0))
+    data = images()
+    data[2] *= np.float32(1e4)
+    batches = [data[start : start + batch_size] for start in range(0, 4, batch_size)]
+    fused = float_graph(fuse(graph, (3, 16, 16)).graph)
+    with pytest.raises(ModelError, match=r"infinite values for sample 2 in 'last'; .* 'grown' \(exp\)") as caught:
+        check_fusion(graph, fused, batches, batch_size)
+    assert "random" not in str(caught.value)
+    with pytest.raises(ModelError, match="values for c in 'last'"):
+        check_fusion(graph, fused, batches, batch_size, "abcd")
+
+
+def test_infinite_values_that_no_output_shows_do_not_matter() -> None:
+    b = Builder()
+    dense = b.op("_mul_scalar", "large", b.dense("dense", DATA, 3 * 16 * 16, 4), scalar=1e4)
+    graph = b.graph(b.op("sigmoid", "last", b.op("exp", "grown", dense)))
+    assert check_fusion(graph, float_graph(fuse(graph, (3, 16, 16)).graph), [images()], 4).difference <= 1e-5
+
+
+def test_an_overflow_that_fusion_alone_has_is_fusions_fault() -> None:
+    graph = residual_v1()
+    fused = float_graph(fuse(graph, (3, 16, 16)).graph)
+    name = next(name for name in fused.params if name.startswith("bn2"))
+    broken = replace(fused, params={**fused.params, name: np.full_like(fused.params[name], 3e38)})
+    with pytest.raises(FusionError, match="deviates"):
+        check_fusion(graph, broken, [images()], 4)
