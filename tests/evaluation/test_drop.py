@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, bootstrap
+from scipy.stats import binom, binomtest, bootstrap
 
 from quantkit.evaluation.drop import measure_drop
 
@@ -33,6 +33,14 @@ def test_the_interval_is_the_bootstrap_s_where_that_is_right() -> None:
     other = bootstrap((differences,), np.mean, method="percentile", random_state=0).confidence_interval
     assert found.low == pytest.approx(other.low, abs=0.1)
     assert found.high == pytest.approx(other.high, abs=0.1)
+
+
+def test_a_large_drop_has_the_narrower_interval_of_a_share_far_from_nothing() -> None:
+    """Where every second image is lost and none won, what is lost is a share, whose interval SciPy knows."""
+    labels = np.zeros(4000, int)
+    found = measure_drop(labels, np.arange(4000) % 2, labels)
+    share = binomtest(2000, 4000).proportion_ci(0.95, method="wilson")
+    assert found.high - found.low == pytest.approx(100 * (share.high - share.low), rel=0.01)
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:

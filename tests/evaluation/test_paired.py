@@ -68,10 +68,18 @@ def test_equal_networks_are_told_apart_as_rarely_as_the_test_says() -> None:
 
 @pytest.mark.parametrize(
     ("won", "lost", "verdict"),
-    [(0, 0, "not distinguishable"), (6, 0, "ahead"), (0, 6, "behind"), (5, 0, "not distinguishable")],
+    [
+        (0, 0, "not distinguishable"),
+        (6, 0, "ahead"),
+        (0, 6, "behind"),
+        (5, 0, "not distinguishable"),
+        # Probabilities of 4.98 % and 5.01 %.
+        (42, 25, "ahead"),
+        (22, 10, "not distinguishable"),
+    ],
 )
 def test_verdicts(won: int, lost: int, verdict: str) -> None:
-    assert compared(50, won, lost).verdict == verdict
+    assert compared(80, won, lost).verdict == verdict
 
 
 def test_networks_that_are_right_about_the_same_images_do_not_differ() -> None:

@@ -38,6 +38,15 @@ def test_positions_that_a_relu_silences_do_not_count() -> None:
     np.testing.assert_allclose(bias_correction(wanted, found, relu, rectified=True), [0.5])
 
 
+def test_the_mean_error_is_that_over_positions_where_either_is_active() -> None:
+    """Of five positions one is active as it should be alone, one as it is alone, one both; 0 itself is flat."""
+    wanted, found = (
+        np.tile(values, (6, 1, 1)) for values in ([1.0, 3.0, -1.0, 0.0, -2.0], [-0.2, 2.0, 0.1, -1.0, -3.0])
+    )
+    change = bias_correction(wanted, found, relu, rectified=True)
+    np.testing.assert_allclose(change, [(1.0 + 1.0 - 0.1) / 3], rtol=1e-6)
+
+
 def test_a_channel_that_is_never_active_is_left_alone() -> None:
     wanted = np.full((4, 2, 3), -1.0)
     np.testing.assert_array_equal(bias_correction(wanted, wanted - 1, relu, rectified=True), [0, 0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from quantkit.recovery.least_squares import Moments, moments, refit, row_basis
 
@@ -61,6 +62,45 @@ def test_few_rows_of_noise_leave_the_weights() -> None:
         np.abs(np.linalg.solve(m.inputs[0], m.cross[0]).T - WEIGHT[0]).max() for m in (noisy() for _ in range(20))
     ]
     assert np.median(changes) < 0.2 * np.median(least_squares)
+
+
+def judged(weight: np.ndarray, inputs: np.ndarray, wanted: np.ndarray) -> float:
+    """The mean squared error of weights on rows, in double precision."""
+    return float(np.square(inputs.astype(np.float64) @ weight.T - wanted).mean())
+
+
+def test_where_no_strength_serves_other_images_the_weights_stay_as_they_are() -> None:
+    """Bit by bit: each half's noise makes every fit to it worse than the weights on the other half's rows."""
+    random = np.random.default_rng(4)
+    inputs = random.normal(size=(1, 40, 6)).astype(np.float32)
+    noise = 0.5 * random.normal(size=(1, 40, 3)).astype(np.float32)
+    targets = [inputs @ WEIGHT.swapaxes(1, 2) + sign * noise for sign in (1, -1)]
+    fitted, strength = refit(WEIGHT, (moments(inputs, targets[0]), moments(inputs, targets[1])))
+    assert strength.tolist() == [np.inf]
+    np.testing.assert_array_equal(fitted, WEIGHT)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5, 1.5, 5.0, 20.0])
+def test_the_strength_is_the_one_that_serves_other_images_best(noise: float) -> None:
+    """Against fits by NumPy, each judged on the other half's rows; more noise asks for more strength."""
+    random = np.random.default_rng(5)
+    distorted = 1.2 * random.normal(size=(2, 60, 6)).astype(np.float32)
+    targets = [rows / 1.2 @ WEIGHT[0].T + noise * random.normal(size=(60, 3)).astype(np.float32) for rows in distorted]
+    targets = [each.astype(np.float32) for each in targets]
+
+    def fit(half: int, strength: float) -> np.ndarray:
+        if np.isinf(strength):
+            return WEIGHT[0]
+        rows = distorted[half].astype(np.float64)
+        pull = strength * np.square(rows).sum() / 6 * np.eye(6)
+        return np.linalg.solve(rows.T @ rows + pull, rows.T @ targets[half] + pull @ WEIGHT[0].T).T
+
+    strengths = (0.01, 0.1, 1.0, 10.0, np.inf)
+    errors = [sum(judged(fit(a, each), distorted[b], targets[b]) for a, b in ((0, 1), (1, 0))) for each in strengths]
+    halves_ = tuple(moments(rows[None], wanted[None]) for rows, wanted in zip(distorted, targets))
+    fitted, strength = refit(WEIGHT, halves_)  # type: ignore[arg-type]
+    assert strength[0] == strengths[int(np.argmin(errors))]
+    assert (strength[0] == np.inf) == np.array_equal(fitted, WEIGHT)
 
 
 def test_groups_are_fitted_apart() -> None:

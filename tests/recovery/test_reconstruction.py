@@ -1,0 +1,48 @@
+"""What the walk over the layers makes of one, against the same in NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.graph.graph import Tensor
+from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
+from quantkit.quantization.weights import engine_integers
+from quantkit.recovery.preset import Recovery
+from quantkit.recovery.reconstruction import reconstruct
+from tests.networks import DATA, Builder, images
+from tests.recovery.networks import planned, silent
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+@pytest.mark.parametrize("rectified", [True, False])
+def test_biases_take_up_the_mean_error_where_the_activation_lets_them(rectified: bool) -> None:
+    """Of a 1x1 convolution: what is silent with a ReLU counts without one."""
+    b = Builder()
+    layer = b.conv("conv", DATA, 3, 8, kernel=1)
+    graph = b.graph(b.relu("relu", layer) if rectified else layer)
+    data = images(16, seed=2)
+    weight = graph.params["conv_weight"] * np.linspace(0.3, 3, 8, dtype=np.float32)[:, None, None, None]
+    # Channels that are active often and seldom.
+    bias = np.linspace(-2, 1, 8, dtype=np.float32)
+    fused, plan = planned(replace(graph, params={"conv_weight": weight, "conv_bias": bias}), data)
+    found = reconstruct(fused.graph, plan, data, Recovery(bias=True), silent)
+
+    form = plan.activations[Tensor("data")]
+    params = activation_params(form.range, form.dtype)
+    integers, scale = engine_integers(weight)
+    rounded = (integers[:, :, 0, 0] * scale[:, None]).astype(np.float64)
+    seen = dequantize(quantize(data, params), params).astype(np.float64)
+    shape = bias[:, None, None]
+    exact = np.einsum("oc,nchw->nohw", weight[:, :, 0, 0].astype(np.float64), data) + shape
+    quantized = np.einsum("oc,nchw->nohw", rounded, seen) + shape
+    active = np.maximum(exact, quantized) > 0 if rectified else np.ones_like(exact, bool)
+    error = np.maximum(exact, 0) - np.maximum(quantized, 0) if rectified else exact - quantized
+    wanted = error.sum((0, 2, 3)) / np.maximum(active.sum((0, 2, 3)), 1)
+    change = found.params["conv_bias"] - bias
+    corrected = change != 0
+    assert corrected.sum() >= 3
+    np.testing.assert_allclose(change[corrected], wanted[corrected], rtol=1e-2, atol=1e-6)
