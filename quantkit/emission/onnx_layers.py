@@ -132,6 +132,9 @@ def _pooling(conversion: Conversion, node: Node) -> None:
     pads = integers(node, "pad") or (0,) * len(kernel)
     extents = conversion.shape(node.inputs[0])[2:]
     overhangs = any((x + 2 * p - k) % s for x, k, s, p in zip(extents, kernel, strides, pads))
+    last = [-(-(x + 2 * p - k) // s) * s for x, k, s, p in zip(extents, kernel, strides, pads)]
+    if convention == "full" and any(begin >= x + p for begin, x, p in zip(last, extents, pads)):
+        raise refused(node, "its last window lies wholly in the padding, where ONNX has no window")
     attributes: dict[str, Attribute] = {
         "kernel_shape": kernel,
         "strides": strides,

@@ -82,7 +82,7 @@ def test_the_highest_rate_is_found(monkeypatch: pytest.MonkeyPatch, share: float
 def test_over_a_simulated_queue_the_rate_is_the_formulas(
     monkeypatch: pytest.MonkeyPatch, share: float, seed: int
 ) -> None:
-    """Poisson arrivals at one server, counted instead of computed: what chance does to each run, the search survives."""
+    """Poisson arrivals at one server, counted instead of computed: the search survives what chance does to a run."""
     random = np.random.default_rng(seed)
 
     def simulated(rate: float, _: float) -> float:
@@ -95,10 +95,11 @@ def test_over_a_simulated_queue_the_rate_is_the_formulas(
     result, _ = found(monkeypatch, simulated, bound)
     # Where a run's p99 may be by chance, by many runs at the rate in question.
     spread = 3 * float(np.std([simulated(share * CAPACITY, 0) for _ in range(20)]))
-    least, most = (
-        brentq(lambda rate: p99(rate) - each, 0.01 * CAPACITY, 0.99 * CAPACITY, rtol=1e-4)
-        for each in (bound - spread, bound + spread)
-    )
+
+    def rate_of(latency: float) -> float:
+        return float(brentq(lambda rate: p99(rate) - latency, 0.01 * CAPACITY, 0.99 * CAPACITY, rtol=1e-4))
+
+    least, most = rate_of(bound - spread), rate_of(bound + spread)
     # The search's precision; and a rate that does not hold in the longer run gives way to nine tenths of it.
     assert 0.9 * least / 1.05 <= result.rate <= most
 

@@ -255,6 +255,18 @@ def test_a_network_computes_the_same_in_every_opset(network: str, opset: int) ->
     assert_same(b.graph(b.op("max", "max", b.op("mean", "mean", DATA, axis=2, keepdims=True), axis=1)), SHAPE, opset)
 
 
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_windows_wholly_in_the_padding_are_refused(kind: str) -> None:
+    """Rows: of 9, padded to 11, the sixth window of two begins at the eleventh; MXNet has it, ONNX leaves it out."""
+    b = Builder()
+    attrs = {"pooling_convention": "full", "pool_type": kind}
+    graph = b.graph(b.op("Pooling", "pool", DATA, kernel=(2, 2), stride=(2, 2), pad=(1, 0), **attrs))
+    shapes = infer_shapes(graph, {"data": (1, *SHAPE)})
+    assert shapes[Tensor("pool")][2] == 6
+    with pytest.raises(ModelError, match="'pool' .* wholly in the padding"):
+        onnx_model(graph, shapes, 19)
+
+
 @pytest.mark.parametrize("included", [True, False])
 def test_averages_that_overhang_need_opset_19(included: bool) -> None:
     b = Builder()
