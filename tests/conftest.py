@@ -18,7 +18,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run; HYPOTHESIS_PROFILE=long looks for others, and prints how to repeat what it finds.
 settings.register_profile("short", derandomize=True, deadline=None, print_blob=True)
-settings.register_profile("long", max_examples=2000, deadline=None, print_blob=True)
+settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
 REAL_DATA = Path(os.environ.get("QUANTKIT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data")

@@ -25,7 +25,7 @@ _SAMPLES = 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RandomNetwork:
+class Network:
     """A network, and input of shape (samples, channels, height, width) that it reads."""
 
     graph: Graph
@@ -207,7 +207,7 @@ _STEPS = (
 
 
 @st.composite
-def networks(draw: Draw, most: int = _MOST_STEPS) -> RandomNetwork:
+def networks(draw: Draw, most: int = _MOST_STEPS) -> Network:
     """Networks of at most so many operators, and input for them."""
     shape = (draw(st.sampled_from([3, 1, 4])), draw(st.integers(5, 9)), draw(st.integers(5, 9)))
     seed = draw(st.integers(0, 2**16))
@@ -224,4 +224,4 @@ def networks(draw: Draw, most: int = _MOST_STEPS) -> RandomNetwork:
     more = [tensor for tensor in made if tensor in read and draw(st.integers(0, 9)) == 9]
     graph = g.builder.graph(*loose, *more).pruned()
     data = np.random.default_rng(seed).normal(size=(_SAMPLES, *shape)).astype(np.float32)
-    return RandomNetwork(graph, data)
+    return Network(graph, data)

@@ -263,7 +263,7 @@ def test_windows_wholly_in_the_padding_are_refused(kind: str) -> None:
     graph = b.graph(b.op("Pooling", "pool", DATA, kernel=(2, 2), stride=(2, 2), pad=(1, 0), **attrs))
     shapes = infer_shapes(graph, {"data": (1, *SHAPE)})
     assert shapes[Tensor("pool")][2] == 6
-    with pytest.raises(ModelError, match="'pool' .* wholly in the padding"):
+    with pytest.raises(ModelError, match=r"'pool' .* wholly in the padding"):
         onnx_model(graph, shapes, 19)
 
 
