@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke test lint tables test-onednn test-mkl test-mkl-emulated test-numa mutate clean
+.PHONY: demo smoke test lint tables test-onednn test-mkl test-mkl-emulated test-numa mutate properties clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -45,6 +45,10 @@ test-onednn test-mkl: test-%: .venv-%/installed
 EMULATED := qemu-x86_64 -cpu Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-invpcid,-rtm
 test-mkl-emulated: .venv-mkl/installed
 	$(EMULATED) .venv-mkl/bin/python -m pytest tests/emission/test_mxnet_int8.py --timeout 900
+
+# The properties of random networks, on a thousand new ones each; what is found is printed with how to repeat it.
+properties: .venv-onednn/installed
+	HYPOTHESIS_PROFILE=long .venv-onednn/bin/python -m pytest tests/test_properties.py
 
 # Placement on two NUMA nodes, in a virtual machine.
 test-numa: .venv-onednn/installed

@@ -11,7 +11,7 @@ import pytest
 
 from quantkit.host.cpu import read_cpu
 from tests.accuracy.gate import Form, complaints
-from tests.accuracy.measure import LARGE, REAL, SHIPPED, Subject, in_a_process
+from tests.accuracy.measure import REAL, SHIPPED, Subject, in_a_process
 from tests.accuracy.record import engine, recorded
 
 pytestmark = pytest.mark.timeout(900)
@@ -52,12 +52,6 @@ def test_networks_on_real_images_are_as_good_as_recorded(subject: Subject, vnni:
     check(subject, QUANTKIT_REAL_DATA=str(real_data))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("subject", LARGE, ids=lambda subject: subject.name)
-def test_large_networks_on_real_images_are_as_good_as_recorded(subject: Subject, vnni: None, real_data: Path) -> None:
-    check(subject, QUANTKIT_REAL_DATA=str(real_data))
-
-
 def moved(form: Form, images: int, new: int, gone: int) -> Form:
     """What a network would have that differs from FP32 about other images, and as large an error as that means."""
     differs = set(form["differs"])
@@ -93,7 +87,7 @@ def test_every_network_is_recorded_with_every_engine() -> None:
     known = recorded()
     assert known.keys() == {"mxnet 1.9.1", "mxnet 1.6.0"}
     for engine_, subjects in known.items():
-        wanted = {subject.name: subject for subject in (*SHIPPED, *REAL, *LARGE)}
+        wanted = {subject.name: subject for subject in (*SHIPPED, *REAL)}
         assert set(subjects) >= {subject.name for subject in SHIPPED}
         assert engine_ != "mxnet 1.9.1" or set(subjects) == set(wanted)
         for name, found in subjects.items():
