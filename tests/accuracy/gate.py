@@ -38,10 +38,9 @@ def complaints(recorded: Form, found: Form, images: int) -> tuple[str, ...]:
                 f"{what}: {len(now)} of {images} where {len(before)} are recorded; {new} are new and {gone} gone, "
                 f"which chance explains once in {1 / chance:.3g} times"
             )
-    share = len(recorded["differs"]) / images
-    if share and found["one_less_cosine"] > (
-        limit := recorded["one_less_cosine"] * ((share + _HALF_A_POINT) / share) ** 2
-    ):
+    share = max(1, len(recorded["differs"])) / images
+    limit = recorded["one_less_cosine"] * ((share + _HALF_A_POINT) / share) ** 2
+    if not found["one_less_cosine"] <= limit:  # NaN is not
         said.append(f"one less the cosine is {found['one_less_cosine']:.3g}, above {limit:.3g}: half a point is lost")
     return tuple(said)
 

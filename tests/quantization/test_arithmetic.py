@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from quantkit.calibration.ranges import Range
-from quantkit.quantization.arithmetic import DType, activation_params, affine_params, dequantize, quantize
+from quantkit.quantization.arithmetic import LIMITS, DType, activation_params, affine_params, dequantize, quantize
+from quantkit.quantization.weights import engine_integers, per_channel_int8
 
 
 @pytest.mark.parametrize(("dtype", "values"), [("uint8", Range(0.0, 6.0)), ("int8", Range(-3.0, 2.0))])
@@ -14,6 +18,36 @@ def test_quantization_errs_by_half_a_step_inside_the_range(dtype: DType, values:
     error = np.abs(dequantize(quantize(reals, params), params) - reals)
     assert error.max() <= params.scale * 0.501
     assert quantize(reals, params).dtype == dtype
+
+
+MAGNITUDES = st.floats(1e-6, 1e6, allow_nan=False)
+# Of float32: the quotient, the product and the scale are each rounded.
+ROUNDING = 1 + 3 * 2.0**-16
+
+
+@given(MAGNITUDES, st.sampled_from(["int8", "uint8"]), hnp.arrays(np.float32, 40, elements=st.floats(-4, 4, width=32)))
+def test_any_value_errs_by_half_a_step_or_saturates(magnitude: float, dtype: DType, shares: np.ndarray) -> None:
+    values = Range(0.0 if dtype == "uint8" else -magnitude, magnitude)
+    params = activation_params(values, dtype)
+    reals = (shares * np.float32(magnitude)).astype(np.float32)
+    integers = quantize(reals, params)
+    found = dequantize(integers, params)
+    inside = (reals >= values.low) & (reals <= values.high)
+    assert (np.abs(found - reals)[inside] <= 0.5 * params.scale * ROUNDING).all()
+    low, high = LIMITS[dtype]
+    assert (integers[reals > values.high] == high).all()
+    assert (integers[reals < values.low] == low).all()
+    # What are integers already stay what they are.
+    np.testing.assert_array_equal(quantize(found, params), integers)
+
+
+@given(st.lists(MAGNITUDES, min_size=1, max_size=6), st.integers(0, 2**16))
+def test_weights_err_by_half_a_step_of_their_channel(magnitudes: list[float], seed: int) -> None:
+    weight = np.random.default_rng(seed).uniform(-1, 1, (len(magnitudes), 20)) * np.array(magnitudes)[:, None]
+    weight = weight.astype(np.float32)
+    for (integers, scale), levels in ((per_channel_int8(weight), 127.0), (engine_integers(weight), 127.5)):
+        np.testing.assert_allclose(scale, np.abs(weight).max(axis=1) / levels, rtol=1e-6)
+        assert (np.abs(integers * scale[:, None] - weight) <= 0.5 * scale[:, None] * ROUNDING).all()
 
 
 def test_values_outside_saturate() -> None:
