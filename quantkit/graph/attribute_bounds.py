@@ -51,7 +51,9 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
             return f"ctx={text[:40]!r} is not a CPU, and networks run on CPUs here"
         if problem := _number_problem(key, text):
             return problem
-    if "num_args" in attrs and attrs["num_args"] != str(inputs):
+    # Each tensor of an INT8 concatenation comes with the two ends of its range.
+    tensors, left = divmod(inputs, 3 if op == "_contrib_quantized_concat" else 1)
+    if "num_args" in attrs and (left or attrs["num_args"] != str(tensors)):
         return f"num_args={attrs['num_args'][:20]!r}, but it has {inputs} inputs"
     if op == "_split_v2":
         sections, cuts = (_integers(attrs.get(key, "")) for key in ("sections", "indices"))
