@@ -33,6 +33,10 @@ from typing import Any
 
 import numpy as np
 
+# No engine reports to its maker; see quantkit/host/telemetry.py.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+
 Run = Callable[[np.ndarray], np.ndarray]
 Quantizer = Callable[[Path, np.ndarray, Path], Path]
 

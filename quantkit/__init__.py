@@ -1,12 +1,15 @@
 """quantkit: INT8 quantization and operator fusion for MXNet/GluonCV networks.
 
-Importing it is cheap: each public name is loaded, with the libraries that it needs, when it is first used.
+Importing it is cheap: each public name is loaded, with the libraries that it needs, when it is first used. It turns
+off the telemetry of the engines that are imported afterwards.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from quantkit.host.telemetry import turn_off
 
 if TYPE_CHECKING:
     from quantkit import errors as errors
@@ -79,6 +82,8 @@ _HOMES = {
     "recover": ("quantkit.pipeline", "recover"),
     "run_benchmark": ("quantkit.measurement", "run_benchmark"),
 }
+
+turn_off()
 
 
 def __getattr__(name: str) -> Any:

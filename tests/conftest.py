@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.requirements import REAL_DATA, demanded, requires
+
 if TYPE_CHECKING:
     from quantkit.pipeline import FusedModel, QuantizedModel
 
@@ -21,36 +23,44 @@ settings.register_profile("short", derandomize=True, deadline=None, print_blob=T
 settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
-REAL_DATA = Path(os.environ.get("QUANTKIT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a misspelt QUANTKIT_REQUIRE before any test."""
+    demanded(os.environ.get("QUANTKIT_REQUIRE", ""))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests that run INT8 networks in MXNet, so that they can be selected."""
+    for item in items:
+        if "int8_engine" in getattr(item, "fixturenames", ()):
+            item.add_marker("int8")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Carry out the marker ``requires``."""
+    for mark in item.iter_markers("requires"):
+        requires(*mark.args)
 
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of trained weights and labelled images that is not part of the project."""
-    if not REAL_DATA.is_dir():
-        pytest.skip(f"no real data at {REAL_DATA}; set QUANTKIT_REAL_DATA")
+    requires("real-data")
     return REAL_DATA
 
 
 @pytest.fixture(scope="session")
 def engine() -> None:
     """An installed engine."""
-    from quantkit.engine.compat import load_mxnet
-    from quantkit.errors import EngineMissing
-
-    try:
-        load_mxnet()
-    except EngineMissing as error:
-        pytest.skip(str(error))
+    requires("engine")
 
 
 @pytest.fixture(scope="session")
 def int8_engine(engine: None) -> None:
     """An installed engine that runs INT8 networks on this processor."""
-    from quantkit.engine.support import int8_obstacle
-
-    if obstacle := int8_obstacle():
-        pytest.skip(obstacle)
+    requires("int8")
 
 
 @pytest.fixture(scope="session")
@@ -74,5 +84,5 @@ def digits_int8(int8_engine: None, digits_fused: FusedModel) -> QuantizedModel:
 @pytest.fixture(scope="session")
 def digits_onnx(digits_int8: QuantizedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of the digits network in INT8 that holds its ONNX file. Do not alter it."""
-    pytest.importorskip("onnx")
+    requires("onnx")
     return digits_int8.save(tmp_path_factory.mktemp("onnx") / "digits", formats=("mxnet", "onnx"))

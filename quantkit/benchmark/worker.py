@@ -103,7 +103,9 @@ def rest() -> None:
 
 
 def load_engine(name: str) -> Any:
-    """The file beside this one that knows the engine, as a module."""
+    """The file beside this one that knows the engine, as a module; the engine's telemetry is off."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"worker_{name}.py")
     loader = importlib.machinery.SourceFileLoader(f"worker_{name}", path)
     module = types.ModuleType(loader.name)

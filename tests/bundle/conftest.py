@@ -13,7 +13,7 @@ from quantkit.bundle import write_bundle, write_float_bundle
 from quantkit.files import sha256_of
 
 
-@pytest.fixture(scope="session", params=["fp32", "int8"])
+@pytest.fixture(scope="session", params=["fp32", pytest.param("int8", marks=pytest.mark.int8)])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of either kind. Do not alter it."""
     directory = tmp_path_factory.mktemp("written") / request.param

@@ -1,0 +1,124 @@
+"""What some tests need of the machine. Where it is missing they are skipped, or fail if QUANTKIT_REQUIRE names it.
+
+``requires("onnxruntime")`` in a test, a fixture or at the top of a module, or the marker ``requires("onnxruntime")``,
+is the only way to skip. QUANTKIT_REQUIRE is a list of names of ``OBSTACLES``, separated by commas.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+REAL_DATA = Path(os.environ.get("QUANTKIT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data").absolute()
+
+EMULATED = "QUANTKIT_EMULATED" in os.environ
+"""Whether these tests run on an emulated processor (`make test-mkl-emulated`); /proc/cpuinfo shows the real one."""
+
+Obstacle = Callable[[], Optional[str]]
+
+
+def _package(name: str) -> Obstacle:
+    return lambda: None if find_spec(name) else f"the package {name} is not installed beside this Python"
+
+
+def _program(name: str, package: str) -> Obstacle:
+    return lambda: None if shutil.which(name) else f"there is no {name}; install {package}"
+
+
+def _engine() -> Optional[str]:
+    from quantkit.engine.compat import load_mxnet
+    from quantkit.errors import EngineMissing
+
+    try:
+        load_mxnet()
+    except EngineMissing as error:
+        return str(error)
+    return None
+
+
+def _int8() -> Optional[str]:
+    from quantkit.engine.support import int8_obstacle
+
+    return _engine() or int8_obstacle()
+
+
+def _vnni() -> Optional[str]:
+    from quantkit.host.cpu import read_cpu
+
+    if not EMULATED and {"AVX-VNNI", "AVX512-VNNI"}.intersection(read_cpu().isa):
+        return None
+    return "this processor has no VNNI; sums saturate in 16 bits"
+
+
+def _two_cpus() -> Optional[str]:
+    return None if len(os.sched_getaffinity(0)) > 1 else "one hardware thread: every placement is right"
+
+
+def _gomp() -> Optional[str]:
+    try:
+        ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        return "libgomp is not installed"
+    return None
+
+
+OBSTACLES: Mapping[str, Obstacle] = {
+    "engine": _engine,
+    "int8": _int8,
+    "onnx": _package("onnx"),
+    "onnxruntime": _package("onnxruntime"),
+    "openvino": _package("openvino"),
+    "loadgen": _package("mlperf_loadgen"),
+    "real-data": lambda: None if REAL_DATA.is_dir() else f"no real data at {REAL_DATA}; set QUANTKIT_REAL_DATA",
+    "vnni": _vnni,
+    "two-cpus": _two_cpus,
+    "libgomp": _gomp,
+    "hwloc": _program("lstopo-no-graphics", "hwloc-nox"),
+    "qemu": _program("qemu-x86_64", "qemu-user"),
+    "user": lambda: None if os.geteuid() else "the super-user may read and write everywhere",
+    "kernel": lambda: None if os.environ.get("QUANTKIT_NUMA_KERNEL") else "starts a machine; `make test-numa` does it",
+}
+"""What keeps tests from running here, by what they need; None where nothing does."""
+
+
+def demanded(variable: str) -> frozenset[str]:
+    """The names in QUANTKIT_REQUIRE.
+
+    Raises:
+        pytest.UsageError: one is unknown.
+    """
+    names = frozenset(filter(None, (name.strip() for name in variable.split(","))))
+    if unknown := names - set(OBSTACLES):
+        raise pytest.UsageError(
+            f"QUANTKIT_REQUIRE names {', '.join(sorted(unknown))}; known are {', '.join(OBSTACLES)}"
+        )
+    return names
+
+
+def missing(name: str, what: str) -> None:
+    """Skip the test, or the module, since the requirement is not met; fail where it is demanded."""
+    message = f"needs {name}: {what}"
+    if name in demanded(os.environ.get("QUANTKIT_REQUIRE", "")):
+        pytest.fail(f"QUANTKIT_REQUIRE names {name}, but this test {message}", pytrace=False)
+    pytest.skip(message, allow_module_level=True)
+
+
+def requires(*names: str) -> None:
+    """Go on where each requirement is met; see ``missing``."""
+    for name in names:
+        if obstacle := OBSTACLES[name]():
+            missing(name, obstacle)
+
+
+def package(name: str) -> Any:
+    """The package that is required, imported."""
+    requires(name)
+    return import_module(name)
