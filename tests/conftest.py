@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from tests import skips
 from tests.requirements import REAL_DATA, demanded, requires
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ settings.register_profile("short", derandomize=True, deadline=None, print_blob=T
 settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
+SKIPPED, UNEXPECTED = pytest.StashKey[Mapping[str, int]](), pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,6 +45,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Carry out the marker ``requires``."""
     for mark in item.iter_markers("requires"):
         requires(*mark.args)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where requirements are demanded, fail for skips that are not in the table; see ``skips.py``."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not os.environ.get("QUANTKIT_REQUIRE"):
+        return
+    skipped = skips.counted(reporter.stats.get("skipped", []))
+    session.config.stash[SKIPPED] = skipped
+    if found := skips.unexpected(skipped, skips.read_table(), skips.installed_engine(), skips.this_machine()):
+        session.config.stash[UNEXPECTED] = found
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how many tests were skipped for what, and which should not have been."""
+    for name, count in sorted(config.stash.get(SKIPPED, {}).items()):
+        terminalreporter.write_line(f"skipped for lack of {name}: {count}")
+    for name in config.stash.get(UNEXPECTED, []):
+        terminalreporter.write_line(f"not in {skips.TABLE.name}, so a failure: {name}", red=True)
 
 
 @pytest.fixture(scope="session")

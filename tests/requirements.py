@@ -50,6 +50,14 @@ def _int8() -> Optional[str]:
     return _engine() or int8_obstacle()
 
 
+def _half_pixels() -> Optional[str]:
+    from quantkit.engine.compat import load_mxnet
+
+    version = str(load_mxnet().__version__)
+    old = tuple(map(int, version.split(".")[:2])) < (1, 7)
+    return f"mxnet {version} interpolates with aligned corners only" if old else None
+
+
 def _vnni() -> Optional[str]:
     from quantkit.host.cpu import read_cpu
 
@@ -78,6 +86,7 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "openvino": _package("openvino"),
     "loadgen": _package("mlperf_loadgen"),
     "real-data": lambda: None if REAL_DATA.is_dir() else f"no real data at {REAL_DATA}; set QUANTKIT_REAL_DATA",
+    "half-pixels": _half_pixels,
     "vnni": _vnni,
     "two-cpus": _two_cpus,
     "libgomp": _gomp,
@@ -103,19 +112,14 @@ def demanded(variable: str) -> frozenset[str]:
     return names
 
 
-def missing(name: str, what: str) -> None:
-    """Skip the test, or the module, since the requirement is not met; fail where it is demanded."""
-    message = f"needs {name}: {what}"
-    if name in demanded(os.environ.get("QUANTKIT_REQUIRE", "")):
-        pytest.fail(f"QUANTKIT_REQUIRE names {name}, but this test {message}", pytrace=False)
-    pytest.skip(message, allow_module_level=True)
-
-
 def requires(*names: str) -> None:
-    """Go on where each requirement is met; see ``missing``."""
+    """Skip the test, or the module, where one of these is missing; fail if that one is demanded."""
     for name in names:
-        if obstacle := OBSTACLES[name]():
-            missing(name, obstacle)
+        obstacle = OBSTACLES[name]()
+        if obstacle and name in demanded(os.environ.get("QUANTKIT_REQUIRE", "")):
+            pytest.fail(f"QUANTKIT_REQUIRE names {name}, but {obstacle}", pytrace=False)
+        if obstacle:
+            pytest.skip(f"needs {name}: {obstacle}", allow_module_level=True)
 
 
 def package(name: str) -> Any:

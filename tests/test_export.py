@@ -16,8 +16,9 @@ from quantkit.export import export_onnx
 from quantkit.models.card import cards
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from tests.requirements import package
 
-onnxruntime = pytest.importorskip("onnxruntime")
+onnxruntime = package("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
 
 # The others read any size.

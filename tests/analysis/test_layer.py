@@ -10,7 +10,6 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.emission.read_int8 import read_int8
 from quantkit.engine.execute import run
 from quantkit.graph.graph import Graph, Tensor
-from quantkit.host.cpu import read_cpu
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
 from quantkit.quantization.plan import Plan
 from tests.emission.test_read_int8 import NETWORKS
@@ -25,9 +24,7 @@ def network_of(graph: Graph, data: np.ndarray) -> tuple[Graph, Int8Network]:
 
 
 @pytest.mark.usefixtures("int8_engine")
-@pytest.mark.skipif(
-    not {"AVX512-VNNI", "AVX-VNNI"} & set(read_cpu().isa), reason="without VNNI sums saturate in 16 bits"
-)
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_each_layer_computes_the_integers_of_the_engine(name: str) -> None:
     data = images()

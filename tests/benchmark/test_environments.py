@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -426,8 +425,7 @@ def test_here_is_not_taken_for_another_environment(fake: Fake, monkeypatch: pyte
     assert fake.steps() == ["probe", "probe"]
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mxnet") is None, reason="no mxnet beside this Python")
-def test_here_is_this_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_here_is_this_environment(engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from quantkit.engine.build import installed
 
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path))

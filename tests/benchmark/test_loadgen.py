@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -23,9 +22,7 @@ from quantkit.benchmark.loadgen import Observed, asked_for, check_loadgen, run_t
 from quantkit.benchmark.results import ServerTrial
 from quantkit.errors import InstanceError, QuantkitError, UserError
 
-needs_loadgen = pytest.mark.skipif(
-    importlib.util.find_spec("mlperf_loadgen") is None, reason="mlcommons-loadgen is not installed (quantkit[loadgen])"
-)
+needs_loadgen = pytest.mark.requires("loadgen")
 
 
 def waits_at_most(time_: float, rate: float, service: float) -> float:

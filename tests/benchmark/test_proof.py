@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from quantkit.benchmark.results import Proof
 from quantkit.benchmark.team import Launch
 from quantkit.errors import InstanceError
 from tests.host.machines import written
+from tests.requirements import requires
 
 OPENMP = Path(__file__).with_name("openmp_worker.py")
 
@@ -182,13 +182,6 @@ def test_threads_that_are_not_openmps_share_what_their_instance_has() -> None:
     assert "beyond" in (problem(replace(free, cpus=(*GOOD.cpus, 99)), FOUR, openmp=False) or "")
 
 
-def _gomp() -> None:
-    try:
-        ctypes.CDLL("libgomp.so.1")
-    except OSError:
-        pytest.skip("libgomp is not installed")
-
-
 def _launch(placement: Placement, by_itself: bool) -> Launch:
     build = Build("here", sys.executable, "", "", "", "", (), False)
     made = launch(build, "fp32", placement)
@@ -199,7 +192,7 @@ def _launch(placement: Placement, by_itself: bool) -> Launch:
 
 def _proof(launched: Launch) -> Proof:
     """The proof of a real process with OpenMP threads and 64 MiB."""
-    _gomp()
+    requires("libgomp")
     with Instance(launched.command, launched.environment, launched.cpus, launched.nodes, OPENMP) as instance:
         instance.ask("touch", 60, mebibytes=64)
         return prove(instance.pid, launched.placement)
@@ -207,8 +200,7 @@ def _proof(launched: Launch) -> Proof:
 
 def _all() -> Placement:
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    if len(cpus) < 2:
-        pytest.skip("one hardware thread: every placement is right")
+    requires("two-cpus")
     return Placement(cpus, None, len(cpus))
 
 

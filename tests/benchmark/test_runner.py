@@ -24,6 +24,7 @@ from quantkit.benchmark.suite import Suite
 from quantkit.benchmark.team import Launch
 from quantkit.errors import EngineError, QuantkitError, UserError
 from tests.benchmark.fakes import FakeWorkload, launch, run_of, suite
+from tests.requirements import requires
 
 
 @pytest.fixture(autouse=True)
@@ -209,8 +210,7 @@ def test_without_a_reference_a_cell_fails_and_the_others_go_on(tmp_path: Path, m
 
 def test_a_wrong_placement_fails(tmp_path: Path) -> None:
     placed = (launch(0, Placement((0,), None, 1)),)  # but nobody binds it
-    if len(os.sched_getaffinity(0)) == 1:
-        pytest.skip("one hardware thread: every placement is right")
+    requires("two-cpus")
     cell = bench(suite(), tmp_path, {"fp32": {}}, {"fp32": placed}).cells[0]
     assert cell.failure is not None and cell.failure.kind == "placement"
 

@@ -21,6 +21,7 @@ from quantkit.benchmark.placement import Placement
 from quantkit.benchmark.team import Team
 from quantkit.errors import InstanceError
 from tests.benchmark.fakes import launch
+from tests.requirements import requires
 
 CPU = min(os.sched_getaffinity(0))
 
@@ -107,8 +108,7 @@ def test_what_this_process_and_its_children_did_is_not_the_work_of_others(
 
 
 def test_every_instance_is_proven(tmp_path: Path) -> None:
-    if len(os.sched_getaffinity(0)) == 1:
-        pytest.skip("one hardware thread: every placement is right")
+    requires("two-cpus")
     right, wrong = launch(0), launch(1, Placement((CPU,), None, 1))
     with Team([right, replace(wrong, cpus=None)]) as two, pytest.raises(InstanceError, match="beyond") as caught:
         two.prove()
@@ -117,8 +117,7 @@ def test_every_instance_is_proven(tmp_path: Path) -> None:
 
 def test_only_openmps_threads_must_be_bound_apart() -> None:
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    if len(cpus) == 1:
-        pytest.skip("one hardware thread: every placement is right")
+    requires("two-cpus")
     one = launch(0, Placement(cpus, None, len(cpus)))
     with Team([one]) as mxnet, pytest.raises(InstanceError, match="OpenMP"):
         mxnet.prove()

@@ -21,6 +21,7 @@ from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.graph.params import write_params
 from tests.networks import Builder
+from tests.requirements import requires
 
 
 @pytest.fixture
@@ -76,8 +77,7 @@ def test_it_computes_what_the_network_computes(
 
 def test_openmp_that_binds_threads_leaves_all_processors_to_be_counted() -> None:
     cpus = sorted(os.sched_getaffinity(0))[:2]
-    if len(cpus) < 2:
-        pytest.skip("one hardware thread")
+    requires("two-cpus")
     places = {"OMP_PROC_BIND": "close", "OMP_PLACES": ",".join(f"{{{cpu}}}" for cpu in cpus)}
     before = "import ctypes, os, runpy; os.sched_setaffinity(0, {cpus}); "
     after = "; print(sorted(os.sched_getaffinity(0)))"

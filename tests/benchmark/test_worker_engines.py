@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -16,6 +15,7 @@ import pytest
 from quantkit.benchmark.instance import WORKER, Instance, worker_files
 from quantkit.benchmark.probe import probe
 from quantkit.errors import InstanceError, QuantkitError
+from tests.requirements import package, requires
 
 Start = Callable[..., Instance]
 
@@ -101,8 +101,7 @@ def test_an_engine_that_is_not_there_is_told(start: Start, folder: Path) -> None
 
 
 def installed(engine: str) -> str:
-    if importlib.util.find_spec(engine) is None:
-        pytest.skip(f"{engine} is not installed beside this Python")
+    requires(engine)
     return engine
 
 
@@ -116,7 +115,7 @@ def conv_net(folder: Path, quantized: bool) -> tuple[Path, np.ndarray]:
 
     Quantized, everything lies on the grid of its scale, so that INT8 computes the same.
     """
-    onnx = pytest.importorskip("onnx")
+    onnx = package("onnx")
     from onnx import helper, numpy_helper
 
     nodes, constants = [], []
@@ -203,8 +202,7 @@ def test_threads_are_as_many_as_asked_for_and_stay_where_the_instance_is(
     start: Start, engine: str, folder: Path
 ) -> None:
     cpus = sorted(os.sched_getaffinity(0))[:2]
-    if len(cpus) < 2:
-        pytest.skip("one hardware thread")
+    requires("two-cpus")
     path, _ = conv_net(folder, False)
     np.save(folder / "many.npy", np.zeros((4096, 3, 8, 8), np.float32))
     used = []
@@ -230,7 +228,7 @@ def test_openvino_does_not_take_fewer_threads_in_silence(start: Start, folder: P
 
 
 def test_openvino_runs_its_own_format(start: Start, folder: Path) -> None:
-    openvino = pytest.importorskip("openvino")
+    openvino = package("openvino")
     path, expected = conv_net(folder, False)
     openvino.save_model(openvino.convert_model(path), folder / "net.xml", compress_to_fp16=False)
     instance = start("openvino")

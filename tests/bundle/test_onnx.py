@@ -12,6 +12,7 @@ from quantkit.bundle import read_bundle, verify_bundle, write_bundle
 from quantkit.errors import BundleError, EngineMissing, UserError
 from quantkit.export import export_int8_onnx
 from quantkit.pipeline import QuantizedModel, check_formats
+from tests.requirements import package
 
 
 def test_the_file_is_the_one_that_export_writes(digits_onnx: Path, digits_int8: QuantizedModel, tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_the_file_is_the_one_that_export_writes(digits_onnx: Path, digits_int8: 
 
 
 def test_opsets_can_be_chosen(digits_int8: QuantizedModel, tmp_path: Path) -> None:
-    onnx = pytest.importorskip("onnx")
+    onnx = package("onnx")
     digits_int8.to_onnx(tmp_path / "network.onnx", opset=17)
     assert onnx.load(tmp_path / "network.onnx").opset_import[0].version == 17
 

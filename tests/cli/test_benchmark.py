@@ -11,6 +11,7 @@ import pytest
 
 from quantkit.benchmark.result_files import read_results
 from tests.cli.conftest import SHAPE, Run, start
+from tests.requirements import requires
 
 SUITE = """
 title = "A toy"
@@ -102,7 +103,7 @@ def test_variants_and_placements_of_a_network(run: Run, quick: None, int8_engine
 
 
 def test_another_engine_runs_the_same_networks_as_onnx_files(run: Run, quick: None, int8_engine: None) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     options = ["--batch", "1", "--data", "digits:test", "--variants", "fp32,int8", "--out", "results", "--json"]
     engines = ["--builds", "here,onnxruntime", "--build", f"onnxruntime={sys.executable}"]
     result = run("benchmark", "digits_resnet20_v1", *engines, *options)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import SHAPE, Run
+from tests.requirements import package
 
-onnxruntime = pytest.importorskip("onnxruntime")
+onnxruntime = package("onnxruntime")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from quantkit.cli.quantize import quantize
 from quantkit.recovery.preset import PRESETS
 from tests.cli.conftest import SHAPE, Run
+from tests.requirements import requires
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_the_table_says_what_was_gained(run: Run, options: list[object], int8_en
 
 
 def test_the_onnx_file_is_told_of_with_what_to_do_next(run: Run, options: list[object], int8_engine: None) -> None:
-    pytest.importorskip("onnx")
+    requires("onnx")
     common = (*options, "--calib", 5, "--preset", "none", "--no-latency", "--force")
     printed = run("quantize", *common, "--format", "mxnet,onnx", "--out", "b").stdout
     assert "ONNX b/model.onnx, " in " ".join(printed.split())
@@ -127,7 +128,7 @@ def test_random_weights_are_unmissable(run: Run, options: list[object], int8_eng
 
 
 def test_a_bundle_may_hold_its_onnx_file(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
-    pytest.importorskip("onnx")
+    requires("onnx")
     result = run("quantize", *options, "--calib", 5, "--no-latency", "--format", "mxnet, onnx")
     assert result.exit_code == 0, result.stderr
     assert (tmp_path / "tiny-int8" / "model.onnx").is_file()

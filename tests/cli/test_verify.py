@@ -15,8 +15,9 @@ from quantkit.bundle import Bundle, open_bundle
 from quantkit.errors import EngineMissing
 from quantkit.files import sha256_of
 from tests.cli.conftest import Run
+from tests.requirements import package, requires
 
-onnx = pytest.importorskip("onnx")
+onnx = package("onnx")
 
 NAMES = ["outputs", "in INT8", "layers"]
 
@@ -44,7 +45,7 @@ def altered(digits_onnx: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_a_good_file_passes_every_check(run: Run, digits_onnx: Path, name: str) -> None:
-    pytest.importorskip(name)
+    requires(name)
     result = run("verify", digits_onnx, "--engine", name, "--data", "digits:test", "--limit", 20, "--layers", "--json")
     assert result.exit_code == 0, result.stderr
     document = found(result)
@@ -57,7 +58,7 @@ def test_a_good_file_passes_every_check(run: Run, digits_onnx: Path, name: str) 
 
 
 def test_two_engines_and_a_table(run: Run, digits_onnx: Path) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     options = ("--engine", "onnxruntime", "--engine", "reference", "--data", "digits:test", "--limit", 3)
     result = run("verify", digits_onnx, *options)
     assert result.exit_code == 0, result.stderr
@@ -68,7 +69,7 @@ def test_two_engines_and_a_table(run: Run, digits_onnx: Path) -> None:
 
 
 def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altered: Path) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     options = ("--engine", "onnxruntime", "--data", "digits:test", "--limit", 20, "--layers", "--json")
     result = run("verify", altered, *options)
     assert result.exit_code == 1
@@ -86,7 +87,7 @@ def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altere
 
 
 def test_a_file_that_an_engine_refuses_fails(run: Run, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     from quantkit.errors import EngineError
     from quantkit.parity import check
 
@@ -103,7 +104,7 @@ def test_a_file_that_an_engine_refuses_fails(run: Run, digits_onnx: Path, monkey
 def test_a_bundle_without_an_onnx_file_is_exported_for_the_purpose(
     run: Run, digits_onnx: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     monkeypatch.setattr(Bundle, "onnx", None)
     before = sorted(path.name for path in digits_onnx.iterdir())
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--data", "digits:test", "--limit", 2)
@@ -122,7 +123,7 @@ def test_options_of_engines_need_one(run: Run, digits_onnx: Path, option: tuple[
 def test_without_a_known_preprocessing_the_sample_is_compared(
     run: Run, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     monkeypatch.setattr("quantkit.bundle.open_bundle", lambda *given: replace(open_bundle(*given), preprocess=None))
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--json")
     assert result.exit_code == 0, result.stderr
@@ -130,7 +131,7 @@ def test_without_a_known_preprocessing_the_sample_is_compared(
 
 
 def test_arrays_are_compared_as_they_are(run: Run, digits_onnx: Path, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     path = tmp_path / "arrays.npz"
     np.savez(path, x=np.random.default_rng(0).normal(size=(5, 3, 32, 32)).astype(np.float32))
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--data", path, "--json")
@@ -140,7 +141,7 @@ def test_arrays_are_compared_as_they_are(run: Run, digits_onnx: Path, tmp_path: 
 def test_without_mxnet_the_stored_sample_is_compared(
     run: Run, digits_onnx: Path, altered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
 
     def missing(*_: Any) -> None:
         raise EngineMissing("no mxnet here")

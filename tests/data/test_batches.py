@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from quantkit.errors import DataError
 
 Array = np.ndarray[Any, Any]
 
-REAL = Path(os.environ.get("QUANTKIT_REAL_DATA", Path(__file__).parents[3] / "shared" / "data"))
 PREPROCESS = Preprocess(None, 4, (0.5, 0.5, 0.5), (0.2, 0.2, 0.2))
 PIXELS = np.random.default_rng(0).integers(0, 256, (7, 5, 6, 3), np.uint8)
 FLOATS = np.random.default_rng(0).standard_normal((7, 3, 4, 4)).astype(np.float32)
@@ -139,16 +137,15 @@ def test_memory_does_not_grow_with_the_number_of_samples() -> None:
     assert peak(400) < peak(40) * 1.2
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason=f"no real data in {REAL} (set QUANTKIT_REAL_DATA)")
-def test_real_data() -> None:
+def test_real_data(real_data: Path) -> None:
     imagenet = Preprocess(256, 224, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    assert len(open_samples(f"{REAL}/imagenet:calib")) == 100
-    test = open_samples(f"{REAL}/imagenet:test")
+    assert len(open_samples(f"{real_data}/imagenet:calib")) == 100
+    test = open_samples(f"{real_data}/imagenet:test")
     assert len(test) == 400
     (batch,) = batches(take(test, 10), imagenet, (3, 224, 224), 10, classes=1000)
     assert abs(batch.data.mean()) < 1 and 0.5 < batch.data.std() < 2
     cifar = Preprocess(None, None, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
-    train = take(open_samples(REAL / "cifar10" / "train-2000.npz"), 100)
+    train = take(open_samples(real_data / "cifar10" / "train-2000.npz"), 100)
     (batch,) = batches(train, cifar, (3, 32, 32), 100, classes=10)
     assert batch.labels is not None and len(set(batch.labels.tolist())) == 10
     assert abs(batch.data.mean()) < 0.3 and 0.8 < batch.data.std() < 1.4

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn.datasets as sklearn_datasets
+from scipy import ndimage
 
 from quantkit.data import builtin
 from quantkit.data.builtin import digits, photographs
 from quantkit.data.samples import take
 from quantkit.errors import DataError
-
-ndimage = pytest.importorskip("scipy.ndimage")
-sklearn_datasets = pytest.importorskip("sklearn.datasets")
 
 
 def test_the_first_ten_crops_cover_all_photographs() -> None:

@@ -87,10 +87,10 @@ def test_the_number_inside_the_picture_is_put_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sample.image, image)
 
 
-def test_what_mxnet_writes(tmp_path: Path) -> None:
-    compat = pytest.importorskip("quantkit.engine.compat")
-    mxnet = compat.load_mxnet() if hasattr(compat, "load_mxnet") else pytest.importorskip("mxnet")
-    recordio = mxnet.recordio
+def test_what_mxnet_writes(engine: None, tmp_path: Path) -> None:
+    from quantkit.engine.compat import load_mxnet
+
+    recordio = load_mxnet().recordio
     writer = recordio.MXRecordIO(str(tmp_path / "data.rec"), "w")
     for label, image in enumerate(IMAGES):
         header = struct.pack("IfQQ", 0, float(label), label, 0)

@@ -19,6 +19,7 @@ from quantkit.engine.subprocesses import environment
 from quantkit.errors import EngineMissing, UserError
 from quantkit.predict import Predictor
 from quantkit.runtimes.engines import ONNX_ENGINES
+from tests.requirements import requires
 
 OTHERS = [name for name in ENGINES if name != "mxnet"]
 
@@ -42,7 +43,7 @@ def bundle(digits_onnx: Path) -> Bundle:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_photographs_of_any_number_have_nearly_the_scores_that_mxnet_gives(name: str, bundle: Bundle) -> None:
-    pytest.importorskip(name)
+    requires(name)
     images = [sample.image for sample in list(quantkit.images("digits:test"))[:19]]
     expected = Predictor(bundle).predict(images)
     found = Predictor(bundle, engine=name)
@@ -56,14 +57,14 @@ def test_photographs_of_any_number_have_nearly_the_scores_that_mxnet_gives(name:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_bad_input_is_refused_as_ever(name: str, bundle: Bundle) -> None:
-    pytest.importorskip(name)
+    requires(name)
     predictor = quantkit.load(bundle.directory, engine=name)
     with pytest.raises(quantkit.errors.DataError, match="image 1 holds NaN"):
         predictor.predict(np.stack([np.zeros((3, 32, 32), np.float32), np.full((3, 32, 32), np.nan, np.float32)]))
 
 
 def test_without_mxnet_an_installed_engine_runs_the_onnx_file(bundle: Bundle) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     command = [sys.executable, "-c", WITHOUT_MXNET, str(bundle.directory)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -87,7 +88,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *engines: str) -> None:
 
 def test_mxnet_comes_first(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     for engine in OTHERS:
-        pytest.importorskip(engine)
+        requires(engine)
     assert default_engine(bundle) == "mxnet"
     assert list(usable_engines(bundle)) == [*ENGINES]
     without(monkeypatch, "mxnet")
@@ -124,7 +125,7 @@ def test_unknown_engines_are_refused(bundle: Bundle) -> None:
 def test_sessions_take_the_threads_that_are_asked_for(
     name: str, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip(name)
+    requires(name)
     content = bundle.onnx
     assert content is not None
     # OpenVINO takes no more than there are cores.

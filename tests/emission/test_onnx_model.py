@@ -16,8 +16,9 @@ from quantkit.errors import ModelError, UserError
 from quantkit.graph.graph import Graph, Tensor
 from tests.networks import DATA, Builder, inverted_residual, residual_v1, residual_v2
 from tests.onnx_import.test_operators import skip_without_half_pixels
+from tests.requirements import package
 
-onnxruntime = pytest.importorskip("onnxruntime")
+onnxruntime = package("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
 
 Build = Callable[[Builder], Tensor]

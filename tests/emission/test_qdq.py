@@ -29,8 +29,9 @@ from tests.emission.test_read_int8 import emitted as emitted_there
 from tests.emission.test_subsampling import downsampling
 from tests.networks import images
 from tests.recovery.networks import planned, simulated
+from tests.requirements import package
 
-onnxruntime = pytest.importorskip("onnxruntime")
+onnxruntime = package("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
 
 
@@ -69,7 +70,7 @@ def downsampled() -> tuple[Graph, Plan]:
 
 
 def test_openvino_computes_strided_layers_in_integers() -> None:
-    openvino = pytest.importorskip("openvino")
+    openvino = package("openvino")
     graph, plan = downsampled()
     made = network(graph, plan, {"data": images().shape})
     content = onnx_model(made.graph, made.shapes).SerializeToString()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from quantkit.emission.onnx_model import onnx_model
 from tests.emission.test_qdq import emitted, network
 from tests.networks import images
+from tests.requirements import requires
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -32,13 +32,8 @@ numpy.save(sys.argv[3], compiled(numpy.load(sys.argv[2]))[0])
 
 @pytest.mark.parametrize("engine_name", RUN)
 def test_auto_computes_what_it_does_with_vnni(engine_name: str, tmp_path: Path) -> None:
-    pytest.importorskip(engine_name)
-    if shutil.which("qemu-x86_64") is None:
-        pytest.skip("there is no qemu-x86_64; install qemu-user")
-    from quantkit.host.cpu import read_cpu
-
-    if not {"AVX-VNNI", "AVX512-VNNI"}.intersection(read_cpu().isa):
-        pytest.skip("this processor has no VNNI to compare with")
+    requires(engine_name)
+    requires("qemu", "vnni")
     graph, plan, _ = emitted("inverted residual")
     # Most values at the ends of their ranges, where sums overflow.
     data = 20 * images()

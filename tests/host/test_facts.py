@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ def test_a_file_in_the_way_is_not(tmp_path: Path) -> None:
     assert not _writable(tmp_path / "a" / "b")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the super-user may write everywhere")
+@pytest.mark.requires("user")
 def test_a_folder_of_others_is_not(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     assert not _writable(tmp_path / "a")

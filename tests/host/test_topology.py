@@ -14,6 +14,7 @@ import pytest
 from quantkit.host.cpu import read_cpu
 from quantkit.host.topology import Core, Node, Topology, parse_list, read_topology, with_siblings
 from tests.host.machines import Machine, machine, written
+from tests.requirements import requires
 
 
 @pytest.mark.parametrize(
@@ -163,8 +164,7 @@ def test_this_machine() -> None:
 
 def hwloc(*arguments: str) -> Machine:
     """The machine that hwloc sees."""
-    if shutil.which("lstopo-no-graphics") is None:
-        pytest.skip("hwloc is not installed")
+    requires("hwloc")
     command = ["lstopo-no-graphics", "--disallowed", *arguments, "--of", "xml"]
     root = ET.fromstring(subprocess.run(command, capture_output=True, check=True).stdout)
     nodes = {
@@ -232,7 +232,6 @@ def test_hwloc_agrees_on_odd_machines(tmp_path: Path, odd: Machine) -> None:
     }
 
 
-@pytest.mark.skipif(not Path("/sys/devices/system/cpu/online").exists(), reason="no sysfs on this system")
 def test_hwloc_agrees_on_this_machine() -> None:
     assert set(hwloc().cores) == _seen(read_topology())
 

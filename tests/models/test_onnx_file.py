@@ -16,8 +16,9 @@ from quantkit.fusion.drop_identity import DROP_IDENTITY
 from quantkit.fusion.fuse import fuse
 from quantkit.models.card import cards
 from quantkit.models.load import load_model
+from tests.requirements import package
 
-onnx = pytest.importorskip("onnx")
+onnx = package("onnx")
 pytestmark = pytest.mark.usefixtures("engine")
 
 # They have the same operators as smaller ones.

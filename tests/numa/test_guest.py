@@ -15,7 +15,7 @@ from tests.numa.image import write_image
 
 KERNEL = os.environ.get("QUANTKIT_NUMA_KERNEL")
 
-pytestmark = pytest.mark.skipif(KERNEL is None, reason="starts a virtual machine; `make test-numa` does it")
+pytestmark = pytest.mark.requires("kernel")
 
 # Two sockets of two cores, each with memory of its own.
 MACHINE = [

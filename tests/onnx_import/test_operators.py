@@ -11,12 +11,12 @@ import pytest
 from onnx import TensorProto
 
 from quantkit.emission.onnx_model import OPSETS, onnx_model
-from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import infer_shapes, run
 from quantkit.onnx_import.network import CONVERTERS, import_network
 from tests.onnx_import.files import Writer, by_onnxruntime, save
+from tests.requirements import requires
 
-pytest.importorskip("onnxruntime")
+requires("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
 
 Build = Callable[[Writer], str]
@@ -315,12 +315,6 @@ OTHER_OPSETS: dict[str, tuple[int, Build]] = {
 }  # fmt: skip
 
 
-def skip_without_half_pixels() -> None:
-    version = load_mxnet().__version__
-    if tuple(map(int, version.split(".")[:2])) < (1, 7):
-        pytest.skip(f"mxnet {version} interpolates with aligned corners only")
-
-
 def check(build: Build, opset: int, folder: Path) -> None:
     """Import the network, and hold its results, and the shapes that the import reckons with, against the engines'.
 
@@ -344,7 +338,7 @@ def check(build: Build, opset: int, folder: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_computes_what_onnxruntime_does(name: str, tmp_path: Path) -> None:
     if name in ("linear", "linear, smaller"):
-        skip_without_half_pixels()
+        requires("half-pixels")
     check(CASES[name], 17, tmp_path)
 
 

@@ -15,9 +15,9 @@ from quantkit.errors import ModelError
 from quantkit.fusion.fuse import fuse
 from quantkit.onnx_import.network import import_network
 from tests.onnx_import.files import Writer, by_onnxruntime, save
-from tests.onnx_import.test_operators import skip_without_half_pixels
+from tests.requirements import requires
 
-pytest.importorskip("onnxruntime")
+requires("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
 
 Style = Callable[[], ModelProto]
@@ -153,7 +153,7 @@ STYLES: dict[str, Style] = {
 @pytest.mark.parametrize("name", STYLES)
 def test_computes_what_onnxruntime_does(name: str, tmp_path: Path) -> None:
     if name == "segmentation":
-        skip_without_half_pixels()
+        requires("half-pixels")
     model = STYLES[name]()
     path = save(model, tmp_path / "net.onnx")
     found = import_network(path)

@@ -14,14 +14,15 @@ from quantkit.runtimes.onnx_file import OnnxFile, parse
 from tests.emission.test_read_int8 import NETWORKS
 from tests.emission.test_read_int8 import emitted as emitted_there
 from tests.networks import fire, images, residual_v1
+from tests.requirements import requires
 from tests.runtimes.networks import emitted, int8_file
 
-pytest.importorskip("onnx")
+requires("onnx")
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
 
 def compared(int8: Graph, file: OnnxFile, name: str = "reference") -> list[LayerParity]:
-    pytest.importorskip(ONNX_ENGINES[name].package)
+    requires(ONNX_ENGINES[name].package)
     return layer_parity(int8, file, ONNX_ENGINES[name], images(2))
 
 

@@ -8,15 +8,16 @@ from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import OnnxFile, parse
 from quantkit.runtimes.session import ExecutedLayer
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
+from tests.requirements import requires
 from tests.runtimes.networks import emitted, int8_file
 
-pytest.importorskip("onnx")
+requires("onnx")
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
 
 def ran(int8: Graph, name: str) -> PrecisionParity:
     chosen = ONNX_ENGINES[name]
-    pytest.importorskip(chosen.package)
+    requires(chosen.package)
     assert chosen.executed_layers is not None
     content = int8_file(int8)
     return precision_parity(parse(content), chosen.executed_layers(content, {"data": images(1)}))

@@ -9,7 +9,6 @@ from quantkit.calibration.ranges import Range
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import run
 from quantkit.graph.graph import Graph, Tensor
-from quantkit.host.cpu import read_cpu
 from quantkit.quantization.arithmetic import activation_params
 from quantkit.quantization.plan import Activation
 from quantkit.recovery.preset import Recovery
@@ -37,9 +36,7 @@ NETWORKS = {
 
 
 @pytest.mark.usefixtures("int8_engine")
-@pytest.mark.skipif(
-    not {"AVX512-VNNI", "AVX-VNNI"} & set(read_cpu().isa), reason="without VNNI sums saturate in 16 bits"
-)
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_engine_computes_the_same_integers(name: str) -> None:
     data = images()

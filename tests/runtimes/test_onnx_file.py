@@ -7,9 +7,10 @@ from quantkit.errors import ModelError
 from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import OnnxFile, parse
 from tests.networks import images, residual_v1
+from tests.requirements import requires
 from tests.runtimes.networks import emitted, int8_file
 
-pytest.importorskip("onnx")
+requires("onnx")
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
 open_reference = ONNX_ENGINES["reference"].open_session

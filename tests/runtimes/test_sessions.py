@@ -11,6 +11,7 @@ from quantkit.engine.execute import run
 from quantkit.errors import EngineError, EngineMissing
 from quantkit.runtimes.engines import ONNX_ENGINES, OnnxEngine
 from tests.networks import images, residual_v1
+from tests.requirements import requires
 from tests.runtimes.networks import emitted, float_file, int8_file
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -20,7 +21,7 @@ WITH_KERNELS = [name for name, engine in ONNX_ENGINES.items() if engine.executed
 
 def engine_of(name: str) -> OnnxEngine:
     engine = ONNX_ENGINES[name]
-    pytest.importorskip(engine.package)
+    requires(engine.package)
     return engine
 
 

@@ -16,6 +16,7 @@ from quantkit.errors import UserError
 from quantkit.evaluation.paired import paired
 from quantkit.files import shipped
 from quantkit.recovery.preset import PRESETS, Recovery
+from tests.requirements import requires
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -142,7 +143,7 @@ else:
 
 
 def test_a_peer_that_fails_is_a_result(tmp_path: Path, engine: None) -> None:
-    pytest.importorskip("onnx")
+    requires("onnx")
     from accuracy_peers import Peers
 
     from quantkit.models.load import load_model
@@ -161,7 +162,7 @@ def test_a_peer_that_fails_is_a_result(tmp_path: Path, engine: None) -> None:
 
 
 def test_our_own_file_runs_in_the_peers_engines(tmp_path: Path, digits_int8: Any) -> None:
-    pytest.importorskip("onnx")
+    requires("onnx")
     from accuracy_peers import Peers
 
     from quantkit.runtimes.onnx_file import parse

@@ -21,6 +21,7 @@ from quantkit.workloads import forms
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.store import content_hash
 from quantkit.workloads.workload import Workload, prepare
+from tests.requirements import requires
 
 DIGITS = Subject("digits", model="digits_resnet20_v1")
 IMAGES = "digits:test"
@@ -187,7 +188,7 @@ def test_random_weights_have_no_accuracy(int8_engine: None) -> None:
 
 
 def test_the_onnx_form_computes_what_the_network_does(engine: None, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     workload = prepare(DIGITS, ["fp32", "onnx"], IMAGES)
     (expected,) = worker_outputs(workload, "fp32", 4, tmp_path)
     (found,) = worker_outputs(workload, "onnx", 4, tmp_path, "onnxruntime")
@@ -196,7 +197,7 @@ def test_the_onnx_form_computes_what_the_network_does(engine: None, tmp_path: Pa
 
 
 def test_the_int8_onnx_form_comes_with_what_it_is_compared_with(int8_engine: None, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     workload = prepare(DIGITS, ["onnx", "onnx-int8"], IMAGES)
     reference = workload.reference("int8", 4)
     assert reference is not None
