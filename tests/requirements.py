@@ -10,9 +10,11 @@ import ctypes
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Optional
 
 import pytest
@@ -78,6 +80,18 @@ def _gomp() -> Optional[str]:
     return None
 
 
+@cache
+def _seccomp() -> Optional[str]:
+    from tests.connections import watched
+
+    try:
+        with TemporaryDirectory() as folder:
+            watched(["true"], {}, Path(folder))
+    except OSError as error:
+        return f"this kernel lets nobody watch system calls ({error.strerror or error})"
+    return None
+
+
 OBSTACLES: Mapping[str, Obstacle] = {
     "engine": _engine,
     "int8": _int8,
@@ -92,6 +106,7 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "libgomp": _gomp,
     "hwloc": _program("lstopo-no-graphics", "hwloc-nox"),
     "qemu": _program("qemu-x86_64", "qemu-user"),
+    "seccomp": _seccomp,
     "user": lambda: None if os.geteuid() else "the super-user may read and write everywhere",
     "kernel": lambda: None if os.environ.get("QUANTKIT_NUMA_KERNEL") else "starts a machine; `make test-numa` does it",
 }
