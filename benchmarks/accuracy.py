@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
@@ -32,11 +32,6 @@ from command_line import data_root, run, write_results
 from quantkit.engine.compat import load_mxnet
 from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def main() -> None:

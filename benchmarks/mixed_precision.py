@@ -10,8 +10,8 @@ those of the search, at batch 1, measured in turns; OUT.json has them and the la
 from __future__ import annotations
 
 import platform
-import sys
 import time
+import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,11 +34,6 @@ from quantkit.host.cpu import read_cpu
 from quantkit.quantization.goal import Goal
 from quantkit.quantization.mixed import int8_layers
 from quantkit.search.search import Outcome, mixed_precision
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _COLUMNS = (
     "network", "goal", "layers in FP32", "met", "unseen images", "agreement all INT8 %, cosine",

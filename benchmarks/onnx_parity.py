@@ -14,8 +14,8 @@ openvino.
 from __future__ import annotations
 
 import platform
-import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,11 +39,6 @@ from quantkit.models.model import Model
 from quantkit.parity.check import engine_parity
 from quantkit.parity.outputs import OutputParity
 from quantkit.parity.precision import PrecisionParity
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ENGINES = ("onnxruntime", "openvino")
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -36,11 +36,6 @@ from quantkit.export import export_onnx
 from quantkit.host.cpu import read_cpu
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _RANDOM = "resnet50"
 _RANDOM_SAMPLES = 30

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -29,11 +29,6 @@ from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import Executor
 from quantkit.graph.graph import Graph
 from quantkit.host.cpu import read_cpu
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 _PRESETS = ("none", "balanced", "best")
 _COLUMNS = (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Optional, Union
 
 from quantkit.benchmark.binding import launch
 from quantkit.benchmark.build import Build
@@ -173,7 +173,7 @@ def _described(
         scenario=suite.scenario,
         quantkit=__version__,
         command=conditions.command,
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
         host=describe(read_cpu(), read_limits(), topology),
         builds=builds,
         networks=(),

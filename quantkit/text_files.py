@@ -7,15 +7,10 @@ import json
 import os
 import re
 import stat
-import sys
+import tomllib
 from math import isfinite
 from pathlib import Path
 from typing import IO, Any
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 MEBIBYTE = 1 << 20
 

@@ -1,7 +1,7 @@
 """Which addresses a program and all that it starts try to reach, told by the kernel itself.
 
 A filter of system calls (seccomp, with notifications to a listener, since Linux 5.5) stops ``connect``, ``sendto``,
-``sendmsg`` and ``sendmmsg`` of the whole process tree. Here they are refused and noted, but for sockets of this machine's
+``sendmsg`` and ``sendmmsg`` of the whole process tree. They are refused and noted, but for sockets of this machine's
 own processes (AF_UNIX) and of its kernel (AF_NETLINK). Nothing escapes: neither native threads nor forked processes.
 """
 

@@ -10,12 +10,12 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Optional
 
 from quantkit import files
 from quantkit.benchmark.build import Build

@@ -20,9 +20,9 @@ from quantkit.errors import QuantkitError, UserError
 
 Tell = Callable[[str], None]
 
-# The newest NumPy that all the wheels run with, and the newest Python that it has wheels for.
+# The newest NumPy that all the wheels run with, and the Python with which they were tried.
 _NUMPY = "numpy==1.26.4"
-_NEWEST_PYTHON = (3, 12)
+_PYTHON = (3, 11)
 
 _ABOUT = (
     "import json, os, sys, sysconfig; print(json.dumps({'version': list(sys.version_info[:2]), "
@@ -34,7 +34,7 @@ _ABOUT = (
 class Recipe:
     """``wheels`` are requirements as pip reads them; what the first installs, of ``engine``, calls itself ``version``.
 
-    They are for Python from ``oldest_python`` on, with NumPy alone unless their ``dependencies`` are needed, too.
+    They come with NumPy alone unless their ``dependencies`` are needed, too.
     """
 
     name: str
@@ -43,7 +43,6 @@ class Recipe:
     role: str
     mkldnn: bool = False
     engine: str = MXNET
-    oldest_python: tuple[int, int] = (3, 9)
     dependencies: bool = False
 
     @property
@@ -88,17 +87,17 @@ RECIPES: Mapping[str, Recipe] = {
         Recipe("onednn", ("mxnet==1.9.1",), "1.9.1", "newest mxnet", mkldnn=True),
         Recipe(
             "onnxruntime", ("onnxruntime==1.31.1",), "1.31.1", "for ONNX files",
-            engine="onnxruntime", oldest_python=(3, 11),
+            engine="onnxruntime",
         ),
         Recipe(
             "openvino", ("openvino==2026.4.1",), "2026.4.1", "Intel's engine",
-            engine="openvino", oldest_python=(3, 10),
+            engine="openvino",
         ),
         Recipe(
             PEERS,
             ("onnxruntime[quantization,symbolic]==1.31.1", "nncf==3.4.0", "openvino==2026.4.1", "onnx==1.19.1"),
             "1.31.1", "other quantizers",
-            engine="onnxruntime", oldest_python=(3, 11), dependencies=True,
+            engine="onnxruntime", dependencies=True,
         ),
     )
 }  # fmt: skip
@@ -133,16 +132,12 @@ def base_python(recipe: Recipe, python: Optional[str] = None) -> BasePython:
             f"the wheels of {recipe.name} are for CPython on Linux, x86-64 with glibc; {python} is {abi}; "
             f"name an interpreter that has {recipe.engine} all the same with NAME=/path/to/python"
         )
-    if not recipe.oldest_python <= version <= _NEWEST_PYTHON:
+    if version != _PYTHON:
         raise UserError(
-            f"{python} is Python {version[0]}.{version[1]}; {' and '.join(recipe.wanted)} are for "
-            f"Python {_text(recipe.oldest_python)} to {_text(_NEWEST_PYTHON)}; name one of these with --python"
+            f"{python} is Python {'.'.join(map(str, version))}; {' and '.join(recipe.wanted)} were tried with "
+            f"Python {'.'.join(map(str, _PYTHON))} alone; name one of that version with --python"
         )
     return BasePython(python, about["executable"])
-
-
-def _text(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
 
 
 def make_environment(recipe: Recipe, folder: Path, base: BasePython, tell: Tell) -> None:

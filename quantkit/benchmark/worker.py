@@ -1,9 +1,10 @@
 """One instance of a benchmark: runs networks in the interpreter of a build and sends back raw clock readings.
 
-This file runs in foreign environments, Python 3.7 and later, and needs the standard library, NumPy and an
-engine alone. What it needs of the engine ENGINE is in ``worker_ENGINE.py`` beside it: ``facts()`` and
-``convolution(data, weight)`` for the probe, and the class ``Network(files, threads)`` with ``settings``,
-``bind(input, data)``, ``run()``, which returns when the outputs are computed, ``outputs()`` and ``kernels()``.
+This file runs in foreign environments and needs the standard library, NumPy and an engine alone. It is written for
+Python 3.7 and later, and tried with 3.11. What it needs of the engine ENGINE is in ``worker_ENGINE.py`` beside it:
+``facts()`` and ``convolution(data, weight)`` for the probe, and the class ``Network(files, threads)`` with
+``settings``, ``bind(input, data)``, ``run()``, which returns when the outputs are computed, ``outputs()`` and
+``kernels()``.
 
 ``python worker.py probe [ENGINE]`` prints the build's facts as one JSON line. ``python worker.py
 serve SETTINGS`` obeys commands: SETTINGS is a JSON object with ``engine``, its number of ``threads``,

@@ -51,7 +51,7 @@ def _numbers(version: object) -> list[int]:
     return version.version if isinstance(version, _Version) else _Version(version).version
 
 
-@functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.7 has no functools.cache
+@functools.lru_cache(maxsize=None)
 def load_mxnet() -> Any:
     """Import mxnet where Python and NumPy are newer than it knows, once."""
     import numpy

@@ -69,7 +69,7 @@ _LEGEND = "\nNext: quantkit builds add NAME, or quantkit builds add NAME=/path/t
     ),
 )
 @click.argument("names", metavar="NAME|NAME=PYTHON...", nargs=-1, required=True)
-@click.option("--python", metavar="PYTHON", help="Make the environment with this interpreter, of Python 3.9 to 3.12.")
+@click.option("--python", metavar="PYTHON", help="Make the environment with this interpreter, of Python 3.11.")
 @output_options
 def add(terminal: Terminal, names: tuple[str, ...], python: Optional[str]) -> None:
     """Make builds, or register your own.

@@ -6,9 +6,10 @@ tensor keeps the tensor's own name, so the network's outputs are called what the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Callable, Optional
+from typing import Optional
 
 import numpy as np
 

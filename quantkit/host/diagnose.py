@@ -11,7 +11,7 @@ from quantkit.host.threads import default_threads, recommended_threads
 
 Level = Literal["ok", "warn", "fail"]
 
-OLDEST_PYTHON, NEWEST_PYTHON = (3, 9), (3, 12)
+PYTHON = (3, 11)
 
 # What multiplies INT8 without 16-bit intermediate sums, the fastest first, and what came after MKL-DNN 1.
 _VNNI = ("AMX-INT8", "AVX512-VNNI", "AVX-VNNI")
@@ -58,10 +58,11 @@ def _is_mkldnn_1(engine: EngineBuild) -> bool:
 
 def _python(facts: Facts) -> Iterator[Finding]:
     version, minor = ".".join(map(str, facts.python)), facts.python[:2]
-    if minor < OLDEST_PYTHON:
-        yield Finding("python", "fail", f"Python {version} is too old", "use Python 3.9 to 3.12")
-    elif minor > NEWEST_PYTHON:
-        yield Finding("python", "warn", f"Python {version} is newer than any tried", "use Python 3.9 to 3.12")
+    wanted = ".".join(map(str, PYTHON))
+    if minor < PYTHON:
+        yield Finding("python", "fail", f"Python {version} is too old", f"use Python {wanted}")
+    elif minor > PYTHON:
+        yield Finding("python", "warn", f"Python {version} is newer than what was tried", f"use Python {wanted}")
     else:
         yield Finding("python", "ok", f"Python {version}")
 

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-# pydantic evaluates these annotations, so they are spelt as Python 3.9 knows them.
 _Positive = Annotated[int, Field(gt=0)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Callable, Literal, Optional, get_args
+from typing import Literal, Optional, get_args
 
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable

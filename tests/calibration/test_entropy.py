@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from quantkit.calibration.entropy import Entropy, divergences
+import itertools
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +25,7 @@ def plain_divergence(sides: list[Array], end: int, levels: int) -> float:
         clipped[-1] += beyond
         spread = np.zeros(end)
         edges = [end * cell // levels for cell in range(levels + 1)]
-        for start, stop in zip(edges, edges[1:]):
+        for start, stop in itertools.pairwise(edges):
             filled = [i for i in range(start, stop) if clipped[i] > 0]
             mass = float(counts[start:stop].sum())
             if mass == 0 and stop == end and beyond:

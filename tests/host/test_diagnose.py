@@ -49,8 +49,8 @@ def test_a_sound_machine() -> None:
 @pytest.mark.parametrize(
     ("change", "topic", "level", "what", "remedy"),
     [
-        ({"python": (3, 8, 1)}, "python", "fail", "3.8.1", "3.9 to 3.12"),
-        ({"python": (3, 13, 0)}, "python", "warn", "3.13.0", "3.9 to 3.12"),
+        ({"python": (3, 8, 1)}, "python", "fail", "3.8.1", "3.11"),
+        ({"python": (3, 13, 0)}, "python", "warn", "3.13.0", "3.11"),
         ({"numpy": "2.1.0"}, "numpy", "fail", "NumPy 2.1.0", "numpy<2"),
         ({"engine": EngineBuild("", "", problem="no mxnet", remedy="get it")}, "engine", "fail", "no mxnet", "get it"),
         ({"engine": replace(MKL, int8_obstacle="it dies; do this")}, "engine", "fail", "it dies", "do this"),

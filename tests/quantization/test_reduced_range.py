@@ -8,6 +8,7 @@ import pytest
 from quantkit.errors import UserError
 from quantkit.quantization.reduced_range import with_reduced_range
 from quantkit.quantization.weights import engine_integers
+import itertools
 
 
 def overflows(integers: np.ndarray) -> bool:
@@ -15,7 +16,7 @@ def overflows(integers: np.ndarray) -> bool:
     inputs, *kernel = integers.shape
     places = [(each, *position) for position in np.ndindex(*kernel) for each in range(inputs)]
     row = [int(integers[place]) for place in places]
-    pairs = list(zip(row, row[1:]))
+    pairs = list(itertools.pairwise(row))
     sums = [255 * first + 255 * second for first, second in (pairs if inputs % 2 else pairs[::2])]
     return any(not -32768 <= each <= 32767 for each in sums)
 

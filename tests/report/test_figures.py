@@ -19,6 +19,7 @@ from quantkit.report.figures import NAMES, accuracy, attribution, distribution, 
 from quantkit.report.summary import Study, summarize
 from tests.report.showcase import HOSTILE, complete, hostile
 from tests.report.synthetic import INT8, NATIVE, results
+import itertools
 
 
 def study(given: Results) -> Study:
@@ -91,7 +92,7 @@ def test_the_waterfall_ends_at_the_total() -> None:
     best = max(row.speedup.value for row in given.rows if row.speedup)
     assert tops(axes)[-2:] == pytest.approx([best, best])
     assert total.get_y() == 1  # type: ignore[attr-defined]
-    for before, after in zip(steps, steps[1:]):
+    for before, after in itertools.pairwise(steps):
         assert after.get_y() == pytest.approx(before.get_y() + before.get_height())  # type: ignore[attr-defined]
 
 

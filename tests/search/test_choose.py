@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_where_worth_only_falls_it_is_the_greedy_that_looks_at_all(seed: int) ->
 
     assert list(greedy_path(SINGLE, trial, lambda found: True)) == looked_at_all()
     grouped = list(greedy_path(groups, trial, lambda found: True))
-    assert all(before < after for before, after in zip(grouped, grouped[1:]))
+    assert all(before < after for before, after in pairwise(grouped))
     assert trial(grouped[-1]).divergence == trial(frozenset(NAMES)).divergence
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,6 @@ from quantkit.evaluation.paired import paired
 from quantkit.files import shipped
 from quantkit.recovery.preset import PRESETS, Recovery
 from tests.requirements import requires
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 TECHNIQUES = [field.name for field in fields(Recovery) if field.type in ("bool", bool)]
 
