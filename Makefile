@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke test lint tables test-onednn test-mkl test-mkl-emulated test-numa mutate properties clean
+.PHONY: demo smoke test lint tables test-onednn test-mkl test-mkl-emulated test-numa mutate properties test-mkl-emulated-all clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -30,21 +30,35 @@ lint: .venv-onednn/installed
 tables: .venv-onednn/installed
 	.venv-onednn/bin/python benchmarks/tables.py
 
-# Tests that measure time run alone, the others in two processes.
-MEASURING_onednn := tests/benchmark tests/cli/test_benchmark.py tests/cli/test_profile.py tests/evaluation/test_feed.py
+# Tests that measure time or load run alone, the others in two processes, all in an order that is shuffled anew each time;
+# `--randomly-seed` and the number that is printed at the end repeat it.
 # Rooms that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
-MEASURING_mkl := tests/benchmark/test_worker.py tests/cli/test_profile.py tests/evaluation/test_feed.py
 LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/test_export.py tests/emission/test_onnx_model.py \
-	tests/onnx_import tests/models/test_onnx_fuzz.py tests/runtimes tests/parity
+	tests/onnx_import tests/models/test_onnx_fuzz.py tests/runtimes tests/parity tests/benchmark tests/cli/test_benchmark.py \
+	tests/test_telemetry.py
+WITH_mkl := tests/benchmark/test_worker.py
+LEFT_OUT = $(patsubst %,--ignore %,$(LEFT_OUT_$*))
 test-onednn test-mkl: test-%: .venv-%/installed
-	.venv-$*/bin/python -m pytest -n 2 --dist loadfile $(patsubst %,--ignore %,$(MEASURING_onednn) $(LEFT_OUT_$*))
-	.venv-$*/bin/python -m pytest $(MEASURING_$*)
+	.venv-$*/bin/python -m pytest -m 'not timing' -n 2 --dist loadfile $(LEFT_OUT)
+	.venv-$*/bin/python -m pytest -m timing $(LEFT_OUT)
+	$(patsubst %,.venv-$*/bin/python -m pytest %,$(WITH_$*))
 
-# MKL-DNN 1.0 aborts in INT8 convolutions on AMD processors with AVX-512. There, the tests that run
-# INT8 networks on mxnet-mkl are skipped, and run here instead, on an emulated Intel processor.
-EMULATED := qemu-x86_64 -cpu Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-invpcid,-rtm
-test-mkl-emulated: .venv-mkl/installed
-	$(EMULATED) .venv-mkl/bin/python -m pytest tests/emission/test_mxnet_int8.py --timeout 900
+# MKL-DNN 1.0 aborts in INT8 convolutions on AMD processors with AVX-512. There, the tests that run INT8 networks on
+# mxnet-mkl are skipped, and run here instead, on an emulated Intel processor, with all the processes that they start.
+# All of them take hours, so test-mkl-emulated runs those of the files where INT8 networks are made.
+PROCESSOR := Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-invpcid,-rtm
+EMULATED := tests/emission/test_mxnet_int8.py
+EMULATE = QUANTKIT_REQUIRE=engine,int8 .venv-mkl/bin/emulated-python -m pytest -m int8 --timeout 3600
+test-mkl-emulated: .venv-mkl/bin/emulated-python
+	$(EMULATE) $(EMULATED)
+test-mkl-emulated-all: .venv-mkl/bin/emulated-python
+	$(EMULATE) $(patsubst %,--ignore %,$(LEFT_OUT_mkl))
+
+# Python takes this file for itself, so that the processes that it starts are emulated, too.
+.venv-mkl/bin/emulated-python: .venv-mkl/installed Makefile
+	printf '#!/bin/sh\nQUANTKIT_EMULATED=1 exec qemu-x86_64 -cpu %s -0 "$$0" "%s" "$$@"\n' \
+		'$(PROCESSOR)' '$(CURDIR)/.venv-mkl/bin/python' > $@
+	chmod +x $@
 
 # The properties of random networks, on a thousand new ones each; what is found is printed with how to repeat it.
 properties: .venv-onednn/installed

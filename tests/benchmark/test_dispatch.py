@@ -10,6 +10,8 @@ import pytest
 
 from quantkit.benchmark.dispatch import Dispatcher, Request
 
+pytestmark = pytest.mark.timing
+
 
 class Log:
     """What was done and in which thread; ``failures`` counts the calls that report one."""

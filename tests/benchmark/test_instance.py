@@ -15,6 +15,8 @@ import pytest
 from quantkit.benchmark.instance import Instance
 from quantkit.errors import InstanceError
 
+pytestmark = pytest.mark.timing
+
 FAKE = Path(__file__).with_name("fake_worker.py")
 
 

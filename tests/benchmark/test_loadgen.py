@@ -22,6 +22,8 @@ from quantkit.benchmark.loadgen import Observed, asked_for, check_loadgen, run_t
 from quantkit.benchmark.results import ServerTrial
 from quantkit.errors import InstanceError, QuantkitError, UserError
 
+pytestmark = pytest.mark.timing
+
 needs_loadgen = pytest.mark.requires("loadgen")
 
 

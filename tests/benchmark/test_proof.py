@@ -22,6 +22,8 @@ from quantkit.errors import InstanceError
 from tests.host.machines import written
 from tests.requirements import requires
 
+pytestmark = pytest.mark.timing
+
 OPENMP = Path(__file__).with_name("openmp_worker.py")
 
 

@@ -26,6 +26,8 @@ from quantkit.errors import EngineError, QuantkitError, UserError
 from tests.benchmark.fakes import FakeWorkload, launch, run_of, suite
 from tests.requirements import requires
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from quantkit.errors import InstanceError
 from quantkit.host.load import Load
 from tests.benchmark.test_loadgen import needs_loadgen, sleeping, theory
 
+pytestmark = pytest.mark.timing
+
 SERVICE = 10.0
 CAPACITY = 1e3 / SERVICE
 

@@ -23,6 +23,8 @@ from quantkit.errors import InstanceError
 from tests.benchmark.fakes import launch
 from tests.requirements import requires
 
+pytestmark = pytest.mark.timing
+
 CPU = min(os.sched_getaffinity(0))
 
 

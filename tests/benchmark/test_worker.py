@@ -23,6 +23,8 @@ from quantkit.graph.params import write_params
 from tests.networks import Builder
 from tests.requirements import requires
 
+pytestmark = pytest.mark.timing
+
 
 @pytest.fixture
 def graph(engine: None) -> Graph:

@@ -17,6 +17,8 @@ from quantkit.benchmark.probe import probe
 from quantkit.errors import InstanceError, QuantkitError
 from tests.requirements import package, requires
 
+pytestmark = pytest.mark.timing
+
 Start = Callable[..., Instance]
 
 DATA = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)

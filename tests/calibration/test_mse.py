@@ -12,6 +12,13 @@ from quantkit.calibration.mse import Mse, squared_error
 Array = np.ndarray[Any, Any]
 
 RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _the_same_numbers_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(0))
+
+
 TENSORS = {
     "normal": RANDOM.standard_normal(40_000),
     "rectified": np.maximum(RANDOM.standard_normal(40_000), 0),

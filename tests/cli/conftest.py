@@ -16,6 +16,9 @@ from click.testing import CliRunner, Result
 SHAPE = "3,16,16"
 CLASSES = 7
 
+PROMPTLY = 5.0
+"""How long Ctrl-C may take, in seconds, where cores are busy; what it interrupts would take far longer."""
+
 Run = Callable[..., Result]
 
 

@@ -13,6 +13,8 @@ from quantkit.benchmark.result_files import read_results
 from tests.cli.conftest import SHAPE, Run, start
 from tests.requirements import requires
 
+pytestmark = pytest.mark.timing
+
 SUITE = """
 title = "A toy"
 scenario = "throughput"

@@ -115,6 +115,7 @@ def test_an_error_of_the_source_comes_in_its_place() -> None:
     assert found == [0, 1, 4, 9, 16]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("end", ["close", "drop", "throw"])
 def test_an_early_end_ends_the_threads_and_cancels_what_waits(end: str) -> None:
     begun: list[int] = []
@@ -231,6 +232,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.timing
 def test_ctrl_c_ends_it_at_once() -> None:
     with subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,18 +21,27 @@ from quantkit.predict import Predictor
 VERSIONS = {"mxnet": "1.9.1", "onnxruntime": "1.31.1", "openvino": "2026.4.1"}
 
 
-def taking(milliseconds: float) -> Callable[[np.ndarray], list[np.ndarray]]:
-    def run(batch: np.ndarray) -> list[np.ndarray]:
-        time.sleep(milliseconds / 1e3)
-        return [batch]
+class Clock:
+    """Time that passes only while a network runs."""
 
-    return run
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def running(self, milliseconds: float) -> Callable[[np.ndarray], list[np.ndarray]]:
+        def run(batch: np.ndarray) -> list[np.ndarray]:
+            self.now += milliseconds / 1e3
+            return [batch]
+
+        return run
 
 
-def test_medians_are_those_of_the_runs_themselves() -> None:
-    networks = {name: RunningNetwork(name, taking(ms)) for name, ms in (("slow", 12.0), ("fast", 4.0))}
-    found = median_milliseconds(networks, np.zeros((1, 1)), 0.4)
-    assert 4 <= found["fast"] < 10 < 12 <= found["slow"]
+def test_medians_are_those_of_the_runs_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(fastest, "perf_counter", clock)
+    networks = {name: RunningNetwork(name, clock.running(ms)) for name, ms in (("slow", 12.0), ("fast", 4.0))}
+    assert median_milliseconds(networks, np.zeros((1, 1)), 0.4) == pytest.approx({"slow": 12.0, "fast": 4.0})
 
 
 def test_what_runs_longer_than_its_turn_runs_in_every_round() -> None:

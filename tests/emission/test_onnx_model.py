@@ -15,8 +15,7 @@ from quantkit.engine.execute import infer_shapes, run
 from quantkit.errors import ModelError, UserError
 from quantkit.graph.graph import Graph, Tensor
 from tests.networks import DATA, Builder, inverted_residual, residual_v1, residual_v2
-from tests.onnx_import.test_operators import skip_without_half_pixels
-from tests.requirements import package
+from tests.requirements import package, requires
 
 onnxruntime = package("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
@@ -316,7 +315,7 @@ def test_layer_normalization_is_one_operator_or_many(opset: int) -> None:
 def test_half_pixels() -> None:
     b = Builder()
     graph = b.graph(one("_contrib_BilinearResize2D", height=13, width=20, align_corners=False)(b))
-    skip_without_half_pixels()
+    requires("half-pixels")
     assert_same(graph, SHAPE)
 
 

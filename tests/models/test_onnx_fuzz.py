@@ -34,6 +34,7 @@ _MOST_VALUES = 100_000
 NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 1_000_003, 2**16, 2**31, 2**40, 2**63 - 1)
 
 
+@pytest.mark.timing
 def test_damaged_files(engine: None) -> None:
     """In a process of its own: the engine's native code could end it."""
     root = str(Path(__file__).parents[2])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from quantkit.errors import UserError
 from quantkit.quantization.reduced_range import with_reduced_range
 from quantkit.quantization.weights import engine_integers
-import itertools
 
 
 def overflows(integers: np.ndarray) -> bool:

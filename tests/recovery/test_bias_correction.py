@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from quantkit.recovery.bias_correction import bias_correction
 
 RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _the_same_numbers_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(0))
 
 
 def unchanged(values: np.ndarray) -> np.ndarray:

@@ -17,6 +17,11 @@ pytestmark = pytest.mark.usefixtures("engine")
 RANDOM = np.random.default_rng(0)
 
 
+@pytest.fixture(autouse=True)
+def _the_same_numbers_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "RANDOM", np.random.default_rng(0))
+
+
 def unit(op: str, **attrs: Any) -> Unit:
     found = unit_of(Node("layer", op, (Tensor("x"), Tensor("w")), {k: str(v) for k, v in attrs.items()}))
     assert found is not None

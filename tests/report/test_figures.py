@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any, Optional
 from xml.etree import ElementTree
@@ -19,7 +20,6 @@ from quantkit.report.figures import NAMES, accuracy, attribution, distribution, 
 from quantkit.report.summary import Study, summarize
 from tests.report.showcase import HOSTILE, complete, hostile
 from tests.report.synthetic import INT8, NATIVE, results
-import itertools
 
 
 def study(given: Results) -> Study:
