@@ -64,6 +64,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Say how many tests were skipped for what, and which should not have been."""
     for name, count in sorted(config.stash.get(SKIPPED, {}).items()):
         terminalreporter.write_line(f"skipped for lack of {name}: {count}")
+    if (seed := config.getoption("randomly_seed", None)) is not None:
+        terminalreporter.write_line(f"the order is that of --randomly-seed={seed}")
     for name in config.stash.get(UNEXPECTED, []):
         terminalreporter.write_line(f"not in {skips.TABLE.name}, so a failure: {name}", red=True)
 

@@ -67,7 +67,7 @@ def measurements(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
     coming: list[dict[str, float]] = []
     monkeypatch.setattr(fastest, "_kept", {})
     monkeypatch.setattr(fastest, "usable_engines", lambda _: VERSIONS)
-    monkeypatch.setattr(fastest, "open_network", lambda _, engine: RunningNetwork(engine, taking(0)))
+    monkeypatch.setattr(fastest, "open_network", lambda _, engine: RunningNetwork(engine, Clock().running(0)))
     monkeypatch.setattr(fastest, "median_milliseconds", lambda *_: coming.pop(0))
     return coming
 
@@ -134,7 +134,7 @@ def refusing(engines: Sequence[str]) -> Callable[[Bundle, str], RunningNetwork]:
     def opened(_: Bundle, engine: str) -> RunningNetwork:
         if engine in engines:
             raise EngineError(f"{engine} cannot load it")
-        return RunningNetwork(engine, taking(0))
+        return RunningNetwork(engine, Clock().running(0))
 
     return opened
 
@@ -160,7 +160,9 @@ def test_an_engine_that_loads_the_network_and_cannot_run_it_is_left_out(
         raise EngineError("no memory")
 
     monkeypatch.setattr(
-        fastest, "open_network", lambda _, name: RunningNetwork(name, failing if name == "mxnet" else taking(0))
+        fastest,
+        "open_network",
+        lambda _, name: RunningNetwork(name, failing if name == "mxnet" else Clock().running(0)),
     )
     measurements.append({"onnxruntime": 2.0, "openvino": 1.0})
     with pytest.warns(EngineSkippedWarning, match="mxnet"):

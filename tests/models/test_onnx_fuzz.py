@@ -20,6 +20,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pytest
 
 SECONDS = float(os.environ.get("QUANTKIT_FUZZ_SECONDS", "6"))
 SEED = int(os.environ.get("QUANTKIT_FUZZ_SEED", "0"))
