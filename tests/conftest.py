@@ -51,10 +51,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where requirements are demanded, fail for skips that are not in the table; see ``skips.py``."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or not os.environ.get("QUANTKIT_REQUIRE"):
+    if reporter is None:
         return
     skipped = skips.counted(reporter.stats.get("skipped", []))
     session.config.stash[SKIPPED] = skipped
+    if not os.environ.get("QUANTKIT_REQUIRE"):
+        return
     if found := skips.unexpected(skipped, skips.read_table(), skips.installed_engine(), skips.this_machine()):
         session.config.stash[UNEXPECTED] = found
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
