@@ -42,7 +42,7 @@ class Record:
 
 def new_record(source: str, content: Content, url: str = "", revision: str = "", etag: str = "") -> Record:
     """A record of what is trusted from now on."""
-    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Record(source, url, revision, etag, content.size, content.sha256, now)
 
 
