@@ -119,7 +119,8 @@ def forbidden(package: Path) -> list[str]:
     found = []
     for name in modules:
         own = room(name)
-        allowed = {own, "", *ROOMS.get(own, "").split()}
+        # The package itself has no row; it turns the telemetry of engines off.
+        allowed = {own, "", *ROOMS.get(own, "host").split()}
         wrong = sorted(target for target in targets(modules, name) if room(target) not in allowed)
         found += [f"{name} imports {target}" for target in wrong]
     return found
