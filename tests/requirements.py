@@ -46,6 +46,12 @@ def _engine() -> Optional[str]:
     return None
 
 
+def _onednn() -> Optional[str]:
+    from tests.skips import installed_engine
+
+    return None if installed_engine() == "onednn" else "mxnet 1.9.1 is not installed"
+
+
 def _int8() -> Optional[str]:
     from quantkit.engine.support import int8_obstacle
 
@@ -95,6 +101,7 @@ def _seccomp() -> Optional[str]:
 OBSTACLES: Mapping[str, Obstacle] = {
     "engine": _engine,
     "int8": _int8,
+    "onednn": _onednn,
     "onnx": _package("onnx"),
     "onnxruntime": _package("onnxruntime"),
     "openvino": _package("openvino"),
@@ -104,6 +111,7 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "vnni": _vnni,
     "two-cpus": _two_cpus,
     "libgomp": _gomp,
+    "git": _program("git", "git"),
     "hwloc": _program("lstopo-no-graphics", "hwloc-nox"),
     "qemu": _program("qemu-x86_64", "qemu-user"),
     "seccomp": _seccomp,

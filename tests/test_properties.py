@@ -13,6 +13,7 @@ from quantkit.graph import nnvm
 from tests.equivalence import as_near_as_simulated, close
 from tests.random_graphs import Network, networks
 from tests.recovery.networks import planned
+from tests.requirements import requires
 
 pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.timeout(3600)]
 
@@ -68,7 +69,7 @@ def test_what_is_planned_as_int8_is_emitted_and_runs_near_fp32(network: Network)
 def test_onnx_files_are_read_back_as_the_same_network(
     network: Network, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    pytest.importorskip("onnx")
+    requires("onnx")
     from quantkit.emission.onnx_model import onnx_model
     from quantkit.onnx_import.network import import_network
 
@@ -84,7 +85,7 @@ def test_onnx_files_are_read_back_as_the_same_network(
 @examples(60)
 @given(network=networks())
 def test_int8_files_compute_in_onnx_runtime_what_the_engine_does(network: Network) -> None:
-    pytest.importorskip("onnxruntime")
+    requires("onnxruntime")
     from quantkit.emission.onnx_model import onnx_model
     from quantkit.emission.qdq import qdq_network
     from quantkit.emission.read_int8 import read_int8

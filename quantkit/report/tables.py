@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Optional
 
 from quantkit.benchmark.results import Network, ServerTrial
@@ -83,7 +84,7 @@ def attribution_table(study: Study) -> Table:
     rows = []
     for each in found:
         before = [study.run.baseline, *(step.contestant for step in each.steps)]
-        doubts = [study.doubtful(each.network, each.batch, *pair) for pair in zip(before, before[1:])]
+        doubts = [study.doubtful(each.network, each.batch, *pair) for pair in pairwise(before)]
         factors = {step.label: marked(ratio_text(step.factor), doubt) for step, doubt in zip(each.steps, doubts)}
         total = marked(
             ratio_text(each.steps[-1].total), study.doubtful(each.network, each.batch, before[0], before[-1])

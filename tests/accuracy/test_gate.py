@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.host.cpu import read_cpu
 from tests.accuracy.gate import Form, complaints
 from tests.accuracy.measure import REAL, SHIPPED, Subject, in_a_process
 from tests.accuracy.record import engine, recorded
+from tests.requirements import requires
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -27,8 +27,7 @@ def recorded_forms() -> Iterator[Any]:
 @pytest.fixture
 def vnni(int8_engine: None) -> None:
     """A processor whose INT8 sums do not saturate: the record's."""
-    if not {"AVX512-VNNI", "AVX-VNNI", "AMX-INT8"} & set(read_cpu().isa):
-        pytest.skip("without VNNI sums saturate in 16 bits, and INT8 networks are other ones than those recorded")
+    requires("vnni")
 
 
 def check(subject: Subject, **environment: str) -> None:
@@ -47,8 +46,7 @@ def test_the_networks_that_ship_are_as_good_as_recorded(subject: Subject, vnni: 
 
 @pytest.mark.parametrize("subject", REAL, ids=lambda subject: subject.name)
 def test_networks_on_real_images_are_as_good_as_recorded(subject: Subject, vnni: None, real_data: Path) -> None:
-    if subject.name not in recorded().get(engine(), {}):
-        pytest.skip(f"real images are recorded with one engine, not with {engine()}")
+    requires("onednn")
     check(subject, QUANTKIT_REAL_DATA=str(real_data))
 
 

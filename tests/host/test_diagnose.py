@@ -140,8 +140,9 @@ def _command(cli: Any, context: Any, verb: str) -> Any:
 
 
 def test_advice_names_only_commands_options_and_extras_that_exist() -> None:
-    import click
     import tomllib
+
+    import click
 
     from quantkit.cli.main import cli
 

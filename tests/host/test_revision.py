@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from quantkit.host import revision
 from quantkit.host.revision import UNKNOWN, Revision, described, own_revision, read_revision
 
-needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+needs_git = pytest.mark.requires("git")
 
 
 def _git(folder: Path, *arguments: str) -> str:
