@@ -26,6 +26,7 @@ from quantkit.benchmark.environments import open_build
 from quantkit.benchmark.placement import place
 from quantkit.benchmark.suite import Subject
 from quantkit.benchmark.team import Launch, Team
+from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import read_limits
 from quantkit.host.machine import describe
@@ -104,7 +105,8 @@ def main() -> None:
     }  # fmt: skip
     print(json.dumps(result, indent=1))
     if options.out:
-        options.out.write_text(json.dumps({**result, "harness_rounds_ms": ours, "plain_rounds_ms": plain}) + "\n")
+        with writing(options.out) as file:
+            file.write(json.dumps({**result, "harness_rounds_ms": ours, "plain_rounds_ms": plain}).encode() + b"\n")
 
 
 def _ours(team: Team, seconds: float) -> list[float]:

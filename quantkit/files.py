@@ -2,48 +2,64 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from quantkit.errors import QuantkitError, UserError
+from quantkit.temporary import remove_leftovers, temporary_file
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
-    """Open ``path`` for binary writing so that it appears complete or stays as it was.
+    """Open ``path`` for binary writing so that it appears complete or stays as it was, even if the power fails.
 
-    The bytes go to a temporary name in the same folder, which replaces the file at the end; on any
-    error, Ctrl-C included, the temporary file is removed. Where ``path`` is a link, the file that it leads to is
-    replaced.
+    The bytes go to a temporary name in the same folder and to the disk; then the file takes its name in one step. On
+    any error, Ctrl-C included, the temporary file is removed; what a killed process has left of its own is, too.
+    Where ``path`` is a link, the file that it leads to is replaced.
 
     Raises:
         QuantkitError: the folder cannot be written or the disk is full, or ``path`` is a device, a pipe or a socket.
     """
-    target = os.path.realpath(path)
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        # A rename would take its place.
-        raise QuantkitError(f"cannot write {path}: it is no ordinary file; choose another place")
-    temporary = None
     try:
-        with tempfile.NamedTemporaryFile(dir=os.path.dirname(target), prefix=f".{path.name}.", delete=False) as file:
-            temporary = file.name
-            yield file
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-        temporary = None
+        target = Path(os.path.realpath(path))
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            # A rename would take its place.
+            raise QuantkitError(f"cannot write {path}: it is no ordinary file; choose another place")
+        remove_leftovers(target.parent)
+        with temporary_file(target) as (temporary, descriptor):
+            with open(descriptor, "wb", closefd=False) as file:
+                yield file
+            os.fsync(descriptor)
+            os.replace(temporary, target)
+        sync_folder(target.parent)
     except OSError as error:
         raise QuantkitError(
             f"cannot write {path}: {error.strerror or error}; free space or choose a folder you may write to"
         ) from error
+
+
+def sync(path: Path) -> None:
+    """Have a file's content on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
     finally:
-        if temporary is not None:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    try:
+        sync(folder)
+    except OSError as error:
+        # Some network file systems sync no folders: their names are as safe as the server makes them.
+        if error.errno != errno.EINVAL:
+            raise
 
 
 @contextmanager
@@ -74,13 +90,6 @@ def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _umask() -> int:
-    """The process's umask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def sha256_of(path: Path) -> str:

@@ -16,11 +16,13 @@ PACKAGE = Path(quantkit.__file__).parent
 # before it can be named, so there are no cycles between rooms.
 ROOMS = {
     "errors": "",
-    "files": "errors",
+    "temporary": "",
+    "files": "errors temporary",
+    "folders": "errors files temporary",
     "text_files": "",
     "host": "errors files",
     "graph": "errors files text_files",
-    "engine": "errors files text_files graph host",
+    "engine": "errors folders files text_files graph host",
     "data": "errors files",
     "onnx_import": "errors graph",
     "models": "errors files text_files graph data engine onnx_import",
@@ -31,26 +33,29 @@ ROOMS = {
     "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",
-    "bundle": "errors files text_files graph engine data models fusion calibration quantization recovery explain",
+    "bundle": "errors folders temporary files text_files graph engine data models fusion calibration quantization "
+    "recovery explain",
     "export": "errors files graph engine models quantization emission bundle",
     "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
     "bundle export",
     "search": "errors files text_files host graph data engine models fusion calibration quantization evaluation "
     "emission recovery bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors files text_files host",
-    "report": "errors files host benchmark",
-    "analysis": "errors graph data models fusion calibration quantization evaluation emission recovery bundle pipeline "
-    "report host",
-    "workloads": "errors files text_files graph engine data models fusion calibration quantization emission recovery "
+    "benchmark": "errors folders temporary files text_files host",
+    "report": "errors folders files host benchmark",
+    "analysis": "errors folders graph data models fusion calibration quantization evaluation emission recovery "
+    "bundle pipeline report host",
+    "workloads": "errors folders files text_files graph engine data models fusion calibration quantization emission "
+    "recovery "
     "bundle pipeline export benchmark",
     "measurement": "errors host benchmark workloads",
-    "runtimes": "errors text_files host",
+    "runtimes": "errors folders text_files host",
     "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
     "deployment": "errors files text_files host engine bundle runtimes",
     "predict": "errors graph data bundle deployment",
     "loading": "errors models bundle predict",
-    "cli": "errors files host graph engine data models fusion calibration quantization evaluation emission recovery "
+    "cli": "errors folders temporary files host graph engine data models fusion calibration quantization evaluation "
+    "emission recovery "
     "explain bundle pipeline search export runtimes parity predict loading profile benchmark report analysis workloads "
     "measurement",
     "__main__": "cli",

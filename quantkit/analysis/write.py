@@ -6,7 +6,7 @@ from pathlib import Path
 
 from quantkit.analysis.analysis import Analysis
 from quantkit.analysis.page import analysis_page, json_text
-from quantkit.bundle.directory import Kind, replacing
+from quantkit.folders import Kind, replacing
 
 PAGE = "index.html"
 DATA = "analysis.json"

@@ -21,6 +21,8 @@ from quantkit import files
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.instance import worker_files
 from quantkit.errors import QuantkitError
+from quantkit.folders import put_folder, sync_tree
+from quantkit.temporary import remove_leftovers
 from quantkit.text_files import read_json
 
 _RECORD = "build.json"
@@ -121,9 +123,11 @@ def place(name: str, new: Path, build: Build) -> Build:
     stamp = _stamp(build)
     build = replace(build, python=placed(build.python), library=placed(build.library))
     _write(new, build, stamp)
-    if folder_of(name).is_dir():
-        discard(name)
-    _rename(new, folder_of(name))
+    try:
+        sync_tree(new)
+        put_folder(new, folder_of(name))
+    except OSError as error:
+        raise _cannot_rename(new, error) from error
     return build
 
 
@@ -134,14 +138,14 @@ def discard(name: str) -> None:
         QuantkitError: it cannot be renamed.
     """
     with passing(name) as old:
-        _rename(folder_of(name), old)
+        try:
+            os.rename(folder_of(name), old)
+        except OSError as error:
+            raise _cannot_rename(folder_of(name), error) from error
 
 
-def _rename(path: Path, target: Path) -> None:
-    try:
-        os.rename(path, target)
-    except OSError as error:
-        raise QuantkitError(f"cannot rename {path}: {error.strerror or error}; look at who owns it") from error
+def _cannot_rename(path: Path, error: OSError) -> QuantkitError:
+    return QuantkitError(f"cannot rename {path}: {error.strerror or error}; look at who owns it")
 
 
 @contextmanager
@@ -163,6 +167,7 @@ def locked(name: str, tell: Callable[[str], None]) -> Iterator[None]:
     """
     waiting = partial(tell, f"{name}: waiting for another process that is at work on it")
     with files.locked(builds_folder() / f".{name}.lock", waiting):
+        remove_leftovers(builds_folder())
         for left in builds_folder().glob(f".{name}~*"):
             shutil.rmtree(left, ignore_errors=True)
         yield

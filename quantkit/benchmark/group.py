@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from quantkit.benchmark.team import Launch, Team
 from quantkit.benchmark.variants import VARIANTS, Variant, form_of
 from quantkit.benchmark.workload import Checkpoint, Workload
 from quantkit.errors import InstanceError, QuantkitError
+from quantkit.folders import scratch_folder
 
 Search = Callable[[Sequence[Callable[[], object]], Watch], Served]
 
@@ -105,12 +105,12 @@ class Bench:
         for entry in entries:
             self._guarded(entry, partial(self._prove, entry))
         try:
-            with tempfile.TemporaryDirectory(prefix="quantkit-") as scratch:
-                self._check_outputs(entries, Path(scratch))
-        except OSError as error:
+            with scratch_folder() as scratch:
+                self._check_outputs(entries, scratch)
+        except QuantkitError as error:
             for entry in entries:
                 if entry.cell.failure is None and entry.cell.agreement is None:
-                    entry.fail("disk", None, f"its outputs cannot be checked: {error.strerror or error}")
+                    entry.fail("disk", None, f"its outputs cannot be checked: {error}")
         return [self._finished(entry) for entry in entries]
 
     def _guarded(self, entry: Entry, step: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quantkit import files
-from quantkit.benchmark.results import FORMAT, Cell, Results, Round, Run
+from quantkit.benchmark.results import DISCARDED, FORMAT, Cell, Results, Round, Run
 from quantkit.errors import UserError
 from quantkit.host.placeholders import recorded
 from quantkit.text_files import MEBIBYTE, read_bytes
@@ -65,6 +65,8 @@ def read_results(folder: Path) -> Results:
     if not (folder / RUN).is_file():
         raise UserError(f"{folder} holds no benchmark results ({RUN} is missing); `quantkit benchmark` makes them")
     run = read_run(folder)
+    if run.state == DISCARDED:
+        raise UserError(f"the results in {folder} were discarded with --force; `quantkit benchmark` makes new ones")
     return Results(run, read_cells(folder))
 
 

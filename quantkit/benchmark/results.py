@@ -13,6 +13,9 @@ from quantkit.host.revision import Revision
 
 FORMAT = 1
 
+DISCARDED = "discarded"
+"""The state of a run that is on its way out."""
+
 
 @dataclass(frozen=True)
 class Contestant:
@@ -210,8 +213,8 @@ class Run:
     """What was to be measured, where, and with what. ``host`` holds the machine's facts, ``host["id"]`` its identity.
 
     ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the published figures
-    come from; ``state`` is ``running``, ``interrupted``, ``failed`` or ``finished``; ``minutes`` is the time it took;
-    ``revision`` is quantkit's, None in results of version 0.1.
+    come from; ``state`` is ``running``, ``interrupted``, ``failed``, ``finished`` or ``discarded``; ``minutes`` is the
+    time it took; ``revision`` is quantkit's, None in results of version 0.1.
     """
 
     name: str

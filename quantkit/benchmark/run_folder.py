@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from quantkit import files
-from quantkit.benchmark.result_files import CELLS, RUN, as_recorded, read_run
-from quantkit.benchmark.results import Run
-from quantkit.errors import UserError
+from quantkit.benchmark.result_files import CELLS, RUN, as_recorded, read_run, write_run
+from quantkit.benchmark.results import DISCARDED, Run
+from quantkit.errors import QuantkitError, UserError
+from quantkit.temporary import is_temporary, remove_leftovers
 
 _LOCK = ".lock"
 
@@ -29,16 +30,18 @@ def claimed(folder: Path) -> Iterator[None]:
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose a folder with --out")
-    if folder.is_dir() and not (folder / RUN).is_file() and any(path.name != _LOCK for path in folder.iterdir()):
+    if folder.is_dir() and not (folder / RUN).is_file() and any(not _is_ours(path.name) for path in folder.iterdir()):
         raise UserError(f"{folder} is not empty and holds no benchmark results; choose another folder with --out")
 
     def busy() -> None:
         raise UserError(f"another process is measuring into {folder}; wait for it, or choose another folder with --out")
 
     with files.locked(folder / _LOCK, busy):
-        # What a process that was killed had not written whole.
-        for left in (folder / CELLS).glob(".*"):
-            left.unlink()
+        remove_leftovers(folder / CELLS)
+        with suppress(UserError):
+            if (folder / RUN).is_file() and read_run(folder).state == DISCARDED:
+                # By a process that was killed before it was done with it.
+                discard(folder)
         try:
             yield
         finally:
@@ -68,9 +71,29 @@ def continued(run: Run, folder: Path) -> Run:
 
 
 def discard(folder: Path) -> None:
-    """Remove the run that a folder holds, if any."""
-    shutil.rmtree(folder / CELLS, ignore_errors=True)
-    (folder / RUN).unlink(missing_ok=True)
+    """Remove the run that a folder holds, if any.
+
+    It says of itself that it is discarded before the first of its cells goes, so that nobody takes what is left for it.
+
+    Raises:
+        QuantkitError: it cannot be removed.
+    """
+    if not (folder / RUN).is_file():
+        return
+    try:
+        with suppress(UserError):  # what is damaged is nobody's result
+            write_run(replace(read_run(folder), state=DISCARDED), folder)
+        if (folder / CELLS).is_dir():
+            shutil.rmtree(folder / CELLS)
+        (folder / RUN).unlink()
+    except OSError as error:
+        raise QuantkitError(
+            f"cannot remove the results in {folder}: {error.strerror or error}; choose another folder with --out"
+        ) from error
+
+
+def _is_ours(name: str) -> bool:
+    return name == _LOCK or is_temporary(name)
 
 
 def _differing(earlier: Run, run: Run) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from quantkit.benchmark.suite import Subject, Suite, batches_of
 from quantkit.benchmark.team import Launch
 from quantkit.benchmark.workload import Workload
 from quantkit.errors import QuantkitError, UserError
+from quantkit.folders import scratch_folder
 
 # How long requests are sent in each run of the server scenario.
 _TRIAL_SECONDS = 5.0
@@ -121,8 +121,8 @@ def _kept(
 
 def _search(bound: float, seed: int, tell: Tell, serve: Sequence[Callable[[], object]], watch: Watch) -> Served:
     """The highest rate that instances keep within the bound; LoadGen's own logs are not kept."""
-    with tempfile.TemporaryDirectory(prefix="quantkit-") as logs:
-        return search_rate(serve, watch, bound, _TRIAL_SECONDS, seed, Path(logs), tell)
+    with scratch_folder() as logs:
+        return search_rate(serve, watch, bound, _TRIAL_SECONDS, seed, logs, tell)
 
 
 class _Runner:

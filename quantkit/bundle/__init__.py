@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quantkit.bundle.directory import check_destination as check_destination
+from quantkit.bundle.manifest import BUNDLE as BUNDLE
 from quantkit.bundle.manifest import read_manifest as read_manifest
 from quantkit.bundle.read import Bundle as Bundle
 from quantkit.bundle.read import open_bundle as open_bundle

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, Optional
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from quantkit.errors import BundleError
+from quantkit.folders import Kind
 from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import ActivationType
@@ -34,6 +35,9 @@ REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
 
 KNOWN = REQUIRED | {MANIFEST, LABELS, TABLE, ONNX, ENGINES_FILE}
 """The files that a bundle may hold."""
+
+BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
+"""What the folder of a bundle holds."""
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
 _VERSION: Literal[1] = 1

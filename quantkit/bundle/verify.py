@@ -14,6 +14,7 @@ from quantkit.engine.execute import auxiliary_params, run
 from quantkit.errors import BundleError, EngineError
 from quantkit.fusion.gate import relative_difference
 from quantkit.graph.params import read_params
+from quantkit.temporary import is_temporary
 
 # Of the output's largest value. FP32 sums in another order differ by some 1e-6 of it (more in networks that
 # amplify rounding, as the fusion check found), INT8 sums are exact.
@@ -89,7 +90,10 @@ def _files(directory: Path, manifest: Manifest) -> Iterator[Check]:
     for name, entry in sorted(manifest.files.items()):
         problem = file_problem(directory / name, entry)
         yield Check(f"file {name}", problem is None, problem or f"{entry.size} bytes, SHA-256 {entry.sha256[:12]}...")
-    strangers = sorted({path.name for path in directory.iterdir()} - {MANIFEST, ENGINES_FILE, *manifest.files})
+    strangers = sorted(
+        {path.name for path in directory.iterdir() if not is_temporary(path.name)}
+        - {MANIFEST, ENGINES_FILE, *manifest.files}
+    )
     yield Check(
         "no other files", not strangers, f"not in the manifest: {', '.join(strangers)}" if strangers else "none found"
     )

@@ -12,9 +12,9 @@ import numpy as np
 
 from quantkit import __version__
 from quantkit.bundle.card import card_text, label_lines
-from quantkit.bundle.directory import replacing
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import (
+    BUNDLE,
     CARD,
     LABELS,
     MANIFEST,
@@ -39,6 +39,7 @@ from quantkit.engine.execute import auxiliary_params, run
 from quantkit.errors import ModelError
 from quantkit.explain import Explanation, explain
 from quantkit.files import sha256_of
+from quantkit.folders import replacing
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.params import write_params
@@ -63,7 +64,7 @@ def write_bundle(
     """
     directory = Path(directory)
     found = quantized.agreement
-    with replacing(directory, force) as new:
+    with replacing(directory, force, BUNDLE) as new:
         write_table(quantized.table, new / TABLE)
         if onnx is not None:
             (new / ONNX).write_bytes(onnx)
@@ -90,7 +91,7 @@ def settings_of(quantized: QuantizedModel) -> Settings:
 def write_float_bundle(fused: FusedModel, directory: Union[str, Path], force: bool = False) -> Path:
     """Write a fused FP32 network as a bundle; see ``write_bundle``."""
     directory = Path(directory)
-    with replacing(directory, force) as new:
+    with replacing(directory, force, BUNDLE) as new:
         _write(new, "fp32", fused, fused.graph, explain(fused.fused, float_plan(fused.fused)), None, None)
     return directory
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
-    from quantkit.bundle.directory import Kind
+    from quantkit.folders import Kind
 
 _MANIFEST = "manifest.json"
 
@@ -62,15 +62,18 @@ def check_bundle_target(path: Path, force: bool) -> None:
     Raises:
         UserError: something is there already, or its folder cannot be written.
     """
-    from quantkit.bundle.directory import BUNDLE
+    from quantkit.bundle import BUNDLE
 
     check_target(path, force, BUNDLE)
 
 
 def check_target(path: Path, force: bool, kind: Kind) -> None:
     """Make sure that a folder of a kind can be written to ``path``; see ``check_bundle_target``."""
-    from quantkit.bundle.directory import check_destination
+    from quantkit.folders import check_destination
+    from quantkit.temporary import remove_leftovers
 
+    # An older folder that a killed run has left aside goes back first.
+    remove_leftovers(path.resolve().parent)
     check_destination(path, force, kind)
     _check_folder(path)
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Optional
 
 import numpy as np
@@ -24,6 +23,7 @@ from quantkit.engine.execute import engine_errors, stock_fusion_off, symbol_of
 from quantkit.engine.subprocesses import environment
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
+from quantkit.folders import scratch_folder
 from quantkit.graph.graph import Graph, Node, Tensor
 
 # Large enough for full speed, small enough for the caches and for many repetitions.
@@ -49,8 +49,8 @@ def measured_peak() -> Peak:
     Raises:
         EngineError: the engine fails at it.
     """
-    with TemporaryDirectory(prefix="quantkit-peak-") as folder:
-        file = Path(folder) / "peak.json"
+    with scratch_folder() as folder:
+        file = folder / "peak.json"
         done = subprocess.run(
             [sys.executable, "-m", "quantkit.engine.peak", str(file)],
             env=environment(MKLDNN_VERBOSE="0", DNNL_VERBOSE="0"),

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Optional
 
 from quantkit.engine.execute import auxiliary_params
@@ -23,7 +22,7 @@ from quantkit.engine.profiled_run import EVENTS, NODE_DONE, RUN_BEGINS, WINDOWS
 from quantkit.engine.subprocesses import environment
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
-from quantkit.files import writing
+from quantkit.folders import scratch_folder
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.params import write_params
@@ -87,19 +86,18 @@ def record(
     """
     if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
         raise EngineError(obstacle)
-    with TemporaryDirectory(prefix="quantkit-profile-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         symbol, params = _write_checkpoint(graph, folder)
         common = (str(symbol), str(params), ",".join(map(str, shape)))
         tell("taking the time without the profiler")
-        _run(("plain", *common, str(runs or 0), name), _QUIET)
+        _run(("plain", *common, str(runs or 0), str(folder)), _QUIET)
         plain = tuple((end - begun) / 1e6 for begun, end in _json(folder / WINDOWS))
         tell("recording the operators")
-        _run(("events", *common, str(runs or len(plain)), name), {**_QUIET, **_ONE_BY_ONE})
+        _run(("events", *common, str(runs or len(plain)), str(folder)), {**_QUIET, **_ONE_BY_ONE})
         profiled = runs_of(_json(folder / EVENTS), _json(folder / WINDOWS))
         tell("listing the kernels")
         verbose = min(runs or len(plain), _MOST_VERBOSE_RUNS)
-        output = _run(("kernels", *common, str(verbose), name), {**_VERBOSE, **_ONE_BY_ONE})
+        output = _run(("kernels", *common, str(verbose), str(folder)), {**_VERBOSE, **_ONE_BY_ONE})
     if not any(run.events for run in profiled):
         raise EngineError(
             "MXNet's profiler recorded no operator: this engine was built without it (USE_PROFILER=0); "
@@ -184,9 +182,8 @@ def _owner(output: str, names: Collection[str]) -> str:
 def _write_checkpoint(graph: Graph, folder: Path) -> tuple[Path, Path]:
     symbol, params = folder / "network-symbol.json", folder / "network-0000.params"
     auxiliary = auxiliary_params(graph)
-    with writing(symbol) as file:
-        file.write(nnvm.serialize(graph).encode())
-    with writing(params) as file:
+    symbol.write_text(nnvm.serialize(graph), encoding="utf-8")
+    with params.open("wb") as file:
         write_params(file, {f"{'aux' if k in auxiliary else 'arg'}:{k}": v for k, v in graph.params.items()})
     return symbol, params
 

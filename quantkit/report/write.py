@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from quantkit import files
 from quantkit.benchmark.results import Results
-from quantkit.errors import QuantkitError, UserError
+from quantkit.folders import Kind, replacing
 from quantkit.report.document import Document, document
 from quantkit.report.drawing import write_sheet
 from quantkit.report.export import csv_text, json_text
@@ -21,7 +20,13 @@ from quantkit.report.summary import summarize
 from quantkit.report.words import counted
 
 PAGE = "index.html"
+_DATA = "report.json"
 _KINDS = ("png", "svg")
+
+_PICTURES = frozenset(f"figures/{place}{name}.{kind}" for place in ("", "[0-9]*/") for name in NAMES for kind in _KINDS)
+
+REPORT = Kind("a report", _DATA, frozenset({PAGE, "report.md", _DATA, "cells.csv"}) | _PICTURES, is_derived=True)
+"""What the folder of a report holds."""
 
 
 @dataclass(frozen=True)
@@ -62,42 +67,23 @@ def make_report(
             made[f"{picture.file}.{kind}"] = drawn.getvalue()
     tell("making the page")
     made["cells.csv"] = csv_text(studies).encode()
-    made["report.json"] = json_text(content, studies).encode()
+    made[_DATA] = json_text(content, studies).encode()
     made["report.md"] = markdown(content).encode()
     made[PAGE] = page(content).encode()
     return Report(content, made)
 
 
 def write_report(report: Report, out: Path) -> tuple[Path, ...]:
-    """Write a report's files into a folder, which is made if need be, and return their paths.
+    """Write a report's files into a folder, complete or not at all, and return their paths.
 
-    Files of an earlier report there are replaced, its figures that this one lacks are removed; others stay.
+    The folder may be new or empty, or hold an earlier report, which is replaced.
 
     Raises:
-        UserError: ``out`` is a file.
+        UserError: ``out`` is a file, or holds anything else.
         QuantkitError: the folder cannot be written.
     """
-    for name, content in report.files.items():
-        path = out / name
-        _make(path.parent)
-        with files.writing(path) as file:
-            file.write(content)
-    written = tuple(out / name for name in report.files)
-    _remove_others(out / "figures", written)
-    return written
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise UserError(f"{folder} cannot be a folder, a file is in the way; choose another for the report") from error
-    except OSError as error:
-        raise QuantkitError(f"cannot make {folder}: {error.strerror or error}; choose one you may write to") from error
-
-
-def _remove_others(folder: Path, written: Sequence[Path]) -> None:
-    places = [folder, *(each for each in folder.glob("*") if each.is_dir() and each.name.isdigit())]
-    for path in (place / f"{name}.{kind}" for place in places for name in NAMES for kind in _KINDS):
-        if path not in written:
-            path.unlink(missing_ok=True)
+    with replacing(out, False, REPORT) as new:
+        for name, content in report.files.items():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            (new / name).write_bytes(content)
+    return tuple(out / name for name in report.files)

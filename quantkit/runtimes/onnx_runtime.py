@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from quantkit.errors import EngineError, EngineMissing
+from quantkit.folders import scratch_folder
 from quantkit.runtimes.session import ExecutedLayer, Inputs, session_threads
 
 _INT8 = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"})
@@ -56,10 +56,10 @@ def executed_layers(content: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]
     Raises:
         EngineMissing, EngineError: see ``open_session`` and ``session.Session``.
     """
-    with TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         options = _options()
         options.enable_profiling = True
-        options.profile_file_prefix = str(Path(folder) / "profile")
+        options.profile_file_prefix = str(folder / "profile")
         session = _load(content, options)
         OnnxRuntimeSession(session).run(inputs)
         events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -85,6 +86,8 @@ class Journal:
             try:
                 with self.path.open("ab") as file:
                     file.write(line.encode())
+                    file.flush()
+                    os.fsync(file.fileno())
             except OSError as error:
                 raise _unwritable(self.path, error) from error
             self._known[tuple(what)] = value

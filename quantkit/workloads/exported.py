@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from quantkit.benchmark.recipes import PEERS, RECIPES
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.errors import QuantkitError
 from quantkit.export import export_int8_onnx, export_onnx
+from quantkit.folders import scratch_folder
 from quantkit.models.model import Model
 from quantkit.workloads.store import Tell, code_hash, stored_array, stored_files
 
@@ -47,8 +47,8 @@ def int8_file(name: str, key: str, bundle: Callable[[Path], Path], tell: Tell) -
     """
 
     def make(folder: Path) -> Mapping[str, Path]:
-        with tempfile.TemporaryDirectory(prefix="quantkit-") as scratch:
-            directory = bundle(Path(scratch))
+        with scratch_folder() as scratch:
+            directory = bundle(scratch)
             tell(f"{name}: writing INT8 ONNX")
             export_int8_onnx(directory, folder / _ONNX)
         return {"onnx": folder / _ONNX}

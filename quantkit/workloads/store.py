@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from quantkit.benchmark.workload import Checkpoint
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import auxiliary_params
 from quantkit.errors import ModelError, QuantkitError
+from quantkit.folders import whole_folder
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.params import write_params
@@ -169,21 +168,10 @@ def _find_files(folder: Path) -> Optional[Checkpoint]:
 
 
 def _write_files(folder: Path, make: Callable[[Path], Mapping[str, Path]]) -> Checkpoint:
-    """Make the folder whole: beside its place, then renamed."""
-    new = folder.with_name(f".{folder.name}~")
-    shutil.rmtree(new, ignore_errors=True)
-    try:
-        new.mkdir()
+    with whole_folder(folder) as new:
         made = make(new)
         known = {role: (path.name, files.sha256_of(path)) for role, path in made.items()}
-        with files.writing(new / _RECORD) as file:
-            file.write(json.dumps(known).encode() + b"\n")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(new, folder)
-    except OSError as error:
-        raise QuantkitError(f"cannot write {folder}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+        (new / _RECORD).write_text(json.dumps(known) + "\n")
     return Checkpoint(
         {role: folder / name for role, (name, _) in known.items()},
         {role: digest for role, (_, digest) in known.items()},

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from quantkit.benchmark.result_files import write_run
+from quantkit.benchmark.result_files import read_results, write_run
 from quantkit.benchmark.results import Run
 from quantkit.benchmark.run_folder import claimed, continued, discard
 from quantkit.errors import QuantkitError, UserError
+from quantkit.temporary import temporary_name
 from tests.benchmark.fakes import run_of, suite
 
 
@@ -77,9 +78,25 @@ def test_another_run_is_refused(change: dict[str, Any], words: str, run: Run, tm
     assert continued(run, tmp_path) == run
 
 
+def test_a_run_on_its_way_out_is_nobodys(run: Run, tmp_path: Path) -> None:
+    write_run(replace(run, state="discarded"), tmp_path)
+    with pytest.raises(UserError, match="were discarded with --force"):
+        read_results(tmp_path)
+    with claimed(tmp_path):
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_damaged_run_can_be_discarded(tmp_path: Path) -> None:
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "run.json").write_text("{")
+    with claimed(tmp_path):
+        discard(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
 def test_what_was_not_written_whole_is_removed(run: Run, tmp_path: Path) -> None:
     write_run(run, tmp_path)
     (tmp_path / "cells").mkdir()
-    (tmp_path / "cells" / ".net-b1-fp32.json.x1").write_text("{")
+    temporary_name(tmp_path / "cells" / "net-b1-fp32.json").write_text("{")
     with claimed(tmp_path):
         assert list((tmp_path / "cells").iterdir()) == []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.errors import UserError
+from quantkit.errors import QuantkitError, UserError
 from quantkit.report.write import make_report, write_report
 from tests.report.synthetic import INT8, NATIVE, results
 
@@ -29,12 +29,16 @@ def test_a_report_is_a_folder_of_files(tmp_path: Path) -> None:
     assert told
 
 
-def test_figures_of_an_earlier_report_go_and_other_files_stay(tmp_path: Path) -> None:
-    write_report(make_report([SMALL, SMALL]), tmp_path)
-    (tmp_path / "figures" / "mine.png").write_bytes(b"mine")
-    write_report(make_report([SMALL]), tmp_path)
-    assert not any(name.startswith("figures/1/") for name in names(tmp_path))
-    assert "figures/mine.png" in names(tmp_path)
+def test_an_earlier_report_is_replaced_and_nothing_else(tmp_path: Path) -> None:
+    out = tmp_path / "report"
+    write_report(make_report([SMALL, SMALL]), out)
+    assert any(name.startswith("figures/1/") for name in names(out))
+    write_report(make_report([SMALL]), out)
+    assert not any(name.startswith("figures/1/") for name in names(out))
+    (out / "figures" / "mine.png").write_bytes(b"mine")
+    with pytest.raises(UserError, match=r"holds 'figures/mine.png', which is no part of a report"):
+        write_report(make_report([SMALL]), out)
+    assert (out / "figures" / "mine.png").read_bytes() == b"mine"
 
 
 def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
@@ -48,6 +52,7 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     made = make_report([SMALL])
-    for out in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(UserError, match="a file is in the way"):
-            write_report(made, out)
+    with pytest.raises(UserError, match="exists and is not a directory"):
+        write_report(made, tmp_path / "file")
+    with pytest.raises(QuantkitError, match="Not a directory"):
+        write_report(made, tmp_path / "file" / "below")

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from quantkit.bundle.directory import check_destination, replacing
+from quantkit import folders
+from quantkit.bundle import BUNDLE
 from quantkit.errors import QuantkitError, UserError
+from quantkit.folders import check_destination, put_folder, replacing
+from quantkit.temporary import temporary_name
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -16,7 +20,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def fill(directory: Path, text: str, force: bool = False) -> None:
-    with replacing(directory, force) as new:
+    with replacing(directory, force, BUNDLE) as new:
         (new / "manifest.json").write_text(text)
 
 
@@ -82,7 +86,7 @@ def test_a_link_to_a_bundle_stays_a_link(old: Path) -> None:
 @pytest.mark.parametrize("error", [ValueError("bad"), KeyboardInterrupt()])
 def test_an_error_leaves_everything_as_it_was(old: Path, error: BaseException) -> None:
     for directory in (old, old.parent / "a" / "b" / "new"):
-        with pytest.raises(type(error)), replacing(directory, force=True) as new:
+        with pytest.raises(type(error)), replacing(directory, True, BUNDLE) as new:
             (new / "manifest.json").write_text("half")
             raise error
     assert contents(old.parent) == {"out/manifest.json": "old"}
@@ -91,7 +95,7 @@ def test_an_error_leaves_everything_as_it_was(old: Path, error: BaseException) -
 
 def test_a_full_disk_is_reported_and_leaves_nothing(old: Path) -> None:
     message = r"cannot write .*out: No space left on device; free space"
-    with pytest.raises(QuantkitError, match=message), replacing(old, force=True) as new:
+    with pytest.raises(QuantkitError, match=message), replacing(old, True, BUNDLE) as new:
         (new / "manifest.json").write_text("half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert contents(old.parent) == {"out/manifest.json": "old"}
@@ -103,22 +107,89 @@ def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
         fill(tmp_path / "file" / "out", "new")
 
 
+def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system that cannot exchange two names."""
+    monkeypatch.setattr(folders, "_exchanged", lambda first, second: False)
+
+
+def test_a_file_system_without_exchange(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_exchange(monkeypatch)
+    fill(old, "new", force=True)
+    assert contents(old.parent) == {"out/manifest.json": "new"}
+    assert [path.name for path in old.parent.iterdir()] == ["out"]
+
+
 def test_the_old_bundle_comes_back_when_the_new_one_cannot_take_its_place(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace = os.replace
-    calls = []
+    no_exchange(monkeypatch)
+    rename, moved = os.rename, []
 
-    def second_fails(source: Path, target: Path) -> None:
-        calls.append(source)
-        if len(calls) == 2:
+    def second_move_fails(source: Path, target: Path) -> None:
+        # The first attempt of all is the one that finds the older bundle in its way.
+        if moved and source.name.endswith("-new"):
             raise OSError(errno.EIO, "Input/output error")
-        replace(source, target)
+        rename(source, target)
+        moved.append(source)
 
-    monkeypatch.setattr(os, "replace", second_fails)
+    monkeypatch.setattr(os, "rename", second_move_fails)
     with pytest.raises(QuantkitError, match="Input/output error"):
         fill(old, "new", force=True)
+    assert len(moved) == 2
     assert contents(old.parent) == {"out/manifest.json": "old"}
+
+
+def test_an_older_bundle_that_a_killed_process_left_aside_goes_back(old: Path) -> None:
+    aside = temporary_name(old, "old")
+    old.rename(aside)
+    with pytest.raises(UserError, match="holds a bundle already"):
+        fill(old, "new")
+    assert contents(old.parent) == {"out/manifest.json": "old"}
+    aside.mkdir()
+    fill(old, "new", force=True)
+    assert contents(old.parent) == {"out/manifest.json": "new"}
+    assert [path.name for path in old.parent.iterdir()] == ["out"]
+
+
+def test_names_are_exchanged_in_one_step(old: Path) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    missing = []
+
+    def watch() -> None:
+        while not ended.is_set():
+            begun.set()
+            if not (old / "manifest.json").exists():
+                missing.append(1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    begun.wait()
+    try:
+        for number in range(200):
+            fill(old, str(number), force=True)
+    finally:
+        ended.set()
+        watcher.join()
+    assert not missing
+
+
+def test_of_two_processes_that_write_the_first_wins_unless_forced(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds a bundle already"), replacing(tmp_path / "out", False, BUNDLE) as new:
+        (new / "manifest.json").write_text("second")
+        fill(tmp_path / "out", "first")
+    assert contents(tmp_path) == {"out/manifest.json": "first"}
+    with replacing(tmp_path / "out", True, BUNDLE) as new:
+        (new / "manifest.json").write_text("second")
+        fill(tmp_path / "out", "third", force=True)
+    assert contents(tmp_path) == {"out/manifest.json": "second"}
+    with pytest.raises(OSError, match="not empty"):
+        put_folder(made(tmp_path / "new"), tmp_path / "out", replace=False)
+    assert contents(tmp_path) == {"out/manifest.json": "second"}
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
 
 
 def test_the_umask_holds(tmp_path: Path) -> None:
@@ -131,6 +202,6 @@ def test_the_umask_holds(tmp_path: Path) -> None:
 
 
 def test_checking_alone_changes_nothing(old: Path) -> None:
-    check_destination(old, force=True)
-    check_destination(old.parent / "new")
+    check_destination(old, True, BUNDLE)
+    check_destination(old.parent / "new", False, BUNDLE)
     assert contents(old.parent) == {"out/manifest.json": "old"}
