@@ -11,8 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
+from quantkit.cli.ending import exit_code, on_end
 from quantkit.errors import QuantkitError
 from quantkit.files import writing
+from quantkit.host.children import kill_descendants
 from quantkit.host.placeholders import recorded
 from quantkit.host.revision import Revision, own_revision
 
@@ -79,11 +81,14 @@ def rows_page(document: Document, columns: Sequence[str], rows: Iterable[str]) -
 
 
 def run(main: Callable[[], None]) -> None:
-    """Call ``main``; errors become a line and an exit code, Ctrl-C ends with 130."""
+    """Call ``main``; errors become a line and an exit code, Ctrl-C ends with 130, SIGTERM with 143, SIGHUP with 129."""
+    ended: list[int] = []
+    on_end(ended.append)
     try:
         main()
     except QuantkitError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        sys.exit(130)
+        kill_descendants()
+        sys.exit(exit_code(ended[0]))

@@ -107,9 +107,13 @@ def remove(path: Path) -> None:
 
 
 def remove_own() -> None:
-    """Remove all that this process works on under temporary names; for its end."""
+    """Remove all that this process works on under temporary names; for its end, while another thread is at work."""
     for path in tuple(_own):
-        remove(path)
+        # Under a new name first, so that the other thread gives no good one to what is removed in part.
+        gone = temporary_name(path)
+        with suppress(OSError):
+            os.rename(path, gone)
+        remove(gone)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -6,8 +6,11 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from types import FrameType
+from typing import Optional
 
 from quantkit.errors import QuantkitError
 
@@ -30,7 +33,7 @@ def running(
         QuantkitError: the program cannot be started.
     """
     try:
-        with _interrupt_noted() as noted:
+        with _signals_noted() as noted:
             process = subprocess.Popen(
                 command,
                 env=dict(environment),
@@ -45,8 +48,8 @@ def running(
     except OSError as error:
         raise QuantkitError(f"{command[0]} cannot be started: {error.strerror or error}") from error
     try:
-        if noted:
-            raise KeyboardInterrupt
+        for handle in noted:
+            handle()
         yield process
     finally:
         kill(process)
@@ -56,17 +59,23 @@ def running(
 
 
 @contextmanager
-def _interrupt_noted() -> Iterator[list[int]]:
-    """Have Ctrl-C only noted in a list: raised inside Popen, it would leave a program that nobody knows."""
-    noted: list[int] = []
+def _signals_noted() -> Iterator[list[Callable[[], object]]]:
+    """Have signals only noted, with what is to be done then: raised in Popen, they would leave a program unknown."""
+    noted: list[Callable[[], object]] = []
     if threading.current_thread() is not threading.main_thread():
         yield noted
         return
-    before = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    handlers: dict[int, Callable[[int, Optional[FrameType]], object]] = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        handler = signal.getsignal(number)
+        if callable(handler):
+            handlers[number] = handler
+            signal.signal(number, lambda number, frame: noted.append(partial(handlers[number], number, frame)))
     try:
         yield noted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handle in handlers.items():
+            signal.signal(each, handle)
 
 
 def kill(process: subprocess.Popen[str]) -> None:

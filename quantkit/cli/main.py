@@ -16,6 +16,7 @@ from quantkit.cli.builds import builds
 from quantkit.cli.calibrate import calibrate
 from quantkit.cli.compare import compare
 from quantkit.cli.doctor import doctor
+from quantkit.cli.ending import no_more
 from quantkit.cli.evaluate import evaluate
 from quantkit.cli.explain import explain
 from quantkit.cli.export import export
@@ -26,8 +27,9 @@ from quantkit.cli.profile import profile
 from quantkit.cli.quantize import quantize
 from quantkit.cli.report import report
 from quantkit.cli.verify import verify
-from quantkit.cli.work import INTERRUPTED, Work
+from quantkit.cli.work import Work
 from quantkit.errors import QuantkitError
+from quantkit.host.children import kill_descendants
 
 _BROKEN_PIPE = 141
 _EXAMPLES = (
@@ -88,7 +90,7 @@ class _Verbs(click.Group):
             raise
         except KeyboardInterrupt:
             work.interrupted()
-            ctx.exit(INTERRUPTED)
+            ctx.exit(work.ended)
         except QuantkitError as error:
             _traceback(work)
             work.error(type(error).__name__, str(error))
@@ -127,7 +129,8 @@ def cli(work: Work, debug: bool) -> None:
     preprocessing, its labels and a manifest with hashes.
 
     Exit codes: 0 done, 1 the work failed, 2 the request cannot be served as given, 3 slower than
-    `compare` allows, 4 the goal of `quantize` was missed, 130 interrupted.
+    `compare` allows, 4 the goal of `quantize` was missed, 130 interrupted (143 by SIGTERM, 129 by SIGHUP), 141 nobody
+    reads the output any more.
     """
     work.debug = debug
 
@@ -139,33 +142,54 @@ for _verb in _VERBS:
 def main() -> NoReturn:
     """Run the command line of this process and end it."""
     work = Work()
+    _reserve_standard_descriptors()
     _keep_standard_output()
-    work.end_on_interrupt()
+    work.end_on_signals()
     code = 1
     try:
         cli(prog_name="quantkit", obj=work)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0
-    _end(code)
+    except KeyboardInterrupt:
+        work.interrupted()
+    except OSError as error:
+        # Click itself prints help and version.
+        work.error("QuantkitError", f"cannot write to standard output: {error.strerror or error}")
+    _end(code, work)
+
+
+def _reserve_standard_descriptors() -> None:
+    """Have 0, 1 and 2 stand for something where they were closed, so that no file or pipe gets these numbers."""
+    while True:
+        opened = os.open(os.devnull, os.O_RDWR)
+        if opened > 2:
+            os.close(opened)
+            break
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
 
 
 def _keep_standard_output() -> None:
     """Leave standard output to the results alone: what the engine prints by itself goes to standard error."""
+    encoding = sys.stdout.encoding if sys.stdout else "utf-8"
     with suppress(OSError):
         private = os.dup(1)
         os.dup2(2, 1)
-        sys.stdout = os.fdopen(private, "w", encoding=sys.stdout.encoding, errors="replace")
+        sys.stdout = os.fdopen(private, "w", encoding=encoding, errors="replace")
 
 
-def _end(code: int) -> NoReturn:
+def _end(code: int, work: Work) -> NoReturn:
+    no_more()
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Nobody reads any more; Python would try to flush again at its end and complain.
+    except OSError as error:
+        code = _BROKEN_PIPE if isinstance(error, BrokenPipeError) else code or 1
+        # Python would try to flush again at its end and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = _BROKEN_PIPE
-    if code == INTERRUPTED:
+    if work.signal is not None:
+        kill_descendants()
         # The engine would finish what it has begun.
-        sys.stderr.flush()
-        os._exit(code)
+        with suppress(OSError):
+            sys.stderr.flush()
+        os._exit(work.ended)
     sys.exit(code)

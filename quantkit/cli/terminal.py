@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Union
 
-from quantkit.cli.work import Work, print_json
+from quantkit.cli.work import Work, print_json, print_result
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Terminal:
                 for part in parts:
                     # Only tables are fitted to the width: commands that are shown can then be copied.
                     console.print(part, soft_wrap=isinstance(part, str))
-            print("\n".join(line.rstrip() for line in capture.get().splitlines()), flush=True)
+            print_result("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
     def warn(self, message: Union[str, Warning]) -> None:
         """Print a warning on standard error, --quiet or not."""

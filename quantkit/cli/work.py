@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
-INTERRUPTED = 130
+from quantkit.cli.ending import SIGNALS, exit_code, on_end
+from quantkit.errors import QuantkitError
+from quantkit.host.children import kill_descendants
+from quantkit.temporary import remove_own
 
 # Python runs no signal handler while the engine computes. Who pressed Ctrl-C should not wait longer than a second.
 _PATIENCE = 0.6
+
+# Once the main thread has noticed, it ends what it has begun: children, temporary files, the state of a run.
+_UNWINDING = 5.0
+_TICK = 0.05
 
 
 class Work:
@@ -26,52 +34,109 @@ class Work:
         self.json = False
         self.debug = False
         self._writing = False
+        self._noticed = False
+        self._told = False
+        self.signal: Optional[int] = None
         self.kept = "nothing was written"
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[None]:
         """While ``path`` is written nobody ends the process; afterwards it counts as written."""
         self._writing = True
+        before = _identity(path)
         try:
             yield
-            self.kept = f"{path} is complete"
         finally:
+            # A signal may come when the last step is done.
+            if _identity(path) != before:
+                self.kept = f"{path} is complete"
             self._writing = False
 
     def error(self, kind: str, message: str) -> None:
         """Print an error: its message on standard error, and with --json an object on standard output."""
-        print(f"Error: {message}", file=sys.stderr, flush=True)
+        with suppress(OSError):
+            print(f"Error: {message}", file=sys.stderr, flush=True)
         self.error_object(kind, message)
 
     def error_object(self, kind: str, message: str) -> None:
         """With --json print an error as an object on standard output."""
         if self.json:
-            print_json({"error": {"type": kind, "message": message}})
+            # Where nothing can be printed, the exit code tells.
+            with suppress(OSError, QuantkitError):
+                print_json({"error": {"type": kind, "message": message}})
 
     def interrupted(self) -> None:
         """Say that the user ended the work, and what there is of it."""
+        if self._told:
+            return
+        self._told = True
+        by = "" if self.signal in (None, signal.SIGINT) else f" by {signal.Signals(self.signal).name}"
         # The terminal has put ^C on the line, or a progress bar stands there.
-        fresh = "\n" if sys.stderr.isatty() else ""
-        print(f"{fresh}interrupted; {self.kept}", file=sys.stderr, flush=True)
-        self.error_object("Interrupted", f"interrupted; {self.kept}")
+        with suppress(OSError):
+            fresh = "\n" if sys.stderr.isatty() else ""
+            print(f"{fresh}interrupted{by}; {self.kept}", file=sys.stderr, flush=True)
+        self.error_object("Interrupted", f"interrupted{by}; {self.kept}")
 
-    def end_on_interrupt(self) -> None:
-        """From now on end the process soon after Ctrl-C, even where the engine keeps the main thread busy."""
+    @property
+    def ended(self) -> int:
+        """The exit code after a signal."""
+        return exit_code(self.signal or signal.SIGINT)
+
+    def end_on_signals(self) -> None:
+        """From now on end the process soon after Ctrl-C, SIGTERM or SIGHUP, even where the engine keeps it busy.
+
+        It ends with all that it has started, and without what it has not written whole. A second signal ends it at
+        once; the next run removes what is left then.
+        """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
+        on_end(self._notice)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         threading.Thread(target=self._end_after, args=(reader,), daemon=True).start()
 
+    def _notice(self, number: int) -> None:
+        self.signal, self._noticed = number, True
+
     def _end_after(self, reader: int) -> None:
-        while os.read(reader, 1) != bytes([signal.SIGINT]):
+        while (number := os.read(reader, 1)[0]) not in SIGNALS:
             pass
-        time.sleep(_PATIENCE)
-        while self._writing:
-            time.sleep(0.05)
+        self.signal = number
+        begun = time.monotonic()
+        while self._writing or time.monotonic() - begun < (_UNWINDING if self._noticed else _PATIENCE):
+            if select.select([reader], [], [], _TICK)[0] and os.read(reader, 1)[0] in SIGNALS:
+                break
+        else:
+            remove_own()
+        kill_descendants()
         self.interrupted()
-        os._exit(INTERRUPTED)
+        os._exit(self.ended)
+
+
+def _identity(path: Path) -> Optional[tuple[int, int]]:
+    """What tells one file or folder of a name from another."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_dev, status.st_ino
+    return None
 
 
 def print_json(result: Any) -> None:
-    """Print one object on standard output."""
-    print(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False), flush=True)
+    """Print one object on standard output; see ``print_result``."""
+    print_result(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def print_result(text: str) -> None:
+    """Print on standard output.
+
+    Raises:
+        BrokenPipeError: nobody reads.
+        QuantkitError: it cannot be written, as on a full disk.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise QuantkitError(
+            f"cannot write to standard output: {error.strerror or error}; free space or send it elsewhere"
+        ) from error

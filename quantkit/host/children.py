@@ -1,0 +1,43 @@
+"""The processes that this one has started, and those that they have."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_LOOK_EVERY = 0.01
+
+
+def descendants(pid: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
+    """The children of a process, their children, and so on; none without a /proc."""
+    children: dict[int, list[int]] = {}
+    for child, parent in _parents(proc):
+        children.setdefault(parent, []).append(child)
+    found = list(children.get(pid, ()))
+    for each in found:
+        found.extend(children.get(each, ()))
+    return tuple(found)
+
+
+def kill_descendants(patience: float = 1.0) -> None:
+    """End all that this process has started, at once; return when none lives, or after ``patience`` seconds."""
+    deadline = time.monotonic() + patience
+    # What is started meanwhile by one that still lives is found in the next round.
+    while (found := descendants(os.getpid())) and time.monotonic() < deadline:
+        for each in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGKILL)
+        time.sleep(_LOOK_EVERY)
+
+
+def _parents(proc: Path) -> Iterator[tuple[int, int]]:
+    """Each process that lives with its parent, after proc(5)."""
+    for path in proc.glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if state != "Z":
+                yield int(path.parent.name), int(parent)
