@@ -8,6 +8,7 @@ from typing import Any
 
 from quantkit.bundle.manifest import MANIFEST
 from quantkit.bundle.read import read_bundle
+from quantkit.bundle.replaced import reading_whole
 from quantkit.models.load import load_model
 from quantkit.predict import Predictor
 
@@ -30,5 +31,5 @@ def load(spec: Any, **options: Any) -> Any:
         EngineMissing: the engine is not installed.
     """
     if isinstance(spec, (str, os.PathLike)) and (Path(spec) / MANIFEST).is_file():
-        return Predictor(read_bundle(Path(spec)), **options)
+        return reading_whole(Path(spec), lambda: Predictor(read_bundle(Path(spec)), **options))
     return load_model(spec, **options)

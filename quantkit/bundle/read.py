@@ -23,6 +23,7 @@ from quantkit.bundle.manifest import (
     Manifest,
     read_manifest,
 )
+from quantkit.bundle.replaced import reading_whole
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.data.preprocess import Preprocess
 from quantkit.engine.checkpoint import read_checkpoint
@@ -162,6 +163,10 @@ def read_bundle(directory: Union[str, Path]) -> Bundle:
         BundleError: the directory is no bundle, or a file is missing, was changed, or contradicts the manifest.
     """
     directory = Path(directory)
+    return reading_whole(directory, lambda: _checked(directory))
+
+
+def _checked(directory: Path) -> Bundle:
     manifest = read_manifest(directory)
     for name, entry in manifest.files.items():
         if problem := file_problem(directory / name, entry):
