@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -89,7 +89,9 @@ def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.release()
+        # Where the descriptor cannot be closed, it is gone all the same, and the lock with it.
+        with suppress(OSError):
+            lock.release()
 
 
 def sha256_of(path: Path) -> str:

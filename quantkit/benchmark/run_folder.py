@@ -70,6 +70,21 @@ def continued(run: Run, folder: Path) -> Run:
     return replace(run, warnings=warnings, minutes=0.0 if earlier.state == "finished" else earlier.minutes)
 
 
+def begin(run: Run, folder: Path) -> None:
+    """Make a folder that of a run.
+
+    Raises:
+        QuantkitError: it cannot be written.
+    """
+    # Its description comes first: a folder of cells alone would be nobody's.
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_run(run, folder)
+        (folder / CELLS).mkdir(exist_ok=True)
+    except OSError as error:
+        raise QuantkitError(f"cannot write {folder}: {error.strerror or error}; choose another with --out") from error
+
+
 def discard(folder: Path) -> None:
     """Remove the run that a folder holds, if any.
 

@@ -13,8 +13,9 @@ from typing import Optional
 import numpy as np
 
 from quantkit.benchmark.group import Bench, Entry, Search, empty_cell
-from quantkit.benchmark.result_files import CELLS, as_recorded, read_cells, read_run, remove_cell, write_cell, write_run
+from quantkit.benchmark.result_files import as_recorded, read_cells, read_run, remove_cell, write_cell, write_run
 from quantkit.benchmark.results import Cell, Contestant, Failure, LeftOut, Results, Run
+from quantkit.benchmark.run_folder import begin
 from quantkit.benchmark.schedule import Forecast, affordable, least_cost, pace, share
 from quantkit.benchmark.server import Served, Watch, search_rate
 from quantkit.benchmark.statistics import mean_latency
@@ -63,8 +64,7 @@ def run_suite(
         QuantkitError: the run's description cannot be written; a cell that cannot be written has failed.
     """
     before = _kept(suite, workloads, launches, latency_bound, folder)
-    (folder / CELLS).mkdir(parents=True, exist_ok=True)
-    write_run(run, folder)
+    begin(run, folder)
     search = None if latency_bound is None else partial(_search, latency_bound, run.seed, tell)
     runner = _Runner(suite, run, before, workloads, launches, folder, tell, started or time.monotonic(), search)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -147,7 +148,9 @@ def _write_checkpoint(graph: Graph, directory: Path) -> None:
 def _write_sample(data: np.ndarray, outputs: Sequence[np.ndarray], path: Path) -> None:
     """``input`` and ``output0``, ``output1``, ... with their batch axes of 1."""
     arrays = {f"output{index}": output for index, output in enumerate(outputs)}
-    np.savez(path, input=data, **arrays)  # type: ignore[arg-type]
+    archive = io.BytesIO()  # an archive that fails halfway would complain once more when it is forgotten
+    np.savez(archive, input=data, **arrays)  # type: ignore[arg-type]
+    path.write_bytes(archive.getbuffer())
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -6,6 +6,7 @@ A file appears whole, so whoever finds one may use it; of two processes that wan
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -109,8 +110,10 @@ def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
     path = _folder("references") / f"{key[:32]}.npz"
     if not path.is_file():
         outputs = make()
+        archive = io.BytesIO()  # an archive that fails halfway would complain once more when it is forgotten
+        np.savez(archive, *outputs)
         with files.writing(path) as file:
-            np.savez(file, *outputs)
+            file.write(archive.getbuffer())
     return path
 
 

@@ -1,0 +1,343 @@
+"""What is faulted: each command's writing, with its computing done beforehand."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import click
+
+from quantkit.temporary import is_temporary
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command that replaces a result: ``run`` ends with SystemExit; ``state`` is old, new, or what else there is."""
+
+    run: Callable[[], None]
+    state: Callable[[Path], str]
+    remove: Callable[[Path], None]
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """The files below a path, or the file itself, but for locks."""
+    if path.is_file():
+        return {"": path.read_bytes()}
+    return {
+        str(each.relative_to(path)): each.read_bytes()
+        for each in path.rglob("*")
+        if each.is_file()
+        and not each.name.endswith(".lock")
+        and not any(map(is_temporary, each.relative_to(path).parts))
+    }
+
+
+def _command(base: Path, name: str, old: Callable[[], None], new: Callable[[], None]) -> Verb:
+    """A command whose result has the same bytes each time."""
+    import shutil
+
+    out = base / "before" / name
+    results = {}
+    for which, run in (("new", new), ("old", old)):
+        shutil.rmtree(base / "work", ignore_errors=True)
+        shutil.copytree(base / "before", base / "work")
+        with contextlib.chdir(base / "work"), contextlib.redirect_stderr(io.StringIO()) as said:
+            with contextlib.redirect_stdout(said):
+                try:
+                    run()
+                except SystemExit as end:
+                    if end.code:
+                        raise RuntimeError(f"{name}: {said.getvalue()}") from end
+        results[which] = tree(base / "work" / name)
+        assert results[which], said.getvalue()
+    assert results["old"] != results["new"], "the two results must differ"
+    place = base / "work" / name
+    shutil.copytree(place, out) if place.is_dir() else shutil.copy(place, out)
+
+    def state(work: Path) -> str:
+        found = tree(work / name)
+        return next((which for which in results if results[which] == found), f"neither: {sorted(found)}")
+
+    def remove(work: Path) -> None:
+        shutil.rmtree(work / name) if (work / name).is_dir() else (work / name).unlink()
+
+    return Verb(new, state, remove)
+
+
+def _called(arguments: list[str], **patched: Any) -> Callable[[], None]:
+    """The command line as it is, but for what was computed beforehand, by its dotted name."""
+    from quantkit.cli.main import cli
+    from quantkit.cli.work import Work
+
+    def run() -> None:
+        with contextlib.ExitStack() as stack:
+            for name, value in patched.items():
+                stack.enter_context(mock.patch(name.replace("__", "."), value))
+            cli(arguments, prog_name="quantkit", obj=Work())
+
+    return run
+
+
+def _does(action: Callable[[], object]) -> Callable[[], None]:
+    """Something that is no command by itself, with the command line's errors."""
+    from quantkit.cli.main import cli
+    from quantkit.cli.work import Work
+
+    def run() -> None:
+        command = click.Command("faulted", callback=lambda: action() and None)
+        with mock.patch.dict(cli.commands, {"faulted": command}):
+            cli(["faulted"], prog_name="quantkit", obj=Work())
+
+    return run
+
+
+def _network(count: int) -> tuple[Any, Any, Any]:
+    from quantkit.models.load import load_model
+    from quantkit.pipeline import calibrate, emit, fuse_model, plan
+
+    fused = fuse_model(load_model("digits_resnet20_v1"), "digits:train")
+    table = calibrate(fused, "digits:train", count)
+    return fused, table, emit(fused, table, plan(fused, table), "digits:train")
+
+
+def _given(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+def quantize(base: Path) -> Verb:
+    """A bundle in place of another."""
+
+    def called(count: int) -> Callable[[], None]:
+        fused, table, network = _network(count)
+        arguments = ["quantize", "digits_resnet20_v1", "--calib-data", "digits:train", "--calib", str(count)]
+        return _called(
+            [*arguments, "--out", "out", "--force", "--no-latency", "--quiet"],
+            quantkit__pipeline__fuse_model=_given(fused), quantkit__pipeline__calibrate=_given(table),
+            quantkit__pipeline__recover=_given(None), quantkit__pipeline__emit=_given(network),
+            quantkit__cli__summary__measured_kernels=_given(()),
+        )  # fmt: skip
+
+    return _command(base, "out", called(4), called(6))
+
+
+def fuse(base: Path) -> Verb:
+    """An FP32 bundle in place of an INT8 one."""
+    fused, _, network = _network(4)
+    arguments = ["fuse", "digits_resnet20_v1", "--out", "out", "--force", "--no-latency", "--quiet"]
+    return _command(
+        base, "out", _does(lambda: network.save("out", True)),
+        _called(arguments, quantkit__pipeline__fuse_model=_given(fused)),
+    )  # fmt: skip
+
+
+def calibrate(base: Path) -> Verb:
+    """A table in place of another."""
+
+    def called(count: int) -> Callable[[], None]:
+        fused, table, _ = _network(count)
+        arguments = ["calibrate", "digits_resnet20_v1", "--out", "table.json", "--force", "--quiet"]
+        return _called(
+            arguments, quantkit__pipeline__fuse_model=_given(fused), quantkit__pipeline__calibrate=_given(table)
+        )
+
+    return _command(base, "table.json", called(4), called(6))
+
+
+def export(base: Path) -> Verb:
+    """An ONNX file in place of another; all of the command."""
+    _, _, network = _network(4)
+    network.save(base / "bundle")
+
+    def called(opset: int) -> Callable[[], None]:
+        out = ["--out", "model.onnx", "--opset", str(opset), "--force", "--quiet"]
+        return _called(["export", str(base / "bundle"), *out])
+
+    return _command(base, "model.onnx", called(13), called(17))
+
+
+def analyze(base: Path) -> Verb:
+    """An analysis in place of another."""
+    from quantkit.analysis.analyze import analyze as analyzed
+
+    _, _, network = _network(4)
+    network.save(base / "bundle")
+
+    def called(count: int) -> Callable[[], None]:
+        found = analyzed(base / "bundle", "digits:test", count=count)
+        out = ["--data", "digits:test", "--out", "why", "--force", "--quiet"]
+        return _called(["analyze", str(base / "bundle"), *out], quantkit__analysis__analyze__analyze=_given(found))
+
+    return _command(base, "why", called(4), called(6))
+
+
+def aside(base: Path) -> Verb:
+    """An analysis in place of another, on a file system that cannot exchange two names."""
+    verb = analyze(base)
+    before = tree(base / "before" / "why")
+
+    def run() -> None:
+        with mock.patch("quantkit.folders._exchanged", _given(False)):
+            verb.run()
+
+    def state(work: Path) -> str:
+        # Who is killed between the two steps leaves the older one aside, and the next command puts it back.
+        kept = [tree(path) for path in work.glob(".why.*.quantkit-old")]
+        return "old" if not (work / "why").exists() and kept == [before] else verb.state(work)
+
+    return Verb(run, state, verb.remove)
+
+
+def report(base: Path) -> Verb:
+    """A report in place of another."""
+    from quantkit.benchmark.result_files import write_cell, write_run
+    from quantkit.report.write import make_report
+    from tests.report.synthetic import INT8, NATIVE, results
+
+    run = results(batches=(1,), contestants=(NATIVE, INT8))
+    folder = base / "results"
+    (folder / "cells").mkdir(parents=True)
+    write_run(run.run, folder)
+    for cell in run.cells:
+        write_cell(cell, folder)
+
+    def called(title: str) -> Callable[[], None]:
+        made = make_report([run], title)
+        return _called(
+            ["report", str(folder), "--out", "report", "--quiet"], quantkit__report__write__make_report=_given(made)
+        )
+
+    return _command(base, "report", called("old"), called("new"))
+
+
+def profile(base: Path) -> Verb:
+    """A trace in place of another."""
+    from quantkit.engine.peak import measured_peak
+    from quantkit.engine.profiler import record
+    from quantkit.models.load import load_model
+
+    graph = load_model("digits_resnet20_v1")
+    peak = measured_peak()
+
+    def called(runs: int) -> Callable[[], None]:
+        recording = record(graph.graph, (1, *graph.input_shape), runs)
+        return _called(
+            ["profile", "digits_resnet20_v1", "--out", "profile", "--force", "--quiet"],
+            quantkit__engine__profiler__record=_given(recording), quantkit__engine__peak__measured_peak=_given(peak),
+        )  # fmt: skip
+
+    return _command(base, "profile", called(5), called(6))
+
+
+def benchmark(base: Path) -> Verb:
+    """A run in place of another, measured by workers that only sleep."""
+    from quantkit.benchmark import schedule
+    from quantkit.benchmark.result_files import CELLS, read_results, write_cell, write_run
+    from quantkit.benchmark.run_folder import claimed, discard
+    from quantkit.benchmark.runner import run_suite
+    from quantkit.errors import QuantkitError
+    from tests.benchmark.fakes import FakeWorkload, launch, run_of, suite
+
+    schedule.ROUNDS, schedule._SLICE, schedule._WARM_UP = 2, 0.05, 0.02
+    old, new = suite(("fp32",), batches=(1, 2)), suite(("fp32", "fused"))
+    (base / "workload").mkdir()
+    workloads = {
+        each.name: FakeWorkload(base / "workload", {"fp32": {}, "fused": {}}, each.name) for each in new.networks
+    }
+    place = base / "before" / "run"
+
+    def measured(toy: Any, folder: Path) -> Any:
+        launches = {each.name: (launch(0),) for each in toy.contestants}
+        return run_suite(toy, run_of(toy), workloads, launches, folder, _given(None))
+
+    def forced() -> None:
+        with claimed(Path("run")):
+            discard(Path("run"))
+            found = measured(new, Path("run"))
+        failed = [cell.failure.message for cell in found.cells if cell.failure]
+        if failed:
+            raise QuantkitError("; ".join(failed))
+
+    with claimed(place):
+        measured(old, place)
+    before = tree(place)
+
+    def state(work: Path) -> str:
+        if tree(work / "run") == before:
+            return "old"
+        if not (work / "run" / "run.json").exists():
+            return "new" if not any(name.endswith(".json") for name in tree(work / "run")) else "cells of no run"
+        try:
+            found = read_results(work / "run")
+        except QuantkitError as error:
+            return "new" if "were discarded" in str(error) else str(error)
+        known = {(cell.batch, cell.contestant.name) for cell in found.cells}
+        return "new" if known <= {(1, each.name) for each in new.contestants} else f"a mixture: {known}"
+
+    def remove(work: Path) -> None:
+        import shutil
+
+        shutil.rmtree(work / "run")
+
+    return Verb(_does(forced), state, remove)
+
+
+def store(base: Path) -> Verb:
+    """The benchmark's cache of prepared networks: a checkpoint, files for another engine, inputs and outputs."""
+    import numpy as np
+
+    from quantkit.workloads.store import Made, stored_array, stored_checkpoint, stored_files, stored_outputs
+
+    fused, _, _ = _network(4)
+
+    def made(folder: Path) -> dict[str, Path]:
+        (folder / "network.onnx").write_bytes(b"onnx" * 5000)
+        return {"onnx": folder / "network.onnx"}
+
+    def action(key: str) -> Callable[[], None]:
+        def stored() -> None:
+            # An older file of the same key that does not fit its hash is made anew.
+            stored_checkpoint("net", "k" * 16, lambda: Made(fused.graph, {"top1": float(len(key))}), _given(None))
+            stored_files("net", "k" * 16, made, _given(None))
+            stored_array(np.full(10, len(key), np.float32))
+            stored_outputs("k" * 32, lambda: [np.full(10, 1.0, np.float32)])
+
+        return _does(stored)
+
+    run = action("new")
+    results: dict[str, bytes] = {}
+    import shutil
+
+    shutil.copytree(base / "before", base / "work", dirs_exist_ok=True)
+    with contextlib.suppress(SystemExit):
+        run()
+    results = tree(base / "work" / "home")
+    assert results
+    # An older state: a checkpoint that was altered, and nothing else.
+    shutil.copytree(base / "work" / "home", base / "before" / "home", dirs_exist_ok=True)
+    for path in (base / "before" / "home").rglob("*"):
+        if path.suffix in (".npy", ".npz"):
+            path.unlink()
+        elif path.suffix in (".params", ".onnx"):
+            path.write_bytes(path.read_bytes()[:-1])
+
+    def state(work: Path) -> str:
+        found = tree(work / "home")
+        before = tree(base / "before" / "home")
+        wrong = [name for name in found if found[name] not in (results.get(name), before.get(name))]
+        if wrong:
+            return f"{wrong} half"
+        return "new" if found == results else "old"
+
+    return Verb(run, state, lambda work: shutil.rmtree(work / "home"))
+
+
+VERBS: dict[str, Callable[[Path], Verb]] = {
+    each.__name__: each
+    for each in (quantize, fuse, calibrate, export, analyze, aside, report, profile, benchmark, store)
+}
