@@ -5,7 +5,8 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke test lint tables test-onednn test-mkl test-mkl-emulated test-numa mutate properties test-mkl-emulated-all clean
+.PHONY: demo smoke test lint tables test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa test-faults \
+	properties mutate clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -63,6 +64,10 @@ test-mkl-emulated-all: .venv-mkl/bin/emulated-python
 # The properties of random networks, on a thousand new ones each; what is found is printed with how to repeat it.
 properties: .venv-onednn/installed
 	HYPOTHESIS_PROFILE=long .venv-onednn/bin/python -m pytest tests/test_properties.py
+
+# Every write of every command fails once and is killed once; `make test` tries a few.
+test-faults: .venv-onednn/installed
+	QUANTKIT_FAULTS=all .venv-onednn/bin/python -m pytest tests/faults -rP
 
 # Placement on two NUMA nodes, in a virtual machine.
 test-numa: .venv-onednn/installed

@@ -66,7 +66,8 @@ def sync_folder(folder: Path) -> None:
 def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
     """Have what the lock file ``path`` stands for alone.
 
-    Where another process has it, ``busy`` is called, which may raise; then this one waits.
+    Where another process has it, ``busy`` is called, which may raise; then this one waits. What killed processes have
+    left beside the lock file is removed.
 
     Raises:
         QuantkitError: the lock file's folder cannot be made or written.
@@ -87,6 +88,7 @@ def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
             f"cannot write {path.parent}: {error.strerror or error}; {remedy} a folder that you may write to"
         ) from error
     try:
+        remove_leftovers(path.parent)
         yield
     finally:
         # Where the descriptor cannot be closed, it is gone all the same, and the lock with it.

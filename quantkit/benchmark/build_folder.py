@@ -22,7 +22,6 @@ from quantkit.benchmark.build import Build
 from quantkit.benchmark.instance import worker_files
 from quantkit.errors import QuantkitError
 from quantkit.folders import put_folder, sync_tree
-from quantkit.temporary import remove_leftovers
 from quantkit.text_files import read_json
 
 _RECORD = "build.json"
@@ -167,7 +166,6 @@ def locked(name: str, tell: Callable[[str], None]) -> Iterator[None]:
     """
     waiting = partial(tell, f"{name}: waiting for another process that is at work on it")
     with files.locked(builds_folder() / f".{name}.lock", waiting):
-        remove_leftovers(builds_folder())
         for left in builds_folder().glob(f".{name}~*"):
             shutil.rmtree(left, ignore_errors=True)
         yield

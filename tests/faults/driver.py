@@ -141,28 +141,27 @@ def main(name: str, folder: str, share: str, seed: str) -> None:
     fresh(base)
     log = base / "log"
     found = []
-    for older in (True, False):
-        # Once in place of an older result, and once where there is none.
+    names: list[str] = []
+    for older in (False, True):
+        # Once where there is no older result, and then in place of one.
+        fresh(base)
         if not older:
             verb.remove(base / "work")
         ended = attempt(verb, base, log=log)
         if ended.code != 0 or verb.state(base / "work") != "new":
             found.append(f"without a fault: {ended.code}, {verb.state(base / 'work')}: {ended.said[-2000:]}")
         found += unsynced(log.read_text())
-        calls = len(log.read_text().splitlines()) if older else calls
-    points = [(at, kind) for at in range(1, calls + 1) for kind in ("error", "kill")]
+        names = [line.split("\t")[0] for line in log.read_text().splitlines()]
+    points = [(at, kind) for at in range(1, len(names) + 1) for kind in ("error", "kill")]
     chosen = (
         points
         if float(share) >= 1
         else random.Random(int(seed)).sample(points, max(4, round(float(share) * len(points))))
     )
-    fresh(base)
-    attempt(verb, base, log=log)
-    names = [line.split("\t")[0] for line in log.read_text().splitlines()]
     for at, kind in chosen:
         error = ERRORS[at % len(ERRORS)] if kind == "error" else 0
         for problem in problems(verb, base, at, error):
-            found.append(f"{kind} {error} at {at} ({names[at - 1] if at <= len(names) else '?'}): {problem}")
+            found.append(f"{kind} {error} at {at} ({names[at - 1]}): {problem}")
     print(json.dumps({"points": len(points), "tried": len(chosen), "problems": found}))
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -47,13 +46,13 @@ def _command(base: Path, name: str, old: Callable[[], None], new: Callable[[], N
     for which, run in (("new", new), ("old", old)):
         shutil.rmtree(base / "work", ignore_errors=True)
         shutil.copytree(base / "before", base / "work")
-        with contextlib.chdir(base / "work"), contextlib.redirect_stderr(io.StringIO()) as said:
-            with contextlib.redirect_stdout(said):
-                try:
-                    run()
-                except SystemExit as end:
-                    if end.code:
-                        raise RuntimeError(f"{name}: {said.getvalue()}") from end
+        said = io.StringIO()
+        with contextlib.chdir(base / "work"), contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            try:
+                run()
+            except SystemExit as end:
+                if end.code:
+                    raise RuntimeError(f"{name}: {said.getvalue()}") from end
         results[which] = tree(base / "work" / name)
         assert results[which], said.getvalue()
     assert results["old"] != results["new"], "the two results must differ"
@@ -237,7 +236,7 @@ def profile(base: Path) -> Verb:
 def benchmark(base: Path) -> Verb:
     """A run in place of another, measured by workers that only sleep."""
     from quantkit.benchmark import schedule
-    from quantkit.benchmark.result_files import CELLS, read_results, write_cell, write_run
+    from quantkit.benchmark.result_files import read_results
     from quantkit.benchmark.run_folder import claimed, discard
     from quantkit.benchmark.runner import run_suite
     from quantkit.errors import QuantkitError
