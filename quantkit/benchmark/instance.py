@@ -191,7 +191,9 @@ class Instance:
     def _close(self) -> None:
         os.close(self._read)
         os.close(self._write)
-        self._stderr.close()
+        # Its file has no name and is read no more.
+        with suppress(OSError):
+            self._stderr.close()
 
     def __enter__(self) -> Instance:
         return self

@@ -1,0 +1,133 @@
+"""What signals do to commands at work: nothing of theirs lives on, nothing half-written stays, older output does."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from quantkit.host.children import descendants
+from quantkit.temporary import is_temporary
+from tests.cli.conftest import SHAPE, start
+
+# Chosen anew each time; the seed of one that fails is in its message.
+SEED = int(os.environ.get("QUANTKIT_FAULTS_SEED") or time.time())
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def begun(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stderr is not None
+    while words not in (line := process.stderr.readline()):
+        assert line or process.poll() is None, "it ended before it began"
+
+
+def ended_by(process: subprocess.Popen[str], number: int, after: float) -> tuple[int, str]:
+    """Its exit code and last line, after a signal that it is sent a while after it has begun."""
+    time.sleep(after)
+    family = descendants(process.pid)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    deadline = time.monotonic() + 10
+    while (left := [pid for pid in family if lives(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left, f"{left} live on"
+    return process.returncode, err.splitlines()[-1] if err else ""
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "name"),
+    [(signal.SIGTERM, 143, "SIGTERM"), (signal.SIGHUP, 129, "SIGHUP"), (signal.SIGINT, 130, "")],
+)
+def test_a_signal_ends_a_command_and_its_children(
+    checkpoint: Path, int8_engine: None, tmp_path: Path, number: int, code: int, name: str
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    words = ["profile", checkpoint, "--input-shape", SHAPE, "--weights", "auto", "--out", "out", "--runs", 200000]
+    process = start(tmp_path, *words, TMPDIR=str(tmp_path / "tmp"))
+    begun(process, "taking the time")
+    found, said = ended_by(process, number, random.Random(SEED).uniform(0, 3))
+    assert found == code, f"seed {SEED}: {said}"
+    assert said == f"interrupted{f' by {name}' if name else ''}; nothing was written", f"seed {SEED}"
+    assert os.listdir(tmp_path) == ["tmp"] and os.listdir(tmp_path / "tmp") == []
+
+
+def test_a_signal_while_a_bundle_is_replaced(
+    checkpoint: Path, samples: Path, int8_engine: None, tmp_path: Path
+) -> None:
+    words = ["quantize", checkpoint, "--calib-data", samples, "--input-shape", SHAPE, "--out", "out", "--force"]
+    words = [*words, "--no-latency", "--preset", "none"]
+    assert start(tmp_path, *words, "--calib", 4).wait(120) == 0
+    old = tree(tmp_path)
+    process = start(tmp_path, *words, "--calib", 8)
+    begun(process, "writing out")
+    code, said = ended_by(process, signal.SIGTERM, random.Random(SEED).uniform(0, 0.3))
+    is_old = tree(tmp_path) == old
+    assert code == 143, f"seed {SEED}: {said}"
+    assert said == f"interrupted by SIGTERM; {'nothing was written' if is_old else 'out is complete'}", f"seed {SEED}"
+    assert not any(is_temporary(path.name) for path in tmp_path.rglob("*")), f"seed {SEED}"
+    assert start(tmp_path, "verify", "out").wait(120) == 0
+
+
+def test_a_signal_ends_an_installation(tmp_path: Path) -> None:
+    slow = tmp_path / "python"
+    # Stands for an interpreter whose pip takes long, and has children of its own.
+    slow.write_text("#!/bin/sh\necho $$ >> " + str(tmp_path / "pids") + "\nsleep 600 & sleep 600\n")
+    slow.chmod(0o755)
+    home = tmp_path / "home"
+    process = start(tmp_path, "builds", "add", f"mine={slow}", QUANTKIT_HOME=str(home))
+    begun(process, "probing")
+    while not (tmp_path / "pids").exists():
+        time.sleep(0.05)
+    code, said = ended_by(process, signal.SIGTERM, 0.3)
+    assert (code, said) == (143, "interrupted by SIGTERM; nothing was written")
+    assert not any(path.is_dir() for path in (home / "builds").iterdir())
+
+
+def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = start(tmp_path, "models", "--json")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("words", [("models", "--json"), ("--help",), ("--version",), ("explain", "nothing", "--json")])
+def test_a_full_standard_output_is_an_error_of_ours(words: tuple[str, ...], tmp_path: Path) -> None:
+    process = start(tmp_path, *words)
+    process.kill()
+    process.communicate()
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(process.args, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode in (1, 2)
+    assert "Error: " in done.stderr
+    assert "Traceback" not in done.stderr and "unexpected" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_descriptors(closed: str, tmp_path: Path) -> None:
+    process = start(tmp_path, "models", "--json")
+    process.kill()
+    process.communicate()
+    command = " ".join(process.args) if isinstance(process.args, list) else ""
+    done = subprocess.run(["sh", "-c", f"{command} {closed}"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
