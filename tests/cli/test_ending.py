@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +16,8 @@ import pytest
 from quantkit.host.children import descendants
 from quantkit.temporary import is_temporary
 from tests.cli.conftest import SHAPE, start
+
+QUANTKIT = (sys.executable, "-m", "quantkit")
 
 # Chosen anew each time; the seed of one that fails is in its message.
 SEED = int(os.environ.get("QUANTKIT_FAULTS_SEED") or time.time())
@@ -112,11 +116,8 @@ def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("models", "--json"), ("--help",), ("--version",), ("explain", "nothing", "--json")])
 def test_a_full_standard_output_is_an_error_of_ours(words: tuple[str, ...], tmp_path: Path) -> None:
-    process = start(tmp_path, *words)
-    process.kill()
-    process.communicate()
     with open("/dev/full", "w") as full:
-        done = subprocess.run(process.args, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run([*QUANTKIT, *words], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode in (1, 2)
     assert "Error: " in done.stderr
     assert "Traceback" not in done.stderr and "unexpected" not in done.stderr
@@ -124,10 +125,8 @@ def test_a_full_standard_output_is_an_error_of_ours(words: tuple[str, ...], tmp_
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_descriptors(closed: str, tmp_path: Path) -> None:
-    process = start(tmp_path, "models", "--json")
-    process.kill()
-    process.communicate()
-    command = " ".join(process.args) if isinstance(process.args, list) else ""
-    done = subprocess.run(["sh", "-c", f"{command} {closed}"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join(QUANTKIT)} models --json {closed}"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
