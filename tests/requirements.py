@@ -112,6 +112,7 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "two-cpus": _two_cpus,
     "libgomp": _gomp,
     "git": _program("git", "git"),
+    "gcc": _program("gcc", "gcc and libc6-dev"),
     "hwloc": _program("lstopo-no-graphics", "hwloc-nox"),
     "qemu": _program("qemu-x86_64", "qemu-user"),
     "seccomp": _seccomp,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.verbs import VERBS
+from tests.requirements import requires
 
 SHARE = 1.0 if os.environ.get("QUANTKIT_FAULTS") == "all" else 0.03
 SEED = os.environ.get("QUANTKIT_FAULTS_SEED", "0")
@@ -33,12 +33,10 @@ WITHOUT_INT8 = {"report", "benchmark"}
 @pytest.fixture(scope="session")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The library that counts calls and lets them fail."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler; apt-get install gcc libc6-dev")
+    requires("gcc")
     library = tmp_path_factory.mktemp("shim") / "shim.so"
     source = Path(__file__).with_name("shim.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
     return library
 
 
@@ -50,7 +48,7 @@ def test_the_older_result_or_the_new_one_is_whole(
     if verb not in WITHOUT_INT8:
         request.getfixturevalue("int8_engine")
     if verb == "export":
-        pytest.importorskip("onnx")
+        requires("onnx")
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.driver", verb, str(tmp_path / "faults"), str(SHARE), SEED],
         cwd=Path(__file__).parents[2],
