@@ -103,7 +103,7 @@ class Peers:
             return PeerResult(peer, mode, found["outputs"], float(found["seconds"]))
 
     def _call(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
-        command = [str(self._python), *map(str, arguments)]
+        command = [str(self._python), "-I", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

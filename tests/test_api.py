@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import quantkit
-from quantkit.engine.subprocesses import environment
+from tests.processes import environment
 
 ENGINE = {"mxnet", "onnx", "gluoncv", "PIL", "skimage", "sklearn"}
 HEAVY = ENGINE | {"scipy", "pydantic", "requests", "numpy", "click", "rich"}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from quantkit.engine.subprocesses import environment
+from quantkit.engine.subprocesses import module_command
 from quantkit.engine.verbose_run import SECOND_RUN
 from quantkit.errors import EngineError
 
@@ -59,8 +59,8 @@ def kernels_of(
         EngineError: the network cannot be run, the engine ends the process, or it takes over ``timeout`` seconds.
     """
     shape = ",".join(map(str, (batch, *input_shape)))
-    command = [sys.executable, "-m", "quantkit.engine.verbose_run", str(symbol), str(params), shape]
-    env = environment(MKLDNN_VERBOSE="1", DNNL_VERBOSE="1")
+    command = module_command("quantkit.engine.verbose_run", str(symbol), str(params), shape)
+    env = {**os.environ, "MKLDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}
     try:
         done = subprocess.run(
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout

@@ -1,13 +1,13 @@
 """How many multiply-accumulates a second the engine reaches on this machine at its best, in INT8 and in FP32.
 
-python -m quantkit.engine.peak FILE
-
-runs large convolutions in each precision and writes the best rates to FILE.
+Run as a program with the name of a file (see ``subprocesses``), it runs large convolutions in each precision and writes
+the best rates there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -20,7 +20,7 @@ import numpy as np
 
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import engine_errors, stock_fusion_off, symbol_of
-from quantkit.engine.subprocesses import environment
+from quantkit.engine.subprocesses import module_command
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
 from quantkit.folders import scratch_folder
@@ -52,8 +52,8 @@ def measured_peak() -> Peak:
     with scratch_folder() as folder:
         file = folder / "peak.json"
         done = subprocess.run(
-            [sys.executable, "-m", "quantkit.engine.peak", str(file)],
-            env=environment(MKLDNN_VERBOSE="0", DNNL_VERBOSE="0"),
+            module_command("quantkit.engine.peak", str(file)),
+            env={**os.environ, "MKLDNN_VERBOSE": "0", "DNNL_VERBOSE": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

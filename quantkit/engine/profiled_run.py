@@ -1,6 +1,6 @@
 """Run a checkpoint again and again in one of three ways, in a process that the profiler's settings may spoil.
 
-    python -m quantkit.engine.profiled_run WAY SYMBOL PARAMS 1,3,224,224 RUNS FOLDER
+    profiled_run WAY SYMBOL PARAMS 1,3,224,224 RUNS FOLDER
 
 ``plain`` only takes the time of each run; ``events`` has MXNet's profiler record each operator as well;
 ``kernels`` prints a mark after each operator, so that what the engine (told to be verbose) says before it

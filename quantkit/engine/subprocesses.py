@@ -1,12 +1,21 @@
-"""The environment of Python processes that do engine work apart from this one."""
+"""Python processes that do engine work apart from this one."""
 
 from __future__ import annotations
 
-import os
+import json
+import sys
 from pathlib import Path
 
+from quantkit.import_path import without_current_folder
 
-def environment(**settings: str) -> dict[str, str]:
-    """This process's environment with ``settings``, in which the same quantkit can be imported."""
-    path = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(path)}
+_START = Path(__file__).with_name("isolated_start.py")
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs one of quantkit's modules as a program, in an interpreter that is isolated.
+
+    It takes code neither from the current folder nor from where PYTHONPATH says, but finds every package that this
+    process finds, and the same quantkit.
+    """
+    path = without_current_folder(sys.path)
+    return [sys.executable, "-I", str(_START), json.dumps(path), module, *arguments]

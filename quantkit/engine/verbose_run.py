@@ -1,6 +1,6 @@
 """Run a checkpoint twice so that the engine, told to be verbose, prints the kernels of a settled run.
 
-    python -m quantkit.engine.verbose_run SYMBOL PARAMS 1,3,224,224
+    verbose_run SYMBOL PARAMS 1,3,224,224
 
 The first run compiles kernels and reorders weights; the second, after ``SECOND_RUN`` on standard output,
 does only what every later run does.

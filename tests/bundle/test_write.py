@@ -17,13 +17,13 @@ from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.bundle.card import card_text, label_lines
 from quantkit.data.preprocess import Preprocess
 from quantkit.engine.execute import run
-from quantkit.engine.subprocesses import environment
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.models.card import read_card
 from quantkit.models.model import Model, Source
 from quantkit.pipeline import FusedModel
 from quantkit.recovery.preset import NO_RECOVERY
+from tests.processes import environment
 
 WRITE = """
 import sys

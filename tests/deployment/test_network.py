@@ -15,10 +15,10 @@ import pytest
 import quantkit
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.deployment.network import ENGINES, default_engine, open_network, usable_engines
-from quantkit.engine.subprocesses import environment
 from quantkit.errors import EngineMissing, UserError
 from quantkit.predict import Predictor
 from quantkit.runtimes.engines import ONNX_ENGINES
+from tests.processes import environment
 from tests.requirements import requires
 
 OTHERS = [name for name in ENGINES if name != "mxnet"]

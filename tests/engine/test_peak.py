@@ -12,11 +12,11 @@ import pytest
 from quantkit.engine import peak
 from quantkit.engine.kernels import parse
 from quantkit.engine.peak import Peak, measured_peak
-from quantkit.engine.subprocesses import environment
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.macs import macs
+from tests.processes import environment
 
 
 def test_rates_are_multiply_accumulates_in_the_time_of_a_run(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
