@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from quantkit.report.figure import LIGHT, Entry, Figure, Panel
+from quantkit.report.load_matplotlib import load_matplotlib
 from quantkit.report.words import printable, shortened
 
 if TYPE_CHECKING:
@@ -52,9 +53,7 @@ _SETTINGS: dict[Any, Any] = {
 
 @contextmanager
 def _style() -> Iterator[None]:
-    import matplotlib
-
-    with matplotlib.rc_context(_SETTINGS):
+    with load_matplotlib().rc_context(_SETTINGS):
         yield
 
 
@@ -122,11 +121,11 @@ def panel_svg(panel: Panel, prefix: str) -> str:
     Colours are CSS variables (``--ink`` and so on), so that one drawing serves light and dark pages.
     ``prefix`` makes its ids unique in the page.
     """
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure as Sheet
-
     buffer = io.StringIO()
     with _style():
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure as Sheet
+
         sheet = Sheet(figsize=(panel.width, panel.height), layout="constrained")
         FigureCanvasSVG(sheet)
         panel.draw(sheet.add_subplot())
