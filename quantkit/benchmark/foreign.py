@@ -12,12 +12,16 @@ from functools import partial
 from types import FrameType
 from typing import Optional
 
+from quantkit.current_folder import searching_elsewhere
 from quantkit.errors import QuantkitError
 
 
 def foreign_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """A copy of an environment that leads no interpreter to the modules of another, or to the user's own."""
-    kept = {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
+    """A copy of an environment that leads no interpreter to the modules of another, or to the user's own.
+
+    Nor does it lead to libraries or programs in the current folder.
+    """
+    kept = {name: value for name, value in searching_elsewhere(environment).items() if not name.startswith("PYTHON")}
     return {**kept, "PYTHONNOUSERSITE": "1"}
 
 

@@ -19,6 +19,7 @@ from typing import IO, Any, Optional
 import numpy as np
 
 from quantkit.benchmark.dispatch import Dispatcher, Request, Serve
+from quantkit.benchmark.foreign import foreign_environment
 from quantkit.benchmark.results import ServerTrial
 from quantkit.errors import InstanceError, QuantkitError, UserError
 
@@ -122,6 +123,7 @@ def _generator(settings: dict[str, Any], stderr: IO[bytes]) -> Iterator[tuple[su
             process = subprocess.Popen(
                 [sys.executable, "-I", str(_PROCESS), json.dumps({**settings, "path": location, "queries": write})],
                 bufsize=0,
+                env=foreign_environment(),
                 stdin=subprocess.PIPE,
                 stdout=stderr,
                 stderr=stderr,

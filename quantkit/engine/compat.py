@@ -12,11 +12,14 @@ import os
 import sys
 import types
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from quantkit.current_folder import searching_elsewhere
 from quantkit.errors import EngineMissing
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import read_limits
@@ -26,6 +29,8 @@ REMEDY = (
     "install one of them, each in its own virtual environment: pip install 'quantkit[onednn]' (mxnet 1.9.1) "
     "or pip install 'quantkit[mkl]' (mxnet-mkl 1.6.0); both need the system library libgomp1"
 )
+
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 _REMOVED_NUMPY_NAMES = {"bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str}
 
@@ -43,7 +48,7 @@ def load_mxnet() -> Any:
     # Left to itself MXNet takes half of the hardware threads, whatever they are; libgomp reads this once, too.
     os.environ.setdefault("OMP_NUM_THREADS", str(recommended_threads(read_cpu(), read_limits())))
     try:
-        with warnings.catch_warnings():
+        with _library_path_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import mxnet
     except (ImportError, OSError) as error:
@@ -67,7 +72,7 @@ def load_gluoncv() -> Any:
     # gluoncv makes Pillow accept truncated images, for everybody in the process.
     truncated_images = ImageFile.LOAD_TRUNCATED_IMAGES
     try:
-        with warnings.catch_warnings():
+        with _library_path_kept(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import gluoncv
             import gluoncv.model_zoo
@@ -84,6 +89,27 @@ def operator_names(mxnet: Any) -> frozenset[str]:
     count, names = ctypes.c_uint(), ctypes.POINTER(ctypes.c_char_p)()
     mxnet.base.check_call(mxnet.base._LIB.MXListAllOpNames(ctypes.byref(count), ctypes.byref(names)))
     return frozenset(names[i].decode() for i in range(count.value))
+
+
+@contextmanager
+def _library_path_kept() -> Iterator[None]:
+    """Keep the current folder out of LD_LIBRARY_PATH, by which MXNet looks for its own library.
+
+    OpenCV, which MXNet imports where it is installed, adds an empty entry for all processes that are started later.
+    """
+    kept = searching_elsewhere(os.environ).get(_LIBRARY_PATH)
+
+    def restore() -> None:
+        if kept is None:
+            os.environ.pop(_LIBRARY_PATH, None)
+        else:
+            os.environ[_LIBRARY_PATH] = kept
+
+    restore()
+    try:
+        yield
+    finally:
+        restore()
 
 
 def _restore_removed_names() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from quantkit.engine.subprocesses import module_command
+from quantkit.engine.subprocesses import environment, module_command
 from quantkit.engine.verbose_run import SECOND_RUN
 from quantkit.errors import EngineError
 
@@ -60,7 +59,7 @@ def kernels_of(
     """
     shape = ",".join(map(str, (batch, *input_shape)))
     command = module_command("quantkit.engine.verbose_run", str(symbol), str(params), shape)
-    env = {**os.environ, "MKLDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}
+    env = environment(MKLDNN_VERBOSE="1", DNNL_VERBOSE="1")
     try:
         done = subprocess.run(
             command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout

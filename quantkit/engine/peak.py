@@ -7,7 +7,6 @@ the best rates there.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ import numpy as np
 
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import engine_errors, stock_fusion_off, symbol_of
-from quantkit.engine.subprocesses import module_command
+from quantkit.engine.subprocesses import environment, module_command
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
 from quantkit.folders import scratch_folder
@@ -53,7 +52,7 @@ def measured_peak() -> Peak:
         file = folder / "peak.json"
         done = subprocess.run(
             module_command("quantkit.engine.peak", str(file)),
-            env={**os.environ, "MKLDNN_VERBOSE": "0", "DNNL_VERBOSE": "0"},
+            env=environment(MKLDNN_VERBOSE="0", DNNL_VERBOSE="0"),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -8,7 +8,6 @@ an order that a monitor callback tells by name. The same callback shows whose ke
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -19,7 +18,7 @@ from typing import Any, Optional
 from quantkit.engine.execute import auxiliary_params
 from quantkit.engine.kernels import Kernel, parse
 from quantkit.engine.profiled_run import EVENTS, NODE_DONE, RUN_BEGINS, WINDOWS
-from quantkit.engine.subprocesses import module_command
+from quantkit.engine.subprocesses import environment, module_command
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
 from quantkit.folders import scratch_folder
@@ -191,7 +190,7 @@ def _write_checkpoint(graph: Graph, folder: Path) -> tuple[Path, Path]:
 def _run(arguments: Iterable[str], settings: Mapping[str, str]) -> str:
     done = subprocess.run(
         module_command("quantkit.engine.profiled_run", *arguments),
-        env={**os.environ, **settings},
+        env=environment(**settings),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

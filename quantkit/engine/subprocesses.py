@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
-from quantkit.import_path import without_current_folder
+from quantkit.current_folder import searching_elsewhere, without_current_folder
 
 _START = Path(__file__).with_name("isolated_start.py")
 
@@ -19,3 +20,8 @@ def module_command(module: str, *arguments: str) -> list[str]:
     """
     path = without_current_folder(sys.path)
     return [sys.executable, "-I", str(_START), json.dumps(path), module, *arguments]
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """This process's environment with ``settings``, in which no library is taken from the current folder."""
+    return {**searching_elsewhere(os.environ), **settings}

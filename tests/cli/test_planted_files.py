@@ -1,0 +1,192 @@
+"""Commands that are started in a folder of strangers: no file there is run or read that was not asked for."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import CLASSES, SHAPE
+
+PROGRAM = Path(sysconfig.get_path("scripts")) / "quantkit"
+
+# What else Python, the engines, pip, matplotlib and the libraries below them are known to look for somewhere.
+SETTINGS = (
+    "matplotlibrc", "pip.conf", "pip.ini", "setup.cfg", "setup.py", "pyproject.toml", "tox.ini", "pydistutils.cfg",
+    "constraints.txt", "requirements.txt", ".netrc", ".env", ".pdbrc", ".pythonrc", ".condarc", "pyvenv.cfg",
+    "pybuilddir.txt", "python311._pth", "planted.pth", "planted.start", "logging.conf", "audit.config", "mlperf.conf",
+    "plugins.xml", "cache.json", "libmxnet.so", "libgomp.so.1", "libiomp5.so", "libopenvino.so", "libonnxruntime.so",
+    "site.cfg", ".numpy-site.cfg", "onednn.conf", "lscpu", "numactl", "fc-list", "gcc", "ldconfig", "python", "pip",
+)  # fmt: skip
+OPTIONAL = (
+    "sitecustomize",
+    "usercustomize",
+    "torch",
+    "cv2",
+    "pandas",
+    "graphviz",
+    "tensorflow",
+    "tensorrt",
+    "cupy",
+    "horovod",
+)
+
+CARD = f"""
+name = "tiny"
+symbol = "tiny-symbol.json"
+params = "tiny-0000.params"
+input_shape = [{SHAPE}]
+classes = {CLASSES}
+"""
+
+IN_ACCESS, IN_OPEN, IN_ISDIR = 0x1, 0x20, 0x40000000
+
+
+@pytest.fixture(scope="module")
+def folder(checkpoint: Path, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a network, sample data, and a file in the name of every module and setting."""
+    place = tmp_path_factory.mktemp("strangers")
+    modules = {*sys.stdlib_module_names, *packages_distributions(), *OPTIONAL, "quantkit"}
+    for name in modules:
+        (place / f"{name}.py").write_text(f"raise SystemExit('{name}.py was run')\n")
+    for package in ("quantkit", "mxnet", "planted-1.0.dist-info"):
+        (place / package).mkdir()
+        (place / package / "__init__.py").write_text("raise SystemExit('a package was run')\n")
+    (place / "planted-1.0.dist-info" / "METADATA").write_text("Name: planted\nVersion: 1.0\n")
+    (place / "planted-1.0.dist-info" / "entry_points.txt").write_text("[pydantic]\nplanted = json:load\n")
+    for name in SETTINGS:
+        (place / name).write_text("planted\n")
+        (place / name).chmod(0o755)
+    for file in (*checkpoint.parent.iterdir(), samples):
+        shutil.copy(file, place)
+    (place / "tiny.toml").write_text(CARD)
+    return place
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[set[str]]:
+    """The files in a folder, and in its folders, that any process opens or reads meanwhile; after inotify(7)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init1(os.O_NONBLOCK)
+    places = {}
+    for place in (folder, *(each for each in folder.iterdir() if each.is_dir())):
+        number = libc.inotify_add_watch(watch, os.fsencode(place), IN_OPEN | IN_ACCESS)
+        assert number >= 0, os.strerror(ctypes.get_errno())
+        places[number] = place
+    found: set[str] = set()
+    try:
+        yield found
+        while True:
+            try:
+                content = os.read(watch, 1 << 20)
+            except BlockingIOError:
+                break
+            while content:
+                number, mask, _, length = struct.unpack_from("iIII", content)
+                assert number >= 0, "too many events were waiting"
+                name = content[16 : 16 + length].rstrip(b"\0").decode()
+                if not mask & IN_ISDIR:
+                    found.add(str((places[number] / name).relative_to(folder)))
+                content = content[16 + length :]
+    finally:
+        os.close(watch)
+
+
+def planted(folder: Path) -> set[str]:
+    """The files that were put there in the name of others."""
+    own = {"samples.npz", "tiny.toml", "tiny-symbol.json", "tiny-0000.params"}
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - own
+
+
+def command(
+    folder: Path, *words: Any, program: tuple[Any, ...] = (PROGRAM,), **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with an environment that leads Python and the loader of libraries nowhere."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_"))}
+    return subprocess.run(
+        list(map(str, (*program, *words))), cwd=folder, env={**kept, **variables}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def test_the_watch_sees_what_is_run(folder: Path) -> None:
+    """An interpreter that is not isolated: the watch that the tests below rely on."""
+    with opened(folder) as seen:
+        done = command(folder, "-c", "import json", program=(sys.executable,))
+    assert done.stderr.strip() == "json.py was run"
+    assert seen & planted(folder) == {"json.py"}
+
+
+@pytest.fixture(scope="module")
+def verbs(folder: Path) -> list[list[Any]]:
+    """Every verb as a user would give it in the network's folder, in an order in which each finds what it needs."""
+    calibrated = ["tiny.toml", "--calib-data", "samples.npz", "--calib", 4]
+    measured = ["tiny.toml", "--data", "samples.npz", "--builds", "here", "--batch", 1, "--variants", "fp32,int8"]
+    verified = ["tiny-int8", "--data", "samples.npz", "--limit", 4]
+    return [
+        ["doctor"],
+        ["models"],
+        ["builds", "list"],
+        ["builds", "check", "here"],
+        ["builds", "add", "native"],
+        ["quantize", *calibrated, "--format", "mxnet,onnx", "--preset", "none", "--no-latency"],
+        ["fuse", "tiny.toml", "--calib-data", "samples.npz", "--out", "tiny-fused", "--no-latency"],
+        ["calibrate", *calibrated, "--out", "table.json"],
+        ["explain", "tiny-int8"],
+        ["evaluate", "tiny-int8", "--data", "samples.npz", "--reference", "tiny.toml"],
+        ["analyze", *verified, "--reference", "tiny.toml"],
+        ["verify", *verified, "--engine", "onnxruntime", "--engine", "openvino"],
+        ["export", "tiny-int8", "--out", "tiny.onnx"],
+        ["profile", "tiny-int8", "--runs", 1],
+        ["benchmark", *measured, "--budget", 0.1],
+        ["compare", "tiny-benchmark", "tiny-benchmark"],
+        ["report", "tiny-benchmark", "--out", "page"],
+    ]  # fmt: skip
+
+
+def test_no_verb_runs_or_reads_what_lies_in_the_current_folder(
+    folder: Path, verbs: list[list[Any]], int8_engine: None, tmp_path: Path
+) -> None:
+    for package in ("onnx", "onnxruntime", "openvino"):
+        pytest.importorskip(package)
+    strange = planted(folder)
+    found = {}
+    # pip is started, and has nowhere to install from.
+    variables = {"QUANTKIT_HOME": str(tmp_path), "PIP_NO_INDEX": "1"}
+    for words in verbs:
+        with opened(folder) as seen:
+            done = command(folder, *words, **variables)
+        if seen & strange:
+            found[words[0]] = seen & strange
+        wanted = 1 if words[:2] == ["builds", "add"] else 0
+        assert done.returncode == wanted, (words, done.stdout, done.stderr)
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("program", "variables"),
+    [((PROGRAM,), {"PYTHONPATH": ":"}), ((sys.executable, "-m", "quantkit"), {})],
+    ids=["an empty entry in PYTHONPATH", "python -m"],
+)
+def test_the_current_folder_is_left_even_where_python_starts_from_it(
+    folder: Path, program: tuple[Any, ...], variables: dict[str, str], tmp_path: Path
+) -> None:
+    """What Python itself imports before quantkit begins nobody can keep it from."""
+    for path in folder.glob("*.py"):
+        if path.stem in {"click", "ctypes", "json", "mxnet", "numpy", "pydantic", "rich", "torch", "onnx", "traceback"}:
+            shutil.copy(path, tmp_path)
+    with opened(tmp_path) as seen:
+        done = command(tmp_path, "doctor", program=program, **variables)
+    assert done.returncode == 0, done.stderr
+    assert not seen
