@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quantkit import files
-from quantkit.benchmark.results import DISCARDED, FORMAT, Cell, Results, Round, Run
+from quantkit.benchmark.results import Cell, DISCARDED, FORMAT, Results, Round, Run
+from quantkit.contained import file_in
 from quantkit.errors import UserError
 from quantkit.host.placeholders import recorded
 from quantkit.text_files import MEBIBYTE, read_bytes
@@ -133,7 +134,8 @@ def _read(kind: Any, path: Path) -> Any:
 
     try:
         # Runs from when MXNet was the only engine name a build's version after it.
-        content = re.sub(rb'"mxnet":(?="[^"]*","library":)', b'"version":', read_bytes(path, _LARGEST_FILE))
+        content = read_bytes(file_in(path.parent, path.name), _LARGEST_FILE)
+        content = re.sub(rb'"mxnet":(?="[^"]*","library":)', b'"version":', content)
         return TypeAdapter(kind).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]

@@ -160,6 +160,9 @@ def _problems(suite: Suite) -> Iterator[str]:
     if suite.budget is not None and not suite.budget > 0:
         yield f"the budget must be a number of minutes above zero, not {suite.budget}"
     for contestant in suite.contestants:
+        # Interpreters are for the command line to name: a suite of strangers may not say what is run.
+        if "=" in contestant.build:
+            yield f"build {contestant.build!r} is no name; give the interpreter with --build {contestant.build}"
         if contestant.variant not in VARIANTS:
             yield f"there is no variant {contestant.variant!r}; choose from {', '.join(VARIANTS)}"
         if not is_policy(contestant.policy):

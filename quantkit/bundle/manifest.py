@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar, Literal, Optional
 
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
-from quantkit.errors import BundleError
+from quantkit.contained import file_in
+from quantkit.errors import BundleError, UserError
 from quantkit.folders import Kind
 from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
@@ -168,11 +169,14 @@ def read_manifest(directory: Path) -> Manifest:
     """The manifest of the bundle in ``directory``.
 
     Raises:
-        BundleError: there is none, or it is damaged, of another version, or lacks a file that bundles have.
+        BundleError: there is none, or it is damaged, a link out of the bundle, of another version, or lacks a file that
+            bundles have.
     """
     path = directory / MANIFEST
     try:
-        content = read_bytes(path)
+        content = read_bytes(file_in(directory, MANIFEST))
+    except UserError as error:
+        raise BundleError(f"{directory} is not a bundle: {error}") from error
     except OSError as error:
         raise BundleError(f"{directory} is not a bundle: cannot read {MANIFEST} ({error.strerror or error})") from error
     version = _version(content)

@@ -25,14 +25,15 @@ from quantkit.bundle.manifest import (
 )
 from quantkit.bundle.replaced import reading_whole
 from quantkit.calibration.table import CalibrationTable, read_table
+from quantkit.contained import file_in
 from quantkit.data.preprocess import Preprocess
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.errors import BundleError, ModelError, UserError
 from quantkit.explain import Explanation
 from quantkit.files import sha256_of
 from quantkit.graph.graph import Graph
-from quantkit.models.card import read_card
-from quantkit.models.labels import label_names
+from quantkit.models.card import Card, read_card
+from quantkit.models.labels import NAMED, label_names
 from quantkit.models.model import Model, Source
 from quantkit.text_files import MEBIBYTE, read_bytes
 
@@ -178,10 +179,11 @@ def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
     """The bundle in ``directory``, whose hashes are not checked here.
 
     Raises:
-        BundleError: the card contradicts the manifest.
+        BundleError: the card contradicts the manifest, or names a file that is not in it.
     """
     try:
         card = read_card(directory / CARD)
+        _check_listed(card, manifest)
         labels = label_names(card)
     except ModelError as error:
         raise _damaged(directory, CARD, error) from error
@@ -193,13 +195,24 @@ def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
     return Bundle(directory, manifest, card.preprocess, labels)
 
 
+def _check_listed(card: Card, manifest: Manifest) -> None:
+    """Refuse files of the card's that are no part of the bundle, and so have no hash."""
+    labels = card.labels if isinstance(card.labels, str) and card.labels not in NAMED else None
+    for name in filter(None, (card.symbol, card.params, labels)):
+        if name not in manifest.files:
+            raise ModelError(f"it names {name!r}, which is not in the manifest")
+
+
 def file_problem(path: Path, entry: FileEntry) -> Optional[str]:
     """What is wrong with a file of a bundle; None where it is the one that was written."""
     try:
+        file_in(path.parent, path.name)
         size = path.stat().st_size
         if size != entry.size:
             return f"has {size} bytes where {entry.size} were written"
         return None if sha256_of(path) == entry.sha256 else "was changed: its hash is another"
+    except UserError as error:
+        return f"cannot be used: {error}"
     except FileNotFoundError:
         return "is missing"
     except OSError as error:

@@ -61,7 +61,7 @@ def _sources(card: Card) -> list[dict[str, Any]]:
     from quantkit.models.weight_store import on_disk
 
     if card.params is not None:
-        path = card.folder / card.params
+        path = card.file(card.params)
         return [{"kind": "file", "location": card.params, "cached": path.is_file()}]
     return [
         {"kind": source.kind, "location": source.location, "cached": on_disk(card, source) is not None}

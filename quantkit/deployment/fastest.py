@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -15,8 +15,9 @@ from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from quantkit.bundle.manifest import ENGINES_FILE
 from quantkit.bundle.read import Bundle
+from quantkit.contained import file_in
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network, usable_engines
-from quantkit.errors import EngineError, EngineMissing, QuantkitError
+from quantkit.errors import EngineError, EngineMissing, QuantkitError, UserError
 from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
 from quantkit.runtimes.session import session_threads
@@ -31,14 +32,14 @@ _WARM_UP = 3
 class Measured:
     """The median milliseconds of one image in each engine, and where that was: processor, threads and versions.
 
-    ``refused`` says why the other engines of ``versions`` do not run the network.
+    ``refused`` are the other engines of ``versions``, which do not run it; not why, since reasons name folders.
     """
 
     cpu: str
     threads: int
     versions: dict[str, str]
     milliseconds: dict[str, FiniteFloat]
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -75,7 +76,7 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
     if len(versions) < 2:
         return open_network(bundle, next(iter(versions), None) or default_engine(bundle))
     cpu, threads = read_cpu().model, session_threads()
-    path = (bundle.directory / ENGINES_FILE).resolve()
+    path = bundle.directory.resolve() / ENGINES_FILE
     known = _read(path)
     for each in known:
         same_place = (each.cpu, each.threads, each.versions) == (cpu, threads, versions)
@@ -83,7 +84,7 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
             return open_network(bundle, each.fastest)
     networks, refused = _running(bundle, tuple(versions))
     milliseconds = median_milliseconds(networks, bundle.sample.input, _SECONDS)
-    found = Measured(cpu, threads, versions, milliseconds, refused)
+    found = Measured(cpu, threads, versions, milliseconds, tuple(refused))
     _write(path, [*known, found])
     return networks[found.fastest]
 
@@ -138,17 +139,22 @@ def median_milliseconds(networks: Mapping[str, RunningNetwork], image: np.ndarra
 
 
 def _read(path: Path) -> list[Measured]:
-    """What was measured before; a file that is missing, damaged or of another version says nothing."""
+    """What was measured before; a file that is missing, damaged, a link or of another version says nothing."""
     if path in _kept:
         return _kept[path]
     try:
-        return TypeAdapter(list[Measured]).validate_json(read_bytes(path))
-    except (OSError, ValidationError):
+        content = b"" if path.is_symlink() else read_bytes(file_in(path.parent, path.name))
+        return TypeAdapter(list[Measured]).validate_json(content)
+    except (OSError, UserError, ValidationError):
         return []
 
 
 def _write(path: Path, measured: list[Measured]) -> None:
     text = json.dumps([asdict(each) for each in measured], indent=1) + "\n"
+    # A link may lead to any file of the user's, which would be replaced.
+    if path.is_symlink():
+        _kept[path] = measured
+        return
     try:
         with writing(path) as file:
             file.write(text.encode())

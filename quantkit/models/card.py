@@ -1,7 +1,7 @@
 """Model cards: what quantkit knows of a network, one TOML file each.
 
-A card names a network of GluonCV's (``network``) or files of one's own (``symbol``, ``params``, relative
-to the card), says how images become its input, and lists the sources of trained weights in the order in
+A card names a network of GluonCV's (``network``) or files of one's own (``symbol``, ``params``, in the card's
+folder or below), says how images become its input, and lists the sources of trained weights in the order in
 which they are tried. The cards that ship with quantkit are in its ``models`` folder.
 """
 
@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Optional, Union
 
+from quantkit.contained import file_in
 from quantkit.data.preprocess import Preprocess
-from quantkit.errors import ModelError
+from quantkit.errors import ModelError, UserError
 from quantkit.files import shipped
 from quantkit.text_files import read_toml
 
@@ -25,7 +26,7 @@ class WeightSource:
     """One place where trained weights may be found.
 
     ``location`` is, by ``kind``: the file's name in GluonCV's store (``gluoncv``), a repository and a file
-    in it (``huggingface``: ``owner/repository/file``), an address (``url``), or a path relative to the card
+    in it (``huggingface``: ``owner/repository/file``), an address (``url``), or a file in the card's folder
     (``file``). ``revision`` is the commit of the repository (``huggingface``), without which the newest is fetched.
     ``sha1``, ``sha256`` and ``size`` (in bytes) are those of the weights themselves, after unpacking; without a hash,
     what is fetched first is recorded and held to. ``preprocess`` is given where these weights want other preprocessing
@@ -54,8 +55,8 @@ class Accuracy:
 class Card:
     """A network's description. ``input_shape`` is (channels, height, width); layout NCHW.
 
-    ``labels`` is ``imagenet1k``, ``cifar10``, a text file with one name a line, or the names
-    themselves. ``exclude`` lists node names or globs that should stay FP32.
+    ``symbol`` and ``params`` are files in ``folder``. ``labels`` is ``imagenet1k``, ``cifar10``, a text file there with
+    one name a line, or the names themselves. ``exclude`` lists node names or globs that should stay FP32.
     """
 
     name: str
@@ -72,6 +73,17 @@ class Card:
     sources: tuple[WeightSource, ...] = ()
     exclude: tuple[str, ...] = ()
     accuracy: Optional[Accuracy] = None
+
+    def file(self, name: str) -> Path:
+        """The file that the card calls ``name``, whether it is there or not.
+
+        Raises:
+            ModelError: it lies outside the card's folder, or is no ordinary file.
+        """
+        try:
+            return file_in(self.folder, name)
+        except UserError as error:
+            raise ModelError(f"model card {self.name!r}: {error}") from error
 
 
 def read_card(path: Path) -> Card:

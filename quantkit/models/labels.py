@@ -10,11 +10,16 @@ from quantkit.text_files import read_text
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
+NAMED = frozenset({"imagenet1k", "cifar10"})
+"""What a card may call its labels instead of a file or the names themselves."""
+
+
 def label_names(card: Card) -> tuple[str, ...]:
     """The names of a card's classes in the order of the network's outputs; empty where the card has none.
 
     Raises:
-        ModelError: the file of names cannot be read, or has not one name for each class.
+        ModelError: the file of names cannot be read or lies outside the card's folder, or has not one name for each
+            class.
     """
     if card.labels is None:
         return ()
@@ -31,7 +36,7 @@ def _named_set(card: Card, labels: str) -> tuple[str, ...]:
         return imagenet_names()
     if labels == "cifar10":
         return CIFAR10
-    path = card.folder / labels
+    path = card.file(labels)
     try:
         return tuple(read_text(path).splitlines())
     except (OSError, ValueError) as error:

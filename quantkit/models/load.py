@@ -143,7 +143,7 @@ def _from_card(
     shape = shape or card.input_shape
     structured: Mapping[str, str] = {}
     if card.symbol is not None:
-        path = card.folder / card.symbol
+        path = card.file(card.symbol)
         text, where = read_symbol(path), str(path)
     else:
         network = zoo_network(str(card.network), shape)

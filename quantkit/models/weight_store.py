@@ -126,7 +126,7 @@ def cached(source: WeightSource) -> Path:
 
 
 def _local(card: Card, source: WeightSource) -> Stored:
-    path = card.folder / source.location
+    path = card.file(source.location)
     if not path.is_file():
         raise WeightsUnavailable(f"there is no {path}")
     content = _content(path)
@@ -137,7 +137,7 @@ def _local(card: Card, source: WeightSource) -> Stored:
 
 def _places(card: Card, source: WeightSource) -> list[Path]:
     if source.kind == "file":
-        return [card.folder / source.location]
+        return [card.file(source.location)]
     places = [cached(source)]
     if source.kind == "gluoncv":
         # Who has no home has no store of GluonCV's there either.

@@ -62,7 +62,7 @@ def resolve(card: Card, choice: str, wanted: Parameters, random: Random, quiet: 
     if choice not in ("auto", "pretrained"):
         return from_file(network, Path(choice), wanted)
     if card.params is not None:
-        return from_file(network, card.folder / card.params, wanted)
+        return from_file(network, card.file(card.params), wanted)
     try:
         return _trained(card, network, wanted, quiet)
     except WeightsUnavailable as error:

@@ -70,6 +70,7 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
     ("old", "new", "words"),
     [
         ("title", "[", "cannot read the suite"),
+        ('build = "native"', 'build = "mine=./anything"', "give the interpreter with --build mine=./anything"),
         ('title = "A toy"', "", "title"),
         ("batches = [8, 1]", 'batches = ["x"]', "batches"),
         ("batches = [8, 1]", "batches = [0]", "batch sizes of resnet18_v1"),

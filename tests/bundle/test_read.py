@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -102,3 +104,44 @@ def test_a_wrong_file_with_a_right_hash_is_named(
     with pytest.raises(BundleError, match=rf"bundle .*({name}|card.toml).* cannot be used"):
         opened = read_bundle(bundle)
         getattr(opened, access)
+
+
+@pytest.mark.parametrize("labels", ["/proc/self/environ", "../secret", "notes.txt", "a/../labels.txt", "link"])
+def test_the_card_of_a_bundle_names_only_files_of_the_manifest(
+    bundle: Path, resign: Callable[[Path], None], labels: str
+) -> None:
+    (bundle.parent / "secret").write_text("secret\n" * 10)
+    (bundle / "notes.txt").write_text("secret\n" * 10)
+    (bundle / "link").symlink_to(bundle.parent / "secret")
+    card = bundle / "card.toml"
+    card.write_text(card.read_text().replace('labels = "labels.txt"', f'labels = "{labels}"'))
+    resign(bundle)
+    with pytest.raises(BundleError, match=r"card\.toml cannot be used: it names .* not in the manifest"):
+        read_bundle(bundle)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", *FILES])
+def test_a_link_out_of_the_bundle_is_refused(bundle: Path, name: str) -> None:
+    (bundle / name).rename(bundle.parent / name)
+    (bundle / name).symlink_to(bundle.parent / name)
+    with pytest.raises(BundleError, match=rf"{name}.* is a link out of"):
+        read_bundle(bundle)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", *FILES])
+def test_a_pipe_in_the_place_of_a_file_does_not_block(bundle: Path, edit: Callable[..., None], name: str) -> None:
+    if name != "manifest.json":
+        empty = {"sha256": hashlib.sha256().hexdigest(), "size": 0}
+        edit(bundle, lambda manifest: manifest["files"][name].update(empty))
+    (bundle / name).unlink()
+    os.mkfifo(bundle / name)
+    with pytest.raises(BundleError, match=rf"{name}.* is no ordinary file"):
+        read_bundle(bundle)
+
+
+def test_links_within_the_bundle_are_followed(bundle: Path) -> None:
+    (bundle / "..data").mkdir()
+    for name in FILES:
+        (bundle / name).rename(bundle / "..data" / name)
+        (bundle / name).symlink_to(f"..data/{name}")
+    assert read_bundle(bundle).graph.inputs == ("data",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,25 @@ def test_own_card(checkpoint: str, block: Any, data: np.ndarray) -> None:
     assert_computes(model, data, expected(block, data))
     assert (model.name, model.labels, model.source.weights) == ("mine", ("cat", "dog"), "file")
     assert model.preprocess == Preprocess(None, None, (0.5, 0.5, 0.5), (1.0, 1.0, 1.0))
+
+
+@pytest.mark.parametrize("elsewhere", ["/proc/self/environ", "../secret", "a/../../secret", "link", "pipe"])
+@pytest.mark.parametrize("field", ["symbol", "params", "labels", "source"])
+def test_a_card_reads_nothing_outside_its_folder(checkpoint: str, tmp_path: Path, field: str, elsewhere: str) -> None:
+    folder = Path(checkpoint).parent
+    (folder.parent / "secret").write_text("secret\nsecret\n")
+    (folder / "link").symlink_to(folder.parent / "secret")
+    os.mkfifo(folder / "pipe")
+    files = {"symbol": "tiny-symbol.json", "params": "tiny-0003.params", "labels": "", field: elsewhere}
+    source = f'[[sources]]\nkind = "file"\nlocation = "{elsewhere}"\n'
+    path = folder / "mine.toml"
+    path.write_text(
+        f'name = "mine"\nsymbol = "{files["symbol"]}"\ninput_shape = [3, 8, 8]\nclasses = 2\n'
+        + (f'labels = "{elsewhere}"\n' if field == "labels" else "")
+        + (source if field == "source" else f'params = "{files["params"]}"\n')
+    )
+    with pytest.raises(ModelError, match=r"card 'mine': .*(does not lie in|a link out of|no ordinary file)"):
+        load_model(path)
 
 
 def test_softmax_loss_becomes_softmax(engine: None, tmp_path: Path, data: np.ndarray) -> None:

@@ -1,0 +1,27 @@
+"""Files that other files name: only in the folder of the one that names them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+
+from quantkit.errors import UserError
+
+
+def file_in(folder: Path, name: str) -> Path:
+    """The ordinary file ``name`` of a folder or of a folder in it, whether it is there or not.
+
+    Raises:
+        UserError: the name is absolute or has ``..`` in it, a link on the way leads out of the folder, or it is a
+            folder, a device, a pipe or a socket.
+    """
+    pure = PurePosixPath(name)
+    if not name or "\0" in name or pure.is_absolute() or ".." in pure.parts:
+        raise UserError(f"{name!r} does not lie in {folder}; give a relative name, and put the file there")
+    path = folder / name
+    inside = os.path.realpath(folder)
+    if os.path.commonpath([inside, os.path.realpath(path)]) != inside:
+        raise UserError(f"{path} is a link out of {folder}; copy the file there")
+    if os.path.lexists(path) and not path.is_file():
+        raise UserError(f"{path} is no ordinary file; put one there")
+    return path
