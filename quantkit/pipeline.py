@@ -65,13 +65,15 @@ def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
 class FusedModel:
     """A model with its fused network, which passed the numeric gate.
 
-    ``sample`` is one input of the comparison, float32 of shape (1, channels, height, width).
+    ``sample`` is one input of the comparison, float32 of shape (1, channels, height, width); ``builtin`` is the name of
+    the built-in samples that it is one of, empty where it is the user's own.
     """
 
     model: Model
     fused: Fused
     check: FusionCheck
     sample: np.ndarray
+    builtin: str = ""
 
     @cached_property
     def graph(self) -> Graph:
@@ -100,13 +102,20 @@ class QuantizedModel:
     agreement: Agreement
     mixed: Optional[MixedPrecision] = None
 
-    def save(self, directory: Union[str, Path], force: bool = False, formats: Sequence[str] = (MXNET,)) -> Path:
+    def save(
+        self,
+        directory: Union[str, Path],
+        force: bool = False,
+        formats: Sequence[str] = (MXNET,),
+        keep_sample: bool = False,
+    ) -> Path:
         """Write the bundle; see ``bundle.write_bundle``.
 
         Args:
             directory: where to.
             force: whether an older bundle may be replaced.
             formats: ``mxnet``, and ``onnx`` if the bundle is to hold the network's ONNX file too.
+            keep_sample: whether the first of the user's own images is stored, instead of one that is nobody's.
 
         Raises:
             UserError: the directory or a format cannot be used, or the package onnx is not installed.
@@ -114,7 +123,8 @@ class QuantizedModel:
             QuantkitError: the disk is full or the place cannot be written.
         """
         check_formats(formats)
-        return write_bundle(self, Path(directory), force, self._onnx(DEFAULT_OPSET) if ONNX in formats else None)
+        onnx = self._onnx(DEFAULT_OPSET) if ONNX in formats else None
+        return write_bundle(self, Path(directory), force, onnx, keep_sample)
 
     def to_onnx(self, path: Union[str, Path], opset: int = DEFAULT_OPSET) -> None:
         """Write the INT8 network as an ONNX file; see ``export.int8_onnx``."""
@@ -150,10 +160,11 @@ def fuse_model(model: Model, samples: Any = "builtin") -> FusedModel:
         DataError: the samples cannot be used.
     """
     fused = fuse(model.graph, model.input_shape)
-    batched = list(_batches(model, _chosen(samples, _GATE_SAMPLES, at_most=True)))
+    chosen = _chosen(samples, _GATE_SAMPLES, at_most=True)
+    batched = list(_batches(model, chosen))
     few, names = [batch.data for batch in batched], [name for batch in batched for name in batch.names]
     check = check_fusion(model.graph, float_graph(fused.graph), few, BATCH_SIZE, names)
-    return FusedModel(model, fused, check, few[0][:1])
+    return FusedModel(model, fused, check, few[0][:1], chosen.name if chosen.builtin else "")
 
 
 def calibrate(

@@ -52,6 +52,10 @@ _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[FiniteFloat, Field(ge=0, le=1)]
 
 
+SampleOrigin = Literal["built-in", "generated", "own"]
+"""What the stored sample shows: an image that comes with quantkit, nothing, or one of the user's images."""
+
+
 @dataclass(frozen=True)
 class FileEntry:
     """A file of the bundle: its hash, and its size in bytes."""
@@ -140,7 +144,9 @@ class AgreementResult:
 class Manifest:
     """What a bundle says of itself. ``settings`` and ``agreement`` are None in bundles of kind ``fp32``.
 
-    ``files`` has every file of the bundle except the manifest itself.
+    ``files`` has every file of the bundle except the manifest itself. ``sample`` is None, and left out of the file,
+    where the stored sample is the first of the images of ``settings.data``: in older bundles, and where these are
+    built in.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -156,13 +162,17 @@ class Manifest:
     fusion: FusionResult
     agreement: Optional[AgreementResult]
     files: dict[_FileName, FileEntry]
+    sample: Optional[SampleOrigin] = None
     format: Literal["quantkit-bundle"] = _FORMAT
     version: Literal[1] = _VERSION
 
 
 def manifest_text(manifest: Manifest) -> str:
     """The manifest as JSON; equal manifests give equal text."""
-    return json.dumps(asdict(manifest), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    document = asdict(manifest)
+    if manifest.sample is None:
+        del document["sample"]
+    return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_manifest(directory: Path) -> Manifest:

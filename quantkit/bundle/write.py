@@ -35,6 +35,7 @@ from quantkit.bundle.manifest import (
     Settings,
     manifest_text,
 )
+from quantkit.bundle.sample import StoredSample, stored_sample
 from quantkit.calibration.table import write_table
 from quantkit.engine.execute import auxiliary_params, run
 from quantkit.errors import ModelError
@@ -51,12 +52,17 @@ if TYPE_CHECKING:
 
 
 def write_bundle(
-    quantized: QuantizedModel, directory: Union[str, Path], force: bool = False, onnx: Optional[bytes] = None
+    quantized: QuantizedModel,
+    directory: Union[str, Path],
+    force: bool = False,
+    onnx: Optional[bytes] = None,
+    keep_sample: bool = False,
 ) -> Path:
     """Write an INT8 network as a bundle, complete or not at all; with its ONNX file where that is given.
 
     The same network gives the same bytes. The directory may be new or empty; with ``force`` it may also
-    be an older bundle, which is replaced once the new one is complete.
+    be an older bundle, which is replaced once the new one is complete. The sample that is stored shows nothing of the
+    user's, see ``sample.stored_sample``, or with ``keep_sample`` the first of the user's images.
 
     Raises:
         UserError: the directory holds a bundle and ``force`` is not given, or holds anything else.
@@ -71,7 +77,8 @@ def write_bundle(
             (new / ONNX).write_bytes(onnx)
         operators = explain(quantized.source.fused, quantized.plan)
         agreement = AgreementResult(found.images, found.top1, found.cosine)
-        _write(new, "int8", quantized.source, quantized.graph, operators, settings_of(quantized), agreement)
+        sample = stored_sample(quantized.source, quantized.table, keep_sample)
+        _write(new, "int8", quantized.source, quantized.graph, sample, operators, settings_of(quantized), agreement)
     return directory
 
 
@@ -89,11 +96,14 @@ def settings_of(quantized: QuantizedModel) -> Settings:
     )
 
 
-def write_float_bundle(fused: FusedModel, directory: Union[str, Path], force: bool = False) -> Path:
+def write_float_bundle(
+    fused: FusedModel, directory: Union[str, Path], force: bool = False, keep_sample: bool = False
+) -> Path:
     """Write a fused FP32 network as a bundle; see ``write_bundle``."""
     directory = Path(directory)
     with replacing(directory, force, BUNDLE) as new:
-        _write(new, "fp32", fused, fused.graph, explain(fused.fused, float_plan(fused.fused)), None, None)
+        operators = explain(fused.fused, float_plan(fused.fused))
+        _write(new, "fp32", fused, fused.graph, stored_sample(fused, None, keep_sample), operators, None, None)
     return directory
 
 
@@ -102,6 +112,7 @@ def _write(
     kind: Literal["int8", "fp32"],
     source: FusedModel,
     graph: Graph,
+    sample: StoredSample,
     operators: Iterable[Explanation],
     settings: Optional[Settings],
     agreement: Optional[AgreementResult],
@@ -109,9 +120,9 @@ def _write(
     """Fill ``directory``, which may hold further files of the bundle already; the manifest comes last."""
     model, check = source.model, source.check
     (input_name,) = graph.inputs
-    outputs = run(graph, {input_name: source.sample})
+    outputs = run(graph, {input_name: sample.input})
     _write_checkpoint(graph, directory)
-    _write_sample(source.sample, outputs, directory / SAMPLE)
+    _write_sample(sample.input, outputs, directory / SAMPLE)
     classes = int(np.prod(outputs[0].shape[1:]))
     _write_text(directory / CARD, card_text(model, classes))
     if model.labels:
@@ -132,6 +143,7 @@ def _write(
         fusion=FusionResult(**asdict(check)),
         agreement=agreement,
         files={path.name: FileEntry(sha256_of(path), path.stat().st_size) for path in sorted(directory.iterdir())},
+        sample=sample.origin,
     )
     _write_text(directory / MANIFEST, manifest_text(manifest))
 

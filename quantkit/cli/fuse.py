@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import Verb, force_option, model_options, output_options
+from quantkit.cli.options import Verb, force_option, keep_sample_option, model_options, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
@@ -30,6 +30,7 @@ _SHOWN = 5
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="Images to compare on.  [default: builtin]")
 @model_options
 @force_option
+@keep_sample_option
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
 @output_options
 def fuse(
@@ -40,6 +41,7 @@ def fuse(
     weights: str,
     input_shape: Optional[tuple[int, ...]],
     force: bool,
+    keep_sample: bool,
     no_latency: bool,
 ) -> None:
     """Fuse a network's operators, stay in FP32.
@@ -62,7 +64,7 @@ def fuse(
     source = fuse_model(loaded, calib_data)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
-        write_float_bundle(source, out, force)
+        write_float_bundle(source, out, force, keep_sample=keep_sample)
     milliseconds = None
     if not no_latency:
         terminal.stage("measuring latency (FP32 and FP32 fused in turns)")

@@ -159,3 +159,10 @@ def goal_options(command: Command) -> Command:
 
 
 force_option = click.option("--force", is_flag=True, help="Replace what an earlier run wrote there.")
+
+keep_sample_option = click.option(
+    "--keep-sample",
+    is_flag=True,
+    help="Store the first of your images in the bundle, as the sample that `verify` runs. Without it, a built-in "
+    "photograph or noise is stored, and nothing of your images.",
+)

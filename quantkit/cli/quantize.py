@@ -15,6 +15,7 @@ from quantkit.cli.options import (
     exclude_option,
     force_option,
     goal_options,
+    keep_sample_option,
     model_options,
     output_options,
     preset_option,
@@ -66,6 +67,7 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
 @model_options
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=_OUT_HELP)
 @force_option
+@keep_sample_option
 @click.option(
     "--format",
     "formats",
@@ -96,6 +98,7 @@ def quantize(
     input_shape: Optional[tuple[int, ...]],
     out: Optional[Path],
     force: bool,
+    keep_sample: bool,
     formats: str,
     no_latency: bool,
 ) -> None:
@@ -146,7 +149,7 @@ def quantize(
         quantized = outcome.network
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
-        quantized.save(out, force, written_as)
+        quantized.save(out, force, written_as, keep_sample=keep_sample)
     _report(terminal, model, weights, quantized, out, no_latency, outcome)
     if outcome is not None and not outcome.met:
         context.exit(GOAL_MISSED)

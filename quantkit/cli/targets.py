@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ def default_bundle(spec: str) -> Path:
 
 
 def network_name(spec: str) -> str:
-    """The name that the network ``spec`` will have, found without loading it.
+    """The name for folders of the network ``spec``, found without loading it; one of a card's leads to no other folder.
 
     Raises:
         ModelError: ``spec`` is a card that cannot be read.
@@ -34,7 +35,7 @@ def network_name(spec: str) -> str:
 
     path = Path(spec)
     if path.suffix == ".toml":
-        return read_card(path).name
+        return re.sub(r"[/\x00-\x1f\x7f]+", "_", read_card(path).name)
     card = None if os.sep in spec else find_card(spec)
     if card is not None:
         return card.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,7 +51,8 @@ def photographs() -> Samples:
             file = files[position % len(files)]
             yield Sample(_crop(_photograph(file), position), None, f"crop {position} of {file.name}")
 
-    return Samples("built-in photographs (scikit-image, scikit-learn)", read, _CROPS, any_order=True, independent=True)
+    name = "built-in photographs (scikit-image, scikit-learn)"
+    return Samples(name, read, _CROPS, any_order=True, independent=True, builtin=True)
 
 
 def digits(split: str) -> Samples:
@@ -69,7 +71,7 @@ def digits(split: str) -> Samples:
     table = table[test if split == "test" else ~test]
     # The pixels run from 0 to 16.
     pixels = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
-    return arrays(_enlarged(pixels), table[:, -1], f"scikit-learn digits, split {split}")
+    return replace(arrays(_enlarged(pixels), table[:, -1], f"scikit-learn digits, split {split}"), builtin=True)
 
 
 def _shipped(distribution: str, package: str, file: str) -> Path:

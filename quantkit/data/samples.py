@@ -38,7 +38,7 @@ class Samples:
     only reading to the end would tell. Where ``any_order``, the first N are as good a choice as any
     other (or the only one possible); elsewhere neighbours may be alike, as in a set sorted by class.
     ``positions`` are those to read; None: all. Where ``independent``, ``read`` may be called for one position at a
-    time, by several threads at once, at no extra cost.
+    time, by several threads at once, at no extra cost. ``builtin`` are those that come with quantkit.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Samples:
     any_order: bool = False
     positions: range | tuple[int, ...] | None = None
     independent: bool = False
+    builtin: bool = False
 
     def __len__(self) -> int:
         """How many samples iterating gives.

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from quantkit.cli.quantize import quantize
@@ -27,6 +28,18 @@ def test_writes_a_bundle_named_after_the_network(
     assert [path.name for path in tmp_path.iterdir()] == ["tiny-int8"]
     manifest = json.loads((tmp_path / "tiny-int8" / "manifest.json").read_text())
     assert (manifest["kind"], manifest["settings"]["samples"]) == ("int8", 5)
+
+
+@pytest.mark.parametrize("verb", ["quantize", "fuse"])
+def test_the_users_sample_is_kept_if_asked_for(
+    run: Run, options: list[object], int8_engine: None, samples: Path, tmp_path: Path, verb: str
+) -> None:
+    for index, keep in enumerate(([], ["--keep-sample"])):
+        out = ["--out", f"b{index}", *(["--calib", 5, "--preset", "none"] if verb == "quantize" else [])]
+        result = run(verb, *options, *out, *keep, "--no-latency")
+        assert result.exit_code == 0, result.stderr
+        stored = np.load(tmp_path / f"b{index}" / "sample.npz")["input"]
+        assert any(np.array_equal(stored[0], each) for each in np.load(samples)["x"]) == bool(keep)
 
 
 def test_json_agrees_with_what_was_written(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:

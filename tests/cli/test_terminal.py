@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,15 @@ def test_sizes(size: int, text: str) -> None:
 )
 def test_bundles_are_named_after_the_network(spec: str, name: str) -> None:
     assert str(default_bundle(spec)) == name
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [("../mine", ".._mine-int8"), ("/tmp/mine", "_tmp_mine-int8"), ("mi\\u001bne", "mi_ne-int8")]
+)
+def test_the_name_in_a_card_leads_to_no_other_folder(tmp_path: Path, given: str, name: str) -> None:
+    card = tmp_path / "card.toml"
+    card.write_text(f'name = "{given}"\nnetwork = "alexnet"\ninput_shape = [3, 224, 224]\nclasses = 10\n')
+    assert default_bundle(str(card)) == Path(name)
 
 
 def test_progress_is_one_line_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:

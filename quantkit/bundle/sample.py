@@ -1,0 +1,58 @@
+"""The sample that a bundle stores, so that another machine can tell whether it computes the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Optional
+
+import numpy as np
+
+from quantkit.bundle.manifest import SampleOrigin
+from quantkit.calibration.ranges import Range
+from quantkit.calibration.table import CalibrationTable
+from quantkit.data.batches import batches
+from quantkit.data.builtin import photographs
+
+if TYPE_CHECKING:
+    from quantkit.pipeline import FusedModel
+
+_CHANNELS = 3
+_USUAL = Range(-1.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSample:
+    """One input of a network, float32 with a batch axis of 1, and what the manifest says of it."""
+
+    input: np.ndarray
+    origin: Optional[SampleOrigin]
+
+
+def stored_sample(source: FusedModel, table: Optional[CalibrationTable], keep: bool) -> StoredSample:
+    """The sample to store: nothing of the user's images, unless one is to be kept.
+
+    It is the image that the fused network was compared on where that is built in, else a built-in photograph where the
+    network reads images, else noise over the input's calibrated range.
+
+    Args:
+        source: the fused model.
+        table: its calibration; None in FP32 bundles.
+        keep: whether to store the image that the fused network was compared on, whosever it is.
+
+    Raises:
+        DataError: the built-in photographs are not installed.
+    """
+    model = source.model
+    if source.builtin:
+        said = table is not None and table.data_name == source.builtin
+        return StoredSample(source.sample, None if said else "built-in")
+    if keep:
+        return StoredSample(source.sample, "own")
+    if model.preprocess is not None and model.input_shape[0] == _CHANNELS:
+        photograph = next(batches(photographs(), model.preprocess, model.input_shape, 1, 1, workers=0))
+        return StoredSample(photograph.data, "built-in")
+    (name,) = model.graph.inputs
+    bounds = _USUAL if table is None else table.ranges.get(name, _USUAL)
+    # The stream of this generator never changes, so that the same network gives the same bundle.
+    noise = np.random.RandomState(0).uniform(bounds.low, bounds.high, (1, *model.input_shape))
+    return StoredSample(noise.astype(np.float32), "generated")
