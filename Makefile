@@ -5,8 +5,8 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke test lint tables test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa test-faults \
-	properties mutate clean
+.PHONY: demo smoke soak test lint tables test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
+	test-faults properties mutate clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -19,6 +19,11 @@ demo: $(VENV)/installed
 smoke: $(VENV)/installed
 	$(BIN)/quantkit benchmark smoke --out $(OUT)/smoke --force
 	$(BIN)/quantkit report $(OUT)/smoke --out $(OUT)/smoke-report
+
+# 100,000 predictions in each engine: memory, descriptors and threads may not grow.
+soak: $(VENV)/installed
+	mkdir -p $(OUT)
+	$(BIN)/python benchmarks/soak.py --out $(OUT)/soak
 
 test: lint test-onednn test-mkl
 

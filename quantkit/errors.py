@@ -46,6 +46,10 @@ class EngineError(QuantkitError):
     """The engine refused or failed to run a network that looked valid."""
 
 
+class ForkError(EngineError):
+    """An engine or a network was loaded before this process was forked, and does not work in it."""
+
+
 class BundleError(QuantkitError):
     """A bundle on disk is incomplete, altered, or does not reproduce its stored output."""
 

@@ -18,6 +18,7 @@ from quantkit.deployment.fastest import open_fastest
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.graph.graph import Graph
+from quantkit.host.process import OwnProcess
 
 Image = Union[np.ndarray, str, "os.PathLike[str]"]
 """A file, uint8 pixels of shape (height, width, 3), RGB, or preprocessed float32 of shape (channels, height, width)."""
@@ -34,7 +35,8 @@ class Predictor:
     """A bundle's network, ready to run.
 
     It may be used by several threads: they prepare their images at the same time and run the network in
-    turns, each run with all of the engine's threads. It does not survive a fork: load it in the child.
+    turns, each run with all of the engine's threads. It does not survive a fork: predicting in a child of the process
+    that loaded it raises ``ForkError``. Start processes with spawn, or fork them first and load it there.
 
     Attributes:
         name: the network's name.
@@ -74,6 +76,7 @@ class Predictor:
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
         self._puts_out_scores = _ends_in_scores(bundle.graph)
+        self._process = OwnProcess()
         self._lock = Lock()
         self._network = _loaded(bundle, engine)
         self.engine = self._network.engine
@@ -90,6 +93,7 @@ class Predictor:
             DataError: an image cannot be read, has another dtype or shape, or holds NaN or infinite values;
                 or it is a photograph and the preprocessing is not known. The message says which.
             EngineError: the network puts out NaN or infinite values.
+            ForkError: this process is a fork of the one that loaded the network.
         """
         outputs = []
         start = 0
@@ -132,6 +136,7 @@ class Predictor:
         return self.labels[index] if self.labels else str(index)
 
     def _run(self, batch: np.ndarray) -> np.ndarray:
+        self._process.check(f"the Predictor of {self.name!r}")
         with self._lock:
             return self._network.run(batch)[0]
 

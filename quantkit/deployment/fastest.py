@@ -17,7 +17,7 @@ from quantkit.bundle.manifest import ENGINES_FILE
 from quantkit.bundle.read import Bundle
 from quantkit.contained import file_in
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network, usable_engines
-from quantkit.errors import EngineError, EngineMissing, QuantkitError, UserError
+from quantkit.errors import EngineError, EngineMissing, ForkError, QuantkitError, UserError
 from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
 from quantkit.runtimes.session import session_threads
@@ -98,6 +98,9 @@ def _running(bundle: Bundle, engines: Sequence[str]) -> tuple[dict[str, RunningN
         try:
             network = open_network(bundle, engine)
             network.run(image)
+        except ForkError:
+            # That is no property of the engine, to be remembered.
+            raise
         except (EngineError, EngineMissing) as error:
             refused[engine] = str(error)
         else:

@@ -19,11 +19,21 @@ from quantkit.graph.attribute_bounds import attribute_problem
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.graph.operators import AUXILIARY_INPUTS
 from quantkit.graph.tensor_bounds import DECIDED_BY_SHAPES, is_for_floats, size_problem, tensor_problem
+from quantkit.host.process import OwnProcess
 
 Shape = tuple[int, ...]
 
 # MXNet binds and first runs networks with shared state of its own: threads must take turns, whatever they run.
 _ENGINE = RLock()
+
+
+def _renew_lock() -> None:
+    """The thread that holds the lock does not come along into a forked process, where the engine itself starts anew."""
+    global _ENGINE
+    _ENGINE = RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 @contextmanager
@@ -65,7 +75,8 @@ def _reason(error: Exception) -> str:
 class Executor:
     """A network bound to fixed input shapes, ready to run.
 
-    One thread at a time may use it. Several may use several: the engine itself works for one at a time.
+    One thread at a time may use it. Several may use several: the engine itself works for one at a time. A forked
+    process cannot use it, but may make others.
 
     Raises:
         EngineError: the engine does not accept the network or the shapes.
@@ -73,6 +84,7 @@ class Executor:
 
     def __init__(self, graph: Graph, shapes: Mapping[str, Shape]) -> None:
         mxnet = load_mxnet()
+        self._process = OwnProcess()
         if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
             raise EngineError(obstacle)
         with _ENGINE, engine_errors("bind the network"):
@@ -85,6 +97,7 @@ class Executor:
 
     def resized(self, shapes: Mapping[str, Shape]) -> Executor:
         """The same network bound to other input shapes; it shares this one's parameters."""
+        self._process.check("the network")
         other = copy(self)
         other._bind(shapes)
         return other
@@ -101,6 +114,7 @@ class Executor:
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Compute the network's outputs for one batch of exactly the bound shapes (float32)."""
+        self._process.check("the network")
         with _ENGINE, engine_errors("run the network"):
             for name, value in inputs.items():
                 if value.shape != self._inputs[name].shape:

@@ -13,6 +13,7 @@ import numpy as np
 
 from quantkit.errors import EngineError, EngineMissing
 from quantkit.folders import scratch_folder
+from quantkit.host.process import OwnProcess
 from quantkit.runtimes.session import ExecutedLayer, Inputs, session_threads
 
 _INT8 = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"})
@@ -38,6 +39,7 @@ class OnnxRuntimeSession:
 
     def __init__(self, session: Any) -> None:
         self._session = session
+        self._process = OwnProcess()
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -46,6 +48,7 @@ class OnnxRuntimeSession:
 
     def run(self, inputs: Inputs) -> list[np.ndarray]:
         """See ``session.Session``."""
+        self._process.check("the network")
         with _errors("run the network"):
             return list(self._session.run(None, dict(inputs)))
 

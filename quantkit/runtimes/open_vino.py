@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 
 from quantkit.errors import EngineError, EngineMissing
+from quantkit.host.process import OwnProcess
 from quantkit.runtimes.session import ExecutedLayer, Inputs, session_threads
 
 _LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
@@ -27,6 +29,7 @@ def open_session(content: bytes) -> OpenVinoSession:
     Raises:
         EngineMissing: the package openvino is not installed.
         EngineError: OpenVINO refuses the network.
+        ForkError: this process is a fork of one that has used OpenVINO.
     """
     return OpenVinoSession(_compiled(content))
 
@@ -36,6 +39,7 @@ class OpenVinoSession:
 
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
+        self._process = OwnProcess()
         self._request = compiled.create_infer_request()
 
     @property
@@ -45,6 +49,7 @@ class OpenVinoSession:
 
     def run(self, inputs: Inputs) -> list[np.ndarray]:
         """See ``session.Session``."""
+        self._process.check("the network")
         for expected in self._compiled.inputs:
             name, shape = expected.get_any_name(), expected.partial_shape
             # Convolutions of another number of channels would be computed all the same.
@@ -78,6 +83,7 @@ def _executed(model: Any) -> Iterator[ExecutedLayer]:
 
 def _compiled(content: bytes) -> Any:
     openvino = _library()
+    _first_use().check("OpenVINO")
     settings = {
         "INFERENCE_PRECISION_HINT": "f32",
         "PERFORMANCE_HINT": "LATENCY",
@@ -86,6 +92,12 @@ def _compiled(content: bytes) -> Any:
     with _errors("load the network"):
         core = openvino.Core()
         return core.compile_model(core.read_model(BytesIO(content)), "CPU", settings)
+
+
+@cache
+def _first_use() -> OwnProcess:
+    """The process that OpenVINO was first used in: its threads are the same for all networks, and gone in a fork."""
+    return OwnProcess()
 
 
 def _library() -> Any:
