@@ -24,6 +24,8 @@ FLOAT_TOLERANCE = 1e-4
 # the resolution that INT8 promises at all.
 INT8_TOLERANCE = 1 / 127
 
+_SHOWN = {"built-in": "a built-in image", "generated": "noise", "own": "one of the images it was made with"}
+
 _OTHER_ISA = (
     "without VNNI, INT8 products are added in 16 bits and can saturate: "
     "`quantkit analyze` tells in which layers, to be kept in FP32 with `quantkit quantize --exclude`"
@@ -122,7 +124,9 @@ def _sample(bundle: Bundle) -> Iterator[Check]:
     there, here = manifest.engine, present_engine()
     alike = manifest.kind == "fp32" or (there.mxnet, there.isa) == (here.mxnet, here.isa)
     tolerance = max(FLOAT_TOLERANCE, manifest.fusion.allowed) if alike else INT8_TOLERANCE
-    places = f"stored by mxnet {there.mxnet} ({there.isa}), computed by mxnet {here.mxnet} ({here.isa})"
+    places = (
+        f"{_shown(manifest)}, stored by mxnet {there.mxnet} ({there.isa}), computed by mxnet {here.mxnet} ({here.isa})"
+    )
     for output, expected, found in zip(manifest.outputs, sample.outputs, computed):
         difference = relative_difference(expected, found) if expected.shape == found.shape else float("inf")
         ok = difference <= tolerance
@@ -130,3 +134,10 @@ def _sample(bundle: Bundle) -> Iterator[Check]:
         advice = "" if ok or alike or there.isa == here.isa else f"; {_OTHER_ISA}"
         why = f"{places}: deviates by {size} of the largest value, {tolerance:.2g} is allowed{advice}"
         yield Check(f"sample {output.name}", ok, why)
+
+
+def _shown(manifest: Manifest) -> str:
+    """What the stored sample is."""
+    if manifest.sample is not None:
+        return _SHOWN[manifest.sample]
+    return "an image" if manifest.settings is None else f"an image of {manifest.settings.data}"

@@ -115,6 +115,15 @@ def test_built_in_images_are_stored_as_they_always_were(digits: Model, tmp_path:
     assert read_bundle(other.save(tmp_path / "other")).manifest.sample == "built-in"
 
 
+def test_verify_tells_what_the_sample_is(images: QuantizedModel, arrays: QuantizedModel, tmp_path: Path) -> None:
+    def said(network: QuantizedModel, name: str, keep: bool) -> str:
+        return verify_bundle(network.save(tmp_path / name, keep_sample=keep)).checks[-1].why
+
+    assert said(images, "a", False).startswith("a built-in image, stored by")
+    assert said(arrays, "b", False).startswith("noise, stored by")
+    assert said(arrays, "c", True).startswith("one of the images it was made with, stored by")
+
+
 def test_the_same_network_gives_the_same_noise(arrays: QuantizedModel, tmp_path: Path) -> None:
     first, second = (arrays.save(tmp_path / name) for name in ("first", "second"))
     assert (first / "sample.npz").read_bytes() == (second / "sample.npz").read_bytes()

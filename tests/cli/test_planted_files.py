@@ -132,7 +132,7 @@ def test_the_watch_sees_what_is_run(folder: Path) -> None:
 def verbs(folder: Path) -> list[list[Any]]:
     """Every verb as a user would give it in the network's folder, in an order in which each finds what it needs."""
     calibrated = ["tiny.toml", "--calib-data", "samples.npz", "--calib", 4]
-    measured = ["tiny.toml", "--data", "samples.npz", "--builds", "here", "--batch", 1, "--variants", "fp32,int8"]
+    measured = ["tiny.toml", "--data", "samples.npz", "--builds", "here", "--batch", 1, "--variants", "fp32"]
     verified = ["tiny-int8", "--data", "samples.npz", "--limit", 4]
     return [
         ["doctor"],
@@ -149,7 +149,7 @@ def verbs(folder: Path) -> list[list[Any]]:
         ["verify", *verified, "--engine", "onnxruntime", "--engine", "openvino"],
         ["export", "tiny-int8", "--out", "tiny.onnx"],
         ["profile", "tiny-int8", "--runs", 1],
-        ["benchmark", *measured, "--budget", 0.1],
+        ["benchmark", *measured],
         ["compare", "tiny-benchmark", "tiny-benchmark"],
         ["report", "tiny-benchmark", "--out", "page"],
     ]  # fmt: skip
