@@ -42,6 +42,9 @@ OPTIONAL = (
     "horovod",
 )
 
+# What the commands below write.
+MADE = {"tiny-int8", "tiny-int8-analysis", "again", "fused", "tiny-benchmark", "page", "table.json", "tiny.onnx"}
+
 CARD = f"""
 name = "tiny"
 symbol = "tiny-symbol.json"
@@ -106,7 +109,8 @@ def opened(folder: Path) -> Iterator[set[str]]:
 def planted(folder: Path) -> set[str]:
     """The files that were put there in the name of others."""
     own = {"samples.npz", "tiny.toml", "tiny-symbol.json", "tiny-0000.params"}
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - own
+    files = (path for path in folder.rglob("*") if path.is_file() and not MADE & set(path.relative_to(folder).parts))
+    return {str(path.relative_to(folder)) for path in files} - own
 
 
 def command(
@@ -128,43 +132,59 @@ def test_the_watch_sees_what_is_run(folder: Path) -> None:
     assert seen & planted(folder) == {"json.py"}
 
 
-@pytest.fixture(scope="module")
-def verbs(folder: Path) -> list[list[Any]]:
-    """Every verb as a user would give it in the network's folder, in an order in which each finds what it needs."""
-    calibrated = ["tiny.toml", "--calib-data", "samples.npz", "--calib", 4]
-    measured = ["tiny.toml", "--data", "samples.npz", "--builds", "here", "--batch", 1, "--variants", "fp32"]
-    verified = ["tiny-int8", "--data", "samples.npz", "--limit", 4]
-    return [
-        ["doctor"],
-        ["models"],
-        ["builds", "list"],
-        ["builds", "check", "here"],
-        ["builds", "add", "native"],
-        ["quantize", *calibrated, "--format", "mxnet,onnx", "--preset", "none", "--no-latency"],
-        ["fuse", "tiny.toml", "--calib-data", "samples.npz", "--out", "tiny-fused", "--no-latency"],
-        ["calibrate", *calibrated, "--out", "table.json"],
+CALIBRATED = ["tiny.toml", "--calib-data", "samples.npz", "--calib", 4]
+MEASURED = ["tiny.toml", "--data", "samples.npz", "--builds", "here", "--batch", 1, "--variants", "fp32"]
+COMPARED = ["tiny-int8", "--data", "samples.npz", "--limit", 4]
+
+# Every verb as a user would give it in the network's folder; those of a row in turns, each finds what it needs.
+VERBS = {
+    "machine": [["doctor"], ["models"], ["builds", "list"], ["builds", "check", "here"], ["builds", "add", "native"]],
+    "making": [
+        ["quantize", *CALIBRATED, "--format", "mxnet,onnx", "--preset", "none", "--no-latency", "--out", "again"],
+        ["fuse", "tiny.toml", "--calib-data", "samples.npz", "--out", "fused", "--no-latency"],
+        ["calibrate", *CALIBRATED, "--out", "table.json"],
         ["explain", "tiny-int8"],
-        ["evaluate", "tiny-int8", "--data", "samples.npz", "--reference", "tiny.toml"],
-        ["analyze", *verified, "--reference", "tiny.toml"],
-        ["verify", *verified, "--engine", "onnxruntime", "--engine", "openvino"],
         ["export", "tiny-int8", "--out", "tiny.onnx"],
+    ],
+    "judging": [
+        ["evaluate", *COMPARED, "--reference", "tiny.toml"],
+        ["analyze", *COMPARED, "--reference", "tiny.toml"],
+        ["verify", *COMPARED, "--engine", "onnxruntime", "--engine", "openvino"],
         ["profile", "tiny-int8", "--runs", 1],
-        ["benchmark", *measured],
+    ],
+    "measuring": [
+        ["benchmark", *MEASURED],
         ["compare", "tiny-benchmark", "tiny-benchmark"],
         ["report", "tiny-benchmark", "--out", "page"],
-    ]  # fmt: skip
+    ],
+}
 
 
-def test_no_verb_runs_or_reads_what_lies_in_the_current_folder(
-    folder: Path, verbs: list[list[Any]], int8_engine: None, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def bundle(folder: Path, int8_engine: None) -> None:
+    """``tiny-int8`` in the folder, with its ONNX file."""
     for package in ("onnx", "onnxruntime", "openvino"):
         pytest.importorskip(package)
+    from quantkit import pipeline
+
+    network = pipeline.quantize(str(folder / "tiny.toml"), 4, str(folder / "samples.npz"), recovery="none")
+    network.save(folder / "tiny-int8", formats=pipeline.FORMATS)
+
+
+def test_every_verb_is_tried() -> None:
+    from quantkit.cli.main import cli
+
+    assert {words[0] for row in VERBS.values() for words in row} == set(cli.commands)
+
+
+@pytest.mark.usefixtures("bundle")
+@pytest.mark.parametrize("row", VERBS)
+def test_no_verb_runs_or_reads_what_lies_in_the_current_folder(folder: Path, row: str, tmp_path: Path) -> None:
     strange = planted(folder)
-    found = {}
     # pip is started, and has nowhere to install from.
     variables = {"QUANTKIT_HOME": str(tmp_path), "PIP_NO_INDEX": "1"}
-    for words in verbs:
+    found = {}
+    for words in VERBS[row]:
         with opened(folder) as seen:
             done = command(folder, *words, **variables)
         if seen & strange:
