@@ -16,49 +16,49 @@ PACKAGE = Path(quantkit.__file__).parent
 # before it can be named, so there are no cycles between rooms.
 ROOMS = {
     "errors": "",
+    "contained": "errors",
+    "current_folder": "",
     "temporary": "",
     "files": "errors temporary",
-    "folders": "errors files temporary",
+    "folders": "errors temporary files",
     "text_files": "",
     "host": "errors files",
     "graph": "errors files text_files",
-    "engine": "errors folders files text_files graph host",
+    "engine": "errors current_folder files folders text_files host graph",
     "data": "errors files",
     "onnx_import": "errors graph",
-    "models": "errors files text_files graph data engine onnx_import",
+    "models": "errors contained files text_files graph engine data onnx_import",
     "fusion": "errors graph engine",
     "calibration": "errors files text_files graph engine data",
-    "quantization": "errors graph calibration fusion",
+    "quantization": "errors graph fusion calibration",
     "evaluation": "errors graph engine data",
     "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",
-    "bundle": "errors folders temporary files text_files graph engine data models fusion calibration quantization "
-    "recovery explain",
+    "bundle": "errors contained temporary files folders text_files graph engine data models fusion calibration "
+    "quantization recovery explain",
     "export": "errors files graph engine models quantization emission bundle",
     "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
     "bundle export",
-    "search": "errors files text_files host graph data engine models fusion calibration quantization evaluation "
+    "search": "errors files text_files host graph engine data models fusion calibration quantization evaluation "
     "emission recovery bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors folders temporary files text_files host",
-    "report": "errors folders files host benchmark",
-    "analysis": "errors folders graph data models fusion calibration quantization evaluation emission recovery "
-    "bundle pipeline report host",
-    "workloads": "errors folders files text_files graph engine data models fusion calibration quantization emission "
-    "recovery "
-    "bundle pipeline export benchmark",
+    "benchmark": "errors contained current_folder temporary files folders text_files host",
+    "report": "errors files folders host benchmark",
+    "analysis": "errors folders host graph data models fusion calibration quantization evaluation emission recovery "
+    "bundle pipeline report",
+    "workloads": "errors files folders text_files graph engine data models fusion calibration quantization emission "
+    "recovery bundle export pipeline benchmark",
     "measurement": "errors host benchmark workloads",
     "runtimes": "errors folders text_files host",
     "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
-    "deployment": "errors files text_files host engine bundle runtimes",
-    "predict": "errors graph data bundle deployment",
+    "deployment": "errors contained files text_files host engine bundle runtimes",
+    "predict": "errors host graph data bundle deployment",
     "loading": "errors models bundle predict",
-    "cli": "errors folders temporary files host graph engine data models fusion calibration quantization evaluation "
-    "emission recovery "
-    "explain bundle pipeline search export runtimes parity predict loading profile benchmark report analysis workloads "
-    "measurement",
-    "__main__": "cli",
+    "cli": "errors temporary files folders host graph engine data models fusion calibration quantization "
+    "evaluation emission recovery explain bundle export pipeline search profile benchmark report analysis "
+    "workloads measurement runtimes parity predict loading",
+    "__main__": "current_folder cli",
 }
 
 ENGINES = {"mxnet", "gluoncv"}

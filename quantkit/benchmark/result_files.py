@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quantkit import files
-from quantkit.benchmark.results import Cell, DISCARDED, FORMAT, Results, Round, Run
+from quantkit.benchmark.results import DISCARDED, FORMAT, Cell, Results, Round, Run
 from quantkit.contained import file_in
 from quantkit.errors import UserError
 from quantkit.host.placeholders import recorded

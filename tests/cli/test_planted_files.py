@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import CLASSES, SHAPE
+from tests.requirements import requires
 
 PROGRAM = Path(sysconfig.get_path("scripts")) / "quantkit"
 
@@ -163,8 +164,7 @@ VERBS = {
 @pytest.fixture(scope="module")
 def bundle(folder: Path, int8_engine: None) -> None:
     """``tiny-int8`` in the folder, with its ONNX file."""
-    for package in ("onnx", "onnxruntime", "openvino"):
-        pytest.importorskip(package)
+    requires("onnx", "onnxruntime", "openvino")
     from quantkit import pipeline
 
     network = pipeline.quantize(str(folder / "tiny.toml"), 4, str(folder / "samples.npz"), recovery="none")

@@ -16,6 +16,7 @@ import pytest
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.engine.execute import Executor
 from quantkit.predict import Predictor
+from tests.requirements import requires
 
 ENGINES = ("mxnet", "onnxruntime", "openvino")
 LIMIT = 60
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.usefixtures("int8_engine"), pytest.mark.filterwarnings
 def runtime(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     if name != "mxnet":
-        pytest.importorskip(name)
+        requires(name)
     return name
 
 
@@ -134,7 +135,7 @@ def test_the_remedy(bundle: Bundle, runtime: str) -> None:
 
 
 def test_auto_does_not_remember_that_it_was_forked(bundle: Bundle, tmp_path: Path) -> None:
-    pytest.importorskip("openvino")
+    requires("openvino")
     Predictor(bundle, engine="openvino")
     said = in_a_fork(lambda: str(Predictor(bundle, engine="auto")))
     assert said.startswith("ForkError: OpenVINO was loaded in process")
