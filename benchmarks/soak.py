@@ -18,22 +18,20 @@ from __future__ import annotations
 import argparse
 import itertools
 import platform
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Optional
 
 import numpy as np
-from command_line import facts, run, table, write_results
+from command_line import Document, rows_page, run, table, write_results
 from scipy import stats
 
-from quantkit import __version__, pipeline
+from quantkit import pipeline
 from quantkit.bundle import read_bundle
 from quantkit.data.builtin import digits
 from quantkit.data.samples import take
@@ -46,6 +44,10 @@ _NETWORK = "digits_resnet20_v1"
 _READINGS, _WARM_UP, _PARTS = 200, 0.2, 20
 _MOST_BYTES = 16.0
 _IMAGES, _LARGEST = 64, 16
+
+_COLUMNS = (
+    "engine", "memory, MB: first reading", "warm", "last", "bytes a prediction", "descriptors", "threads", "verdict",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def main() -> None:
     parser.add_argument("--predictions", type=int, default=100_000)
     parser.add_argument("--threads", type=int, default=8)
     options = parser.parse_args()
-    print("\n".join(_header()), flush=True)
+    print("\n".join(table(_COLUMNS)), flush=True)
     found: list[Soak] = []
     with tempfile.TemporaryDirectory() as folder:
         bundle = _bundle(Path(folder))
@@ -163,9 +165,9 @@ def _bundle(folder: Path) -> Path:
     return network.save(folder / "bundle", formats=pipeline.FORMATS)
 
 
-def _header() -> list[str]:
-    return table(["engine", "memory, MB: first reading", "warm", "last", "bytes a prediction", "descriptors", "threads",
-                  "verdict"])  # fmt: skip
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    return rows_page(document, _COLUMNS, (_line(Soak(**each)) for each in document["engines"]))
 
 
 def _line(soaked: Soak) -> str:
@@ -182,22 +184,7 @@ def _write(options: argparse.Namespace, versions: Mapping[str, str], found: Sequ
     command = f"python benchmarks/soak.py{engines} --predictions {options.predictions} --threads {options.threads}"
     host = {"cpu": read_cpu().model, "threads": str(session_threads()), "python": platform.python_version(), **versions}
     slopes = {each.engine: asdict(slope_of(each.predictions, each.memory)) for each in found}
-    document: dict[str, Any] = {"command": command, "revision": _revision(), "slopes": slopes}
-    document["engines"] = [asdict(each) for each in found]
-    write_results(options.out, host, document, _page(command, host, document["revision"], found))
-
-
-def _page(command: str, host: Mapping[str, str], revision: Mapping[str, Any], found: Sequence[Soak]) -> Iterator[str]:
-    yield f"`{command}`, {facts(host)}, commit {revision['commit']}{' (changed)' if revision['dirty'] else ''}"
-    yield from ("", *_header(), *map(_line, found))
-
-
-def _revision() -> dict[str, Any]:
-    def git(*words: str) -> Optional[str]:
-        done = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    return {"version": __version__, "commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    write_results(options.out, command, host, {"slopes": slopes, "engines": [asdict(each) for each in found]}, page)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import onnx_parity
 import onnx_speed
 import readme_tables
 import recovered_speed
+import soak
 import speed_tables
 from command_line import run, write_page
 
@@ -34,6 +35,7 @@ PAGES = {
     "onnx-parity": onnx_parity.page,
     "onnx-speed": onnx_speed.page,
     "recovered-speed": recovered_speed.page,
+    "soak": soak.page,
 }
 
 
