@@ -17,8 +17,9 @@ from tests.requirements import REAL_DATA, demanded, requires
 if TYPE_CHECKING:
     from quantkit.pipeline import FusedModel, QuantizedModel
 
-# Who starts the tests in a shell's background has them ignore Ctrl-C, and with them all that they start.
+# Who starts the tests in a shell's background or by nohup has them ignore signals, and with them all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The same examples in every run; HYPOTHESIS_PROFILE=long looks for others, and prints how to repeat what it finds.
 settings.register_profile("short", derandomize=True, deadline=None, print_blob=True)

@@ -45,7 +45,10 @@ def ended_by(process: subprocess.Popen[str], number: int, after: float) -> tuple
     time.sleep(after)
     family = descendants(process.pid)
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    try:
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     deadline = time.monotonic() + 10
     while (left := [pid for pid in family if lives(pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
