@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import stat
 import tomllib
 from math import isfinite
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 MEBIBYTE = 1 << 20
 
@@ -21,7 +22,7 @@ LARGEST_DOCUMENT = MEBIBYTE
 _MANY_PARTS = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.ASCII)
 
 
-def open_ordinary(path: Path) -> IO[bytes]:
+def open_ordinary(path: Path) -> io.BufferedReader:
     """Open an ordinary file for reading.
 
     Raises:
@@ -42,7 +43,8 @@ def read_bytes(path: Path, most: int = LARGEST_DOCUMENT) -> bytes:
         OSError: the file cannot be read, is a folder, device, pipe or socket, or is larger.
     """
     with open_ordinary(path) as file:
-        content = file.read(most + 1)
+        # Memory is taken for all that is asked for; files of the kernel's have no size.
+        content = file.read(min(os.fstat(file.fileno()).st_size or most, most) + 1)
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
     return content

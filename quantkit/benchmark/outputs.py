@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from quantkit.formats.npz import read_npz
+
 # FP32 kernels add up in different orders; what differs by more computes something else.
 FLOAT_ALLOWED = 1e-3
 
@@ -22,11 +24,10 @@ def deviation(reference: Path, found: Path) -> float:
         reference: an .npz file with the outputs in order.
         found: another.
     """
-    with np.load(reference) as expected, np.load(found) as computed:
-        if not expected.files or len(expected.files) != len(computed.files):
-            return float("inf")
-        pairs = [(expected[one], computed[two]) for one, two in zip(expected.files, computed.files)]
-    return max(_relative(one, two) for one, two in pairs)
+    expected, computed = read_npz(reference).values(), read_npz(found).values()
+    if not expected or len(expected) != len(computed):
+        return float("inf")
+    return max(_relative(one, two) for one, two in zip(expected, computed))
 
 
 def int8_allowed(float32: Path, int8: Path) -> float:

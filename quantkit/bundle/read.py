@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,9 +27,10 @@ from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.contained import file_in
 from quantkit.data.preprocess import Preprocess
 from quantkit.engine.checkpoint import read_checkpoint
-from quantkit.errors import BundleError, ModelError, UserError
+from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.explain import Explanation
 from quantkit.files import sha256_of
+from quantkit.formats.npz import read_npz
 from quantkit.graph.graph import Graph
 from quantkit.models.card import Card, read_card
 from quantkit.models.labels import NAMED, label_names
@@ -145,9 +145,8 @@ class Bundle:
             BundleError: the file holds none that fits the manifest.
         """
         try:
-            with np.load(self.directory / SAMPLE, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            arrays = read_npz(self.directory / SAMPLE)
+        except DataError as error:
             raise _damaged(self.directory, SAMPLE, error) from error
         shapes = {f"output{index}": output.shape for index, output in enumerate(self.manifest.outputs)}
         shapes["input"] = self.manifest.input.shape

@@ -34,10 +34,10 @@ def check_layout(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> No
     """Make sure that an array of samples along the first axis has a dtype and shape that can be understood.
 
     Raises:
-        DataError: neither uint8 (samples, height, width, 3) nor float32 (samples, ...).
+        DataError: neither uint8 (samples, height, width, 3) nor float32 (samples, ...), or the samples hold nothing.
     """
     pixels = dtype == np.uint8 and len(shape) == 4 and shape[-1] == 3
-    if not pixels and not (dtype == np.float32 and len(shape) >= 2):
+    if 0 in shape[1:] or not (pixels or (dtype == np.float32 and len(shape) >= 2)):
         raise DataError(
             f"{where} is {dtype} of shape {shape}; give uint8 of shape (samples, height, width, 3), "
             "or float32 that is preprocessed already, of shape (samples, channels, height, width)"

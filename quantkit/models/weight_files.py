@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from quantkit.errors import ModelError
+from quantkit.errors import DataError, ModelError
+from quantkit.formats.npz import read_npz
 from quantkit.graph.params import read_params
 from quantkit.models.safetensors import read_safetensors
 
@@ -28,7 +28,6 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, AttributeError, TypeError) as error:
-        raise ModelError(f"cannot read weights from {path}: {error}; save them again with numpy.savez") from error
+        return read_npz(path)
+    except DataError as error:
+        raise ModelError(f"cannot read weights: {error}") from error

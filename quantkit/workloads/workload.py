@@ -21,6 +21,7 @@ from quantkit.bundle.read import Bundle, read_bundle
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import Executor, infer_shapes
 from quantkit.errors import UserError
+from quantkit.formats.npz import read_npy
 from quantkit.graph.macs import macs
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
@@ -231,7 +232,7 @@ def _from_lstm(name: str, lstm: Lstm, forms: Collection[str], tell: Tell) -> Wor
 
 
 def _outputs(checkpoint: Checkpoint, input_name: str, path: Path) -> list[np.ndarray]:
-    data = np.load(path)
+    data = read_npy(path)
     graph = read_checkpoint(checkpoint.files["symbol"], checkpoint.files["params"])
     return Executor(graph, {input_name: data.shape}).run({input_name: data})
 

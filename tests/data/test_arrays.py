@@ -94,7 +94,7 @@ def test_refuses_objects_and_fortran_order(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="object"):
         npz_file(tmp_path / "data.npz")
     np.savez(tmp_path / "data.npz", x=PIXELS, y=np.array([{}] * 9, dtype=object))
-    with pytest.raises(DataError, match="cannot read"):
+    with pytest.raises(DataError, match=r"array 'y' of .* is object"):
         npz_file(tmp_path / "data.npz")
     np.savez(tmp_path / "data.npz", x=np.asfortranarray(PIXELS))
     with pytest.raises(DataError, match="Fortran"):
@@ -130,5 +130,5 @@ def test_an_array_that_ends_too_early(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", PIXELS)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x.npy", (tmp_path / "x.npy").read_bytes()[:-10])
-    with pytest.raises(DataError, match="ends inside sample 8 of 9"):
-        list(npz_file(path))
+    with pytest.raises(DataError, match="needs 540 bytes, and there are 530"):
+        npz_file(path)

@@ -1,0 +1,1 @@
+"""File formats that quantkit reads without trusting them."""

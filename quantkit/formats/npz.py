@@ -1,0 +1,209 @@
+"""Arrays in ``.npz`` and ``.npy`` files; every size is checked before it is believed, and nothing is unpickled.
+
+The formats: numpy.lib.format, and PKWARE's APPNOTE.TXT for the archive.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from quantkit.errors import DataError
+from quantkit.text_files import open_ordinary
+
+_NPY: Any = np.lib.format
+_SUFFIX = ".npy"
+_READERS = {(1, 0): _NPY.read_array_header_1_0, (2, 0): _NPY.read_array_header_2_0}
+
+# numpy's own bound on a header, with what stands before it.
+_LONGEST_HEADER = 10_000 + 12
+
+# Some 300,000 arrays.
+_LONGEST_DIRECTORY = 2**24
+
+# What an archive may unpack to: this, or so many times its own size where that is more.
+_MOST_UNPACKED = 2**28
+_MOST_TIMES = 100
+
+# The bytes of an archive without members.
+_EMPTY = 22
+
+_ENCRYPTED = 1
+
+# What a message shows of a name.
+_SHOWN = 100
+
+# How zipfile and numpy report damage, by the place of it.
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    TypeError,
+    KeyError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an array's header says; its values begin ``start`` bytes into the file that holds it alone."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran_order: bool
+    start: int
+
+
+class Archive:
+    """An open ``.npz`` file. ``names`` are those of its arrays, in order."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self._path = path
+        self._archive = archive
+        self._members = {member.filename[: -len(_SUFFIX)]: member for member in archive.infolist()}
+        self.names = tuple(self._members)
+
+    def header(self, name: str) -> Header:
+        """What the header of an array says, which fits the size of its values.
+
+        Raises:
+            DataError: it is damaged, or the array does not hold numbers.
+        """
+        with self._archive.open(self._members[name]) as file:
+            return _header(file, self._members[name].file_size, f"array {name!r} of {self._path}")
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        """An array as a whole.
+
+        Raises:
+            DataError: it is damaged, or does not hold numbers.
+        """
+        self.header(name)
+        with self._archive.open(self._members[name]) as file:
+            array: np.ndarray[Any, Any] = _NPY.read_array(file, allow_pickle=False)
+            # The checksum is compared at the end.
+            file.read(1)
+        return array
+
+    def values(self, name: str) -> IO[bytes]:
+        """The file that holds an array alone, header included."""
+        return self._archive.open(self._members[name])
+
+
+@contextmanager
+def opened_npz(path: Path) -> Iterator[Archive]:
+    """The archive at ``path``; what goes wrong inside it is an error of the data.
+
+    It may unpack to 256 MiB, or to 100 times its own size where that is more.
+
+    Raises:
+        DataError: it cannot be read, is no such archive or a damaged one, or unpacks to more.
+    """
+    with _telling_damage(path), _Reader(open_ordinary(path).detach()) as file, zipfile.ZipFile(file) as archive:
+        file.longest = sys.maxsize
+        _check_members(archive, os.fstat(file.fileno()).st_size, path)
+        yield Archive(path, archive)
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """All arrays of an ``.npz`` file by name.
+
+    Raises:
+        DataError: as for ``opened_npz``, or an array is damaged or does not hold numbers.
+    """
+    with opened_npz(path) as archive:
+        return {name: archive.read(name) for name in archive.names}
+
+
+def read_npy(path: Path) -> np.ndarray[Any, Any]:
+    """The array of an ``.npy`` file.
+
+    Raises:
+        DataError: it cannot be read, is damaged, or does not hold numbers.
+    """
+    with _telling_damage(path), open_ordinary(path) as file:
+        _header(file, os.fstat(file.fileno()).st_size, str(path))
+        file.seek(0)
+        array: np.ndarray[Any, Any] = _NPY.read_array(file, allow_pickle=False)
+        return array
+
+
+@contextmanager
+def _telling_damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise DataError(f"cannot read {path}: {reason}; save it again with numpy") from error
+
+
+class _Reader(io.BufferedReader):
+    """A file that gives at most ``longest`` bytes at once: ``ZipFile`` reads an archive's directory as a whole."""
+
+    longest = _LONGEST_DIRECTORY
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > self.longest:
+            raise zipfile.BadZipFile(f"its directory has {size} bytes")
+        return super().read(size)
+
+
+def _check_members(archive: zipfile.ZipFile, size: int, path: Path) -> None:
+    """Make sure that an archive of ``size`` bytes is as numpy writes it, and no bomb."""
+    members = archive.infolist()
+    names = {member.filename for member in members}
+    # Comments can swallow the entries that follow.
+    odd = any(member.comment or not member.filename.endswith(_SUFFIX) for member in members)
+    hidden = not members and size > _EMPTY
+    if hidden or odd or len(names) != len(members):
+        raise DataError(f"{path} does not hold arrays of different names, and nothing else; save it again with numpy")
+    for member in members:
+        if member.flag_bits & _ENCRYPTED or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise DataError(
+                f"{member.filename[:_SHOWN]!r} of {path} is encrypted or compressed in a way that numpy does not use; "
+                "save it again with numpy.savez"
+            )
+        # The directory has no checksum, but each name stands twice, and opening compares.
+        archive.open(member).close()
+    unpacked = sum(member.file_size for member in members)
+    most = max(_MOST_UNPACKED, _MOST_TIMES * size)
+    if unpacked > most:
+        raise DataError(
+            f"{path} has {size} bytes and would unpack to {unpacked}, more than the {most} allowed; "
+            "if it is in order, save it uncompressed with numpy.savez"
+        )
+
+
+def _header(file: IO[bytes], size: int, where: str) -> Header:
+    """The header at the beginning of ``file``, which has ``size`` bytes."""
+    # Headers tell their own length, which no reading may rely on.
+    beginning = io.BytesIO(file.read(_LONGEST_HEADER))
+    version = _NPY.read_magic(beginning)
+    if version not in _READERS:
+        raise DataError(f"{where} has the .npy version {version}, which is not known here; save it again")
+    shape, fortran_order, dtype = _READERS[version](beginning)
+    if dtype.kind not in "biufc":
+        raise DataError(f"{where} is {str(dtype)[:_SHOWN]}; only numbers are read")
+    header = Header(shape, dtype, fortran_order, beginning.tell())
+    needed, there = prod(shape) * dtype.itemsize, size - header.start
+    if min(shape, default=0) < 0 or needed != there:
+        raise DataError(f"{where} is damaged: its shape needs {needed} bytes, and there are {there}; save it again")
+    return header
