@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Optional
@@ -10,9 +12,16 @@ from typing import Optional
 from quantkit.data.decode import decode
 from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError
+from quantkit.text_files import read_text
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """The endings, in small letters, of the files that count as images."""
+
+# Some four million lines.
+_LONGEST_TABLE = 2**28
+
+# What a message shows of a name, and how many names.
+_SHOWN, _FEW = 100, 8
 
 Entry = tuple[str, Optional[int]]
 
@@ -23,7 +32,8 @@ def images_folder(path: Path, split: str | None = None) -> Samples:
     Labels come from ``labels.csv``, which lists the images to use (columns ``file``, relative to the folder
     or to its ``images`` subfolder, ``label``, and optionally ``split``), or from one subfolder a class:
     the number in its name where all are numbers, else the position of its name in sorted order. A
-    flat folder has none. ``split`` selects the images of that split of ``labels.csv``.
+    flat folder has none. ``split`` selects the images of that split of ``labels.csv``. Links to files are followed;
+    ``labels.csv`` cannot name files outside the folder.
 
     Raises:
         DataError: no images, no such split, or contents that can be understood in two ways.
@@ -52,31 +62,42 @@ def images_folder(path: Path, split: str | None = None) -> Samples:
 def _listed(table: Path, split: str | None) -> list[Entry]:
     """The entries of ``labels.csv``."""
     try:
-        with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.DictReader(file)
-            columns = rows.fieldnames or []
-            if "file" not in columns:
-                raise DataError(f"{table} has no column 'file'; give the columns file, label and, if need be, split")
-            if split is not None and "split" not in columns:
-                raise DataError(f"{table} has no column 'split', so it has no split {split!r}")
-            lines = [(rows.line_num, row) for row in rows]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot read {table}: {error}") from error
+        rows = csv.reader(io.StringIO(read_text(table, _LONGEST_TABLE), newline=""))
+        columns = next(rows, [])
+        if "file" not in columns:
+            raise DataError(f"{table} has no column 'file'; give the columns file, label and, if need be, split")
+        if split is not None and "split" not in columns:
+            raise DataError(f"{table} has no column 'split', so it has no split {split!r}")
+        files, labels, splits = (
+            columns.index(name) if name in columns else None for name in ("file", "label", "split")
+        )
+        lines = [(rows.line_num, _cell(row, files), _cell(row, labels), _cell(row, splits)) for row in rows if row]
+    except (OSError, ValueError, csv.Error) as error:
+        raise DataError(f"cannot read {table}: {getattr(error, 'strerror', None) or error}") from error
     if split is not None:
-        splits = sorted({row["split"] or "" for _, row in lines})
-        lines = [(number, row) for number, row in lines if row["split"] == split]
+        known = sorted({line[3] for line in lines})
+        lines = [line for line in lines if line[3] == split]
         if not lines:
-            raise DataError(f"{table} has no split {split!r}; it has {', '.join(splits) or 'no images'}")
-    return sorted(_entry(table, number, row) for number, row in lines)
+            raise DataError(f"{table} has no split {split!r}; it has {', '.join(known[:_FEW]) or 'no images'}")
+    entries = (_entry(table, number, name, label) for number, name, label, _ in lines)
+    # An image may stand there twice, once without a label.
+    return sorted(entries, key=lambda entry: (entry[0], -1 if entry[1] is None else entry[1]))
 
 
-def _entry(table: Path, number: int, row: dict[str, str]) -> Entry:
+def _cell(row: list[str], place: int | None) -> str:
+    """A cell of a line, which may end early."""
+    return row[place] if place is not None and place < len(row) else ""
+
+
+def _entry(table: Path, number: int, file: str, label: str) -> Entry:
     """One line of ``labels.csv``."""
     where = f"line {number} of {table}"
-    file, label = row["file"] or "", row.get("label") or ""
-    candidates = [name for name in (file, f"images/{file}") if (table.parent / name).is_file()]
+    # Not every link: data sets are often made of links into a store.
+    if os.path.isabs(file) or ".." in Path(file).parts:
+        raise DataError(f"image {file[:_SHOWN]!r} of {where} lies outside the folder; name files in it")
+    candidates = [name for name in (file, f"images/{file}") if os.path.isfile(table.parent / name)]
     if not candidates:
-        raise DataError(f"image {file!r} of {where} does not exist; mend the line or add the file")
+        raise DataError(f"image {file[:_SHOWN]!r} of {where} does not exist; mend the line or add the file")
     return candidates[0], label_of(_number(label), where) if label else None
 
 

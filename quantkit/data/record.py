@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import IO
@@ -13,19 +13,14 @@ from typing import IO
 from quantkit.data.decode import decode
 from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError
+from quantkit.text_files import open_ordinary
 
 _MAGIC = 0xCED7230A
 _LENGTH_BITS = 29
+_LENGTH_MASK = (1 << _LENGTH_BITS) - 1
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
+_PART_HEADER = struct.Struct("<II")
 _IMAGE_HEADER = struct.Struct("<IfQQ")
-
-
-@dataclass(frozen=True)
-class Part:
-    """A stretch of a record: ``length`` bytes from ``start``."""
-
-    start: int
-    length: int
 
 
 def record_file(path: Path) -> Samples:
@@ -58,42 +53,44 @@ def record_file(path: Path) -> Samples:
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     """The file at ``path``; what goes wrong in reading it is an error of the data."""
     try:
-        with path.open("rb") as file:
+        with open_ordinary(path) as file:
             yield file
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+    except (OSError, struct.error) as error:
+        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _scan(file: IO[bytes], path: Path) -> list[tuple[Part, ...]]:
-    """Where the records lie, every header checked."""
+def _scan(file: IO[bytes], path: Path) -> array[int]:
+    """Where the records begin, every header checked."""
     end = file.seek(0, 2)
-    records: list[tuple[Part, ...]] = []
-    parts: list[Part] = []
-    position = 0
+    records = array("Q")
+    position, inside = 0, False
     while position < end:
         file.seek(position)
-        header = file.read(8)
-        magic, word = struct.unpack("<II", header) if len(header) == 8 else (0, 0)
-        flag, length = word >> _LENGTH_BITS, word & ((1 << _LENGTH_BITS) - 1)
-        expected = (_MIDDLE, _LAST) if parts else (_WHOLE, _FIRST)
-        if magic != _MAGIC or flag not in expected or position + 8 + length > end:
+        header = file.read(_PART_HEADER.size)
+        magic, word = _PART_HEADER.unpack(header) if len(header) == _PART_HEADER.size else (0, 0)
+        flag, length = word >> _LENGTH_BITS, word & _LENGTH_MASK
+        expected = (_MIDDLE, _LAST) if inside else (_WHOLE, _FIRST)
+        if magic != _MAGIC or flag not in expected or position + len(header) + length > end:
             raise DataError(f"{path} is no RecordIO file or is damaged at byte {position}; write it again")
-        parts.append(Part(position + 8, length))
-        if flag in (_WHOLE, _LAST):
-            records.append(tuple(parts))
-            parts = []
-        position += 8 + (length + 3) // 4 * 4
-    if parts:
+        if not inside:
+            records.append(position)
+        inside = flag in (_FIRST, _MIDDLE)
+        position += len(header) + (length + 3) // 4 * 4
+    if inside:
         raise DataError(f"{path} ends inside a record; write it again")
     return records
 
 
-def _content(file: IO[bytes], parts: Iterable[Part]) -> bytes:
-    """The bytes of a record."""
+def _content(file: IO[bytes], start: int) -> bytes:
+    """The bytes of the record at ``start``, put together of its parts."""
     contents = []
-    for part in parts:
-        file.seek(part.start)
-        contents.append(file.read(part.length))
+    flag = _FIRST
+    file.seek(start)
+    while flag in (_FIRST, _MIDDLE):
+        _, word = _PART_HEADER.unpack(file.read(_PART_HEADER.size))
+        flag, length = word >> _LENGTH_BITS, word & _LENGTH_MASK
+        contents.append(file.read(length))
+        file.seek(-length % 4, 1)
     return struct.pack("<I", _MAGIC).join(contents)
 
 

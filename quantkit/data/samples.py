@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import nsmallest
 from itertools import count, islice
 from random import Random
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ import numpy as np
 from quantkit.errors import DataError
 
 Item = TypeVar("Item")
+
+_LARGEST_LABEL = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +131,8 @@ def take(samples: Samples, number: int, seed: int = 0) -> Samples:
     if samples.any_order or samples.size is None:
         return replace(samples, positions=range(number))
     random = Random(seed)
-    ranks = [random.random() for _ in range(samples.size)]
-    chosen = sorted(range(samples.size), key=ranks.__getitem__)[:number]
-    return replace(samples, positions=tuple(sorted(chosen)))
+    chosen = nsmallest(number, ((random.random(), position) for position in range(samples.size)))
+    return replace(samples, positions=tuple(sorted(position for _, position in chosen)))
 
 
 def repeated(samples: Samples, number: int) -> Samples:
@@ -174,8 +176,8 @@ def label_of(value: Any, where: str) -> int:
         whole = label == float(value)
     except (TypeError, ValueError, OverflowError):
         whole = False
-    if not whole or label < 0:
-        raise DataError(f"label {value!r} of {where} is not a class index; give whole numbers from 0 up")
+    if not whole or not 0 <= label <= _LARGEST_LABEL:
+        raise DataError(f"label {repr(value)[:100]} of {where} is not a class index; give whole numbers from 0 up")
     return label
 
 

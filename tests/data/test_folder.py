@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,12 @@ def test_labels_csv(tmp_path: Path) -> None:
     assert chosen.name == f"{tmp_path.name}, split test"
 
 
+def test_an_image_with_and_without_a_label(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png")
+    (tmp_path / "labels.csv").write_text("file,label\na.png,3\na.png,\na.png,1\n")
+    assert seen(images_folder(tmp_path)) == [("a.png", None), ("a.png", 1), ("a.png", 3)]
+
+
 def test_labels_csv_without_labels(tmp_path: Path) -> None:
     picture(tmp_path / "a.png")
     (tmp_path / "labels.csv").write_bytes(b"\xef\xbb\xbffile\r\na.png\r\n")
@@ -69,6 +77,12 @@ def test_labels_csv_without_labels(tmp_path: Path) -> None:
         ("file,label\na.png,1\n", "test", "no column 'split'"),
         ("file,label,split\na.png,1,calib\n", "test", "no split 'test'; it has calib"),
         ("file\n\xff", None, "cannot read"),
+        ("file\n../a.png\n", None, r"image '../a.png' of line 2 of .* lies outside the folder"),
+        ("file\nx/../../a.png\n", None, "lies outside the folder"),
+        ("file\n/proc/self/environ\n", None, r"image '/proc/self/environ' of line 2 of .* lies outside the folder"),
+        ("file\n" + "a" * 100_000 + "\n", None, "'a{100}' of line 2 of .* does not exist"),
+        ("file\n" + "a" * 200_000 + "\n", None, "field larger than field limit"),
+        ("file\na\0.png\n", None, "does not exist"),
     ],
 )
 def test_bad_labels_csv(tmp_path: Path, text: str, split: str | None, message: str) -> None:
@@ -76,6 +90,37 @@ def test_bad_labels_csv(tmp_path: Path, text: str, split: str | None, message: s
     (tmp_path / "labels.csv").write_bytes(text.encode("latin-1"))
     with pytest.raises(DataError, match=message):
         images_folder(tmp_path, split)
+
+
+def test_a_table_with_many_columns_takes_no_memory_for_those(tmp_path: Path) -> None:
+    """Lines that have no cell in a column would take memory for it all the same, as dictionaries."""
+    picture(tmp_path / "a.png")
+    columns = ",".join(str(number) for number in range(10_000))
+    (tmp_path / "labels.csv").write_text(f"file,{columns}\n" + "a.png\n" * 1_000)
+    tracemalloc.start()
+    assert len(images_folder(tmp_path)) == 1_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 2**20
+
+
+def test_a_table_that_is_too_long(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png")
+    with (tmp_path / "labels.csv").open("w") as file:
+        file.write("file\na.png\n")
+        file.truncate(2**28 + 1)
+    with pytest.raises(DataError, match="more than 268435456 bytes"):
+        images_folder(tmp_path)
+
+
+def test_pipes_and_devices_are_no_images(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "endless.png").symlink_to("/dev/zero")
+    (tmp_path / "nowhere.png").symlink_to("nothing")
+    with pytest.raises(DataError, match="holds no images"):
+        images_folder(tmp_path)
+    picture(tmp_path / "a.png")
+    assert seen(images_folder(tmp_path)) == [("a.png", None)]
 
 
 def test_class_folders_by_name(tmp_path: Path) -> None:

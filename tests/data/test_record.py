@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+import tracemalloc
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -140,3 +142,19 @@ def test_refuses_what_is_no_image_record(tmp_path: Path, content: bytes, message
     (tmp_path / "data.rec").write_bytes(record(content))
     with pytest.raises(DataError, match=message):
         list(record_file(tmp_path / "data.rec"))
+
+
+def test_many_empty_records_take_little_memory(tmp_path: Path) -> None:
+    """A record of no bytes takes eight in the file."""
+    (tmp_path / "data.rec").write_bytes(record(b"") * 100_000)
+    tracemalloc.start()
+    assert len(record_file(tmp_path / "data.rec")) == 100_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 3 * 800_000
+
+
+def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "data.rec")
+    with pytest.raises(DataError, match="not an ordinary file"):
+        record_file(tmp_path / "data.rec")

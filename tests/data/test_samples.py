@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count
@@ -57,6 +58,15 @@ def test_the_choice_is_unbiased() -> None:
     assert all(100 < hits[label] < 200 for label in range(20))
 
 
+def test_the_choice_takes_memory_for_what_is_chosen() -> None:
+    """A small archive can claim millions of samples."""
+    tracemalloc.start()
+    assert len(take(numbered(300_000), 10)) == 10
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
 @pytest.mark.parametrize("samples", [numbered(20, any_order=True), numbered(20, known=False)])
 def test_where_any_order_will_do_the_first_are_taken(samples: Samples) -> None:
     assert labels(take(samples, 5)) == list(range(5))
@@ -107,7 +117,7 @@ def test_labels_are_whole_numbers(value: object, expected: int) -> None:
     assert label_of(value, "x") == expected
 
 
-@pytest.mark.parametrize("value", [-1, 0.5, float("nan"), float("inf"), "cat", None, [1, 2]])
+@pytest.mark.parametrize("value", [-1, 2**31, 1e30, "9" * 5000, 0.5, float("nan"), float("inf"), "cat", None, [1, 2]])
 def test_other_labels_are_errors(value: object) -> None:
     with pytest.raises(DataError, match=r"label .* of x"):
         label_of(value, "x")
