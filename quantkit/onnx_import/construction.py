@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import count
 from typing import Optional, Union
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from quantkit.graph.graph import Node, Tensor
 from quantkit.onnx_import.values import (
     BATCH,
+    Budget,
     Computed,
     Constant,
     OnnxNode,
@@ -25,6 +26,9 @@ from quantkit.onnx_import.values import (
 
 Attr = Union[str, int, float, tuple[int, ...]]
 
+# Shapes, axes, limits, and the parts of what is split.
+_MOST_INTEGERS = 2**16
+
 # What one image may need between two operators; far beyond any network, and within the engine's indices.
 MOST_ELEMENTS = 2**29
 
@@ -35,16 +39,20 @@ class Construction:
 
     ``values`` is what each ONNX tensor has become. ``fixed`` is the batch size that the file is made for, None where it
     leaves it open. ``reserved`` are names that only their owners may have: those of inputs, outputs and operators.
+    ``budget`` is what parameters and folded constants may take.
     """
 
     opset: int
     image: str
     outputs: frozenset[str]
     reserved: set[str]
+    budget: Budget
     fixed: Optional[int] = None
     values: dict[str, Value] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     params: dict[str, np.ndarray] = field(default_factory=dict)
+    # The last number that was tried for each name, below which none is free.
+    _numbers: dict[str, int] = field(default_factory=dict)
 
     def value(self, node: OnnxNode, position: int) -> Optional[Value]:
         """An input, or None where the operator leaves it out."""
@@ -89,12 +97,17 @@ class Construction:
         value = self.constant(node, position)
         if value is None:
             return node.integers(attribute) if attribute else None
-        if value.array.dtype.kind not in "iu" or value.array.ndim > 1:
+        if value.array.dtype.kind not in "iu" or value.array.ndim > 1 or value.array.size > _MOST_INTEGERS:
             raise Refused(f"its input {node.inputs[position]!r} is not a list of integers")
         return tuple(int(each) for each in value.array.reshape(-1))
 
     def parameter(self, wanted: str, array: np.ndarray) -> Tensor:
-        """Add a parameter; it is called as wanted where nothing else is."""
+        """Add a parameter; it is called as wanted where nothing else is.
+
+        Raises:
+            Refused: the budget is used up.
+        """
+        self.budget.take(4 * array.size)
         name = self.free_name(wanted)
         # MXNet has neither scalars nor read-only arrays of other types.
         self.params[name] = np.ascontiguousarray(array, np.float32).reshape(array.shape or (1,))
@@ -135,10 +148,12 @@ class Construction:
 
     def free_name(self, wanted: str) -> str:
         """``wanted``, or the first of ``wanted_1``, ``wanted_2`` and so on that nothing is called."""
-        names = chain((wanted,), (f"{wanted}_{number}" for number in count(1)))
-        return next(
-            name for name in names if name not in self.reserved and name not in self.nodes and name not in self.params
-        )
+        for number in count(self._numbers.get(wanted, 0)):
+            name = f"{wanted}_{number}" if number else wanted
+            if name not in self.reserved and name not in self.nodes and name not in self.params:
+                break
+        self._numbers[wanted] = number
+        return name
 
     def check(self, shape: Shape) -> None:
         """Make sure that a tensor can have a shape.

@@ -10,13 +10,13 @@ from typing import Any, Optional
 
 import numpy as np
 
-from quantkit.onnx_import.values import OnnxNode, Refused, Shape, axes_of, axis_of, broadcast, in_batch, shown
+from quantkit.onnx_import.values import Budget, OnnxNode, Refused, Shape, axes_of, axis_of, broadcast, in_batch, shown
 
 Arrays = Sequence[Optional[np.ndarray]]
 Fold = Callable[[OnnxNode, Arrays], np.ndarray]
 
-# All constants that one network may compute; real ones compute shapes, and now and then turn a weight.
-_MOST_BYTES = 2**31
+# Shapes, axes, limits: as many as NumPy has axes.
+_MOST_INTEGERS = 32
 
 # By TensorProto.DataType; all precisions of floating-point numbers are one, as in ``tensors``.
 _TYPES = {
@@ -28,9 +28,9 @@ _TYPES = {
 
 @dataclass
 class Folding:
-    """Computes constants as long as they stay within memory."""
+    """Computes constants as long as the budget lasts."""
 
-    made: int = 0
+    budget: Budget
 
     def __call__(self, node: OnnxNode, arrays: Arrays) -> np.ndarray:
         """The result of an operator on constants.
@@ -41,11 +41,9 @@ class Folding:
         """
         shape = _SHAPES[node.op](node, arrays) if node.op in _SHAPES else ()
         # All others make nothing larger than their inputs together.
-        self.made += 8 * max(prod(shape), sum(array.size for array in arrays if array is not None))
+        self.budget.take(8 * max(prod(shape), sum(array.size for array in arrays if array is not None)))
         if any(map(in_batch, shape)):
             raise Refused(f"it makes a constant of shape {shown(shape)}; only images may have the batch as an axis")
-        if self.made > _MOST_BYTES:
-            raise Refused(f"its result of shape {shape} takes constants beyond {_MOST_BYTES} bytes")
         with np.errstate(all="ignore"):
             return np.asarray(FOLDS[node.op](node, arrays))
 
@@ -63,7 +61,10 @@ def _expanded(node: OnnxNode, arrays: Arrays) -> Shape:
 
 
 def _tiled(node: OnnxNode, arrays: Arrays) -> Shape:
-    return tuple(extent * times for extent, times in zip(_given(arrays, 0).shape, _integers(arrays, 1)))
+    shape, repeats = _given(arrays, 0).shape, _integers(arrays, 1)
+    if len(repeats) != len(shape):
+        raise Refused(f"it has {len(repeats)} repeats for {len(shape)} axes")
+    return tuple(extent * times for extent, times in zip(shape, repeats))
 
 
 def _ranged(node: OnnxNode, arrays: Arrays) -> Shape:
@@ -99,8 +100,8 @@ def _scalar(arrays: Arrays, position: int) -> float:
 
 def _integers(arrays: Arrays, position: int) -> list[int]:
     array = _given(arrays, position)
-    if array.dtype.kind not in "iub":
-        raise Refused(f"its input {position} does not hold integers")
+    if array.dtype.kind not in "iub" or array.size > _MOST_INTEGERS:
+        raise Refused(f"its input {position} is not a list of integers")
     return [int(value) for value in array.reshape(-1)]
 
 
@@ -137,8 +138,10 @@ def _cast(node: OnnxNode, arrays: Arrays) -> np.ndarray:
 
 
 def _gather(node: OnnxNode, arrays: Arrays) -> np.ndarray:
-    data, indices = _given(arrays, 0), np.array(_integers(arrays, 1), np.int64).reshape(_given(arrays, 1).shape)
-    return np.take(data, indices, axis=axis_of(node.integer("axis", 0), data.ndim))
+    data, indices = _given(arrays, 0), _given(arrays, 1)
+    if indices.dtype.kind not in "iub":
+        raise Refused("its input 1 does not hold integers")
+    return np.take(data, indices.astype(np.int64), axis=axis_of(node.integer("axis", 0), data.ndim))
 
 
 def _unsqueeze(node: OnnxNode, arrays: Arrays) -> np.ndarray:
@@ -158,7 +161,8 @@ def _concat(node: OnnxNode, arrays: Arrays) -> np.ndarray:
 
 def _slice(node: OnnxNode, arrays: Arrays) -> np.ndarray:
     data = _given(arrays, 0)
-    return data[slices(node, data.shape, [None if array is None else list(array.reshape(-1)) for array in arrays[1:]])]
+    given = [None if array is None else _integers(arrays, position) for position, array in enumerate(arrays)]
+    return data[slices(node, data.shape, given[1:])]
 
 
 def slices(node: OnnxNode, shape: Shape, given: Sequence[Optional[Sequence[int]]]) -> tuple[slice, ...]:

@@ -203,6 +203,7 @@ def _layer_norm(state: Construction, node: OnnxNode) -> None:
     normalized = data.shape[axis:]
     if any(node.outputs[1:]) or axis == 0:
         raise Refused("it normalizes over the batch, or puts out its statistics")
+    state.budget.take(8 * prod(normalized))
     gamma = np.broadcast_to(scale.array, normalized).reshape(-1)
     beta = np.zeros_like(gamma) if shift is None else np.broadcast_to(shift.array, normalized).reshape(-1)
     names = scale.name, f"{node.name}_bias" if shift is None else shift.name

@@ -22,7 +22,7 @@ from quantkit.onnx_import.layout import LAYOUT
 from quantkit.onnx_import.pooling import POOLING
 from quantkit.onnx_import.read import OWN_DOMAINS, Input, OnnxNetwork, read_network
 from quantkit.onnx_import.resizing import RESIZING
-from quantkit.onnx_import.values import BATCH, Computed, Constant, OnnxNode, Refused, Shape, shown
+from quantkit.onnx_import.values import BATCH, Budget, Computed, Constant, OnnxNode, Refused, Shape, shown
 
 CONVERTERS: Mapping[str, Converter] = {**LAYERS, **POOLING, **ELEMENTWISE, **LAYOUT, **RESIZING}
 
@@ -30,6 +30,11 @@ _SHOWN = 8
 _IMAGE_CHANNELS = (1, 3, 4)
 _TO_CHANNELS_FIRST = (0, 3, 1, 2)
 _TO_CHANNELS_LAST = (0, 2, 3, 1)
+
+# What constants and parameters computed from a file may take: this, and so many times its size. Weights of 16 bits
+# that are folded once or twice, or shared by some layers, stay far below.
+_FEW_BYTES = 2**28
+_MOST_TIMES = 16
 
 # What arithmetic with numbers from a damaged file raises.
 _CONTRADICTIONS = (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError, MemoryError)
@@ -71,7 +76,8 @@ def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
     shape = _checked_shape(image, told, input_shape, path)
     outputs = frozenset(network.outputs)
     reserved = {image.name, *outputs, *(node.name for node in network.nodes)}
-    state = Construction(network.opset, image.name, outputs, reserved, fixed)
+    budget = Budget(_FEW_BYTES + _MOST_TIMES * network.size)
+    state = Construction(network.opset, image.name, outputs, reserved, budget, fixed)
     state.values.update({name: Constant(name, array) for name, array in network.constants.items()})
     state.values[image.name] = Computed(Tensor(image.name), (BATCH, *shape))
     if last:
@@ -135,7 +141,7 @@ def _convert(state: Construction, nodes: Sequence[OnnxNode], path: Path) -> None
     Raises:
         ModelError: naming them.
     """
-    fold = Folding()
+    fold = Folding(state.budget)
     refused = []
     for node in nodes:
         if any(name and name not in state.values for name in node.inputs):

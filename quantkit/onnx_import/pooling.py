@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import prod
 from typing import Optional
 
 import numpy as np
@@ -98,6 +99,7 @@ def _average_pool(state: Construction, node: OnnxNode) -> None:
         return
     inner, behind = _outside(windows, extents)
     whole = padded(state, node, data, windows.begin, behind, 0.0)
+    state.budget.take(8 * prod(windows.result))
     factor = np.ones((1, 1, *windows.result))
     for axis, extent in enumerate(extents):
         low = 0 if included else windows.begin[axis]

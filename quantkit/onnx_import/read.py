@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -13,6 +14,7 @@ import numpy as np
 from quantkit.errors import ModelError, UserError
 from quantkit.onnx_import.tensors import Files, array_of, shape_of
 from quantkit.onnx_import.values import Attribute, OnnxNode
+from quantkit.text_files import open_ordinary
 
 OPSETS = range(9, 22)
 OWN_DOMAINS = ("", "ai.onnx")
@@ -33,7 +35,10 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class OnnxNetwork:
-    """A network as its file describes it, without what no output needs. ``sha256`` covers weights in other files."""
+    """A network as its file describes it, without what no output needs.
+
+    ``sha256`` and ``size``, in bytes, cover weights in other files.
+    """
 
     nodes: tuple[OnnxNode, ...]
     inputs: tuple[Input, ...]
@@ -42,6 +47,7 @@ class OnnxNetwork:
     opset: int
     metadata: Mapping[str, str]
     sha256: str
+    size: int
 
 
 def read_network(path: Path) -> OnnxNetwork:
@@ -58,9 +64,10 @@ def read_network(path: Path) -> OnnxNetwork:
 
 def _content(path: Path) -> bytes:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ModelError(f"{path} is larger than 2 GB; save its weights in a file beside it (external data)")
-        content = path.read_bytes()
+        with open_ordinary(path) as file:
+            if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                raise ModelError(f"{path} is larger than 2 GB; save its weights in a file beside it (external data)")
+            content = file.read()
     except OSError as error:
         raise ModelError(
             f"cannot read {path}: {error.strerror or error}; check the path and its permissions"
@@ -95,7 +102,9 @@ def _network(content: bytes, path: Path) -> OnnxNetwork:
     nodes = tuple(_operators(needed, files, path))
     inputs = tuple(_input(each) for each in declared if each.name in read and each.name not in tensors)
     metadata = {entry.key: entry.value for entry in model.metadata_props}
-    return OnnxNetwork(nodes, inputs, outputs, constants, opset, metadata, files.digest(content))
+    return OnnxNetwork(
+        nodes, inputs, outputs, constants, opset, metadata, files.digest(content), len(content) + files.size
+    )
 
 
 def _parsed(content: bytes, path: Path) -> Any:

@@ -70,6 +70,7 @@ def _nearest(
     rounding: str
 ) -> None:  # fmt: skip
     """Values are repeated by one whole number where that is so, and else picked by their places."""
+    state.budget.take(16 * sum(shape[2:]))
     places = [
         _places(extent, count, ratio, coordinates, rounding)
         for extent, count, ratio in zip(data.shape[2:], shape[2:], ratios)

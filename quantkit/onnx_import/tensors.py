@@ -6,14 +6,16 @@ After the ONNX specification: onnx.proto (TensorProto) and docs/ExternalData.md.
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from quantkit.errors import ModelError
+from quantkit.text_files import open_ordinary
 
 # By TensorProto.DataType: the type of the raw bytes, and the field that holds the values where there are none.
 _TYPES = {
@@ -41,38 +43,61 @@ class Files:
     """Where tensors outside the file lie: only beside it or below, and no byte is read twice for different tensors."""
 
     folder: Path
-    _read: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
-    _left: dict[str, int] = field(default_factory=dict)
+    # By device, inode, offset and length, since a file can have several names: the first name, and the bytes.
+    _read: dict[tuple[int, int, int, int], tuple[str, bytes]] = field(default_factory=dict)
+    _left: dict[tuple[int, int], int] = field(default_factory=dict)
+    _arrays: dict[tuple[int, int, int, int, int], np.ndarray] = field(default_factory=dict)
 
-    def take(self, location: str, offset: int, length: int, where: str) -> bytes:
-        """``length`` bytes from ``offset`` on of the file ``location``.
+    def array(self, location: str, offset: int, count: int, kind: int, where: str) -> np.ndarray:
+        """``count`` values of ONNX's data type ``kind`` from byte ``offset`` on of the file ``location``.
+
+        Tensors that lie at the same place share them.
 
         Raises:
             ModelError: the file is missing or elsewhere, or does not have these bytes.
         """
-        key = (location, offset, length)
+        dtype = np.dtype(_TYPES[kind][0])
+        path = self._path(location, where)
+        try:
+            with open_ordinary(path) as file:
+                key = self._take(file, path, location, offset, count * dtype.itemsize, where)
+        except OSError as error:
+            raise ModelError(f"{where} lies in {path}, which cannot be read: {error.strerror or error}") from error
+        if (*key, kind) not in self._arrays:
+            self._arrays[(*key, kind)] = _converted(np.frombuffer(self._read[key][1], dtype), kind)
+        return self._arrays[(*key, kind)]
+
+    def _take(
+        self, file: IO[bytes], path: Path, location: str, offset: int, length: int, where: str
+    ) -> tuple[int, int, int, int]:
+        """Read ``length`` bytes from ``offset`` on, unless they have been; what they go by."""
+        status = os.fstat(file.fileno())
+        identity = status.st_dev, status.st_ino
+        key = (*identity, offset, length)
         if key not in self._read:
-            path = self._path(location, where)
-            size = path.stat().st_size
-            if offset < 0 or offset + length > size:
+            if offset < 0 or offset + length > status.st_size:
                 raise ModelError(
-                    f"{where}: its {length} bytes from byte {offset} on are not in {path}, which has {size}; "
+                    f"{where}: its {length} bytes from byte {offset} on are not in {path}, which has {status.st_size}; "
                     "the two files do not belong together: export the network again"
                 )
-            left = self._left.setdefault(location, size) - length
+            left = self._left.setdefault(identity, status.st_size) - length
             if left < 0:
                 raise ModelError(f"{where}: tensors overlap in {path}; export the network again")
-            self._left[location] = left
-            with path.open("rb") as file:
-                file.seek(offset)
-                self._read[key] = file.read(length)
-        return self._read[key]
+            self._left[identity] = left
+            file.seek(offset)
+            self._read[key] = location, file.read(length)
+        return key
+
+    @property
+    def size(self) -> int:
+        """The number of bytes read."""
+        return sum(len(content) for _, content in self._read.values())
 
     def digest(self, content: bytes) -> str:
         """The SHA-256 of a network: the file's bytes, then those read from other files, by place."""
         digest = hashlib.sha256(content)
-        for key in sorted(self._read):
-            digest.update(self._read[key])
+        for *_, content in sorted((location, key[2:], content) for key, (location, content) in self._read.items()):
+            digest.update(content)
         return digest.hexdigest()
 
     def _path(self, location: str, where: str) -> Path:
@@ -82,7 +107,7 @@ class Files:
                 f"{where} lies in {location!r}; only files in the network's own folder are read, by a relative name"
             )
         path = self.folder / location
-        if not path.resolve().is_relative_to(self.folder.resolve()):
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.folder)):
             raise ModelError(f"{where} lies in {path}, a link out of the network's folder; copy the file there")
         if not path.is_file():
             raise ModelError(f"{where} lies in {path}, which is missing; put it beside the network")
@@ -103,17 +128,22 @@ def array_of(tensor: Any, files: Files, where: str) -> np.ndarray:
     dtype = np.dtype(_TYPES[tensor.data_type][0])
     count = prod(shape)
     if tensor.data_location == _EXTERNAL:
-        values = np.frombuffer(_external(tensor, count * dtype.itemsize, files, where), dtype)
-    elif tensor.HasField("raw_data"):
+        return _external(tensor, count, dtype, files, where).reshape(shape)
+    if tensor.HasField("raw_data"):
         values = np.frombuffer(_checked(tensor.raw_data, count, dtype, shape, where), dtype)
     else:
         values = _listed(tensor, dtype, count, shape, where)
-    if tensor.data_type == _BFLOAT16:
+    return _converted(values, tensor.data_type).reshape(shape)
+
+
+def _converted(values: np.ndarray, kind: int) -> np.ndarray:
+    """Values of ONNX's data type ``kind``, floating-point ones as float32."""
+    if kind == _BFLOAT16:
         values = (values.astype("<u4") << 16).view("<f4")
     if values.dtype.kind == "f":
         with np.errstate(over="ignore"):
             values = values.astype(np.float32, copy=False)
-    return values.reshape(shape)
+    return values
 
 
 def shape_of(tensor: Any, where: str) -> tuple[int, ...]:
@@ -154,7 +184,8 @@ def _listed(tensor: Any, dtype: np.dtype, count: int, shape: tuple[int, ...], wh
     return np.array(values, wide).astype(dtype)
 
 
-def _external(tensor: Any, length: int, files: Files, where: str) -> bytes:
+def _external(tensor: Any, count: int, dtype: np.dtype, files: Files, where: str) -> np.ndarray:
+    length = count * dtype.itemsize
     entries = {entry.key: entry.value for entry in tensor.external_data}
     try:
         offset, claimed = int(entries.get("offset", 0)), int(entries.get("length", length))
@@ -168,4 +199,4 @@ def _external(tensor: Any, length: int, files: Files, where: str) -> bytes:
     location = entries.get("location", "")
     if not isinstance(location, str):
         raise ModelError(f"{where} lies in {location!r}, which is not UTF-8; the file is damaged: export it again")
-    return files.take(location, offset, length, where)
+    return files.array(location, offset, count, tensor.data_type, where)

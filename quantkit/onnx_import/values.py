@@ -26,6 +26,23 @@ class Refused(ModelError):
     """An operator cannot be imported. The message is the reason alone: who reports it knows the operator."""
 
 
+@dataclass
+class Budget:
+    """The bytes that constants and parameters computed from a file may still take."""
+
+    left: int
+
+    def take(self, count: int) -> None:
+        """Use up ``count`` bytes.
+
+        Raises:
+            Refused: so many are not left.
+        """
+        self.left -= count
+        if self.left < 0:
+            raise Refused("what it computes takes memory out of proportion to the size of the file")
+
+
 @dataclass(frozen=True, eq=False)
 class Constant:
     """A tensor that is the same for every image."""

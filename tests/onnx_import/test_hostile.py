@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +14,9 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from quantkit.errors import ModelError
+from quantkit.onnx_import.construction import Construction
 from quantkit.onnx_import.network import import_network
+from quantkit.onnx_import.values import Budget
 from tests.onnx_import.files import Writer, save
 
 Change = Callable[[ModelProto], None]
@@ -344,6 +348,142 @@ def test_weights_elsewhere(entries: dict[str, str], told: str, tmp_path: Path) -
     model = network()
     outside(model, **entries)
     assert told in refused(save(model, folder / "net.onnx"))
+
+
+def two_outside(model: ModelProto, first: str, second: str) -> None:
+    """The weights and the bias of the convolution at the beginning of two files."""
+    outside(model, location=first)
+    bias = initialiser(model, 0)
+    bias.ClearField("raw_data")
+    bias.data_location = TensorProto.EXTERNAL
+    bias.external_data.add(key="location", value=second)
+
+
+@pytest.mark.parametrize("other", ["w.bin", "./w.bin", ".//w.bin", "folder/../w.bin", "soft.bin", "hard.bin"])
+def test_one_file_is_not_read_again_and_again_by_any_name(other: str, tmp_path: Path) -> None:
+    (tmp_path / "w.bin").write_bytes(bytes(440))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "soft.bin").symlink_to("w.bin")
+    (tmp_path / "hard.bin").hardlink_to(tmp_path / "w.bin")
+    model = network()
+    two_outside(model, "w.bin", other)
+    assert re.search(
+        "tensors overlap|only files in the network's own folder", refused(save(model, tmp_path / "n.onnx"))
+    )
+
+
+def test_tensors_at_the_same_place_share_their_values(tmp_path: Path) -> None:
+    """Also where their type has to be converted: a small file cannot become large by naming its bytes often."""
+    (tmp_path / "w.bin").write_bytes(np.ones(2**20, np.float16).tobytes())
+    w = Writer(shape=("N", 3, 8, 8))
+    data = w.op("Relu", w.conv("x", 3, 4))
+    for _ in range(400):
+        data = w.op("Add", data, w.op("Squeeze", np.zeros(1, np.float32)))
+    model = w.model(data)
+    for tensor in model.graph.initializer:
+        if tensor.dims == [1]:
+            tensor.ClearField("raw_data")
+            tensor.dims[:], tensor.data_type = [2**20], TensorProto.FLOAT16
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.external_data.add(key="location", value="w.bin")
+    tracemalloc.start()
+    refused(save(model, tmp_path / "net.onnx"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * 2**20
+
+
+def test_a_link_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "w.bin").symlink_to("w.bin")
+    model = network()
+    outside(model, location="w.bin")
+    assert "missing" in refused(save(model, tmp_path / "net.onnx"))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "net.onnx")
+    assert "not an ordinary file" in refused(tmp_path / "net.onnx")
+
+
+def _tiled(w: Writer) -> str:
+    """More repeats than the constant has axes."""
+    return str(w.op("Tile", np.ones(2, np.float32), np.array([1, 2**30])))
+
+
+def _expanded(w: Writer) -> str:
+    return str(w.op("Expand", np.ones(1, np.float32), np.array([2**15, 2**15])))
+
+
+def _filled(w: Writer) -> str:
+    return str(w.op("ConstantOfShape", np.array([2**28])))
+
+
+def _ranged(w: Writer) -> str:
+    return str(w.op("Range", np.array(0), np.array(2**28), np.array(1)))
+
+
+def _gathered(w: Writer) -> str:
+    indices = w.op("Cast", w.op("ConstantOfShape", np.array([2**20])), to=TensorProto.INT64)
+    return str(w.op("Gather", np.ones((2, 2**10), np.float32), indices, axis=0))
+
+
+def _doubled(w: Writer) -> str:
+    data = w.constant(np.ones(2, np.float32))
+    for _ in range(40):
+        data = w.op("Concat", data, data, axis=0)
+    return data
+
+
+def _listed(w: Writer) -> str:
+    """A list of millions of axes, which as Python's integers takes five times its size."""
+    long = w.op("Cast", w.op("ConstantOfShape", np.array([2**22])), to=TensorProto.INT64)
+    return str(w.op("Reshape", np.ones(1, np.float32), long))
+
+
+@pytest.mark.parametrize(
+    ("fold", "told"),
+    [
+        (_tiled, "2 repeats for 1 axes"),
+        (_expanded, "out of proportion"),
+        (_filled, "out of proportion"),
+        (_ranged, "out of proportion"),
+        (_gathered, "out of proportion"),
+        (_doubled, "out of proportion"),
+        (_listed, "not a list of integers"),
+    ],
+)
+def test_constants_stay_in_proportion_to_the_file(fold: Callable[[Writer], str], told: str, tmp_path: Path) -> None:
+    w = Writer(shape=("N", 3, 8, 8))
+    data = w.op("Relu", w.conv("x", 3, 4))
+    model = w.model(w.op("Add", data, w.op("ReduceMax", fold(w), keepdims=0)))
+    tracemalloc.start()
+    assert told in refused(save(model, tmp_path / "net.onnx"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 600 * 2**20
+
+
+def test_copies_of_one_weight_stay_in_proportion_to_the_file(tmp_path: Path) -> None:
+    w = Writer(shape=("N", 1024, 1, 1))
+    shared, data = w.normal(1024, 1024), w.op("Flatten", "x")
+    for _ in range(200):
+        data = w.op("Gemm", data, shared)
+    assert "out of proportion" in refused(save(w.model(data), tmp_path / "net.onnx"))
+
+
+def test_names_for_one_weight_are_not_looked_for_from_the_first_on() -> None:
+    asked = 0
+
+    class Counting(set[str]):
+        def __contains__(self, name: object) -> bool:
+            nonlocal asked
+            asked += 1
+            return super().__contains__(name)
+
+    state = Construction(17, "x", frozenset(), Counting({"w", "w_2"}), Budget(2**20))
+    names = [state.parameter("w", np.ones(1)).node for _ in range(1000)]
+    assert names[:3] == ["w_1", "w_3", "w_4"] and len(set(names)) == 1000
+    assert asked < 3000
 
 
 def test_one_file_is_not_read_again_and_again(tmp_path: Path) -> None:
