@@ -12,6 +12,7 @@ from typing import IO
 
 from quantkit.errors import QuantkitError, UserError
 from quantkit.temporary import remove_leftovers, temporary_file
+from quantkit.text_files import open_ordinary
 
 
 @contextmanager
@@ -97,9 +98,13 @@ def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
+    """The SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read, or is not an ordinary file.
+    """
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         for block in iter(lambda: file.read(1 << 20), b""):
             digest.update(block)
     return digest.hexdigest()

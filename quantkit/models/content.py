@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Optional
 
+from quantkit.text_files import open_ordinary
+
 _BLOCK = 1 << 20
 
 
@@ -24,9 +26,9 @@ def blocks_of(path: Path) -> Iterator[bytes]:
     """A file's bytes, from first to last.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: the file cannot be read, or is not an ordinary one.
     """
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         yield from iter(lambda: file.read(_BLOCK), b"")
 
 

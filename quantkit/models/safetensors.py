@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import os
 from pathlib import Path
 
 import numpy as np
 
 from quantkit.errors import ModelError
+from quantkit.text_files import open_ordinary, parse_json
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1"}
 # The library admits 100 MB, which take thirty times that in memory; a thousand layers need a tenth of a megabyte.
@@ -24,14 +27,12 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
     try:
         # Not mapped into memory: a file that another process cuts short would end this one.
-        content = path.read_bytes()
+        with open_ordinary(path) as file:
+            content = _checked(file, path)
     except OSError as error:
         raise ModelError(
             f"cannot read {path}: {error.strerror or error}; check the path and its permissions"
         ) from error
-    length = int.from_bytes(content[:8], "little")
-    if length > _LONGEST_HEADER:
-        raise _damaged(path, f"a header of {length} bytes, where {_LONGEST_HEADER} are allowed")
     try:
         return {
             name: _array(path, name, entry["dtype"], entry["shape"], entry["data"])
@@ -39,6 +40,24 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         }
     except (SafetensorError, ValueError) as error:
         raise _damaged(path, str(error)) from error
+
+
+def _checked(file: io.BufferedReader, path: Path) -> bytes:
+    """The bytes of a file that is as long as its header says; a file of holes can be of any length."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > _LONGEST_HEADER:
+        raise _damaged(path, f"a header of {length} bytes, where {_LONGEST_HEADER} are allowed")
+    header = file.read(length)
+    try:
+        tensors = [entry for name, entry in parse_json(header).items() if name != "__metadata__"]
+        needed = 8 + length + max((entry["data_offsets"][1] for entry in tensors), default=0)
+        there = os.fstat(file.fileno()).st_size
+        if needed != there:
+            raise _damaged(path, f"its header tells of {needed} bytes, and there are {there}")
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        raise _damaged(path, f"its header makes no sense ({type(error).__name__}: {str(error)[:100]})") from error
+    file.seek(0)
+    return file.read()
 
 
 def _array(path: Path, name: str, kind: str, shape: list[int], data: bytes) -> np.ndarray:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +99,16 @@ def test_any_damage_is_a_model_error_or_nothing(tmp_path: Path) -> None:
             read(tmp_path, bytes(content))
         except ModelError:
             continue
+
+
+def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
+    """A file can be said to have any size, and takes none on the disk."""
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(file_of({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, bytes(4)))
+    os.truncate(path, 2**28)
+    tracemalloc.start()
+    with pytest.raises(ModelError, match=r"tells of .* bytes, and there are 268435456"):
+        read_safetensors(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20
