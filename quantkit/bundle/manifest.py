@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Optional
 
@@ -195,7 +196,7 @@ def read_manifest(directory: Path) -> Manifest:
             f"{path} is of version {version!r}, and this quantkit reads {_VERSION}; use the one that wrote it"
         )
     try:
-        manifest = TypeAdapter(Manifest).validate_json(content)
+        manifest = _schema().validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "its beginning"
@@ -204,6 +205,12 @@ def read_manifest(directory: Path) -> Manifest:
     if missing := sorted(required - set(manifest.files)):
         raise BundleError(f"{path} does not list {', '.join(missing)}; write the bundle again")
     return manifest
+
+
+@cache
+def _schema() -> TypeAdapter[Manifest]:
+    """It takes longer to make than to use."""
+    return TypeAdapter(Manifest)
 
 
 def _version(content: bytes) -> Optional[object]:

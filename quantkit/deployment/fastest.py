@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -147,9 +148,15 @@ def _read(path: Path) -> list[Measured]:
         return _kept[path]
     try:
         content = b"" if path.is_symlink() else read_bytes(file_in(path.parent, path.name))
-        return TypeAdapter(list[Measured]).validate_json(content)
+        return _schema().validate_json(content)
     except (OSError, UserError, ValidationError):
         return []
+
+
+@cache
+def _schema() -> TypeAdapter[list[Measured]]:
+    """It takes longer to make than to use."""
+    return TypeAdapter(list[Measured])
 
 
 def _write(path: Path, measured: list[Measured]) -> None:
