@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT := demo
 
 .PHONY: demo smoke soak test lint tables test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
-	test-faults properties mutate clean
+	test-faults properties mutate fuzz clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -78,6 +78,16 @@ test-faults: .venv-onednn/installed
 test-numa: .venv-onednn/installed
 	tests/numa/prepare build/numa
 	QUANTKIT_NUMA_KERNEL=build/numa/vmlinuz .venv-onednn/bin/python -m pytest tests/numa
+
+# Every loader is given damaged files, two loaders at a time, guided by coverage; KEEP=--keep adds to tests/fuzz/corpora.
+SECONDS ?= 600
+KEEP ?=
+fuzz: .venv-onednn/fuzz
+	.venv-onednn/bin/python -m tests.fuzz --seconds $(SECONDS) $(KEEP)
+
+.venv-onednn/fuzz: .venv-onednn/installed
+	.venv-onednn/bin/python -m pip install --quiet --editable '.[fuzz]'
+	touch $@
 
 # Where several `make` run at once, each environment is still built once: the stamp is written last.
 .venv-%/installed: pyproject.toml
