@@ -41,7 +41,7 @@ tables: .venv-onednn/installed
 # Rooms that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
 LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/test_export.py tests/emission/test_onnx_model.py \
 	tests/onnx_import tests/models/test_onnx_fuzz.py tests/runtimes tests/parity tests/benchmark tests/cli/test_benchmark.py \
-	tests/test_telemetry.py
+	tests/test_telemetry.py tests/formats tests/fuzz tests/test_damaged_files.py
 WITH_mkl := tests/benchmark/test_worker.py
 LEFT_OUT = $(patsubst %,--ignore %,$(LEFT_OUT_$*))
 test-onednn test-mkl: test-%: .venv-%/installed
