@@ -56,20 +56,24 @@ def stock_fusion_off() -> Iterator[None]:
                 os.environ[name] = value
 
 
+# What MXNet raises in Python for a failure in C++ (mxnet/error.py): one of these where the message begins with its name.
+_FAILURES = (AttributeError, IndexError, NotImplementedError, TypeError, ValueError)
+
+
 @contextmanager
 def engine_errors(what: str) -> Iterator[None]:
     """Turn MXNet's errors into an EngineError that says what it could not do, without its C++ stack."""
     mxnet = load_mxnet()
     try:
         yield
-    except mxnet.base.MXNetError as error:
+    except (mxnet.base.MXNetError, *_FAILURES, MemoryError) as error:
         raise EngineError(f"MXNet {mxnet.__version__} cannot {what}: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
     """The line of MXNet's message that tells; newer releases put the C++ stack first, older ones last."""
     lines = [line.strip() for line in str(error).splitlines()]
-    return next((line for line in lines if "Error" in line or "Check failed" in line), lines[0])
+    return next((line for line in lines if "Error" in line or "Check failed" in line), "".join(lines[:1]))
 
 
 class Executor:

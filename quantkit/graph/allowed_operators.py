@@ -2,8 +2,8 @@
 
 A symbol file is a program for MXNet, which looks up each operator by name and hands it the file's attributes. Some of
 its operators call through a pointer that an attribute holds, open the file that one names, or run Python. So only
-operators that compute tensors from tensors are let through. The list was made from all that mxnet 1.5.0, 1.6.0 and
-1.9.1 register. Left out are:
+operators that compute tensors from tensors are let through. The list was made from all that mxnet 1.6.0 and 1.9.1
+register; what both have takes the same inputs in both. Left out are:
 
 - what takes pointers or callbacks: ``_Native``, ``_NDArray``, ``Custom``, ``_CustomFunction``, ``_CachedOp``,
   ``_FusedOp``, ``_NoGradient``, ``_TVM...``, ``Caffe...`` and ``Torch...``;

@@ -36,8 +36,10 @@ _RANGES = {
     **dict.fromkeys(("sections", "coord_start"), (0, 1 << 10)),
     **dict.fromkeys(("block_size", "num_layers"), (1, 1 << 10)),
     "indices": (0, _LARGEST_INTEGER),
-    "projection_size": (0, 0),
 }
+
+# Recurrent layers with a projection, be it of size 0, write beyond their memory on CPUs.
+_NO_INTEGER = frozenset({"projection_size"})
 
 
 def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optional[str]:
@@ -74,6 +76,8 @@ def output_count(op: str, attrs: Mapping[str, str]) -> int:
 def _number_problem(key: str, text: str) -> Optional[str]:
     if key in _FLOATS:
         return None
+    if key in _NO_INTEGER and _integers(text):
+        return f"{key}={text[:40]!r} is not for CPUs"
     least, most = _RANGES.get(key, (-_LARGEST_INTEGER, _LARGEST_INTEGER))
     if any(not least <= number <= most for number in _integers(text)):
         return f"{key}={text[:40]!r} is not from {least} to {most}"
