@@ -56,8 +56,10 @@ def stock_fusion_off() -> Iterator[None]:
                 os.environ[name] = value
 
 
-# What MXNet raises in Python for a failure in C++ (mxnet/error.py): one of these where the message begins with its name.
-_FAILURES = (AttributeError, IndexError, NotImplementedError, TypeError, ValueError)
+def failures() -> tuple[type[Exception], ...]:
+    """What MXNet raises: for a failure in C++ whose message begins with the name of an error of Python's, that one."""
+    error: type[Exception] = load_mxnet().base.MXNetError
+    return (error, AttributeError, IndexError, NotImplementedError, TypeError, ValueError, MemoryError)
 
 
 @contextmanager
@@ -66,7 +68,7 @@ def engine_errors(what: str) -> Iterator[None]:
     mxnet = load_mxnet()
     try:
         yield
-    except (mxnet.base.MXNetError, *_FAILURES, MemoryError) as error:
+    except failures() as error:
         raise EngineError(f"MXNet {mxnet.__version__} cannot {what}: {_reason(error)}") from error
 
 
@@ -141,7 +143,7 @@ def symbol_of(graph: Graph) -> Any:
     major, minor, patch = (int(part) for part in mxnet.__version__.split(".")[:3])
     try:
         return mxnet.sym.load_json(nnvm.serialize(graph, major * 10000 + minor * 100 + patch))
-    except mxnet.base.MXNetError as error:
+    except failures() as error:
         raise ModelError(f"MXNet {mxnet.__version__} cannot read the network: {_reason(error)}") from error
 
 
@@ -157,7 +159,8 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
     internals = symbol.get_internals()
     names = set(internals.list_arguments())
     _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in known.items() if name in names})
-    problem = size_problem({name: shape for name, shape in zip(internals.list_outputs(), found) if shape})
+    complete = {name: shape for name, shape in zip(internals.list_outputs(), found) if shape and all(shape)}
+    problem = size_problem({**complete, **known})
     delicate = tuple(node for node in graph.nodes if node.op in DECIDED_BY_SHAPES or is_for_floats(node.op))
     if problem is None and delicate:
         tensors = tuple(dict.fromkeys(each for node in delicate for each in (*node.inputs, node.output)))
@@ -167,6 +170,8 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
         _, shapes, _ = part.infer_shape(**{name: shape for name, shape in known.items() if name in names})
         dtypes = {name: value.dtype for name, value in graph.params.items()} | dict.fromkeys(graph.inputs, np.float32)
         _, types, _ = part.infer_type(**{name: dtype for name, dtype in dtypes.items() if name in names})
+        if shapes is None or types is None:
+            raise EngineError("the inputs leave shapes or types of the network open; give the shape it was made for")
         problem = tensor_problem(
             delicate,
             {**{Tensor(name): shape for name, shape in known.items()}, **dict(zip(inner, shapes))},
@@ -176,7 +181,22 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
             },
         )
     if problem is not None:
-        raise EngineError(f"MXNet must not run the network: {problem}; give other shapes, or change the network")
+        raise _must_not_run(problem)
+
+
+def _must_not_run(problem: str) -> EngineError:
+    return EngineError(f"MXNet must not run the network: {problem}; give other shapes, or change the network")
+
+
+def check_runs(graph: Graph, shapes: Mapping[str, Shape]) -> None:
+    """Make sure that the engine survives a network with these shapes of its inputs, without running it.
+
+    Raises:
+        EngineError: see ``check_tensors``, or the shapes do not fit the network.
+    """
+    with _ENGINE, engine_errors("bind the network"):
+        known = {**{name: value.shape for name, value in graph.params.items()}, **shapes}
+        check_tensors(graph, symbol_of(graph), known)
 
 
 def auxiliary_params(graph: Graph) -> frozenset[str]:
@@ -204,5 +224,9 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shap
         known = {**{name: value.shape for name, value in graph.params.items()}, **shapes}
         symbol = symbol_of(graph.with_outputs(tensors))
         wanted = set(symbol.list_arguments())
+        if problem := size_problem(known):
+            raise _must_not_run(problem)
         _, outputs, _ = symbol.infer_shape(**{name: shape for name, shape in known.items() if name in wanted})
+    if outputs is None:
+        raise EngineError(f"input {dict(shapes)} leaves shapes of the network open; give the input shape it was made for")
     return {**dict(zip(tensors, outputs)), **{Tensor(name): shape for name, shape in known.items()}}

@@ -12,7 +12,7 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.engine.compat import load_gluoncv, load_mxnet
-from quantkit.engine.execute import symbol_of
+from quantkit.engine.execute import failures, symbol_of
 from quantkit.engine.inception_bn import inception_bn
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph
@@ -187,11 +187,10 @@ def _shapes(
     known: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
 ) -> tuple[dict[str, tuple[int, ...]], list[tuple[int, ...]], dict[str, tuple[int, ...]]]:
     """Shapes of the parameters, outputs and auxiliary states of a symbol for a batch of one."""
-    mxnet = load_mxnet()
     try:
         given = {key: shape for key, shape in known.items() if key in symbol.list_arguments()}
         arguments, outputs, auxiliary = symbol.infer_shape(**{**given, input_name: (1, *input_shape)})
-    except mxnet.base.MXNetError as error:
+    except failures() as error:
         raise ModelError(
             f"{name} does not accept input of shape {input_shape}: {_first_line(error)}; "
             "give the input shape it was made for"

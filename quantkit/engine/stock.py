@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from quantkit.engine.compat import load_mxnet
-from quantkit.engine.execute import auxiliary_params, engine_errors, symbol_of
+from quantkit.engine.execute import auxiliary_params, check_runs, engine_errors, symbol_of
 from quantkit.graph.graph import Graph
 
 
@@ -28,7 +28,11 @@ def stock_int8_outputs(
         mode: ``naive`` (minmax) or ``entropy``.
         batches: input, each of ``batch_size`` samples.
         batch_size: of calibration and inference.
+
+    Raises:
+        EngineError: the engine refuses the network or fails at it.
     """
+    check_runs(graph, dict.fromkeys(graph.inputs, (batch_size, *calibration.shape[1:])))
     mxnet = load_mxnet()
     from mxnet.contrib import quantization
 

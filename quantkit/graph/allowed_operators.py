@@ -26,7 +26,7 @@ _ANY = 1 << 16
 
 
 class Signature(NamedTuple):
-    """The fewest and the most inputs of an operator, and its outputs, hidden ones included.
+    """The fewest and the most inputs of an operator, and the most outputs that others may read.
 
     Where the number of outputs is an attribute's, ``outputs`` is the attribute's name.
     """
@@ -42,25 +42,23 @@ def _named(names: str, fewest: int, most: int, outputs: Union[int, str] = 1) -> 
 
 _LAYERS = {
     **_named("Convolution Convolution_v1 Deconvolution FullyConnected", 2, 3),
-    **_named("BatchNorm BatchNorm_v1 _contrib_BatchNormWithReLU", 5, 5, 4),
-    **_named("_contrib_SyncBatchNorm", 5, 5, 3),
-    **_named("LayerNorm GroupNorm InstanceNorm", 3, 3, 3),
-    **_named("L2Normalization LRN Dropout", 1, 1, 2),
-    **_named("Pooling", 1, 1, 2),
+    **_named("BatchNorm BatchNorm_v1 _contrib_BatchNormWithReLU _contrib_SyncBatchNorm", 5, 5, 3),
+    **_named("LayerNorm GroupNorm", 3, 3, 3),
+    **_named("InstanceNorm", 3, 3),
+    **_named("L2Normalization LRN Dropout Pooling", 1, 1),
     **_named("Pooling_v1 Activation SoftmaxActivation hard_sigmoid", 1, 1),
-    **_named("LeakyReLU", 1, 2, 2),
-    **_named("softmax log_softmax softmin", 1, 2),
+    **_named("LeakyReLU", 1, 2),
     **_named("Embedding _contrib_SparseEmbedding", 2, 2),
-    **_named("RNN", 3, 5, 4),
+    **_named("RNN", 3, 5, 3),
     **_named("_rnn_param_concat", 1, _ANY),
     **_named("_contrib_AdaptiveAvgPooling2D", 1, 1),
     **_named("_contrib_BilinearResize2D", 1, 2),
     **_named("UpSampling", 1, _ANY),
-    **_named("GridGenerator", 1, 1, 2),
-    **_named("BilinearSampler", 2, 2, 2),
-    **_named("SpatialTransformer", 2, 2, 3),
+    **_named("GridGenerator", 1, 1),
+    **_named("BilinearSampler", 2, 2),
+    **_named("SpatialTransformer", 2, 2),
     # With a second input they take lengths that they do not check.
-    **_named("SequenceLast SequenceMask SequenceReverse", 1, 1),
+    **_named("softmax log_softmax softmin SequenceLast SequenceMask SequenceReverse", 1, 1),
     **_named("_contrib_interleaved_matmul_selfatt_qk", 1, 1),
     **_named("_contrib_interleaved_matmul_selfatt_valatt", 2, 2),
     **_named("_contrib_interleaved_matmul_encdec_qk _contrib_interleaved_matmul_encdec_valatt", 2, 2),
@@ -75,11 +73,11 @@ _LOSSES = {
 }
 
 _DETECTION = {
-    **_named("_contrib_box_nms _contrib_box_non_maximum_suppression", 1, 1, 2),
+    **_named("_contrib_box_nms _contrib_box_non_maximum_suppression", 1, 1),
     **_named("_contrib_box_iou _contrib_box_decode", 2, 2),
     **_named("_contrib_MultiBoxPrior", 1, 1),
     **_named("_contrib_MultiBoxDetection", 3, 3),
-    **_named("ROIPooling", 2, 2, 2),
+    **_named("ROIPooling", 2, 2),
     **_named("_contrib_DeformableConvolution", 3, 4),
     **_named("_contrib_ModulatedDeformableConvolution", 4, 5),
 }

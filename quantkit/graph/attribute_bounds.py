@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Optional
 
-from quantkit.graph.allowed_operators import OPERATORS
+from quantkit.graph.allowed_operators import FUSED, OPERATORS
 
 _LONGEST_VALUE = 1 << 16
 _LARGEST_INTEGER = (1 << 31) - 1
@@ -65,12 +65,23 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
 
 
 def output_count(op: str, attrs: Mapping[str, str]) -> int:
-    """The number of outputs of an operator whose attributes have no problem, hidden ones included."""
+    """The outputs of an operator whose attributes have no problem that others may read."""
     outputs = OPERATORS[op].outputs
-    if isinstance(outputs, int):
-        return outputs
-    count = _integers(attrs.get(outputs, "0"))[:1]
-    return count[0] if count and count[0] > 0 else len(_integers(attrs.get("indices", "")))
+    if isinstance(outputs, str):
+        count = _integers(attrs.get(outputs, "0"))[:1]
+        return count[0] if count and count[0] > 0 else len(_integers(attrs.get("indices", "")))
+    if op == "RNN":
+        states = 2 if attrs.get("mode") == "lstm" else 1
+        return 1 + states if _is_true(attrs, "state_outputs") else 1
+    if op == "topk":
+        return 2 if attrs.get("ret_typ") in ("both", "value") else 1
+    if op in FUSED:
+        return outputs if _is_true(attrs, "quantized") and not _is_true(attrs, "enable_float_output") else 1
+    return outputs
+
+
+def _is_true(attrs: Mapping[str, str], key: str) -> bool:
+    return attrs.get(key, "").lower() in ("true", "1")
 
 
 def _number_problem(key: str, text: str) -> Optional[str]:

@@ -47,6 +47,9 @@ def tensor_problem(
 
 def size_problem(shapes: Mapping[str, tuple[int, ...]]) -> Optional[str]:
     """Why a network may not have tensors of these shapes, by name; None if it may."""
+    empty = next((name for name, shape in shapes.items() if not prod(shape) or not shape), None)
+    if empty is not None:
+        return f"tensor {empty!r} would have the shape {shapes[empty]}, and no value"
     name, shape = max(shapes.items(), key=lambda item: prod(item[1]), default=("", ()))
     if prod(shape) > MOST_VALUES:
         return f"tensor {name!r} would have the shape {shape}, and {MOST_VALUES} values are the most"

@@ -115,7 +115,7 @@ def _parsed(content: bytes) -> tuple[dict[tuple[str, ...], Value], int]:
             what, value = tuple(entry["what"]), dict(entry["value"])
         except (ValueError, KeyError, TypeError):
             break
-        if not line.endswith(b"\n") or not all(isinstance(part, str) for part in what):
+        if not line.endswith(b"\n") or not what or not all(isinstance(part, str) for part in what):
             break
         known[what] = value
         length += len(line)

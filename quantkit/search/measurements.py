@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import monotonic
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+from pydantic import PositiveFloat, TypeAdapter, ValidationError
 
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.evaluation.divergence import divergence
 from quantkit.evaluation.drop import Drop, measure_drop
+from quantkit.errors import QuantkitError
 from quantkit.evaluation.latency import latencies_in_turns, median_difference
 from quantkit.graph.graph import Graph
 from quantkit.pipeline import FusedModel
@@ -27,6 +29,27 @@ _CHECK_SECONDS = 2.0
 
 # What checks are called in the journal: of a network as it was recovered, and of one recovered again.
 _CHECKS = {False: "check", True: "check, recovered again"}
+
+
+# What the measurements must be of, with and without layers in FP32.
+_LATENCIES = {False: {"fp32", "fp32_fused", "int8"}, True: {"fp32", "fp32_fused", "int8", "mixed"}}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A check as the journal holds it: ``Check`` without what is computed from predicted classes."""
+
+    divergence: float
+    predictions: list[int]
+    milliseconds: dict[str, PositiveFloat]
+    extra: float
+    noise: float
+
+
+_TRIAL = TypeAdapter(Trial)
+_CHECKED = TypeAdapter(_Checked)
 
 
 class TimeIsUp(Exception):
@@ -123,6 +146,8 @@ class Measurements:
         self._images = images
         self._made: dict[Layers, Recovered] = {}
         for kind, *layers in journal:
+            if not recovered.graph.by_name.keys() >= set(layers):
+                raise self._damaged((kind, *layers))
             if kind in _CHECKS.values():
                 self.check(frozenset(layers), again=kind == _CHECKS[True])
 
@@ -144,7 +169,7 @@ class Measurements:
         Raises:
             TimeIsUp: it is not measured yet, and the budget is spent.
         """
-        return Trial(**self._recall("trial", layers, self._trial))
+        return self._recall("trial", layers, self._trial, _TRIAL)
 
     def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> Check:
         """Judge the network with ``layers`` in FP32; ``overtime``: even where the budget is spent.
@@ -153,18 +178,32 @@ class Measurements:
             TimeIsUp: it is not measured yet, and the budget is spent.
         """
         if (layers, again) not in self.checks:
-            found = self._recall(_CHECKS[again], layers, lambda layers: self._check(layers, again), overtime)
-            drop = measure_drop(self._images.predictions, np.array(found.pop("predictions")), self._images.labels)
-            self.checks[layers, again] = Check(layers, again, drop=drop, **found)
+            found = self._recall(_CHECKS[again], layers, lambda layers: self._check(layers, again), _CHECKED, overtime)
+            complete = _LATENCIES[bool(layers)] == found.milliseconds.keys()
+            if len(found.predictions) != len(self._images.predictions) or not complete:
+                raise self._damaged(_key(_CHECKS[again], layers))
+            drop = measure_drop(self._images.predictions, np.array(found.predictions), self._images.labels)
+            self.checks[layers, again] = Check(
+                layers, again, found.divergence, drop, found.milliseconds, found.extra, found.noise
+            )
         return self.checks[layers, again]
 
     def _recall(
-        self, kind: str, layers: Layers, measure: Callable[[Layers], Value], overtime: bool = False
-    ) -> dict[str, Any]:
+        self, kind: str, layers: Layers, measure: Callable[[Layers], Value], form: TypeAdapter[T], overtime: bool = False
+    ) -> T:
         what = _key(kind, layers)
         if what not in self.journal and not overtime and self.budget.spent >= 1:
             raise TimeIsUp
-        return dict(self.journal.recall(what, lambda: measure(layers)))
+        value = self.journal.recall(what, lambda: measure(layers))
+        try:
+            return form.validate_python(value)
+        except ValidationError as error:
+            raise self._damaged(what) from error
+
+    def _damaged(self, what: tuple[str, ...]) -> QuantkitError:
+        return QuantkitError(
+            f"what the journal {self.journal.path} says of {what[0]!r} is damaged; delete it to measure anew"
+        )
 
     def _trial(self, layers: Layers) -> Value:
         graph = self._graph(layers)

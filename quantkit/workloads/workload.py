@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
@@ -19,7 +19,7 @@ from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL
 from quantkit.bundle.read import Bundle, read_bundle
 from quantkit.engine.checkpoint import read_checkpoint
-from quantkit.engine.execute import Executor, infer_shapes
+from quantkit.engine.execute import Executor, check_runs, infer_shapes
 from quantkit.errors import UserError
 from quantkit.formats.npz import read_npy
 from quantkit.graph.macs import macs
@@ -209,8 +209,24 @@ def _images(
         accuracy={} if is_random else accuracy,
         input_name=model.graph.inputs[0],
         checkpoints=checkpoints,
-        inputs_of=cache(lambda batch: stored_array(image_batch(data, preprocess, shape, batch))),
+        inputs_of=cache(partial(_image_input, checkpoints, model.graph.inputs[0], data, preprocess, shape)),
     )
+
+
+def _image_input(
+    checkpoints: Mapping[str, Checkpoint],
+    input_name: str,
+    data: Any,
+    preprocess: Optional[Preprocess],
+    shape: tuple[int, ...],
+    batch: int,
+) -> Path:
+    images = image_batch(data, preprocess, shape, batch)
+    # Workers hand the files to MXNet as they are.
+    for checkpoint in checkpoints.values():
+        if "symbol" in checkpoint.files:
+            check_runs(_read(checkpoint), {input_name: images.shape})
+    return stored_array(images)
 
 
 def _from_lstm(name: str, lstm: Lstm, forms: Collection[str], tell: Tell) -> Workload:
@@ -233,8 +249,11 @@ def _from_lstm(name: str, lstm: Lstm, forms: Collection[str], tell: Tell) -> Wor
 
 def _outputs(checkpoint: Checkpoint, input_name: str, path: Path) -> list[np.ndarray]:
     data = read_npy(path)
-    graph = read_checkpoint(checkpoint.files["symbol"], checkpoint.files["params"])
-    return Executor(graph, {input_name: data.shape}).run({input_name: data})
+    return Executor(_read(checkpoint), {input_name: data.shape}).run({input_name: data})
+
+
+def _read(checkpoint: Checkpoint) -> Graph:
+    return read_checkpoint(checkpoint.files["symbol"], checkpoint.files["params"])
 
 
 def _return_memory() -> None:
