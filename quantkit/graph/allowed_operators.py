@@ -14,8 +14,9 @@ register; what both have takes the same inputs in both. Left out are:
 - sparse storage, graph sampling (``_contrib_dgl_...``), and MXNet's NumPy operators (``_np...``);
 - operators that ended the process, or wrote beyond their output, for values that a file can hold when all were tried:
   ``Correlation``, ``scatter_nd``, ``_contrib_ROIAlign`` and its kin (boxes name their image, unchecked),
-  ``_contrib_Proposal``, ``im2col``, ``_contrib_quantize_asym`` with its ``_contrib_quantized_rnn``. Where attributes
-  alone decide, ``attribute_bounds`` refuses those; where shapes and types do, ``tensor_bounds``.
+  ``_contrib_Proposal``, ``im2col``, ``amp_multicast``, ``_sg_mkldnn_selfatt_...``, ``_contrib_quantize_asym`` with its
+  ``_contrib_quantized_rnn``. Where attributes alone decide, ``attribute_bounds`` and ``fused_bounds`` refuse those;
+  where shapes and types do, ``tensor_bounds``.
 """
 
 from __future__ import annotations
@@ -91,7 +92,6 @@ _SHAPES = {
     **_named("Concat concat stack", 1, _ANY),
     **_named("SliceChannel split", 1, 1, "num_outputs"),
     **_named("_split_v2", 1, 1, "sections"),
-    **_named("amp_multicast", 1, _ANY, "num_outputs"),
     **_named("shape_array size_array", 1, 1),
     **_named("Cast cast amp_cast _copy identity BlockGrad zeros_like ones_like _contrib_arange_like", 1, 1),
     **_named("_identity_with_attr_like_rhs", 2, 2),
@@ -181,8 +181,6 @@ _INT8 = {
 FUSED = {
     **_named("_sg_mkldnn_conv", 2, 16, 3),
     **_named("_sg_mkldnn_fully_connected", 2, 16, 3),
-    **_named("_sg_mkldnn_selfatt_qk", 1, 3, 3),
-    **_named("_sg_mkldnn_selfatt_valatt", 2, 6, 3),
 }
 """What MXNet's fusion makes: the only operators with a network of their own inside, of operators that are not fused."""
 

@@ -57,6 +57,10 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
     tensors, left = divmod(inputs, 3 if op == "_contrib_quantized_concat" else 1)
     if "num_args" in attrs and (left or attrs["num_args"] != str(tensors)):
         return f"num_args={attrs['num_args'][:20]!r}, but it has {inputs} inputs"
+    if op == "transpose":
+        axes = _integers(attrs.get("axes", ""))
+        if len(set(axes)) < len(axes):
+            return f"axes={attrs['axes']!r} names one twice"
     if op == "_split_v2":
         sections, cuts = (_integers(attrs.get(key, "")) for key in ("sections", "indices"))
         if bool(cuts) == any(sections) or list(cuts) != sorted(set(cuts)):
@@ -72,16 +76,17 @@ def output_count(op: str, attrs: Mapping[str, str]) -> int:
         return count[0] if count and count[0] > 0 else len(_integers(attrs.get("indices", "")))
     if op == "RNN":
         states = 2 if attrs.get("mode") == "lstm" else 1
-        return 1 + states if _is_true(attrs, "state_outputs") else 1
+        return 1 + states if is_true(attrs, "state_outputs") else 1
     if op == "topk":
         return 2 if attrs.get("ret_typ") in ("both", "value") else 1
     if op in FUSED:
-        return outputs if _is_true(attrs, "quantized") and not _is_true(attrs, "enable_float_output") else 1
+        return outputs if is_true(attrs, "quantized") and not is_true(attrs, "enable_float_output") else 1
     return outputs
 
 
-def _is_true(attrs: Mapping[str, str], key: str) -> bool:
-    return attrs.get(key, "").lower() in ("true", "1")
+def is_true(attrs: Mapping[str, str], key: str) -> bool:
+    """Whether MXNet reads a switch as on."""
+    return attrs.get(key, "").strip().lower() in ("true", "1")
 
 
 def _number_problem(key: str, text: str) -> Optional[str]:

@@ -9,6 +9,7 @@ from typing import Any, Optional
 from quantkit.errors import ModelError
 from quantkit.graph.allowed_operators import FUSED, OPERATORS
 from quantkit.graph.attribute_bounds import attribute_problem, output_count
+from quantkit.graph.fused_bounds import fused_problem
 
 MOST_NODES = 50_000
 """Nodes of the largest network that is read; the largest of GluonCV's zoo has some 5,000."""
@@ -87,7 +88,12 @@ def _entry(value: Any, where: str, within: str, outputs: Sequence[int]) -> Entry
             raise _damaged(f"{where} is a variable with inputs")
         return Entry(name, op, attrs, hints, (), None)
     _check_operator(op, attrs, len(inputs), where, within)
-    return Entry(name, op, attrs, hints, inputs, _body(bodies, op, name, where))
+    body = _body(bodies, op, name, where)
+    if body is not None:
+        inside = [(each.op, len(each.inputs)) for each in body.nodes if each.op != "null"]
+        if problem := fused_problem(op, attrs, len(inputs), inside, len(body.nodes) - len(inside)):
+            raise _damaged(f"{where} ({op}) {problem}")
+    return Entry(name, op, attrs, hints, inputs, body)
 
 
 def _check_operator(op: str, attrs: dict[str, str], inputs: int, where: str, within: str) -> None:

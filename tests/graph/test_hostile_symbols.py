@@ -67,7 +67,6 @@ def test_all_operators_of_the_list_are_the_engine_s(engine: None) -> None:
 
     newer = {"_contrib_BatchNormWithReLU", "_contrib_ModulatedDeformableConvolution"}
     newer |= {"_contrib_quantized_elemwise_mul", "_contrib_quantized_embedding"}
-    newer |= {"_sg_mkldnn_selfatt_qk", "_sg_mkldnn_selfatt_valatt"}
     assert OPERATORS.keys() - operator_names(load_mxnet()) <= newer
     assert FUSED.keys() <= OPERATORS.keys()
 

@@ -111,7 +111,6 @@ _SOUND |= {
     "slice_axis": [({"axis": "0", "begin": "0", "end": "1"}, ((4, 4),))],
     "broadcast_to": [({"shape": "(2, 4)"}, ((1, 4),))],
     "moments": [({"axes": "(0,)"}, ((4, 4),))],
-    "amp_multicast": [({"num_outputs": "2"}, ((4, 4), (4, 4)))],
     **dict.fromkeys(("add_n", "ElementWiseSum"), [({"num_args": "2"}, ((4, 4), (4, 4)))]),
     "khatri_rao": [({"num_args": "2"}, ((4, 3), (2, 3)))],
     **dict.fromkeys(("_zeros", "_ones", "_zeros_without_dtype", "_random_uniform", "_random_normal"), [({"shape": "(2, 3)"}, ())]),
@@ -221,14 +220,13 @@ def _fused_cases(op: str) -> Iterator[Case]:
     shapes = (MAPS, (4, 4, 3, 3)) if op == "_sg_mkldnn_conv" else ((2, 8), (4, 8))
     body = {"nodes": [*_PAIR, inside], "heads": [[2, 0, 0]]}
     calibrated = {"quantized": "true", "min_calib_range": "-1", "max_calib_range": "1"}
-    fewest, most, _ = OPERATORS[op]
-    if "selfatt" in op:
-        attrs = {"heads": "2"}
-        shapes = ((4, 2, 24), (4, 4, 4))[:fewest]
-        yield Case(op, attrs, shapes, fewest, body=body)
-        yield Case(op, {**attrs, **calibrated}, (*shapes, *_RANGE * fewest), min(most, 3 * fewest), body=body)
-        return
     yield Case(op, {}, shapes, 2, body=body)
+    if op == "_sg_mkldnn_conv":
+        summed = {"op": "elemwise_add", "name": "s", "attrs": {}, "inputs": [[2, 0, 0], [3, 0, 0]]}
+        nodes = [*_PAIR, _CONVOLVED, {"op": "null", "name": "d", "inputs": []}, summed]
+        both, with_sum = {"nodes": nodes, "heads": [[4, 0, 0]]}, {"with_sum": "true"}
+        yield Case(op, with_sum, (*shapes, (2, 4, 4, 4)), 3, body=both)
+        yield Case(op, {**calibrated, **with_sum}, (*shapes, (2, 4, 4, 4), *_RANGE, *_RANGE), 7, ("uint8", "float32", "int8", "float32"), body=both)
     yield Case(op, {**calibrated, "channel_wise_quantize": "true"}, (*shapes, *_RANGE), 4, types=("uint8", "float32"), body=body)
 
 
@@ -264,7 +262,7 @@ def _parameters(op: str, handle: ctypes.c_void_p) -> dict[str, str]:
     own = {name: text for name, text in described.items() if "NDArray" not in text and "Symbol" not in text}
     fused = {
         "quantized": "bool", "with_bn": "bool", "with_act": "bool", "with_sum": "bool", "with_postsum_act": "bool",
-        "min_calib_range": "float", "max_calib_range": "float", "channel_wise_quantize": "bool", "heads": "int",
+        "min_calib_range": "float", "max_calib_range": "float", "channel_wise_quantize": "bool",
         "with_eltwise": "bool", "enable_float_output": "bool", "no_bias": "bool", "flatten": "bool", "num_hidden": "int",
     }  # fmt: skip
     return fused if op in FUSED else own
