@@ -18,7 +18,7 @@ from quantkit.graph import nnvm
 from quantkit.graph.attribute_bounds import attribute_problem
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.graph.operators import AUXILIARY_INPUTS
-from quantkit.graph.tensor_bounds import DECIDED_BY_SHAPES, is_for_floats, size_problem, tensor_problem
+from quantkit.graph.tensor_bounds import is_delicate, size_problem, tensor_problem
 from quantkit.host.process import OwnProcess
 
 Shape = tuple[int, ...]
@@ -136,11 +136,16 @@ def symbol_of(graph: Graph) -> Any:
         ModelError: it holds an operator, or a parameter of one, that this engine does not know or must not be given.
     """
     mxnet = load_mxnet()
+    major, minor, patch = (int(part) for part in mxnet.__version__.split(".")[:3])
     for node in graph.nodes:
+        if node.op == "gather_nd" and (major, minor) < (1, 9):
+            raise ModelError(
+                f"node {node.name!r} (gather_nd): MXNet {mxnet.__version__} does not check the places that it reads; "
+                "use quantkit[onednn] (mxnet 1.9.1)"
+            )
         if problem := attribute_problem(node.op, node.attrs, len(node.inputs)):
             raise ModelError(f"node {node.name!r} ({node.op}): {problem}")
     # Under the engine's own version it neither upgrades the symbol nor reports that it does.
-    major, minor, patch = (int(part) for part in mxnet.__version__.split(".")[:3])
     try:
         return mxnet.sym.load_json(nnvm.serialize(graph, major * 10000 + minor * 100 + patch))
     except failures() as error:
@@ -161,7 +166,7 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
     _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in known.items() if name in names})
     complete = {name: shape for name, shape in zip(internals.list_outputs(), found) if shape and all(shape)}
     problem = size_problem({**complete, **known})
-    delicate = tuple(node for node in graph.nodes if node.op in DECIDED_BY_SHAPES or is_for_floats(node.op))
+    delicate = tuple(node for node in graph.nodes if is_delicate(node.op))
     if problem is None and delicate:
         tensors = tuple(dict.fromkeys(each for node in delicate for each in (*node.inputs, node.output)))
         inner = [tensor for tensor in tensors if tensor.node in graph.by_name]
@@ -228,5 +233,7 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shap
             raise _must_not_run(problem)
         _, outputs, _ = symbol.infer_shape(**{name: shape for name, shape in known.items() if name in wanted})
     if outputs is None:
-        raise EngineError(f"input {dict(shapes)} leaves shapes of the network open; give the input shape it was made for")
+        raise EngineError(
+            f"input {dict(shapes)} leaves shapes of the network open; give the input shape it was made for"
+        )
     return {**dict(zip(tensors, outputs)), **{Tensor(name): shape for name, shape in known.items()}}

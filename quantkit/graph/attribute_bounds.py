@@ -30,7 +30,7 @@ _FLOATS = frozenset({"scalar", "a_min", "a_max", "value", "fill_value", "start",
 # The smallest and the largest integer in an attribute's value, whether it is a tuple or a number.
 _RANGES = {
     **dict.fromkeys(("stride", "dilate", "num_group", "num_groups", "num_deformable_group", "heads"), (1, 1 << 16)),
-    **dict.fromkeys(("num_outputs", "state_size", "repeat", "im2col_step"), (1, 1 << 16)),
+    **dict.fromkeys(("num_outputs", "state_size", "repeat", "reps", "im2col_step"), (1, 1 << 16)),
     **dict.fromkeys(("num_filter", "num_hidden", "input_dim", "output_dim"), (1, _LARGEST_INTEGER)),
     **dict.fromkeys(("kernel", "pad", "adj", "pooled_size", "h_w", "scale", "sample_ratio"), (0, 1 << 16)),
     **dict.fromkeys(("sections", "coord_start"), (0, 1 << 10)),

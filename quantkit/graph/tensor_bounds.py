@@ -8,6 +8,8 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.graph.allowed_operators import FUSED
+from quantkit.graph.attribute_bounds import is_true
 from quantkit.graph.graph import Node, Tensor
 
 MOST_VALUES = 1 << 29
@@ -17,15 +19,19 @@ MOST_VALUES = 1 << 29
 _COPIES = frozenset({"Reshape", "reshape", "Flatten", "flatten", "reshape_like"})
 
 # Dividing integers by zero ends the process; recurrent layers take any numbers for float32.
-_FLOAT_ONLY = frozenset({"RNN"})
+_FLOAT_ONLY = frozenset({"RNN", "norm"})
 _WORDS = frozenset({"div", "rdiv", "mod", "rmod"})
 
-DECIDED_BY_SHAPES = _COPIES | {"where"}
+_DECIDED = _COPIES | _FLOAT_ONLY | FUSED.keys() | {"where"}
 
 
-def is_for_floats(op: str) -> bool:
-    """Whether an operator may not be given integers."""
-    return op in _FLOAT_ONLY or not _WORDS.isdisjoint(op.lower().replace("scalar", "_scalar").split("_"))
+def is_delicate(op: str) -> bool:
+    """Whether ``tensor_problem`` has something to say of an operator."""
+    return op in _DECIDED or _divides(op)
+
+
+def _divides(op: str) -> bool:
+    return not _WORDS.isdisjoint(op.lower().replace("scalar", "_scalar").split("_"))
 
 
 def tensor_problem(
@@ -36,7 +42,7 @@ def tensor_problem(
     Args:
         nodes: the operators.
         shapes: of the tensors that they read and put out.
-        types: of the tensors that operators which are only for floats read.
+        types: of the tensors that they read.
     """
     for node in nodes:
         problem = _shape_problem(node, shapes) or _type_problem(node, types)
@@ -69,8 +75,16 @@ def _shape_problem(node: Node, shapes: Mapping[Tensor, tuple[int, ...]]) -> Opti
 
 
 def _type_problem(node: Node, types: Mapping[Tensor, np.dtype]) -> Optional[str]:
-    if is_for_floats(node.op):
-        found = next((types[tensor] for tensor in node.inputs if types[tensor].kind != "f"), None)
-        if found is not None:
-            return f"reads {found}, and is only for floating-point numbers"
+    read = [types[tensor] for tensor in node.inputs] if is_delicate(node.op) else []
+    if node.op in FUSED:
+        if not is_true(node.attrs, "quantized"):
+            wrong = next((dtype for dtype in read if dtype != np.float32), None)
+            return None if wrong is None else f"reads {wrong} instead of float32"
+        # The sum's other half, into which the result is written, stands before the four ranges.
+        integers = [read[0], *(read[-5:-4] if is_true(node.attrs, "with_sum") else [])]
+        wrong = next((dtype for dtype in integers if dtype.itemsize != 1), None)
+        return None if wrong is None else f"reads {wrong} instead of 8-bit integers"
+    if node.op in _FLOAT_ONLY or _divides(node.op):
+        wrong = next((dtype for dtype in read if dtype.kind != "f"), None)
+        return None if wrong is None else f"reads {wrong}, and is only for floating-point numbers"
     return None

@@ -12,9 +12,9 @@ import numpy as np
 from pydantic import PositiveFloat, TypeAdapter, ValidationError
 
 from quantkit.emission.mxnet_int8 import int8_graph
+from quantkit.errors import QuantkitError
 from quantkit.evaluation.divergence import divergence
 from quantkit.evaluation.drop import Drop, measure_drop
-from quantkit.errors import QuantkitError
 from quantkit.evaluation.latency import latencies_in_turns, median_difference
 from quantkit.graph.graph import Graph
 from quantkit.pipeline import FusedModel
@@ -189,7 +189,12 @@ class Measurements:
         return self.checks[layers, again]
 
     def _recall(
-        self, kind: str, layers: Layers, measure: Callable[[Layers], Value], form: TypeAdapter[T], overtime: bool = False
+        self,
+        kind: str,
+        layers: Layers,
+        measure: Callable[[Layers], Value],
+        form: TypeAdapter[T],
+        overtime: bool = False,
     ) -> T:
         what = _key(kind, layers)
         if what not in self.journal and not overtime and self.budget.spent >= 1:

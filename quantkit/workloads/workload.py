@@ -18,10 +18,12 @@ from quantkit.benchmark.workload import Checkpoint
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL
 from quantkit.bundle.read import Bundle, read_bundle
+from quantkit.data.preprocess import Preprocess
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import Executor, check_runs, infer_shapes
 from quantkit.errors import UserError
 from quantkit.formats.npz import read_npy
+from quantkit.graph.graph import Graph
 from quantkit.graph.macs import macs
 from quantkit.models.load import load_model
 from quantkit.models.model import Model

@@ -1,6 +1,6 @@
 """The whole search, for both kinds of cases; about half an hour.
 
-    python -m tests.engine.crash_search [COMBINATIONS OF EACH OPERATOR] [DAMAGED COPIES OF EACH NETWORK] [SEED]
+python -m tests.engine.crash_search [COMBINATIONS OF EACH OPERATOR] [DAMAGED COPIES OF EACH NETWORK] [SEED]
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.engine.crash_search.networks import networks
 from tests.engine.crash_search.network_cases import damaged
+from tests.engine.crash_search.networks import networks
 from tests.engine.crash_search.operator_cases import Case, cases
 from tests.engine.crash_search.search import AnyCase, search
 

@@ -32,7 +32,9 @@ def main(cases: str, first: str, notes: str, gibibytes: str) -> None:
     with open(notes, "a", buffering=1) as file:
         for number in range(int(first), len(found)):
             file.write(f"{number} begins\n")
-            file.write(f"{number} {_outcome(found[number])} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}\n")
+            file.write(
+                f"{number} {_outcome(found[number])} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}\n"
+            )
         file.write("end\n")
 
 

@@ -32,7 +32,10 @@ class Found:
 
 
 def search(
-    cases: Sequence[AnyCase], folder: Path, gibibytes: int = 12, tell: Callable[[str, AnyCase], object] = lambda *_: None
+    cases: Sequence[AnyCase],
+    folder: Path,
+    gibibytes: int = 12,
+    tell: Callable[[str, AnyCase], object] = lambda *_: None,
 ) -> Found:
     """Run the cases; ``folder`` is for notes, ``tell`` is called with each finding. A child may have so much address space."""
     pickled, notes = folder / "cases", folder / "notes"
@@ -64,10 +67,20 @@ def search(
 
 def _run_child(cases: Path, first: int, notes: Path, gibibytes: int) -> str:
     """How it ended."""
-    command = [sys.executable, "-m", "tests.engine.crash_search.child", str(cases), str(first), str(notes), str(gibibytes)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.engine.crash_search.child",
+        str(cases),
+        str(first),
+        str(notes),
+        str(gibibytes),
+    ]
     root = Path(__file__).parents[3]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
-    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        command, cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as child:
         try:
             while True:
                 try:
