@@ -14,9 +14,9 @@ register; what both have takes the same inputs in both. Left out are:
 - sparse storage, graph sampling (``_contrib_dgl_...``), and MXNet's NumPy operators (``_np...``);
 - operators that ended the process, or wrote beyond their output, for values that a file can hold when all were tried:
   ``Correlation``, ``scatter_nd``, ``_contrib_ROIAlign`` and its kin (boxes name their image, unchecked),
-  ``_contrib_Proposal``, ``im2col``, ``khatri_rao``, ``amp_multicast``, ``_sg_mkldnn_selfatt_...``, ``_contrib_quantize_asym`` with its
-  ``_contrib_quantized_rnn``. Where attributes alone decide, ``attribute_bounds`` and ``fused_bounds`` refuse those;
-  where shapes and types do, ``tensor_bounds``.
+  ``_contrib_Proposal``, ``im2col``, ``khatri_rao``, ``amp_multicast``, ``_sg_mkldnn_selfatt_...``,
+  ``_contrib_quantize_asym`` (without calibrated ranges) with its ``_contrib_quantized_rnn``. Where attributes alone
+  decide, ``attribute_bounds`` and ``fused_bounds`` refuse those; where shapes and types do, ``tensor_bounds``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
@@ -52,20 +52,39 @@ _CONVOLUTION = {"kernel": "(3, 3)", "num_filter": "4"}
 _ROWS = {"heads": "2"}
 _RANGE = ((1,), (1,))
 
+_Sound = list[tuple[dict[str, str], Sequence[Shape]]]
+
+
+def _each(names: Iterable[str], sound: _Sound) -> dict[str, _Sound]:
+    return dict.fromkeys(names, sound)
+
+
 # Where sound shapes or attributes do not follow from the operator's description: attributes and shapes of inputs.
-_SOUND: dict[str, list[tuple[dict[str, str], Sequence[Shape]]]] = {
-    **dict.fromkeys(
+_SOUND: dict[str, _Sound] = {
+    **_each(
         ("Convolution", "Convolution_v1", "Deconvolution"),
         [(_CONVOLUTION, (MAPS,)), ({"kernel": "(3,)", "num_filter": "4"}, ((2, 4, 6),))],
     ),
-    **dict.fromkeys(("Pooling", "Pooling_v1"), [({"kernel": "(2, 2)", "pool_type": way}, (MAPS,)) for way in ("max", "avg")]),
-    **dict.fromkeys(("Pad", "pad"), [({"mode": way, "pad_width": "(0, 0, 0, 0, 1, 1, 1, 1)"}, (MAPS,)) for way in ("constant", "edge", "reflect")]),
+    **_each(("Pooling", "Pooling_v1"), [({"kernel": "(2, 2)", "pool_type": way}, (MAPS,)) for way in ("max", "avg")]),
+    **_each(
+        ("Pad", "pad"),
+        [({"mode": way, "pad_width": "(0, 0, 0, 0, 1, 1, 1, 1)"}, (MAPS,)) for way in ("constant", "edge", "reflect")],
+    ),
     "RNN": [
-        ({"state_size": "4", "num_layers": "2", "mode": mode, "bidirectional": way, "state_outputs": "True"}, ((3, 2, 5),))
-        for mode in ("lstm", "gru", "rnn_relu", "rnn_tanh") for way in ("True", "False")
+        (
+            {"state_size": "4", "num_layers": "2", "mode": mode, "bidirectional": way, "state_outputs": "True"},
+            ((3, 2, 5),),
+        )
+        for mode in ("lstm", "gru", "rnn_relu", "rnn_tanh")
+        for way in ("True", "False")
     ],
-    "GridGenerator": [({"transform_type": "affine", "target_shape": "(4, 4)"}, ((2, 6),)), ({"transform_type": "warp"}, ((2, 2, 4, 4),))],
-    "SpatialTransformer": [({"transform_type": "affine", "sampler_type": "bilinear", "target_shape": "(4, 4)"}, (MAPS, (2, 6)))],
+    "GridGenerator": [
+        ({"transform_type": "affine", "target_shape": "(4, 4)"}, ((2, 6),)),
+        ({"transform_type": "warp"}, ((2, 2, 4, 4),)),
+    ],
+    "SpatialTransformer": [
+        ({"transform_type": "affine", "sampler_type": "bilinear", "target_shape": "(4, 4)"}, (MAPS, (2, 6)))
+    ],
     "BilinearSampler": [({}, (MAPS, (2, 2, 4, 4)))],
     "_contrib_DeformableConvolution": [(_CONVOLUTION, (MAPS, (2, 18, 4, 4)))],
     "_contrib_ModulatedDeformableConvolution": [(_CONVOLUTION, (MAPS, (2, 18, 4, 4), (2, 9, 4, 4)))],
@@ -74,55 +93,96 @@ _SOUND: dict[str, list[tuple[dict[str, str], Sequence[Shape]]]] = {
     "ROIPooling": [({"spatial_scale": "0.5", "pooled_size": "(2, 2)"}, (MAPS, (3, 5)))],
     "_contrib_box_decode": [({"format": way}, ((2, 5, 4), (1, 5, 4))) for way in ("corner", "center")],
     "_contrib_box_iou": [({"format": "corner"}, ((5, 4), (3, 4)))],
-    **dict.fromkeys(("_contrib_box_nms", "_contrib_box_non_maximum_suppression"), [({"id_index": "0"}, ((2, 5, 6),))]),
+    **_each(("_contrib_box_nms", "_contrib_box_non_maximum_suppression"), [({"id_index": "0"}, ((2, 5, 6),))]),
     "_contrib_interleaved_matmul_selfatt_qk": [(_ROWS, ((4, 2, 24),))],
     "_contrib_interleaved_matmul_selfatt_valatt": [(_ROWS, ((4, 2, 24), (4, 4, 4)))],
     "_contrib_interleaved_matmul_encdec_qk": [(_ROWS, ((4, 2, 8), (4, 2, 16)))],
     "_contrib_interleaved_matmul_encdec_valatt": [(_ROWS, ((4, 2, 16), (4, 4, 4)))],
     "_image_to_tensor": [({}, ((6, 6, 3),))],
     "_image_normalize": [({"mean": "(0.5, 0.4, 0.3)", "std": "(0.5, 0.5, 0.5)"}, ((3, 6, 6),))],
-    "_split_v2": [({"indices": "(0, 2)", "axis": "0"}, ((4, 4),)), ({"indices": "()", "sections": "2", "axis": "0"}, ((4, 4),))],
-    **dict.fromkeys(("Reshape", "reshape"), [({"shape": text}, (MAPS,)) for text in ("(-1, 4)", "(0, -1)", "(0, -4, 2, 2, -2)")]),
-    "LeakyReLU": [({"act_type": way}, (MAPS,)) for way in ("leaky", "elu", "selu", "gelu")] + [({"act_type": "prelu"}, (MAPS, (4,)))],
-    "UpSampling": [({"scale": "2", "sample_type": "nearest", "num_args": "1"}, (MAPS,)), ({"scale": "2", "sample_type": "bilinear", "num_args": "2", "num_filter": "4"}, (MAPS,))],
+    "_split_v2": [
+        ({"indices": "(0, 2)", "axis": "0"}, ((4, 4),)),
+        ({"indices": "()", "sections": "2", "axis": "0"}, ((4, 4),)),
+    ],
+    **_each(
+        ("Reshape", "reshape"), [({"shape": text}, (MAPS,)) for text in ("(-1, 4)", "(0, -1)", "(0, -4, 2, 2, -2)")]
+    ),
+    "LeakyReLU": [({"act_type": way}, (MAPS,)) for way in ("leaky", "elu", "selu", "gelu")]
+    + [({"act_type": "prelu"}, (MAPS, (4,)))],
+    "UpSampling": [
+        ({"scale": "2", "sample_type": "nearest", "num_args": "1"}, (MAPS,)),
+        ({"scale": "2", "sample_type": "bilinear", "num_args": "2", "num_filter": "4"}, (MAPS,)),
+    ],
     "Crop": [({"num_args": "2"}, (MAPS, (2, 4, 3, 3))), ({"num_args": "1", "h_w": "(2, 2)"}, (MAPS,))],
-    **dict.fromkeys(("dot", "batch_dot", "_linalg_gemm2", "linalg_gemm2"), [({}, ((2, 4, 3), (2, 3, 4))), ({}, ((4, 3), (3, 4)))]),
-    **dict.fromkeys(("_linalg_gemm", "linalg_gemm"), [({}, ((2, 4, 3), (2, 3, 4), (2, 4, 4)))]),
-    **dict.fromkeys(("Embedding", "_contrib_SparseEmbedding"), [({"input_dim": "5", "output_dim": "4"}, ((3,), (5, 4)))]),
+    **_each(
+        ("dot", "batch_dot", "_linalg_gemm2", "linalg_gemm2"), [({}, ((2, 4, 3), (2, 3, 4))), ({}, ((4, 3), (3, 4)))]
+    ),
+    **_each(("_linalg_gemm", "linalg_gemm"), [({}, ((2, 4, 3), (2, 3, 4), (2, 4, 4)))]),
+    **_each(("Embedding", "_contrib_SparseEmbedding"), [({"input_dim": "5", "output_dim": "4"}, ((3,), (5, 4)))]),
     "take": [({"mode": way, "axis": "1"}, ((4, 4), (3,))) for way in ("raise", "wrap", "clip")],
     "gather_nd": [({}, ((4, 4), (2, 3)))],
     "pick": [({"axis": "1"}, ((4, 4), (4,)))],
     "batch_take": [({}, ((4, 4), (4,)))],
     "_contrib_quantized_conv": [({**_CONVOLUTION, "no_bias": "True"}, (MAPS, (4, 4, 3, 3), *_RANGE, *_RANGE))],
-    "_contrib_quantized_fully_connected": [({"num_hidden": "4", "no_bias": "True"}, ((2, 8), (4, 8), *_RANGE, *_RANGE))],
+    "_contrib_quantized_fully_connected": [
+        ({"num_hidden": "4", "no_bias": "True"}, ((2, 8), (4, 8), *_RANGE, *_RANGE))
+    ],
     "_contrib_quantized_pooling": [({"kernel": "(2, 2)", "pool_type": way}, (MAPS, *_RANGE)) for way in ("max", "avg")],
     "_contrib_quantized_act": [({"act_type": "relu"}, (MAPS, *_RANGE))],
     "_contrib_quantized_flatten": [({}, (MAPS, *_RANGE))],
     "_contrib_quantized_concat": [({"num_args": "2", "dim": "1"}, (MAPS, MAPS, *_RANGE, *_RANGE))],
-    **dict.fromkeys(("_contrib_quantized_elemwise_add", "_contrib_quantized_elemwise_mul"), [({}, (MAPS, MAPS, *_RANGE, *_RANGE))]),
-    "_contrib_quantized_batch_norm": [({"min_calib_range": "-1", "max_calib_range": "1"}, (MAPS, (4,), (4,), (4,), (4,), *_RANGE))],
+    **_each(
+        ("_contrib_quantized_elemwise_add", "_contrib_quantized_elemwise_mul"), [({}, (MAPS, MAPS, *_RANGE, *_RANGE))]
+    ),
+    "_contrib_quantized_batch_norm": [
+        ({"min_calib_range": "-1", "max_calib_range": "1"}, (MAPS, (4,), (4,), (4,), (4,), *_RANGE))
+    ],
     "_contrib_quantized_embedding": [({"input_dim": "5", "output_dim": "4"}, ((3,), (5, 4), *_RANGE))],
-    **dict.fromkeys(("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize"), [({}, (MAPS, *_RANGE))]),
-    "_contrib_quantize_v2": [({"min_calib_range": "-1", "max_calib_range": "1", "out_type": way}, (MAPS,)) for way in ("int8", "uint8", "auto")],
-}  # fmt: skip
+    **_each(("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize"), [({}, (MAPS, *_RANGE))]),
+    "_contrib_quantize_v2": [
+        ({"min_calib_range": "-1", "max_calib_range": "1", "out_type": way}, (MAPS,))
+        for way in ("int8", "uint8", "auto")
+    ],
+}
 
 _SOUND |= {
     "Activation": [({"act_type": "relu"}, (MAPS,))],
     "slice_axis": [({"axis": "0", "begin": "0", "end": "1"}, ((4, 4),))],
     "broadcast_to": [({"shape": "(2, 4)"}, ((1, 4),))],
     "moments": [({"axes": "(0,)"}, ((4, 4),))],
-    **dict.fromkeys(("add_n", "ElementWiseSum"), [({"num_args": "2"}, ((4, 4), (4, 4)))]),
-    **dict.fromkeys(("_zeros", "_ones", "_zeros_without_dtype", "_random_uniform", "_random_normal"), [({"shape": "(2, 3)"}, ())]),
+    **_each(("add_n", "ElementWiseSum"), [({"num_args": "2"}, ((4, 4), (4, 4)))]),
+    **_each(
+        ("_zeros", "_ones", "_zeros_without_dtype", "_random_uniform", "_random_normal"), [({"shape": "(2, 3)"}, ())]
+    ),
     "_full": [({"shape": "(2, 3)", "value": "1"}, ())],
     "_arange": [({"start": "0", "stop": "5"}, ())],
     "_linspace": [({"start": "0", "stop": "5", "num": "4", "step": "1"}, ())],
-}  # fmt: skip
+}
 
 _REQUIRED = {
-    "shape": "(2, 4)", "axis": "0", "a_min": "0", "a_max": "6", "dtype": "float32", "num_outputs": "2", "scalar": "2",
-    "output_size": "(2, 2)", "begin": "(0,)", "end": "(2,)", "depth": "5", "reps": "(2, 2)", "repeats": "2", "N": "3",
-    "block_size": "2", "scale": "2", "start": "0", "nsize": "3", "num_hidden": "4", "key": "x", "num": "4", "stop": "5",
-}  # fmt: skip
+    "shape": "(2, 4)",
+    "axis": "0",
+    "a_min": "0",
+    "a_max": "6",
+    "dtype": "float32",
+    "num_outputs": "2",
+    "scalar": "2",
+    "output_size": "(2, 2)",
+    "begin": "(0,)",
+    "end": "(2,)",
+    "depth": "5",
+    "reps": "(2, 2)",
+    "repeats": "2",
+    "N": "3",
+    "block_size": "2",
+    "scale": "2",
+    "start": "0",
+    "nsize": "3",
+    "num_hidden": "4",
+    "key": "x",
+    "num": "4",
+    "stop": "5",
+}
 _SHAPES: tuple[Shape, ...] = (MAPS, (4, 4), (2, 4, 4), (4,), (1, 5), (2, 3, 5), (1,), (2, 3, 2, 5, 5))
 
 _NUMBERS = [
@@ -142,18 +202,40 @@ _NUMBERS = [
     "None",
 ]
 _TUPLES = [
-    "()", "(0,)", "(1,)", "(-1,)", "(0, 0)", "(1, 1)", "(-1, -1)", "(-3, -3)", "(2, 2)", "(1, 1, 1)", "(100, 100)",
-    "(65536, 65536)", "(2147483647, 2147483647)", "(2147483648, 1)", "(9223372036854775807, 2)", "None", "(None, None)",
-    "(0, 0, 0, 0)", "(-1, -1, -1, -1)", "(0, 0, 0, 0, 100000, 1, 1, 1)", "(0.5, nan)", "(1e38, -1)", f"({'1, ' * 40}1)",
-    "0", "-1", "3",
-]  # fmt: skip
+    "()",
+    "(0,)",
+    "(1,)",
+    "(-1,)",
+    "(0, 0)",
+    "(1, 1)",
+    "(-1, -1)",
+    "(-3, -3)",
+    "(2, 2)",
+    "(1, 1, 1)",
+    "(100, 100)",
+    "(65536, 65536)",
+    "(2147483647, 2147483647)",
+    "(2147483648, 1)",
+    "(9223372036854775807, 2)",
+    "None",
+    "(None, None)",
+    "(0, 0, 0, 0)",
+    "(-1, -1, -1, -1)",
+    "(0, 0, 0, 0, 100000, 1, 1, 1)",
+    "(0.5, nan)",
+    "(1e38, -1)",
+    f"({'1, ' * 40}1)",
+    "0",
+    "-1",
+    "3",
+]
 _FLOATS = ["0", "nan", "inf", "-inf", "1e38", "-1", "1e-38", "None"]
 _TEXTS = ["", "cpu(0)", "gpu(0)", "cpu(-1)", "0x41", "x" * 1000]
 _ODD_SHAPES: tuple[Shape, ...] = ((0,), (1,), (1,) * 32, (0, 3, 0, 3), (1, 1, 1, 1), (5, 4, 3, 2, 1), (3, 1), (1, 3, 2))
 _TYPES = ("uint8", "int8", "int32", "int64", "float16", "float64")
 FILLS = ("ramp", "huge", "negative", "nan")
 
-# Sound networks for inside fused operators; their inputs are one image, weights and a sum's other half, or two matrices.
+# Sound networks for inside fused operators.
 _CONVOLVED = {
     "op": "Convolution",
     "name": "c",
@@ -310,8 +392,18 @@ def _parameters(op: str, handle: ctypes.c_void_p) -> dict[str, str]:
     described = {lists[0][each].decode(): lists[1][each].decode() for each in range(count.value)}
     own = {name: text for name, text in described.items() if "NDArray" not in text and "Symbol" not in text}
     fused = {
-        "quantized": "bool", "with_bn": "bool", "with_act": "bool", "with_sum": "bool", "with_postsum_act": "bool",
-        "min_calib_range": "float", "max_calib_range": "float", "channel_wise_quantize": "bool",
-        "with_eltwise": "bool", "enable_float_output": "bool", "no_bias": "bool", "flatten": "bool", "num_hidden": "int",
-    }  # fmt: skip
+        "quantized": "bool",
+        "with_bn": "bool",
+        "with_act": "bool",
+        "with_sum": "bool",
+        "with_postsum_act": "bool",
+        "min_calib_range": "float",
+        "max_calib_range": "float",
+        "channel_wise_quantize": "bool",
+        "with_eltwise": "bool",
+        "enable_float_output": "bool",
+        "no_bias": "bool",
+        "flatten": "bool",
+        "num_hidden": "int",
+    }
     return fused if op in FUSED else own

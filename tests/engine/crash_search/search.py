@@ -17,6 +17,7 @@ from tests.engine.crash_search.network_cases import NetworkCase
 from tests.engine.crash_search.operator_cases import Case
 
 AnyCase = Union[Case, NetworkCase]
+Tell = Callable[[str, AnyCase], object]
 
 SECONDS = 10.0
 _START_SECONDS = 60.0
@@ -37,7 +38,7 @@ def search(
     gibibytes: int = 12,
     tell: Callable[[str, AnyCase], object] = lambda *_: None,
 ) -> Found:
-    """Run the cases; ``folder`` is for notes, ``tell`` is called with each finding. A child may have so much address space."""
+    """Run the cases; ``folder`` is for notes, ``tell`` gets each finding, a child may have so much address space."""
     pickled, notes = folder / "cases", folder / "notes"
     pickled.write_bytes(pickle.dumps(list(cases)))
     outcomes: collections.Counter[str] = collections.Counter()
