@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT := demo
 
 .PHONY: demo smoke soak test lint tables test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
-	test-faults properties mutate fuzz clean
+	test-faults properties mutate fuzz crash-search clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -101,6 +101,10 @@ fuzz: .venv-onednn/fuzz
 mutate: .venv-onednn/installed
 	.venv-onednn/bin/python -m pip install --quiet --editable '.[onednn,test,lint,mutation]'
 	.venv-onednn/bin/python tests/mutation/measure.py $(ROOMS)
+
+# Every operator that may stand in a symbol file with every hostile value, in child processes; a quarter of an hour.
+crash-search: $(VENV)/installed
+	$(BIN)/python -W ignore -m tests.engine.crash_search
 
 clean:
 	rm -rf .venv-* $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

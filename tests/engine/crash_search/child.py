@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import Executor, infer_shapes, symbol_of
 from quantkit.errors import QuantkitError
 from quantkit.graph import nnvm
@@ -28,6 +29,7 @@ def main(cases: str, first: str, notes: str, gibibytes: str) -> None:
     """Run the cases."""
     limit = int(gibibytes) << 30
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    load_mxnet()
     found = pickle.loads(Path(cases).read_bytes())
     with open(notes, "a", buffering=1) as file:
         for number in range(int(first), len(found)):

@@ -19,7 +19,7 @@ from tests.engine.crash_search.operator_cases import Case
 AnyCase = Union[Case, NetworkCase]
 Tell = Callable[[str, AnyCase], object]
 
-SECONDS = 10.0
+SECONDS = 20.0
 _START_SECONDS = 60.0
 
 
