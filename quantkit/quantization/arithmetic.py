@@ -53,4 +53,4 @@ def quantize(array: np.ndarray, params: QuantParams) -> np.ndarray:
 
 def dequantize(array: np.ndarray, params: QuantParams) -> np.ndarray:
     """Integers back to real numbers, float32."""
-    return ((array.astype(np.float32) - params.zero_point) * np.float32(params.scale)).astype(np.float32)
+    return (array.astype(np.float32) - params.zero_point) * np.float32(params.scale)

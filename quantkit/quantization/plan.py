@@ -190,9 +190,10 @@ def _groups_have_own_scales(state: _Planning, unit: Unit) -> bool:
 
 
 def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
-    if node.attrs.get("pool_type", "max") not in ("max", "avg"):
+    kind = node.attrs.get("pool_type", "max")
+    if kind not in ("max", "avg"):
         return "this kind of pooling has no INT8 kernel"
-    averages = node.attrs.get("pool_type", "max") == "avg"
+    averages = kind == "avg"
     if averages and all(size == 1 for size in state.fused.shapes[node.output][2:]):
         return "a mean over whole feature maps falls between 8-bit levels, and costs little"
     rounds_up = node.attrs.get("pooling_convention", "valid") != "valid"

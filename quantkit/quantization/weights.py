@@ -27,7 +27,8 @@ def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     flat = weight.reshape(len(weight), -1).astype(np.float64)
     scale = peak_scale(flat, is_convolution=False)
-    integers = np.clip(np.rint(flat / scale[:, None]), -127, 127).astype(np.int8)
+    # Nothing to saturate: the largest weight of a channel is 127 steps.
+    integers = np.rint(flat / scale[:, None]).astype(np.int8)
     return integers.reshape(weight.shape), scale
 
 

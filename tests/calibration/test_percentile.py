@@ -46,3 +46,25 @@ def test_a_tensor_of_nearly_all_zeros_is_not_cut_to_nothing() -> None:
     observer = Percentile(99.99)
     observer.observe(values)
     assert observer.range().high == 5.0
+
+
+@pytest.mark.parametrize("percent", [3.0, 25.0, 40.0, 75.0, 100.0])
+def test_inside_a_bin_the_values_count_as_evenly_spread(percent: float) -> None:
+    """With a value in the middle of every bin, the percentile is the rank in bins."""
+    bins = 8192
+    values = (np.arange(bins) + 0.5) / bins
+    observer = Percentile(percent)
+    observer.observe(np.append(values, -values))
+    assert observer.threshold() == pytest.approx(percent / 100)
+    # Zeros come first.
+    observer.observe(np.zeros(2 * bins))
+    rank = percent / 100 * 4 * bins - 2 * bins
+    assert observer.threshold() == pytest.approx(rank / (2 * bins) if rank > 0 else (bins - 0.5) / bins)
+
+
+def test_a_share_of_a_bin() -> None:
+    observer = Percentile(25)
+    observer.observe(np.array([1.0] * 8))
+    # 1.0 is the lower edge of the last bin used, of 1 / 4096; a quarter of its values lie below a quarter of it.
+    assert observer.threshold() == 1 + 0.25 / 4096
+    assert observer.range().high == 1.0

@@ -11,10 +11,17 @@ from quantkit.errors import UserError
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(1.0, 0.0), (math.nan, 1.0), (0.0, math.nan), (-math.inf, 0.0), (0.0, math.inf)]
+    ("low", "high", "message"),
+    [
+        (1.0, 0.0, r"^range \[1.0, 0.0\] is empty"),
+        (math.nan, 1.0, r"^range \[nan, 1.0\] is not finite; calibrate again$"),
+        (0.0, math.nan, "not finite"),
+        (-math.inf, 0.0, "not finite"),
+        (0.0, math.inf, "not finite"),
+    ],
 )
-def test_refuses(low: float, high: float) -> None:
-    with pytest.raises(UserError):
+def test_refuses(low: float, high: float, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         Range(low, high)
 
 

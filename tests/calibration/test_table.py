@@ -77,6 +77,32 @@ def test_refuses(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
         read_table(altered(tmp_path / "t.json", **changes))
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": 2}, "is of version 2, and this quantkit reads version 1"),
+        ({"version": None, "format": None}, "has no 'format'"),
+        ({"version": None}, "has no 'version'"),
+        ({"samples": 0}, "is not valid at 'samples': Input should be greater than or equal to 1"),
+        ({"ranges": {"a": [0.0]}}, r"is not valid at 'ranges\.a': .*"),
+        ({"ranges": {"a": [1.0, 0.0]}}, r"holds an impossible range: range \[1.0, 0.0\] is empty.*"),
+    ],
+)
+def test_refusals_name_the_file_the_place_and_the_remedy(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
+    path = altered(tmp_path / "t.json", **changes)
+    with pytest.raises(UserError, match=f"^calibration table {path} {reason}; calibrate again or give another table$"):
+        read_table(path)
+
+
+def test_the_file_is_readable(tmp_path: Path) -> None:
+    write_table(TABLE, tmp_path / "t.json")
+    lines = (tmp_path / "t.json").read_text(encoding="utf-8").splitlines(keepends=True)
+    assert ' "data_name": "photos/ (é)",\n' in lines
+    assert all(line.endswith("\n") for line in lines)
+    names = [line.split('"')[1] for line in lines if line.startswith(' "')]
+    assert names == sorted(names)
+
+
 def test_refuses_a_tensor_that_occurs_twice(tmp_path: Path) -> None:
     write_table(TABLE, tmp_path / "t.json")
     text = (tmp_path / "t.json").read_text()
@@ -85,16 +111,24 @@ def test_refuses_a_tensor_that_occurs_twice(tmp_path: Path) -> None:
         read_table(tmp_path / "t.json")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "\x00\xff"])
-def test_refuses_other_files(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", r"is not valid JSON \(.*\)"),
+        ("[]", "is not a JSON object"),
+        ("{", "is not valid JSON"),
+        ("\x00\xff", "is not valid JSON"),
+    ],
+)
+def test_refuses_other_files(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(UserError, match=r"t\.json"):
+    with pytest.raises(UserError, match=rf"^calibration table .*t\.json {reason}"):
         read_table(path)
 
 
 def test_refuses_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot read"):
+    with pytest.raises(UserError, match=r"^cannot read calibration table .*absent\.json: No such file or directory$"):
         read_table(tmp_path / "absent.json")
 
 

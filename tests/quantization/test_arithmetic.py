@@ -18,6 +18,7 @@ def test_quantization_errs_by_half_a_step_inside_the_range(dtype: DType, values:
     error = np.abs(dequantize(quantize(reals, params), params) - reals)
     assert error.max() <= params.scale * 0.501
     assert quantize(reals, params).dtype == dtype
+    assert dequantize(quantize(reals, params), params).dtype == np.float32
 
 
 MAGNITUDES = st.floats(1e-6, 1e6, allow_nan=False)

@@ -11,11 +11,28 @@ NAN = float("nan")
 
 
 @pytest.mark.parametrize(
-    ("drop", "speedup"), [(None, None), (-0.1, None), (101, None), (NAN, None), (None, 0), (None, -1), (None, NAN)]
+    ("drop", "speedup", "message"),
+    [
+        (None, None, "^a goal needs a max_drop, a min_speedup or both; give one$"),
+        (-0.1, None, "^a drop of at most -0.1 points was asked for; give 0 to 100, such as 0.3$"),
+        (100.5, None, "100.5 points"),
+        (NAN, 2.0, "nan points"),
+        (0.3, 0, "^a speed-up of 0 was asked for; give a number above 0, such as 2.5$"),
+        (None, -1, "speed-up of -1"),
+        (None, NAN, "speed-up of nan"),
+        (None, float("inf"), "speed-up of inf"),
+    ],
 )
-def test_a_goal_must_be_one(drop: Optional[float], speedup: Optional[float]) -> None:
-    with pytest.raises(UserError):
+def test_a_goal_must_be_one(drop: Optional[float], speedup: Optional[float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         Goal(drop, speedup)
+
+
+def test_a_goal_can_be_anything_else() -> None:
+    assert not Goal(max_drop=0).accurate(0.01)
+    assert Goal(max_drop=100).accurate(100.0)
+    assert not Goal(min_speedup=0.5).fast(0.4)
+    assert Goal(min_speedup=0.5).fast(0.6)
 
 
 def test_limits_are_part_of_the_goal() -> None:

@@ -70,6 +70,45 @@ def test_all_has_seven_bits() -> None:
     np.testing.assert_array_equal(steps[alive], 2 * scale[alive])
 
 
+def plain_rounding(weight: np.ndarray, step: np.float32) -> np.ndarray:
+    """Of all ways to round each number up or down, the nearest that keeps the sum as near as whole numbers can."""
+    exact = weight.ravel().astype(np.float64) / step
+    wanted = int(np.rint(np.rint(exact).sum() + np.rint((exact - np.rint(exact)).sum())))
+    ways = itertools.product(*[(np.floor(each), np.floor(each) + 1) for each in exact])
+    allowed = [np.array(way) for way in ways if sum(way) == wanted]
+    return min(allowed, key=lambda way: float(np.abs(way - exact).sum())).reshape(weight.shape)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rounding_is_the_nearest_that_keeps_the_sum(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    # Of one sign and with weights on one side of a level, so that rounding each for itself shifts the sum.
+    weight = (random.integers(1, 60, (4, 9)) + random.uniform(0.1, 0.45, (4, 9))).astype(np.float32) * 2
+    weight[::2] *= -1
+    scale = random.uniform(0.9, 1.0, 4).astype(np.float32)
+    integers = np.clip(np.rint(weight / scale[:, None]), -127, 127).astype(np.int8)
+    found, steps = with_reduced_range(weight, integers, scale, "all")
+    np.testing.assert_array_equal(steps, 2 * scale)
+    for row, made, step in zip(weight, found, steps):
+        np.testing.assert_array_equal(made, np.clip(plain_rounding(row, step), -64, 64))
+
+
+@pytest.mark.parametrize("reduce", ["auto", "all"])
+def test_weights_beyond_the_last_level_saturate(reduce: str) -> None:
+    """Steps chosen for the least error leave some weights beyond the integers."""
+    weight = np.zeros((2, 6), np.float32)
+    weight[0], weight[1] = [400, 0, 0, -400, 90, 60], [300, 1, 1, 1, 1, -300]
+    integers = np.clip(weight, -127, 127).astype(np.int8)
+    found, steps = with_reduced_range(weight, integers, np.ones(2, np.float32), reduce)  # type: ignore[arg-type]
+    assert (found.dtype, steps.dtype) == (np.int8, np.float32)
+    limit = 64 if reduce == "all" else 127
+    assert (found[0, 0], found[0, 3]) == (limit, -limit)
+    if reduce == "all":
+        assert (found[1, 0], found[1, 5]) == (64, -64)
+    else:
+        np.testing.assert_array_equal(found[1], integers[1])
+
+
 def test_none_changes_nothing() -> None:
     weight, integers, scale = channels()
     assert with_reduced_range(weight, integers, scale, "none")[0] is integers
@@ -96,5 +135,5 @@ def test_a_dead_channel_stays_zero(reduce: str) -> None:
 
 
 def test_unknown_reductions_are_refused() -> None:
-    with pytest.raises(UserError, match="unknown reduction of ranges 'half'"):
+    with pytest.raises(UserError, match=r"^unknown reduction of ranges 'half'; choose one of none, auto, all$"):
         with_reduced_range(*channels(), "half")  # type: ignore[arg-type]

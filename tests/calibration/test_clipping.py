@@ -1,0 +1,91 @@
+"""What is cut off at a threshold, and which observers merge."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from quantkit.calibration.clipping import ClippingObserver
+from quantkit.calibration.entropy import Entropy
+from quantkit.calibration.methods import METHODS, observer
+from quantkit.calibration.minmax import MinMax
+from quantkit.calibration.observer import Observer
+from quantkit.calibration.percentile import Percentile
+from quantkit.calibration.ranges import Range
+from quantkit.errors import DataError, UserError
+
+
+class Fixed(ClippingObserver):
+    """Cuts where it is told."""
+
+    def __init__(self, at: float) -> None:
+        super().__init__()
+        self.at = at
+
+    def threshold(self) -> float:
+        return self.at
+
+
+@pytest.mark.parametrize(
+    ("values", "threshold", "expected", "levels"),
+    [
+        ([1.0, 3.0], 2.0, Range(0.0, 2.0), 255),
+        ([1.0, 3.0], 5.0, Range(0.0, 3.0), 255),
+        ([0.0, 3.0], 2.0, Range(0.0, 2.0), 255),
+        ([-3.0, 2.0], 9.0, Range(-3.0, 2.0), 127),
+        ([-3.0, 2.0], 2.5, Range(-2.5, 2.0), 127),
+        ([-3.0, 2.0], 1.0, Range(-1.0, 1.0), 127),
+        ([-1.0, 2.0], 1.5, Range(-1.0, 1.5), 127),
+        ([-3.0, -1.0], 2.0, Range(-2.0, 0.0), 127),
+    ],
+)
+def test_a_range_ends_at_the_threshold_or_where_the_values_end(
+    values: list[float], threshold: float, expected: Range, levels: int
+) -> None:
+    cutting = Fixed(threshold)
+    cutting.observe(np.array(values))
+    assert cutting.range() == expected
+    assert cutting.levels == levels
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (Percentile(98), Percentile(99.5), "cannot merge Percentile(99.5) into Percentile(98)"),
+        (Entropy(), Percentile(99.5), "cannot merge Percentile(99.5) into Entropy()"),
+        (MinMax(), Entropy(), "cannot merge Entropy into MinMax; merge observers of one kind"),
+    ],
+)
+def test_what_does_not_merge_is_named(one: Observer, other: Observer, message: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(message)}.*; merge observers of one kind|{re.escape(message)}$"):
+        one.merge(other)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_errors_say_what_to_do(method: str) -> None:
+    watching = observer(method)
+    with pytest.raises(DataError, match=r"^no values were observed.*; calibrate with at least one sample$"):
+        watching.range()
+    expected = (
+        r"^NaN or infinite values \(smallest -inf, largest 2.0\); check the sample data and the network's weights$"
+    )
+    with pytest.raises(DataError, match=expected):
+        watching.observe(np.array([2.0, -np.inf]))
+    with pytest.raises(DataError, match="no values were observed"):
+        watching.range()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_float64_and_integers_count_as_float32(method: str) -> None:
+    values = np.random.default_rng(0).normal(size=500) * 100
+    found = []
+    for batch in (values.astype(np.float32), values.astype(np.float32).astype(np.float64), values):
+        watching = observer(method)
+        watching.observe(batch)
+        found.append(watching.range())
+    assert found[0] == found[1] == found[2]
+    watching = observer(method)
+    watching.observe(np.array([[0, 3], [1, 2]]))
+    assert watching.range().high == pytest.approx(3, rel=0.02)

@@ -1,0 +1,62 @@
+"""Collecting ranges, from an engine that hands out what the test made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pytest
+
+from quantkit.calibration import collect
+from quantkit.calibration.collect import collect_ranges
+from quantkit.calibration.ranges import Range
+from quantkit.errors import DataError
+from quantkit.graph.graph import Graph, Tensor
+from tests.networks import DATA, Builder
+
+RELU, SIN = Tensor("relu"), Tensor("sin")
+
+
+def network() -> Graph:
+    """Of its operators, the last is not needed for ``RELU`` and ``SIN``."""
+    b = Builder()
+    b.op("sin", "sin", b.relu("relu", DATA))
+    return b.graph(b.op("cos", "unused", SIN))
+
+
+def computed(graph: Graph, batches: Iterable[np.ndarray], batch_size: int) -> Iterator[list[np.ndarray]]:
+    """What the engine would put out."""
+    assert "unused" not in [node.name for node in graph.nodes]
+    assert batch_size == 4
+    for batch in batches:
+        found = {"data": batch, "relu": np.maximum(batch, 0), "sin": np.sin(np.maximum(batch, 0))}
+        yield [found[tensor.node] for tensor in graph.outputs]
+
+
+@pytest.fixture(autouse=True)
+def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "outputs_of", computed)
+
+
+def test_every_tensor_has_the_range_of_all_batches() -> None:
+    data = np.random.default_rng(0).normal(size=(11, 3, 5)).astype(np.float32)
+    found = collect_ranges(network(), [SIN, DATA, RELU], [data[:4], data[4:8], data[8:]], 4, "minmax")
+    positive = np.maximum(data, 0)
+    assert found == {
+        name: Range(float(values.min()), float(values.max()))
+        for name, values in (("sin", np.sin(positive)), ("data", data), ("relu", positive))
+    }
+
+
+def test_the_method_is_that_asked_for() -> None:
+    data = np.concatenate([np.linspace(0, 1, 4096), np.linspace(1, 9, 4096)]).astype(np.float32)
+    found = collect_ranges(network(), [DATA], [data], 4, "percentile:50")
+    assert found["data"].high == pytest.approx(1, abs=9 / 4096)
+
+
+def test_errors_name_the_tensor() -> None:
+    data = np.ones(3, np.float32)
+    with pytest.raises(DataError, match=r"^tensor 'data': NaN or infinite values"):
+        collect_ranges(network(), [RELU, DATA], [data, data * -np.inf], 4, "minmax")
+    with pytest.raises(DataError, match="no values were observed"):
+        collect_ranges(network(), [RELU], [], 4, "minmax")
