@@ -96,7 +96,7 @@ def engine_integers(weight: np.ndarray, halved: bool = False) -> tuple[np.ndarra
     factor = _CONVOLUTION_LEVELS / np.where(peak > _SMALLEST, peak, np.float32(1.0))
     if halved:
         factor = factor * np.float32(0.5)
-    integers = np.clip(np.rint(flat * factor[:, None]), -128, 127).astype(np.int8)
+    integers = np.minimum(np.rint(flat * factor[:, None]), 127).astype(np.int8)
     return integers.reshape(weight.shape), (1 / factor).astype(np.float32)
 
 

@@ -67,6 +67,9 @@ def reason(plan: Plan, name: str) -> Optional[str]:
     return decision.reason or None
 
 
+GROUPS = "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"
+
+
 @pytest.mark.parametrize(
     ("attrs", "expected"),
     [
@@ -79,9 +82,9 @@ def reason(plan: Plan, name: str) -> Optional[str]:
         ({"layout": "NHWC"}, "the engine's INT8 convolution does not take the layout NHWC"),
         ({"num_group": 1}, None),
         ({"num_group": 8}, None),
-        ({"num_group": 4}, "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"),
+        ({"num_group": 4}, GROUPS),
     ],
-)  # fmt: skip
+)
 def test_convolutions(attrs: dict[str, Any], expected: Optional[str]) -> None:
     b = Fuser()
     plan = planned(whole(b.graph(b.layer("conv", **attrs))))
@@ -175,6 +178,7 @@ BEYOND = "the engine's INT8 average counts elements beyond the last row and colu
         ({"pool_type": "max"}, (1, 8, 1, 1), None),
         ({"pool_type": "avg"}, (1, 8, 8, 8), None),
         ({"pool_type": "avg"}, (1, 8, 1, 8), None),
+        ({"pool_type": "avg"}, (1, 8, 8, 1), None),
         ({"pool_type": "avg"}, (1, 8, 1, 1), GLOBAL),
         ({"pool_type": "sum"}, (1, 8, 8, 8), "this kind of pooling has no INT8 kernel"),
         ({"pool_type": "avg", "pooling_convention": "valid"}, (1, 8, 8, 8), None),
@@ -223,6 +227,8 @@ def concatenated(*inputs: str, op: str = "Concat", **attrs: Any) -> tuple[Fuser,
             tensors.append(b.param(name, np.ones(MAPS)))
         elif name.startswith("sin"):
             tensors.append(b.op("sin", name, DATA))
+        elif name.startswith("dense"):
+            tensors.append(b.dense(name, DATA, 8, 8))
         elif name.startswith("relu"):
             tensors.append(b.rectified(name))
         elif name.startswith("clip"):
@@ -264,9 +270,10 @@ def test_concatenations(
         # Of two types, the signed one only.
         (("relu1", "conv2"), {"relu1": Range(0.0, 9.0), "conv2": Range(-3.0, 2.0)}, Range(-3.0, 9.0), "us"),
         # What clips saturates at its own range.
-        (("clip1", "relu2"), {"clip1": Range(0.0, 6.0), "relu2": Range(0.0, 2.0)}, Range(0.0, 6.0), "cu"),
+        (("clip1", "relu2"), {"clip1": Range(0.0, 6.0), "relu2": Range(0.0, 9.0)}, Range(0.0, 9.0), "cu"),
         # What was quantized from FP32 is no convolution's result.
         (("sin1", "conv2"), {"sin1": Range(-1.0, 1.0), "conv2": Range(-3.0, 2.0)}, Range(-3.0, 2.0), "fs"),
+        (("dense1", "conv2"), {"dense1": Range(-1.0, 1.0), "conv2": Range(-3.0, 2.0)}, Range(-3.0, 2.0), "fs"),
     ],
 )
 def test_inputs_of_a_concatenation_round_to_its_scale_where_they_can(
@@ -359,13 +366,36 @@ def test_what_cannot_be_planned() -> None:
         make_plan(network, empty)
 
 
+def test_convolutions_of_one_group_need_not_say_so() -> None:
+    b = Fuser()
+    b.layer("conv")
+    del b.nodes[-1].attrs["num_group"]  # type: ignore[attr-defined]
+    assert reason(planned(whole(b.graph(Tensor("conv")))), "conv") is None
+
+
+def test_what_operators_are_called() -> None:
+    b, both = concatenated("relu1", "conv2", "clip3")
+    graph = b.graph(both)
+    names = {node.name: operator_name(node) for node in graph.nodes}
+    assert names == {
+        "relu1": "Convolution+relu", "conv2": "Convolution", "clip3": "Convolution+relu6", "both": "Concat",
+    }  # fmt: skip
+
+
+def test_computed_weights_are_not_calibrated() -> None:
+    b = Fuser()
+    weight = b.op("sin", "computed", b.param("weight", np.ones((4, 8, 1, 1))))
+    made = b.op("Convolution", "conv", DATA, weight, b.param("bias", np.ones(4)), kernel=(1, 1))
+    assert calibration_targets(b.graph(made)) == (DATA, made)
+
+
 def test_only_what_a_plan_asks_for_is_calibrated() -> None:
-    b, both = concatenated("relu1", "conv2")
+    b, both = concatenated("relu1", "conv2", "sin3", "sin4")
     b.op("elemwise_add", "add", both, b.op("sin", "sin", both))
     b.op("Pooling", "pool", b.layer("last", Tensor("add")), kernel=(2, 2))
     b.dense("dense", Tensor("pool"), 8, 4)
     targets = calibration_targets(b.graph(Tensor("dense")))
-    expected = ["data", "relu1", "conv2", "both", "sin", "add", "last", "pool", "dense"]
+    expected = ["data", "relu1", "conv2", "sin3", "sin4", "both", "sin", "add", "last", "pool", "dense"]
     assert [tensor.node for tensor in targets] == expected
 
 
@@ -411,6 +441,11 @@ def test_excluded_nodes_keep_the_first_pattern_that_names_them() -> None:
         excluded_nodes(network, ["Poolin"])
     with pytest.raises(UserError, match=r"nearest: relu2_conv, relu1_conv$"):
         excluded_nodes(network, ["relu3_conv"])
+    many = Builder()
+    for number in range(6):
+        many.relu(f"layer{number}", DATA)
+    with pytest.raises(UserError, match=r"nearest: (layer\d, ){3}layer\d$"):
+        excluded_nodes(whole(many.graph(Tensor("layer5"))), ["layer"])
     with pytest.raises(UserError, match=r"nearest: see quantkit explain for the names$"):
         excluded_nodes(network, ["#"])
 

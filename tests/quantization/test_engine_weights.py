@@ -33,6 +33,7 @@ def test_a_channel_without_a_positive_peak_is_off_by_one_at_most() -> None:
     assert set(np.unique(found[integers == -127])) <= {-127, -128}
     assert (found[integers == -127] == -127).mean() > 0.5
     np.testing.assert_allclose(steps, scale, rtol=1.1e-3)
+    assert (steps <= scale * np.float32(1 + 2.0**-22)).all()
 
 
 def test_zeros_stay_zeros() -> None:

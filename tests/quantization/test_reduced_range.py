@@ -109,6 +109,30 @@ def test_weights_beyond_the_last_level_saturate(reduce: str) -> None:
         np.testing.assert_array_equal(found[1], integers[1])
 
 
+@pytest.mark.filterwarnings("error")
+def test_of_equal_weights_the_first_give_way() -> None:
+    """So that every processor makes the same integers, whatever way it sorts."""
+    weight = np.full((2, 40), 60.6, np.float32) * 2
+    weight[1] = 120
+    scale = np.ones(2, np.float32)
+    found, _ = with_reduced_range(weight, np.full((2, 40), 120, np.int8), scale, "all")
+    assert found.tolist() == [[60] * 16 + [61] * 24, [60] * 40]
+
+
+def test_auto_takes_steps_twice_as_large_at_most() -> None:
+    """With the pair beyond 8 bits, an even larger step would fit."""
+    weight = np.array([[180, 180]], np.float32)
+    found, steps = with_reduced_range(weight, np.array([[127, 127]], np.int8), np.ones(1, np.float32), "auto")
+    assert (found.tolist(), steps.tolist()) == ([[64, 64]], [2])
+
+
+def test_without_neighbours_nothing_overflows() -> None:
+    weight = np.array([127, -127], np.float32).reshape(2, 1, 1, 1)
+    found, steps = with_reduced_range(weight, weight.astype(np.int8), np.ones(2, np.float32), "auto")
+    np.testing.assert_array_equal(found, weight)
+    assert steps.tolist() == [1, 1]
+
+
 def test_none_changes_nothing() -> None:
     weight, integers, scale = channels()
     assert with_reduced_range(weight, integers, scale, "none")[0] is integers

@@ -1,0 +1,85 @@
+"""The searches for a threshold, against trying every candidate: the smallest float32 numbers fill few bins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quantkit.calibration.entropy import Entropy, divergences
+from quantkit.calibration.mse import Mse, squared_error
+from tests.calibration.test_entropy import plain_divergence
+
+SMALLEST = 2.0**-149
+
+
+def observed(bins: int, seed: int, signed: bool) -> Entropy:
+    """Magnitudes that fall off, of whole multiples of the smallest float32: one of each bin's width."""
+    random = np.random.default_rng(seed)
+    multiples = np.append(np.floor(np.minimum(random.exponential(bins / 6, 3000), bins - 1)), bins - 1)
+    observer = Entropy()
+    observer.observe(multiples * (random.choice([-1, 1], 3001) if signed else 1) * SMALLEST)
+    assert (observer.histogram.width, observer.histogram.used) == (SMALLEST, bins)
+    return observer
+
+
+@pytest.mark.parametrize(("bins", "signed"), [(300, False), (256, False), (140, True), (128, True), (300, True)])
+@pytest.mark.parametrize("seed", range(2))
+def test_entropy_tries_every_number_of_bins(bins: int, signed: bool, seed: int) -> None:
+    observer = observed(bins, seed, signed)
+    histogram = observer.histogram
+    levels = 127 if signed else 255
+    sides = [side[:bins] for side in (histogram.positive, histogram.negative)[: 1 + signed]]
+    ends = range(levels, bins + 1)
+    best = min(reversed(ends), key=lambda end: plain_divergence(sides, end, levels))
+    assert observer.threshold() == best * SMALLEST
+
+
+@pytest.mark.parametrize(("bins", "signed"), [(255, False), (20, False), (127, True)])
+def test_entropy_cuts_nothing_where_every_bin_has_a_level(bins: int, signed: bool) -> None:
+    observer = observed(bins, 0, signed)
+    assert observer.threshold() == (bins - 1) * SMALLEST
+
+
+def test_entropy_looks_at_512_thresholds_from_the_levels_to_the_last_bin() -> None:
+    observer = Entropy()
+    observer.observe(np.random.default_rng(0).standard_t(2, 5000).astype(np.float32))
+    histogram = observer.histogram
+    sides = [side[: histogram.used] for side in (histogram.positive, histogram.negative)]
+    ends = np.linspace(127, histogram.used, 512).astype(np.int64)
+    # The other way round, the whole parts of some are one less.
+    ends = np.unique(np.concatenate([ends - 1, ends, ends + 1]))
+    ends = ends[(ends >= 127) & (ends <= histogram.used)]
+    found = divergences(sides, ends, 127)
+    ours = divergences(sides, np.array([round(observer.threshold() / histogram.width)]), 127)[0]
+    assert observer.threshold() / histogram.width in ends
+    assert ours <= np.quantile(found, 0.01)
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("tail", [1, 2, 5])
+def test_mse_finds_the_least_of_its_thresholds(signed: bool, tail: int) -> None:
+    random = np.random.default_rng(tail)
+    values = random.standard_t(tail, 4000)
+    observer = Mse()
+    observer.observe(values if signed else np.abs(values))
+    histogram, levels = observer.histogram, 127 if signed else 255
+    counts, largest = histogram.magnitudes(), histogram.largest / histogram.width
+    found = observer.threshold() / histogram.width
+    ours = squared_error(counts, found, levels)
+    coarse = largest * 2.0 ** (-np.arange(49) / 4)
+    best = min(coarse, key=lambda each: squared_error(counts, float(each), levels))
+    assert ours <= squared_error(counts, float(best), levels)
+    # The finer ones are a 64th of an octave apart, from one neighbour of the best coarse one to the other.
+    steps = np.log2(found / best) * 64
+    assert found == largest or steps == pytest.approx(round(steps), abs=1e-6)
+    assert abs(steps) < 16.001 and found <= largest
+    near = [each for each in best * 2.0 ** (np.arange(-16, 17) / 64) if each <= largest]
+    assert ours <= min(squared_error(counts, float(each), levels) for each in near) * (1 + 1e-9)
+
+
+def test_mse_takes_the_largest_of_equals() -> None:
+    observer = Mse()
+    observer.observe(np.full(9, 4.0, np.float32))
+    assert observer.threshold() <= 4.0
+    zeros = np.zeros(8192, np.int64)
+    assert squared_error(zeros, 100.0, 127) == 0
