@@ -22,6 +22,26 @@ def test_a_constant_changes_nothing_and_probabilities_are_taken_as_such() -> Non
     np.testing.assert_allclose(log_probabilities(softmax(LOGITS, axis=1).astype(np.float32)), exact, atol=1e-4)
 
 
+def test_outputs_may_have_further_axes() -> None:
+    exact = log_probabilities(LOGITS)
+    assert (exact.dtype, exact.shape) == (np.float64, LOGITS.shape)
+    np.testing.assert_array_equal(log_probabilities(LOGITS[:, :, None, None]), exact)
+    np.testing.assert_allclose(np.exp(exact).sum(axis=1), 1)
+
+
+def test_what_is_no_distribution_is_taken_as_logits() -> None:
+    """Positive numbers that do not sum to 1, and numbers that do but are not all positive."""
+    positive = np.array([[0.2, 0.9], [0.5, 0.5]])
+    mixed = np.array([[-0.5, 1.5], [0.25, 0.75]])
+    near = np.array([[0.2, 0.8015], [0.5, 0.5]])
+    for values in (positive, mixed, near):
+        np.testing.assert_allclose(log_probabilities(values), np.log(softmax(values, axis=1)))
+    rounded = np.array([[0.2, 0.8005], [0.0, 1.0]])
+    np.testing.assert_allclose(
+        np.exp(log_probabilities(rounded)), rounded / rounded.sum(axis=1, keepdims=True), atol=1e-30
+    )
+
+
 def test_probabilities_of_zero_are_far_but_not_infinitely_far() -> None:
     certain = np.eye(3)
     found = divergence(log_probabilities(certain), log_probabilities(certain[::-1]))

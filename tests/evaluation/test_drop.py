@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, binomtest, bootstrap
+from scipy.stats import binom, binomtest, bootstrap, norm
 
 from quantkit.evaluation.drop import measure_drop
 
@@ -67,3 +67,32 @@ def test_without_labels_what_changed_counts() -> None:
     # By definition: with either bound as the truth, so few or so many changes have a chance of 2.5 %.
     assert binom.sf(5, 200, found.low / 100) == pytest.approx(0.025)
     assert binom.cdf(6, 200, found.high / 100) == pytest.approx(0.025)
+
+
+def adjusted_wald(images: int, lost: int, won: int) -> tuple[float, float]:
+    """Of Bonett and Price (2012), equation 4: one is added to both counts of changes, two to the images."""
+    first, second, total = (lost + 1) / (images + 2), (won + 1) / (images + 2), images + 2
+    half = norm.ppf(0.975) * np.sqrt((first + second - (first - second) ** 2) / total)
+    return 100 * max(first - second - half, -1), 100 * min(first - second + half, 1)
+
+
+@pytest.mark.parametrize(
+    ("images", "lost", "won"),
+    [(10, 0, 0), (10, 3, 1), (10, 0, 4), (1, 1, 0), (1, 0, 1), (2, 2, 0), (2, 0, 2), (90, 50, 2)],
+)
+def test_few_images(images: int, lost: int, won: int) -> None:
+    labels = np.zeros(images, int)
+    first, second = labels.copy(), labels.copy()
+    second[:lost] = 1
+    first[lost : lost + won] = 1
+    found = measure_drop(first, second, labels)
+    assert found.points == pytest.approx(100 * (lost - won) / images)
+    assert (found.low, found.high) == pytest.approx(adjusted_wald(images, lost, won))
+    assert (found.reference, found.other) == (1 - won / images, 1 - lost / images)
+
+
+def test_both_wrong_in_different_ways_is_no_change_with_labels() -> None:
+    labels = np.zeros(4, int)
+    found = measure_drop(np.array([0, 1, 1, 0]), np.array([0, 2, 1, 0]), labels)
+    assert (found.images, found.points, found.reference, found.other) == (4, 0, 0.5, 0.5)
+    assert measure_drop(np.array([0, 1, 1, 0]), np.array([0, 2, 1, 0]), None).points == 25

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quantkit.evaluation.accuracy import accuracy
-from quantkit.evaluation.agreement import agreement
+from quantkit.evaluation.accuracy import accuracy, hits
+from quantkit.evaluation.agreement import agreement, cosines, same_top1
 
 
 def test_accuracy_against_counting() -> None:
@@ -15,6 +15,40 @@ def test_accuracy_against_counting() -> None:
     assert found.images == 200
     assert found.top1 == pytest.approx(np.mean([rank == 0 for rank in ranks]))
     assert found.top5 == pytest.approx(np.mean([rank < 5 for rank in ranks]))
+
+
+def test_hits_may_have_further_axes() -> None:
+    random = np.random.default_rng(1)
+    outputs, labels = random.normal(size=(50, 6)), random.integers(0, 6, 50)
+    for among in range(1, 7):
+        wanted = [label in sorted(range(6), key=lambda c: -row[c])[:among] for row, label in zip(outputs, labels)]
+        assert hits(outputs[:, :, None, None], labels, among).tolist() == wanted
+    assert hits(outputs, labels).tolist() == (outputs.argmax(axis=1) == labels).tolist()
+
+
+def test_of_equal_outputs_the_lower_classes_rank_first() -> None:
+    classes = np.arange(100)
+    found = hits(np.zeros((100, 100)), classes, 30)
+    assert found.tolist() == (classes < 30).tolist()
+
+
+def test_cosines_image_by_image() -> None:
+    random = np.random.default_rng(2)
+    a, b = random.normal(size=(2, 9, 4, 3, 2)).astype(np.float32)
+    a[3] = b[3] = 0
+    a[4] = 0
+    a[5] *= 1e-30
+    b[5] *= 1e-30
+    b[6] = -a[6]
+    found = cosines(a, b)
+    assert found.dtype == np.float64
+    for image in (0, 1, 2, 5, 6, 7, 8):
+        x, y = a[image].ravel().astype(float), b[image].ravel().astype(float)
+        assert found[image] == pytest.approx(sum(x * y) / (sum(x * x) * sum(y * y)) ** 0.5, rel=1e-12)
+    assert found[[3, 4]].tolist() == [1.0, 0.0]
+    places = [x.argmax() == y.argmax() for x, y in zip(a, b)]
+    assert same_top1(a, b).tolist() == places
+    assert agreement([(a, b)]).cosine == pytest.approx(found.mean())
 
 
 def test_equal_outputs_count_for_the_lowest_class_only() -> None:

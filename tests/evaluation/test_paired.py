@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from itertools import product
 from math import comb
 
@@ -8,7 +9,7 @@ import pytest
 from scipy.stats import bootstrap
 
 from quantkit.errors import DataError
-from quantkit.evaluation.paired import Paired, paired, paired_means
+from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
 
 
 def compared(images: int, first_only: int, other_only: int) -> Paired:
@@ -87,10 +88,13 @@ def test_networks_that_are_right_about_the_same_images_do_not_differ() -> None:
     assert (found.difference, found.low, found.high, found.p_value) == (0, 0, 0, 1)
 
 
-@pytest.mark.parametrize(("first", "other"), [(0, 0), (3, 4)])
-def test_images_must_belong_together(first: int, other: int) -> None:
-    with pytest.raises(DataError, match="one boolean an image"):
+@pytest.mark.parametrize(("first", "other"), [((0,), (0,)), ((3,), (4,)), ((3, 1), (3, 1)), ((1, 3), (1, 3))])
+def test_images_must_belong_together(first: tuple[int, ...], other: tuple[int, ...]) -> None:
+    shapes = re.escape(f"not arrays of {first} and {other}; run both over the same images")
+    with pytest.raises(DataError, match=f"^one boolean an image is needed of both networks, {shapes}$"):
         paired(np.ones(first, bool), np.ones(other, bool))
+    with pytest.raises(DataError, match=f"^one value an image is needed of both networks, {shapes}$"):
+        paired_means(np.ones(first), np.ones(other))
 
 
 def test_the_interval_of_a_mean_difference_is_scipys_bootstrap() -> None:
@@ -116,7 +120,45 @@ def test_equal_means_are_told_apart_in_one_of_twenty() -> None:
     assert 0 < apart / 200 < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 200)
 
 
-@pytest.mark.parametrize(("first", "other"), [(0, 0), (3, 4)])
-def test_values_must_belong_together(first: int, other: int) -> None:
-    with pytest.raises(DataError, match="one value an image"):
-        paired_means(np.ones(first), np.ones(other))
+def test_the_same_images_give_the_same_interval() -> None:
+    random = np.random.default_rng(10)
+    first, other = random.random((2, 60)) < 0.8
+    assert paired(first, other) == paired(first, other)
+    assert paired_means(first * 1.0, other * 1.0) == paired_means(first * 1.0, other * 1.0)
+
+
+def test_one_image_has_no_width() -> None:
+    found = paired_means(np.array([3.0]), np.array([1.0]))
+    assert (found.difference, found.low, found.high, found.verdict) == (2.0, 2.0, 2.0, "ahead")
+    assert paired(np.array([True]), np.array([False])).verdict == "not distinguishable"
+
+
+def test_float32_values_are_averaged_in_float64() -> None:
+    """Of a million and a little more, float32 keeps a sixteenth."""
+    first = np.full(100, 1e6, np.float32)
+    other = first + np.tile(np.array([0.0625, -0.0625], np.float32), 50)
+    found = paired_means(first, other)
+    assert found.difference == 0
+    assert found.low < 0 < found.high
+    assert found.high < 0.0625
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (0.0, 1.0, "not distinguishable"),
+        (-1.0, 0.0, "not distinguishable"),
+        (0.5, 1.5, "ahead"),
+        (-0.5, -0.1, "behind"),
+    ],
+)
+def test_an_interval_that_holds_nothing_tells_nothing(low: float, high: float, verdict: str) -> None:
+    assert PairedMeans((low + high) / 2, low, high).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("difference", "p_value", "verdict"),
+    [(0.1, 0.05, "not distinguishable"), (0.1, 0.0499, "ahead"), (-0.1, 0.0499, "behind")],
+)
+def test_five_per_cent_is_not_enough(difference: float, p_value: float, verdict: str) -> None:
+    assert Paired(10, 3, 2, difference, 0.0, 0.2, p_value).verdict == verdict

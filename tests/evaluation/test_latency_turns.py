@@ -1,0 +1,84 @@
+"""Measuring in turns, with networks that take time of a made-up clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Optional
+
+import numpy as np
+import pytest
+
+from quantkit.evaluation import latency
+from quantkit.evaluation.latency import latencies_in_turns, median_latencies
+from quantkit.graph.graph import Graph, Node, Tensor
+
+IMAGE = np.zeros((1, 3, 4, 4), np.float32)
+
+
+class Machine:
+    """A clock and the networks' runs, which take the seconds that the name of the output says."""
+
+    now = 0.0
+    log: list[str]
+
+    def __init__(self) -> None:
+        self.log = []
+
+    def __call__(self, graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> Run:
+        assert shapes == {graph.inputs[0]: IMAGE.shape}
+        return Run(self, graph)
+
+
+class Run:
+    """An executor."""
+
+    def __init__(self, machine: Machine, graph: Graph) -> None:
+        self.machine, self.graph, self.runs = machine, graph, 0
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> None:
+        assert inputs[self.graph.inputs[0]] is IMAGE and len(inputs) == 1
+        name = self.graph.outputs[0].node
+        self.machine.log.append(name)
+        self.runs += 1
+        # The first two are slow, the others take a little more each time.
+        self.machine.now += 1000.0 if self.runs <= 2 else float(name) * self.runs
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(latency, "perf_counter", lambda: machine.now)
+    monkeypatch.setattr(latency, "Executor", machine)
+    return machine
+
+
+def network(seconds: float, data: str) -> Graph:
+    node = Node(str(seconds), "relu", (Tensor(data),), {}, (str(seconds),))
+    return Graph((node,), (data,), (node.output,))
+
+
+# Exact in binary.
+TICK = 1 / 1024
+NETWORKS = {"fast": network(TICK, "data"), "slow": network(4 * TICK, "input")}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "runs"), [(None, 33), (1.0, 18), (0.0, 5), (164 * TICK, 6), (165 * TICK, 6), (166 * TICK, 7)]
+)
+def test_networks_take_turns_until_the_time_is_up(machine: Machine, seconds: Optional[float], runs: int) -> None:
+    found = latencies_in_turns(NETWORKS, IMAGE) if seconds is None else latencies_in_turns(NETWORKS, IMAGE, seconds)
+    # Together 15, 20, 25 ... ticks: 165 in six rounds.
+    numbers = np.arange(3, 3 + runs) * TICK * 1000
+    assert list(found) == ["fast", "slow"]
+    np.testing.assert_allclose(found["fast"], numbers)
+    np.testing.assert_allclose(found["slow"], 4 * numbers)
+    # Each is warmed up by two runs first.
+    assert machine.log == [str(TICK)] * 2 + [str(4 * TICK)] * 2 + [str(TICK), str(4 * TICK)] * runs
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(None, 33), (0.0, 5)])
+def test_medians(machine: Machine, seconds: Optional[float], runs: int) -> None:
+    found = median_latencies(NETWORKS, IMAGE) if seconds is None else median_latencies(NETWORKS, IMAGE, seconds)
+    middle = float(np.median(np.arange(3, 3 + runs))) * TICK * 1000
+    assert found == {"fast": pytest.approx(middle), "slow": pytest.approx(4 * middle)}
+    assert all(type(value) is float for value in found.values())
