@@ -36,10 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests that run INT8 networks in MXNet, so that they can be selected."""
+    """Mark all tests that need MXNet, and that run INT8 networks in it, so that they can be selected."""
     for item in items:
-        if "int8_engine" in getattr(item, "fixturenames", ()):
-            item.add_marker("int8")
+        for fixture, marker in (("engine", "engine"), ("int8_engine", "int8")):
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

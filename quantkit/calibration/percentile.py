@@ -39,6 +39,6 @@ class Percentile(ClippingObserver):
             return histogram.largest
         counts = histogram.magnitudes()
         upto = np.cumsum(counts)
-        index = min(int(np.searchsorted(upto, rank)), counts.size - 1)
+        index = int(np.searchsorted(upto, rank))
         inside = (rank - (upto[index] - counts[index])) / counts[index]
         return float((index + inside) * histogram.width)

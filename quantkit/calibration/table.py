@@ -64,7 +64,7 @@ def write_table(table: CalibrationTable, path: Path) -> None:
     fields = {name: getattr(table, name) for name in CalibrationTable.__dataclass_fields__}
     fields["ranges"] = {name: [float(bounds.low), float(bounds.high)] for name, bounds in table.ranges.items()}
     file = _checked(fields, path)
-    text = json.dumps(file.model_dump(), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(file.model_dump(), sort_keys=True, indent=1, ensure_ascii=False)
     with writing(path) as stream:
         stream.write(text.encode() + b"\n")
 

@@ -27,6 +27,9 @@ class Fixed(ClippingObserver):
     def threshold(self) -> float:
         return self.at
 
+    def settings(self) -> tuple[float, ...]:
+        return (self.at, 8.0)
+
 
 @pytest.mark.parametrize(
     ("values", "threshold", "expected", "levels"),
@@ -55,6 +58,7 @@ def test_a_range_ends_at_the_threshold_or_where_the_values_end(
     [
         (Percentile(98), Percentile(99.5), "cannot merge Percentile(99.5) into Percentile(98)"),
         (Entropy(), Percentile(99.5), "cannot merge Percentile(99.5) into Entropy()"),
+        (Entropy(), Fixed(0.5), "cannot merge Fixed(0.5, 8.0) into Entropy()"),
         (MinMax(), Entropy(), "cannot merge Entropy into MinMax; merge observers of one kind"),
     ],
 )

@@ -62,6 +62,14 @@ def test_inside_a_bin_the_values_count_as_evenly_spread(percent: float) -> None:
     assert observer.threshold() == pytest.approx(rank / (2 * bins) if rank > 0 else (bins - 0.5) / bins)
 
 
+@pytest.mark.parametrize(("percent", "expected"), [(50, 3.0), (75, 1.0 + 1 / 2048), (62.5, 1.0 + 0.5 / 2048)])
+def test_zeros_come_first(percent: float, expected: float) -> None:
+    """The zeros are half of the values; where they alone are the share, nothing is cut."""
+    observer = Percentile(percent)
+    observer.observe(np.array([0.0, 0.0, 1.0, 3.0]))
+    assert observer.threshold() == expected
+
+
 def test_a_share_of_a_bin() -> None:
     observer = Percentile(25)
     observer.observe(np.array([1.0] * 8))

@@ -13,25 +13,26 @@ SMALLEST = 2.0**-149
 
 
 def observed(bins: int, seed: int, signed: bool) -> Entropy:
-    """Magnitudes that fall off, of whole multiples of the smallest float32: one of each bin's width."""
+    """Multiples of the smallest float32, which is the width of a bin: a hill, and one value in the last bin."""
     random = np.random.default_rng(seed)
-    multiples = np.append(np.floor(np.minimum(random.exponential(bins / 6, 3000), bins - 1)), bins - 1)
+    multiples = np.append(np.floor(random.triangular(0, bins / 4, bins * 0.95, 4000)), bins - 1)
     observer = Entropy()
-    observer.observe(multiples * (random.choice([-1, 1], 3001) if signed else 1) * SMALLEST)
+    observer.observe(multiples * (random.choice([-1, 1], 4001) if signed else 1) * SMALLEST)
     assert (observer.histogram.width, observer.histogram.used) == (SMALLEST, bins)
     return observer
 
 
-@pytest.mark.parametrize(("bins", "signed"), [(300, False), (256, False), (140, True), (128, True), (300, True)])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("bins", "signed"), [(300, False), (256, False), (140, True), (300, True)])
+@pytest.mark.parametrize("seed", range(4))
 def test_entropy_tries_every_number_of_bins(bins: int, signed: bool, seed: int) -> None:
     observer = observed(bins, seed, signed)
     histogram = observer.histogram
     levels = 127 if signed else 255
     sides = [side[:bins] for side in (histogram.positive, histogram.negative)[: 1 + signed]]
-    ends = range(levels, bins + 1)
-    best = min(reversed(ends), key=lambda end: plain_divergence(sides, end, levels))
-    assert observer.threshold() == best * SMALLEST
+    ends = np.arange(levels, bins + 1)
+    expected = [plain_divergence(sides, int(end), levels) for end in ends]
+    np.testing.assert_allclose(divergences(sides, ends, levels), expected, atol=1e-12)
+    assert observer.threshold() == ends[np.argmin(expected)] * SMALLEST
 
 
 @pytest.mark.parametrize(("bins", "signed"), [(255, False), (20, False), (127, True)])
@@ -75,6 +76,28 @@ def test_mse_finds_the_least_of_its_thresholds(signed: bool, tail: int) -> None:
     assert abs(steps) < 16.001 and found <= largest
     near = [each for each in best * 2.0 ** (np.arange(-16, 17) / 64) if each <= largest]
     assert ours <= min(squared_error(counts, float(each), levels) for each in near) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("octaves", [2, 4, 7])
+def test_mse_cuts_few_values_far_beyond_millions(octaves: int) -> None:
+    values = np.random.default_rng(octaves).normal(size=4000)
+    observer = Mse()
+    observer.observe(values)
+    # Merged with itself, a histogram has twice the values.
+    for _ in range(14 + 2 * octaves):
+        observer.merge(observer)
+    many = np.full(4000, 1.0) * 2 ** (14 + 2 * octaves)
+    far = np.abs(values).max() * 2**octaves
+    observer.observe(np.array([far]))
+    values, many = np.append(values, far), np.append(many, 1)
+
+    def error(threshold: float) -> float:
+        step = threshold / 127
+        return float(many @ (np.clip(np.rint(values / step), -127, 127) * step - values) ** 2)
+
+    found = observer.threshold()
+    assert found < far / 2 ** (octaves - 0.5)
+    assert error(found) <= 1.02 * min(map(error, far * 2.0 ** np.linspace(0, -12, 800)))
 
 
 def test_mse_takes_the_largest_of_equals() -> None:
