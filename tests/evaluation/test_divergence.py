@@ -27,6 +27,8 @@ def test_outputs_may_have_further_axes() -> None:
     assert (exact.dtype, exact.shape) == (np.float64, LOGITS.shape)
     np.testing.assert_array_equal(log_probabilities(LOGITS[:, :, None, None]), exact)
     np.testing.assert_allclose(np.exp(exact).sum(axis=1), 1)
+    single = LOGITS.astype(np.float32)
+    np.testing.assert_array_equal(log_probabilities(single), log_probabilities(single.astype(np.float64)))
 
 
 def test_what_is_no_distribution_is_taken_as_logits() -> None:

@@ -32,6 +32,7 @@ def test_of_equal_outputs_the_lower_classes_rank_first() -> None:
     assert found.tolist() == (classes < 30).tolist()
 
 
+@pytest.mark.filterwarnings("error")
 def test_cosines_image_by_image() -> None:
     random = np.random.default_rng(2)
     a, b = random.normal(size=(2, 9, 4, 3, 2)).astype(np.float32)

@@ -119,11 +119,17 @@ def copy_of_checkout(room: str) -> Path:
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT, capture_output=True, check=True, text=True,
     ).stdout  # fmt: skip
-    for name in filter(None, listed.split("\0")):
+    names = {name for name in listed.split("\0") if (ROOT / name).is_file()}
+    for name in names:
         source, target = ROOT / name, work / name
-        if source.is_file() and not (target.is_file() and source.read_bytes() == target.read_bytes()):
+        if not (target.is_file() and source.read_bytes() == target.read_bytes()):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
+    # What the checkout no longer has is neither mutated nor tested.
+    for copy in (work, work / "mutants"):
+        for path in copy.glob("[qt]*/**/*.py*"):
+            if path.suffix in (".py", ".meta") and str(path.relative_to(copy)).removesuffix(".meta") not in names:
+                path.unlink()
     return work
 
 
