@@ -235,3 +235,42 @@ def test_the_engine_takes_the_batches(engine: None, clock: Clock, monkeypatch: p
     found = measured(slow_samples(clock, 0.001), workers=2)
     assert len(executors) == 1
     assert near(found.network, BATCH / 0.1)
+
+
+def test_the_first_twenty_images_are_looked_at(network: Network, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow_preparation(sample: Sample, *_: object) -> None:
+        clock.now += 0.003 if sample.name == "image 0" else 0.002
+
+    monkeypatch.setattr(feed, "prepare", slow_preparation)
+    found = measured(slow_samples(clock, 0.004, count=30)).images
+    assert found.looked_at == 20
+    assert (found.decoding, found.preprocessing) == (pytest.approx(4), pytest.approx(2))
+
+
+def test_a_rate_is_that_of_whole_batches(network: Network, clock: Clock) -> None:
+    # Exact in binary; a turn is two seconds.
+    network.seconds = 0.125
+    found = measured(slow_samples(clock, 1 / 64), workers=1)
+    assert found.network.rounds == (BATCH / 0.125,) * 5
+    assert found.one_worker.rounds == (64.0,) * 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rchar: 5\nread_bytes: 4096\nwrite_bytes: 7\ncancelled_write_bytes: 0\n", 4096),
+        ("rchar: 5\nwchar: 6\n", None),
+        (None, None),
+    ],
+)
+def test_where_the_system_does_not_tell_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, text: str | None, expected: int | None
+) -> None:
+    def read_text(path: Path) -> str:
+        assert path == Path("/proc/self/io")
+        if text is None:
+            raise PermissionError
+        return text
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert feed._storage_bytes() == expected
