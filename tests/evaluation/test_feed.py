@@ -32,8 +32,11 @@ class Clock:
     """Time that passes only where somebody works."""
 
     now = 0.0
+    asked = 0
 
     def __call__(self) -> float:
+        self.asked += 1
+        assert self.asked < 200_000, "nobody works, so this would go on for ever"
         return self.now
 
     def batches(self, *arguments: Any, workers: int, **options: Any) -> Iterator[Batch]:
