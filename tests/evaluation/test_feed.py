@@ -78,7 +78,7 @@ class Network:
     """Stands in for the engine: every run takes ``seconds`` of the clock."""
 
     def __init__(self, clock: Clock) -> None:
-        self.clock, self.seconds = clock, 0.1
+        self.clock, self.seconds, self.runs = clock, 0.1, 0
 
     def __call__(self, _: object, shapes: Mapping[str, tuple[int, ...]]) -> Network:
         assert shapes == {"data": (BATCH, *SHAPE)}
@@ -86,6 +86,7 @@ class Network:
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> None:
         assert inputs["data"].shape == (BATCH, *SHAPE) and inputs["data"].dtype == np.float32
+        self.runs += 1
         self.clock.now += self.seconds
 
 
@@ -256,6 +257,8 @@ def test_a_rate_is_that_of_whole_batches(network: Network, clock: Clock) -> None
     found = measured(slow_samples(clock, 1 / 64), workers=1)
     assert found.network.rounds == (BATCH / 0.125,) * 5
     assert found.one_worker.rounds == (64.0,) * 5
+    # Three warm up; then, alone and over the images, one does in every turn.
+    assert network.runs == 3 + 5 * 2 * (1 + TURN / 0.125)
 
 
 @pytest.mark.parametrize(
