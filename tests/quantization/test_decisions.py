@@ -271,13 +271,19 @@ def test_concatenations(
         (("relu1", "conv2"), {"relu1": Range(0.0, 9.0), "conv2": Range(-3.0, 2.0)}, Range(-3.0, 9.0), "us"),
         # What clips saturates at its own range.
         (("clip1", "relu2"), {"clip1": Range(0.0, 6.0), "relu2": Range(0.0, 9.0)}, Range(0.0, 9.0), "cu"),
+        (
+            ("clip1", "relu2", "relu3"),
+            {"clip1": Range(0.0, 6.0), "relu2": Range(0.0, 2.0), "relu3": Range(0.0, 9.0)},
+            Range(0.0, 9.0),
+            "cuu",
+        ),
         # What was quantized from FP32 is no convolution's result.
         (("sin1", "conv2"), {"sin1": Range(-1.0, 1.0), "conv2": Range(-3.0, 2.0)}, Range(-3.0, 2.0), "fs"),
         (("dense1", "conv2"), {"dense1": Range(-1.0, 1.0), "conv2": Range(-3.0, 2.0)}, Range(-3.0, 2.0), "fs"),
     ],
 )
 def test_inputs_of_a_concatenation_round_to_its_scale_where_they_can(
-    inputs: tuple[str, str], ranges: dict[str, Range], result: Range, types: str
+    inputs: tuple[str, ...], ranges: dict[str, Range], result: Range, types: str
 ) -> None:
     b, both = concatenated(*inputs)
     plan = planned(whole(b.graph(both)), **ranges)

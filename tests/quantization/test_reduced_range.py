@@ -112,11 +112,11 @@ def test_weights_beyond_the_last_level_saturate(reduce: str) -> None:
 @pytest.mark.filterwarnings("error")
 def test_of_equal_weights_the_first_give_way() -> None:
     """So that every processor makes the same integers, whatever way it sorts."""
-    weight = np.full((2, 40), 60.6, np.float32) * 2
+    weight = np.full((2, 400), 60.6, np.float32) * 2
     weight[1] = 120
     scale = np.ones(2, np.float32)
-    found, _ = with_reduced_range(weight, np.full((2, 40), 120, np.int8), scale, "all")
-    assert found.tolist() == [[60] * 16 + [61] * 24, [60] * 40]
+    found, _ = with_reduced_range(weight, np.full((2, 400), 120, np.int8), scale, "all")
+    assert found.tolist() == [[60] * 160 + [61] * 240, [60] * 400]
 
 
 def test_auto_takes_steps_twice_as_large_at_most() -> None:
