@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quantkit.calibration import table
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable, read_table, write_table
 from quantkit.errors import UserError
@@ -124,6 +125,16 @@ def test_refuses_other_files(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(UserError, match=rf"^calibration table .*t\.json {reason}"):
+        read_table(path)
+
+
+def test_refuses_files_beyond_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.json"
+    write_table(TABLE, path)
+    monkeypatch.setattr(table, "_LARGEST_FILE", path.stat().st_size)
+    assert read_table(path) == TABLE
+    monkeypatch.setattr(table, "_LARGEST_FILE", path.stat().st_size - 1)
+    with pytest.raises(UserError, match=r"^cannot read calibration table .*t\.json: it has more than \d+ bytes$"):
         read_table(path)
 
 
