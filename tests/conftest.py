@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests import skips
 from tests.requirements import REAL_DATA, demanded, requires
@@ -24,6 +24,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # The same examples in every run; HYPOTHESIS_PROFILE=long looks for others, and prints how to repeat what it finds.
 settings.register_profile("short", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
+# For mutants it is enough that an example fails: which is the simplest takes minutes to find.
+settings.register_profile("mutants", settings.get_profile("short"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
 SKIPPED, UNEXPECTED = pytest.StashKey[Mapping[str, int]](), pytest.StashKey[list[str]]()

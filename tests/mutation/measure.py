@@ -112,6 +112,7 @@ def run(room: str, children: int) -> None:
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "QUANTKIT_REAL_DATA": os.environ.get("QUANTKIT_REAL_DATA") or str(ROOT.parent / "shared" / "data"),
+        "HYPOTHESIS_PROFILE": "mutants",
         # Threads of OpenMP do not survive the fork that each mutant is tested in.
         "OMP_NUM_THREADS": "1",
     }
