@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import Phase, settings
 
-from tests import skips
+from tests import numpy_engine, skips
 from tests.requirements import REAL_DATA, demanded, requires
 
 if TYPE_CHECKING:
@@ -84,9 +84,14 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine() -> None:
-    """An installed engine."""
-    requires("engine")
+def engine() -> Iterator[None]:
+    """An installed engine, or NumPy in its place: see ``numpy_engine.py``."""
+    if os.environ.get("QUANTKIT_TEST_ENGINE") == "numpy":
+        with numpy_engine.in_place():
+            yield
+    else:
+        requires("engine")
+        yield
 
 
 @pytest.fixture(scope="session")

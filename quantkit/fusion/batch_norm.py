@@ -12,7 +12,7 @@ from typing import Optional
 import numpy as np
 
 from quantkit.fusion.rewrite import Answer, Refusal, Replacement, Rule, Shapes, why_not_fusible
-from quantkit.fusion.unit import unit_of
+from quantkit.fusion.unit import has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import flag, integer, number
 
@@ -41,12 +41,12 @@ def _fold(graph: Graph, node: Node, shapes: Shapes) -> Answer:
     if reason := why_not_fusible(graph, node.inputs[0]):
         return Refusal(FOLD_NAME, node.name, reason)
     affine = scale_and_shift(graph, node)
-    weight = graph.params.get(unit.weight.node)
-    if affine is None or weight is None:
+    if affine is None or not has_constant_weights(graph, unit):
         return Refusal(FOLD_NAME, node.name, "its parameters or the weights before it are not constants")
     if not unit.is_convolution and len(shapes[node.inputs[0]]) != 2:
         return Refusal(FOLD_NAME, node.name, "the dense layer before it keeps further axes")
     scale, shift = affine
+    weight = graph.params[unit.weight.node]
     bias = np.float64(0) if unit.bias is None else np.asarray(graph.params[unit.bias.node], np.float64)
     folded = {
         graph.free_name(f"{node.name}_weight"): (weight * scale.reshape(-1, *[1] * (weight.ndim - 1))).astype(
