@@ -219,3 +219,37 @@ def test_a_sum_with_something_computed_from_parameters_does_not_fuse() -> None:
     fused = fused_by(network(build), RESIDUAL_SUM)
     assert "fused_convolution" not in ops(fused)
     assert "does not depend on the network's input" in fused.refused[0].reason
+
+
+def test_parameters_that_are_not_given_have_the_engines_defaults() -> None:
+    """Of a batch normalization: gamma fixed at 1, and 0.001 for epsilon."""
+
+    def build(b: Builder) -> Tensor:
+        statistics = {"gamma": 3.0, "beta": 0.5, "mean": 0.1, "var": 0.02}
+        params = [b.param(f"bn_{key}", np.full(3, value)) for key, value in statistics.items()]
+        return b.op("BatchNorm", "bn", b.conv("conv", DATA, 3, 3) if folded else b.relu("relu", DATA), *params)
+
+    for folded in (True, False):
+        assert "BatchNorm" not in ops(fused_by(network(build), FOLD_BATCH_NORM, BATCH_NORM_AS_CONVOLUTION))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_1x1_convolution_over_one_pixel_keeps_or_lacks_its_bias(bias: bool) -> None:
+    def build(b: Builder) -> Tensor:
+        mean = b.op("Pooling", "mean", DATA, global_pool=True, pool_type="avg", kernel=(1, 1))
+        return b.relu("relu", b.conv("conv", mean, 3, 8, kernel=1, bias=bias))
+
+    fused = fused_by(network(build), POINTWISE_DENSE)
+    assert ops(fused) == ["Pooling", "FullyConnected", "Reshape", "Activation"]
+    dense, shaped = fused.graph.nodes[1:3]
+    assert (dense.name, dense.origin, shaped.name) == ("conv_dense", ("conv",), "conv")
+    assert fused.graph.params["conv_dense_weight"].shape == (8, 3)
+    assert run(fused.graph, {"data": images()})[0].shape == (4, 8, 1, 1)
+
+
+def test_the_original_and_its_shapes_stay_at_hand() -> None:
+    graph = network(lambda b: b.relu("relu", b.batch_norm("bn", b.conv("conv", DATA, 3, 8), 8)))
+    fused = fuse(graph, [3, 16, 16])
+    assert fused.original is graph
+    assert {fused.shapes[Tensor(name)] for name in ("conv", "bn", "relu")} == {(1, 8, 16, 16)}
+    assert fused.shapes[DATA] == (1, 3, 16, 16)
