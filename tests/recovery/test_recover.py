@@ -21,7 +21,8 @@ from quantkit.recovery.recover import recover, with_mirrored
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.recovery.networks import planned, silent
 
-pytestmark = pytest.mark.usefixtures("int8_engine")
+pytestmark = pytest.mark.usefixtures("engine")
+INT8 = pytest.mark.usefixtures("int8_engine")
 
 SEEN = images(24, seed=3)
 UNSEEN = images(64, seed=9)
@@ -56,6 +57,7 @@ def error(graph: Graph, plan: Plan, reference: Graph) -> float:
     return float(np.square(run(int8_graph(graph, plan), {"data": UNSEEN})[0] - exact).mean())
 
 
+@INT8
 @pytest.mark.parametrize("name", TECHNIQUES)
 def test_each_technique_lowers_the_error_on_new_images(name: str) -> None:
     graph = narrow()
@@ -64,6 +66,7 @@ def test_each_technique_lowers_the_error_on_new_images(name: str) -> None:
     assert error(found.graph, found.plan, fused.graph) < 0.8 * error(fused.graph, plan, fused.graph)
 
 
+@INT8
 @pytest.mark.parametrize("graph", [residual_v1(True), residual_v2(), inverted_residual()], ids=["v1", "v2", "inverted"])
 def test_all_together_on_blocks_of_real_networks(graph: Graph) -> None:
     fused, plan = planned(graph, SEEN)
@@ -73,6 +76,7 @@ def test_all_together_on_blocks_of_real_networks(graph: Graph) -> None:
     assert found.plan.decisions == plan.decisions
 
 
+@INT8
 def test_one_image_is_enough_to_run() -> None:
     fused, plan = planned(residual_v1(), SEEN)
     found = recover(fused, plan, [SEEN[:1]], "minmax", PRESETS["balanced"], silent)
