@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quantkit.errors import FusionError
+from quantkit.errors import FusionError, ModelError
 from quantkit.fusion.gate import check_fusion, predictions, relative_difference
 from quantkit.graph.graph import Graph, Node
 from tests.networks import DATA, Builder, images
@@ -65,8 +65,13 @@ def test_amplification_beyond_a_tenth_is_no_basis_for_a_check() -> None:
         if good:
             assert check_fusion(graph, graph, [data], 2).allowed == pytest.approx(8 * offset * 2**-20, rel=0.05)
         else:
-            with pytest.raises(FusionError, match="changes by 0.013 of its largest value when its input changes by a"):
+            with pytest.raises(FusionError) as caught:
                 check_fusion(graph, graph, [data], 2)
+            assert str(caught.value) == (
+                "the network's output changes by 0.013 of its largest value when its input changes by a millionth: it "
+                "holds random operators (Dropout with mode='always'?), is about to overflow, or amplifies rounding "
+                "beyond use"
+            )
 
 
 @pytest.mark.parametrize("op", ["softmax", "log_softmax", "SoftmaxActivation"])
@@ -77,6 +82,9 @@ def test_what_a_softmax_reads_is_compared(op: str) -> None:
     assert check.difference == pytest.approx(2**-17)
     with pytest.raises(FusionError, match=r"changes 4 of 4 predictions; the first wrong tensor is 'scaled'"):
         check_fusion(scaled(1, op), scaled(-1, op), [loud, loud], 2)
+    # An image whose prediction stays, after one whose prediction changes.
+    with pytest.raises(FusionError, match=r"changes 2 of 3 predictions"):
+        check_fusion(scaled(1, op), scaled(-1, op), [loud, np.zeros((1, 3), np.float32)], 2)
 
 
 def test_changed_predictions_are_those_of_the_first_output() -> None:
@@ -114,6 +122,28 @@ def test_differences_are_relative_to_the_largest_value_of_what_is_expected() -> 
     assert relative_difference(np.array([0.0, 0.0]), np.array([0.5, 0.0])) == 0.5
     for broken in (np.nan, np.inf, -np.inf):
         assert relative_difference(np.array([1.0, 2.0]), np.array([1.0, broken])) == np.inf
+
+
+def test_only_the_sample_that_overflows_is_named_with_its_first_operator() -> None:
+    """Of several batches, in an output of several axes; where others of the batch overflow elsewhere."""
+    b = Builder()
+    roots = b.op("sqrt", "roots", DATA)
+    last = b.op("exp", "last", roots)
+    graph = b.graph(roots, last)
+    data = np.ones((6, 2, 2), np.float32)
+    data[4, 1, 1], data[5, 0, 0] = 1e6, -1.0
+    batches = [data[:3], data[3:]]
+    for names, called in (("abcdef", "e"), ("", "sample 4")):
+        only = graph.with_outputs([last])
+        with pytest.raises(ModelError) as caught:
+            check_fusion(only, only, batches, 3, names)
+        assert str(caught.value) == (
+            "the network as it was given, before any fusion, puts out NaN or infinite values for "
+            f"{called} in 'last'; the first operator whose result is not finite is 'last' (exp). Give input of the "
+            "range that the network was trained for, or end the network before that operator"
+        )
+    with pytest.raises(ModelError, match=r"for sample 5 in 'roots'; .* is 'roots' \(sqrt\)"):
+        check_fusion(graph, graph, batches, 3)
 
 
 def test_predictions_are_of_whole_samples() -> None:

@@ -177,6 +177,7 @@ def test_what_must_not_fuse_says_why(case: str) -> None:
     rules, build, node, reason = REFUSED[case]
     b = Builder()
     fused = fuse(b.graph(build(b)), SHAPE, rules)
+    # All that the rule refused: a sum may be refused once, whichever of its inputs is looked at first.
     assert Refusal(rules[-1].name, node, reason) in fused.refused
     assert (rules[-1].name, node) not in {(each.rule, each.node) for each in fused.applied}
 
@@ -255,6 +256,21 @@ def test_one_pixel_with_padding_or_groups_is_no_matrix_product() -> None:
     assert not fuse(b.graph(big), SHAPE, (POINTWISE_DENSE,)).applied
 
 
+def test_dropout_and_what_is_left_out_are_told_apart() -> None:
+    for mode, left in (("training", ["tanh"]), ("always", ["Dropout", "tanh"])):
+        b = Builder()
+        graph = b.graph(b.op("tanh", "tanh", b.op("Dropout", "drop", DATA, mode=mode)))
+        assert [node.op for node in fuse(graph, SHAPE, (DROP_IDENTITY,)).graph.nodes] == left
+
+
+def test_fused_layers_survive_what_is_left_out_around_them() -> None:
+    b = Builder()
+    graph = b.graph(b.op("_copy", "copy", b.relu("relu", b.conv("conv", DATA, 3, 3))))
+    fused = fuse(graph, SHAPE, (ACTIVATION, DROP_IDENTITY)).graph
+    assert [(node.name, node.op) for node in fused.nodes] == [("relu", "fused_convolution")]
+    assert fused.nodes[0].body is not None
+
+
 def test_computed_weights_of_one_pixel_stay() -> None:
     b = Builder()
     pixel = b.op("Pooling", "pixel", DATA, global_pool=True, pool_type="avg", kernel=(1, 1))
@@ -275,9 +291,7 @@ def test_what_was_done_is_told_in_the_users_names() -> None:
     b = Builder()
     left_out = b.op("identity", "second", b.op("_copy", "first", b.op("Dropout", "drop", b.relu("relu", DATA))))
     fused = fuse(b.graph(left_out), SHAPE)
-    assert fused.applied == tuple(
-        Applied(DROP_IDENTITY.name, "relu", (name,)) for name in ("drop", "first", "second")
-    )
+    assert fused.applied == tuple(Applied(DROP_IDENTITY.name, "relu", (name,)) for name in ("drop", "first", "second"))
     assert fused.graph.outputs == (Tensor("relu"),)
 
 

@@ -242,9 +242,38 @@ def test_a_1x1_convolution_over_one_pixel_keeps_or_lacks_its_bias(bias: bool) ->
     fused = fused_by(network(build), POINTWISE_DENSE)
     assert ops(fused) == ["Pooling", "FullyConnected", "Reshape", "Activation"]
     dense, shaped = fused.graph.nodes[1:3]
+    assert dense.attrs == {"num_hidden": "8", "no_bias": str(not bias), "flatten": "True"}
     assert (dense.name, dense.origin, shaped.name) == ("conv_dense", ("conv",), "conv")
     assert fused.graph.params["conv_dense_weight"].shape == (8, 3)
     assert run(fused.graph, {"data": images()})[0].shape == (4, 8, 1, 1)
+
+
+def test_what_stands_for_a_batch_norm_has_the_attributes_that_the_engine_reads() -> None:
+    b = Builder()
+    conv = b.conv("conv", DATA, 3, 3, bias=False)
+    graph = b.graph(b.batch_norm("last", b.relu("relu", b.batch_norm("bn", conv, 3)), 3))
+    folded, _, lone = fused_by(graph, FOLD_BATCH_NORM, BATCH_NORM_AS_CONVOLUTION).graph.nodes
+    assert folded.attrs == {
+        "kernel": "(3, 3)",
+        "pad": "(1, 1)",
+        "num_filter": "3",
+        "num_group": "1",
+        "no_bias": "False",
+    }
+    assert lone.attrs == {"kernel": "(1, 1)", "num_filter": "3", "num_group": "3", "no_bias": "False"}
+
+
+def test_folding_rounds_once() -> None:
+    """Of parameters that float32 holds, what is folded is the nearest float32 to what it should be."""
+    b = Builder()
+    graph = b.graph(b.batch_norm("bn", b.conv("conv", DATA, 3, 8), 8))
+    exact = {name: value.astype(np.float64) for name, value in graph.params.items()}
+    scale = exact["bn_gamma"] / np.sqrt(exact["bn_moving_var"] + 1e-5)
+    folded = fuse(graph, (3, 16, 16), (FOLD_BATCH_NORM,)).graph.params
+    weight = (exact["conv_weight"] * scale[:, None, None, None]).astype(np.float32)
+    bias = exact["bn_beta"] + (exact["conv_bias"] - exact["bn_moving_mean"]) * scale
+    np.testing.assert_array_equal(folded["bn_weight"], weight)
+    np.testing.assert_array_max_ulp(folded["bn_bias"], bias.astype(np.float32), 1)
 
 
 def test_the_original_and_its_shapes_stay_at_hand() -> None:

@@ -64,7 +64,9 @@ def corrected(graph: Graph) -> tuple[Graph, Graph, Unit]:
     return own, with_analytic_biases(fused.original, own, plan), unit
 
 
-@pytest.mark.parametrize(("activation", "fix_gamma"), [("relu", False), ("none", False), ("clip", False), ("relu", True)])
+@pytest.mark.parametrize(
+    ("activation", "fix_gamma"), [("relu", False), ("none", False), ("clip", False), ("relu", True)]
+)
 def test_the_mean_shift_of_rounded_weights_is_taken_back(activation: str, fix_gamma: bool) -> None:
     own, new, unit = corrected(normalized(activation, fix_gamma))
     (data,) = run(float_graph(own.with_outputs([unit.data]).pruned()), {"data": SEEN})

@@ -94,7 +94,9 @@ def layer(name: str, clipped: float = 0.5) -> Layer:
     b = Builder(3)
     # In groups the engine has one filter in each.
     filters = groups if groups > 1 else 8
-    result = b.conv("layer", DATA, 4, filters, kernel, groups=groups) if kernel else b.dense("layer", DATA, 4 * size**2, 6)
+    result = (
+        b.conv("layer", DATA, 4, filters, kernel, groups=groups) if kernel else b.dense("layer", DATA, 4 * size**2, 6)
+    )
     graph = b.graph(result)
     _, plan = planned(graph, data)
     form = Activation(Range(-clipped, clipped), "int8") if kernel else Activation(Range(0.0, clipped), "uint8")
@@ -159,7 +161,12 @@ def test_of_many_rows_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
 
     unit = unit_of(case.graph.by_name["layer"])
     assert unit is not None
-    for elements, fewest, most, count in ((400, 10, 90, 90), (400, 10, 150, 100), (400, 120, 150, 120), (9**9, 1, 999, 216)):
+    for elements, fewest, most, count in (
+        (400, 10, 90, 90),
+        (400, 10, 150, 100),
+        (400, 120, 150, 120),
+        (9**9, 1, 999, 216),
+    ):
         for name, value in (("_ELEMENTS", elements), ("_FEWEST_ROWS", fewest), ("_ROWS", most)):
             monkeypatch.setattr(reconstruction, name, value)
         seen, wanted, odd = reconstruction._rows(unit, inputs, target, 4)
