@@ -221,7 +221,8 @@ def test_a_sum_with_something_computed_from_parameters_does_not_fuse() -> None:
     assert "does not depend on the network's input" in fused.refused[0].reason
 
 
-def test_parameters_that_are_not_given_have_the_engines_defaults() -> None:
+@pytest.mark.parametrize("folded", [True, False])
+def test_parameters_that_are_not_given_have_the_engines_defaults(folded: bool) -> None:
     """Of a batch normalization: gamma fixed at 1, and 0.001 for epsilon."""
 
     def build(b: Builder) -> Tensor:
@@ -229,8 +230,7 @@ def test_parameters_that_are_not_given_have_the_engines_defaults() -> None:
         params = [b.param(f"bn_{key}", np.full(3, value)) for key, value in statistics.items()]
         return b.op("BatchNorm", "bn", b.conv("conv", DATA, 3, 3) if folded else b.relu("relu", DATA), *params)
 
-    for folded in (True, False):
-        assert "BatchNorm" not in ops(fused_by(network(build), FOLD_BATCH_NORM, BATCH_NORM_AS_CONVOLUTION))
+    assert "BatchNorm" not in ops(fused_by(network(build), FOLD_BATCH_NORM, BATCH_NORM_AS_CONVOLUTION))
 
 
 @pytest.mark.parametrize("bias", [True, False])

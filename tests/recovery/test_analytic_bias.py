@@ -25,15 +25,13 @@ pytestmark = pytest.mark.usefixtures("engine")
 SEEN = images(64)
 
 
-@pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (0.0, np.inf), (0.0, 6.0)])
+@pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (0.0, np.inf), (0.0, 6.0), (0.5, 1.5)])
 def test_the_mean_of_a_clipped_normal_variable(low: float, high: float) -> None:
     mean, deviation = np.array([-3.0, -0.5, 0.0, 2.0, 7.0]), np.array([1.0, 2.0, 0.5, 3.0, 1.0])
-    drawn = np.random.default_rng(0).normal(size=(400_000, 5)) * deviation + mean
-    clipped = np.clip(drawn, low, high)
-    error = clipped.std(axis=0) / np.sqrt(len(drawn))
-    np.testing.assert_array_less(
-        np.abs(clipped_normal_mean(mean, deviation, low, high) - clipped.mean(axis=0)), 5 * error
-    )
+    points = np.linspace(-12, 12, 200_001)
+    density = np.exp(-np.square(points) / 2) / np.sqrt(2 * np.pi)
+    wanted = [np.trapz(np.clip(m + d * points, low, high) * density, points) for m, d in zip(mean, deviation)]
+    np.testing.assert_allclose(clipped_normal_mean(mean, deviation, low, high), wanted, atol=1e-6)
 
 
 def test_a_channel_without_deviation_is_a_constant() -> None:
@@ -77,6 +75,37 @@ def test_the_mean_shift_of_rounded_weights_is_taken_back(activation: str, fix_ga
     assert np.abs(shift).max() > 1e-4
     # The images' values are normal, so that batch normalization knows all; what is left is their finite number.
     np.testing.assert_allclose(change, shift, atol=0.02 * np.abs(shift).max() + 1e-6)
+
+
+def test_a_channel_that_is_switched_off_has_its_shift_for_mean() -> None:
+    """Gamma of 0 leaves beta alone, and its sign does not matter."""
+    graph = normalized()
+    gamma, beta = graph.params["bn0_gamma"] * np.tile([1, -1], 4), np.full(8, 0.5)
+    gamma[0] = 0
+    params = {"bn0_gamma": gamma.astype(np.float32), "bn0_beta": beta.astype(np.float32)}
+    own, new, unit = corrected(replace(graph, params={**graph.params, **params}))
+    weight = own.params[unit.weight.node]
+    z = np.linspace(-12, 12, 100_001)
+    density = np.exp(-np.square(z) / 2) / np.sqrt(2 * np.pi)
+    mean = np.array([np.trapz(np.maximum(0.5 + each * z, 0) * density, z) for each in np.abs(gamma)])
+    wanted = (engine_rounded(unit, weight) - weight).astype(np.float64).sum(axis=(2, 3)) @ mean
+    assert unit.bias is not None
+    change = own.params[unit.bias.node].astype(np.float64) - new.params[unit.bias.node]
+    np.testing.assert_allclose(change, wanted, atol=1e-6)
+    assert new.params[unit.bias.node].dtype == np.float32
+
+
+def test_layers_in_fp32_and_dense_layers_behind_norms_stay() -> None:
+    b = Builder()
+    first = b.relu("act", b.batch_norm("bn", b.conv("conv", DATA, 3, 8, bias=False), 8))
+    last = b.op("sigmoid", "bent", b.batch_norm("bn2", b.conv("conv2", first, 8, 4, bias=False), 4))
+    graph = b.graph(b.dense("dense", b.op("Flatten", "flat", last), 1024, 3), b.conv("fp32", first, 8, 2))
+    fused, plan = planned(graph, images(), "fp32")
+    own = with_own_params(fused.graph, plan)
+    new = with_analytic_biases(fused.original, own, plan)
+    changed = {name for name, value in own.params.items() if not np.array_equal(value, new.params[name])}
+    assert changed == {"bn2_bias"}
+    assert new.nodes == own.nodes
 
 
 def test_without_batch_normalization_nothing_is_known() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Node, Tensor
-from quantkit.recovery.patches import group_count, layer_rows
+from quantkit.recovery.patches import channel_sums, group_count, layer_rows, windows
 from quantkit.recovery.simulation import linear
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -59,3 +59,30 @@ def check(layer: Unit, inputs: np.ndarray, weight: np.ndarray) -> None:
     seen, wanted = layer_rows(layer, inputs, result, chosen)
     grouped = weight.reshape(group_count(layer), -1, seen.shape[2])
     np.testing.assert_allclose(seen @ grouped.swapaxes(1, 2), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_an_input_of_one_value_per_channel(name: str) -> None:
+    """Where nothing of the padding is seen, the layer puts out the sums."""
+    attrs, shape, size = LAYERS[name]
+    layer = unit("Convolution", num_filter=shape[0], **{**attrs, "pad": (0,) * len(size)})
+    weight = RANDOM.normal(size=shape).astype(np.float32)
+    values = RANDOM.normal(size=6)
+    data = np.broadcast_to(values.reshape(1, 6, *(1,) * len(size)), (1, 6, *size)).astype(np.float32)
+    result = linear(layer, data, weight, None)
+    wanted = np.broadcast_to(channel_sums(layer, weight, values).reshape(1, -1, *(1,) * len(size)), result.shape)
+    np.testing.assert_allclose(result, wanted, atol=1e-4)
+
+
+def test_dense_layers_have_no_groups() -> None:
+    layer = unit("FullyConnected", num_hidden=5, num_group=2)
+    weight, values = RANDOM.normal(size=(5, 4)), RANDOM.normal(size=4)
+    assert group_count(layer) == 1
+    np.testing.assert_allclose(channel_sums(layer, weight, values), weight @ values)
+
+
+def test_geometry_that_is_not_given_has_the_engines_defaults() -> None:
+    layer = unit("Convolution", kernel=(2, 3))
+    found = windows(layer, np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5))
+    assert found.shape == (2, 3, 3, 3, 2, 3)
+    assert found[1, 2, 2, 1].tolist() == [[111, 112, 113], [116, 117, 118]]
