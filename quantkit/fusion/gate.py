@@ -56,7 +56,8 @@ def check_fusion(
     """
     outputs = tuple(_before_softmax(original, tensor) for tensor in original.outputs)
     original, fused = original.with_outputs(outputs), fused.with_outputs(outputs)
-    difference, noise, changed, samples = 0.0, 0.0, 0, 0
+    noise, changed, samples = 0.0, 0, 0
+    differences: list[float] = []
     for batch in batches:
         expected, noisy, found = (
             next(outputs_of(graph, [data], batch_size))
@@ -65,9 +66,9 @@ def check_fusion(
         _check_finite(original, expected, batch, samples, names)
         samples += len(batch)
         changed += int((predictions(expected[0]) != predictions(found[0])).sum())
-        difference = max(difference, *(relative_difference(a, b) for a, b in zip(expected, found)))
+        differences.append(max(relative_difference(a, b) for a, b in zip(expected, found)))
         noise = max(noise, *(relative_difference(a, b) for a, b in zip(expected, noisy)))
-    allowed = max(_TOLERANCE, _NOISE_FACTOR * noise)
+    difference, allowed = max(differences, default=0.0), max(_TOLERANCE, _NOISE_FACTOR * noise)
     if allowed > _UNSTABLE:
         raise FusionError(
             f"the network's output changes by {noise:.2g} of its largest value when its input changes by a millionth: "
@@ -78,7 +79,7 @@ def check_fusion(
         raise FusionError(
             f"the fused network deviates from the unfused one by {difference:.2g} of the largest value where rounding "
             f"explains {allowed:.2g}, and changes {changed} of {samples} predictions; the first wrong tensor is "
-            f"{_first_wrong(original, fused, batches[0])!r}. Nothing was written; please report it"
+            f"{_first_wrong(original, fused, batches[differences.index(difference)])!r}. Nothing was written; please report it"
         )
     return FusionCheck(samples, difference, allowed, changed)
 

@@ -117,6 +117,28 @@ def test_the_first_wrong_tensor_is_the_first_that_both_have() -> None:
         check_fusion(graph, replace(graph, nodes=(extra, *renamed, last)), [images()], 4)
 
 
+def test_the_first_wrong_tensor_is_that_of_the_batch_that_shows_it() -> None:
+    """Of a layer that is wrong for negative values alone, the second batch has some."""
+    b = Builder()
+    layer = b.op("Activation", "layer", DATA, act_type="relu")
+    graph = b.graph(b.op("_plus_scalar", "last", layer, scalar=1))
+    wrong = replace(graph, nodes=(Node("layer", "abs", (DATA,)), graph.nodes[1]))
+    batches = [np.full((2, 3), each, np.float32) for each in (1, -3, -2, 1)]
+    with pytest.raises(FusionError, match="by 3 of the largest .* the first wrong tensor is 'layer'"):
+        check_fusion(graph, wrong, batches, 2)
+
+
+def test_noise_comes_with_both_signs_and_is_the_same_each_time() -> None:
+    """A difference of large values shows what happens to each of them; their common part takes itself off."""
+    b = Builder()
+    weight = b.param("w", np.where(np.arange(64) % 2, -1, 1)[None])
+    graph = b.graph(b.op("FullyConnected", "last", DATA, weight, num_hidden=1, no_bias=True))
+    data = np.where(np.arange(64) % 2, 99, 100)[None].astype(np.float32)
+    first, second = (check_fusion(graph, graph, [data], 1).allowed for _ in range(2))
+    assert first == second
+    assert first > 2 * 8 * 2**-20
+
+
 def test_differences_are_relative_to_the_largest_value_of_what_is_expected() -> None:
     assert relative_difference(np.array([1.0, -4.0]), np.array([2.0, -3.5])) == 0.25
     assert relative_difference(np.array([0.0, 0.0]), np.array([0.5, 0.0])) == 0.5
