@@ -271,6 +271,14 @@ def test_fused_layers_survive_what_is_left_out_around_them() -> None:
     assert fused.nodes[0].body is not None
 
 
+def test_one_pixel_without_groups_is_a_matrix_product_but_not_its_pooling() -> None:
+    b = Builder()
+    again = b.op("Pooling", "again", one_pixel(b), pool_type="max", kernel=(1, 1))
+    fused = fuse(b.graph(again), SHAPE, (POINTWISE_DENSE,))
+    assert fused.applied == (Applied(POINTWISE_DENSE.name, "conv", ("conv",)),)
+    assert not fused.refused
+
+
 def test_computed_weights_of_one_pixel_stay() -> None:
     b = Builder()
     pixel = b.op("Pooling", "pixel", DATA, global_pool=True, pool_type="avg", kernel=(1, 1))
