@@ -120,18 +120,8 @@ def run(room: str, children: int) -> None:
         "OMP_NUM_THREADS": "1",
         **({"QUANTKIT_TEST_ENGINE": "numpy"} if room in ON_NUMPY else {}),
     }
-    forget_survivors(work)
     command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(children)]
     subprocess.run(command, cwd=work, env=environment, check=True, stdout=sys.stderr)
-
-
-def forget_survivors(work: Path) -> None:
-    """Have mutmut test survivors again, which it does not do for new tests alone."""
-    for meta in (work / "mutants" / "quantkit").rglob("*.meta"):
-        known = json.loads(meta.read_text())
-        codes = known["exit_code_by_key"]
-        known["exit_code_by_key"] = {key: code if code not in (0, 33) else None for key, code in codes.items()}
-        meta.write_text(json.dumps(known, indent=4))
 
 
 def copy_of_checkout(room: str) -> Path:
