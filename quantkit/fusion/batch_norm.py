@@ -47,7 +47,7 @@ def _fold(graph: Graph, node: Node, shapes: Shapes) -> Answer:
         return Refusal(FOLD_NAME, node.name, "the dense layer before it keeps further axes")
     scale, shift = affine
     weight = graph.params[unit.weight.node]
-    bias = np.float64(0) if unit.bias is None else np.asarray(graph.params[unit.bias.node], np.float64)
+    bias = np.float64(0) if unit.bias is None else graph.params[unit.bias.node]
     folded = {
         graph.free_name(f"{node.name}_weight"): (weight * scale.reshape(-1, *[1] * (weight.ndim - 1))).astype(
             np.float32

@@ -9,7 +9,7 @@ _IDENTITIES = frozenset({"_copy", "identity", "BlockGrad", "stop_gradient"})
 
 
 def _drop(graph: Graph, node: Node, shapes: Shapes) -> Answer:
-    if node.op in _IDENTITIES or (node.op == "Dropout" and node.attrs.get("mode", "training") != "always"):
+    if node.op in _IDENTITIES or (node.op == "Dropout" and node.attrs.get("mode") != "always"):
         return Bypass(node.inputs[0])
     return None
 

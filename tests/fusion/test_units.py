@@ -8,7 +8,7 @@ import pytest
 from quantkit.fusion.fuse import fuse
 from quantkit.fusion.unit import Unit, extended, has_constant_weights, unit_of, unrolled
 from quantkit.graph.graph import Graph, Node, Tensor
-from tests.networks import DATA, Builder, images, residual_v1
+from tests.networks import DATA, Builder, images, residual_v1, residual_v2
 from tests.numpy_engine import run
 
 DENSE, CONVOLUTION = "FullyConnected", "Convolution"
@@ -106,4 +106,5 @@ def test_new_parameters_are_float32_and_take_free_names() -> None:
     assert {name for name in fused.params if name.startswith("bn")} == {
         "bn0_weight_1", "bn1_weight", "bn2_weight", *(f"bn{n}_bias" for n in range(3))
     }  # fmt: skip
-    assert {value.dtype for value in fused.params.values()} == {np.dtype(np.float32)}
+    for params in (fused.params, fuse(residual_v2(), (3, 16, 16)).graph.params):
+        assert {value.dtype for value in params.values()} == {np.dtype(np.float32)}
