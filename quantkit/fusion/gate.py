@@ -76,10 +76,11 @@ def check_fusion(
             "beyond use"
         )
     if difference > allowed:
+        wrong = _first_wrong(original, fused, batches[differences.index(difference)])
         raise FusionError(
             f"the fused network deviates from the unfused one by {difference:.2g} of the largest value where rounding "
             f"explains {allowed:.2g}, and changes {changed} of {samples} predictions; the first wrong tensor is "
-            f"{_first_wrong(original, fused, batches[differences.index(difference)])!r}. Nothing was written; please report it"
+            f"{wrong!r}. Nothing was written; please report it"
         )
     return FusionCheck(samples, difference, allowed, changed)
 

@@ -124,7 +124,7 @@ def test_the_first_wrong_tensor_is_that_of_the_batch_that_shows_it() -> None:
     graph = b.graph(b.op("_plus_scalar", "last", layer, scalar=1))
     wrong = replace(graph, nodes=(Node("layer", "abs", (DATA,)), graph.nodes[1]))
     batches = [np.full((2, 3), each, np.float32) for each in (1, -3, -2, 1)]
-    with pytest.raises(FusionError, match="by 3 of the largest .* the first wrong tensor is 'layer'"):
+    with pytest.raises(FusionError, match=r"by 3 of the largest .* the first wrong tensor is 'layer'"):
         check_fusion(graph, wrong, batches, 2)
 
 
