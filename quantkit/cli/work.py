@@ -23,7 +23,7 @@ from quantkit.temporary import remove_own
 _PATIENCE = 0.6
 
 # Once the main thread has noticed, it ends what it has begun: children, temporary files, the state of a run.
-_UNWINDING = 5.0
+_UNWINDING = 20.0
 _TICK = 0.05
 
 
@@ -46,6 +46,7 @@ class Work:
         before = _identity(path)
         try:
             yield
+            self.kept = f"{path} is complete"
         finally:
             # A signal may come when the last step is done.
             if _identity(path) != before:

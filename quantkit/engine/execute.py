@@ -161,7 +161,7 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
         EngineError: a tensor would be too large, or an operator would read or write beyond one.
         mxnet.base.MXNetError: the shapes do not fit the network.
     """
-    internals = symbol.get_internals()
+    graph, internals = graph.pruned(), symbol.get_internals()
     names = set(internals.list_arguments())
     _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in known.items() if name in names})
     complete = {name: shape for name, shape in zip(internals.list_outputs(), found) if shape and all(shape)}
