@@ -9,6 +9,7 @@ from typing import Optional, TypeVar
 
 from quantkit.bundle.manifest import MANIFEST
 from quantkit.errors import BundleError, QuantkitError
+from quantkit.text_files import read_bytes
 
 _Read = TypeVar("_Read")
 
@@ -39,5 +40,5 @@ def reading_whole(directory: Path, read: Callable[[], _Read]) -> _Read:
 
 def _manifest(directory: Path) -> Optional[bytes]:
     with suppress(OSError):
-        return (directory / MANIFEST).read_bytes()
+        return read_bytes(directory / MANIFEST)
     return None

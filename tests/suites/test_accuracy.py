@@ -122,6 +122,7 @@ def test_figures_follow_from_the_arrays() -> None:
 FAKE = """#!{python}
 import json, sys
 import numpy as np
+assert sys.argv.pop(1) == "-I"
 if len(sys.argv) == 2:
     modes = [
         dict(mode="as it is", peer="P", int8=False),
