@@ -57,6 +57,12 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
     tensors, left = divmod(inputs, 3 if op == "_contrib_quantized_concat" else 1)
     if "num_args" in attrs and (left or attrs["num_args"] != str(tensors)):
         return f"num_args={attrs['num_args'][:20]!r}, but it has {inputs} inputs"
+    if op == "_contrib_quantized_pooling":
+        if attrs.get("layout", "None") not in ("None", "NCHW"):
+            return f"layout={attrs['layout'][:20]!r}, and MXNet pools integers with the channels first only"
+        sizes = {key: len(_integers(attrs.get(key, ""))) for key in ("kernel", "stride", "pad")}
+        if sizes["kernel"] != 2 or not {sizes["stride"], sizes["pad"]} <= {0, 2}:
+            return "it pools integers in other than two dimensions"
     if op == "transpose":
         axes = _integers(attrs.get("axes", ""))
         if len(set(axes)) < len(axes):

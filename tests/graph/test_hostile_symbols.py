@@ -79,6 +79,8 @@ CONV = {"kernel": "(3, 3)", "num_filter": "4"}
     [
         (symbol("Convolution", {**CONV, "num_group": "0"}, 2), "num_group='0' is not from 1"),
         (symbol("Convolution", {**CONV, "stride": "(0, 1)"}, 2), "stride"),
+        (symbol("_contrib_quantized_pooling", {"layout": "NHWC"}, 3), "layout='NHWC'"),
+        (symbol("_contrib_quantized_pooling", {"kernel": "(2,)"}, 3), "other than two dimensions"),
         (symbol("Convolution", {**CONV, "dilate": "(2147483647, 1)"}, 2), "dilate"),
         (symbol("Convolution", {**CONV, "pad": "(9223372036854775807, 2)"}, 2), "pad"),
         (symbol("Convolution", {**CONV, "num_filter": "9" * 10_000}, 2), "num_filter"),
