@@ -213,10 +213,13 @@ def test_damaged_symbol_names_the_file(engine: None, tmp_path: Path, text: str |
 
 
 def _symbol_of_one(operator: str, attrs: dict[str, str]) -> str:
-    """A symbol of one operator with as few inputs as it can have, and an empty network inside if it is a fused one."""
-    count = OPERATORS[operator].fewest
+    """A symbol of one operator with as few inputs as it can have, and a convolution inside if it is a fused one."""
+    # The range of an integer input comes with it.
+    count = OPERATORS[operator].fewest + (2 if "quantized" in attrs else 0)
     nodes: list[dict[str, object]] = [{"op": "null", "name": f"data{each}", "inputs": []} for each in range(count)]
-    body = [{"nodes": [{"op": "null", "name": "data0"}], "heads": [[0, 0, 0]]}] if operator in FUSED else []
+    layer = {"op": "Convolution", "name": "c", "attrs": {"kernel": "(1, 1)", "num_filter": "1", "no_bias": "True"}}
+    inside = [{"op": "null", "name": "data0"}, {"op": "null", "name": "data1"}, {**layer, "inputs": [[0, 0], [1, 0]]}]
+    body = [{"nodes": inside, "heads": [[2, 0, 0]]}] if operator in FUSED else []
     inputs = [[each, 0, 0] for each in range(count)]
     nodes.append({"op": operator, "name": "x", "attrs": attrs, "inputs": inputs, "subgraphs": body})
     return json.dumps({"nodes": nodes, "heads": [[count, 0, 0]]})
