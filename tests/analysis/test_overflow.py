@@ -115,7 +115,7 @@ CASES = {
 }
 
 
-@pytest.mark.usefixtures("int8_engine")
+@pytest.mark.requires("onednn")
 @pytest.mark.parametrize("name", CASES)
 def test_the_engine_without_vnni_loses_what_is_predicted(name: str, tmp_path: Path) -> None:
     graph, low = CASES[name]
