@@ -16,6 +16,7 @@ from quantkit.files import writing
 from quantkit.models.archive import only_member
 from quantkit.models.content import Content, blocks_of, content_of
 from quantkit.models.transfer import LIMITS, BrokenOff, Head, Limits, Patience, receive
+from quantkit.text_files import read_json
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -145,14 +146,13 @@ def _bar(url: str, head: Head, quiet: bool) -> Any:
 def _begun(notes: Path, url: str) -> Optional[_Begun]:
     """What is known of a broken download of ``url``; None where there is none that can be gone on with."""
     try:
-        table = json.loads(notes.read_bytes()[: 1 << 16])
-        begun = _Begun(**table)
+        begun = _Begun(**read_json(notes))
         sound = (
             all(isinstance(text, str) for text in (begun.url, begun.version, begun.commit))
             and (begun.total is None or (type(begun.total) is int and begun.total >= 0))
             and (begun.sha256 is None or re.fullmatch("[0-9a-f]{64}", begun.sha256) is not None)
         )
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError, TypeError):
         return None
     return begun if sound and begun.url == url else None
 

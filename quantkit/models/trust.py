@@ -12,9 +12,9 @@ from typing import Optional
 from quantkit.errors import ModelError
 from quantkit.files import writing
 from quantkit.models.content import Content
+from quantkit.text_files import read_json
 
 FORMAT = 1
-_LONGEST = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ def read_record(path: Path) -> Optional[Record]:
         ModelError: it cannot be read, or is not a record of this format.
     """
     try:
-        with path.open("rb") as file:
-            table = json.loads(file.read(_LONGEST))
+        table = read_json(path)
         if table.pop("format") != FORMAT:
             raise ValueError("it is of another format")
         record = Record(**table)
@@ -80,7 +79,7 @@ def read_record(path: Path) -> Optional[Record]:
             raise ValueError("its sha256 is not one")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelError(
             f"{path}, the record of weights that were trusted, cannot be read ({error}); "
             "delete it to trust what is fetched next"
