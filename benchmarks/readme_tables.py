@@ -57,6 +57,7 @@ def filled(readme: str, results: Path, data: Data) -> str:
         "ablation": lambda: _ablation(data("ablation")["rows"]),
         "mixed-precision": lambda: _mixed(data("mixed-precision")["rows"]),
         "speed": lambda: speed_tables.speedup_lines(speed_tables.study(results, "int8-speedup"), _SPEED_BATCH),
+        "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
         "onnx-speed": lambda: _onnx_speed(data("onnx-speed")["cells"]),
     }
     named = [found[2] for found in _BLOCK.finditer(readme)]
@@ -183,6 +184,20 @@ def _mixed(rows: Sequence[Entry]) -> Lines:
         ]
         for row in rows
     ])  # fmt: skip
+
+
+def _recovered_speed(cells: Sequence[Entry]) -> Lines:
+    """A row for each network, with its batch sizes side by side."""
+    timings = [Timing(**each) for each in cells]
+    batches = sorted({timing.batch for timing in timings})
+    found = {(each.network, each.batch): ratio(each.ticks, "balanced", "none") for each in timings}
+    yield from _rows(
+        ["network", *(f"batch size {batch}" for batch in batches)],
+        [
+            [network, *(found[network, batch] for batch in batches)]
+            for network in dict.fromkeys(each.network for each in timings)
+        ],
+    )
 
 
 def _onnx_speed(cells: Sequence[Mapping[str, Any]]) -> Lines:
