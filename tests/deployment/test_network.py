@@ -43,7 +43,8 @@ def bundle(digits_onnx: Path) -> Bundle:
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_photographs_of_any_number_have_nearly_the_scores_that_mxnet_gives(name: str, bundle: Bundle) -> None:
-    requires(name)
+    # Without VNNI each engine saturates in sums of its own.
+    requires(name, "vnni")
     images = [sample.image for sample in list(quantkit.images("digits:test"))[:19]]
     expected = Predictor(bundle).predict(images)
     found = Predictor(bundle, engine=name)

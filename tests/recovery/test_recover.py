@@ -67,6 +67,7 @@ def test_each_technique_lowers_the_error_on_new_images(name: str) -> None:
 
 
 @INT8
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("graph", [residual_v1(True), residual_v2(), inverted_residual()], ids=["v1", "v2", "inverted"])
 def test_all_together_on_blocks_of_real_networks(graph: Graph) -> None:
     fused, plan = planned(graph, SEEN)
