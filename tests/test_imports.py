@@ -27,7 +27,7 @@ ROOMS = {
     "graph": "errors text_files files",
     "engine": "errors current_folder text_files files folders host graph",
     "data": "errors text_files files formats",
-    "onnx_import": "errors text_files graph",
+    "onnx_import": "errors text_files formats graph",
     "models": "errors contained text_files files formats graph engine data onnx_import",
     "fusion": "errors graph engine",
     "calibration": "errors text_files files graph engine data",

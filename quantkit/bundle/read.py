@@ -31,6 +31,7 @@ from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.explain import Explanation
 from quantkit.files import sha256_of
 from quantkit.formats.npz import read_npz
+from quantkit.formats.onnx_parts import parts_problem
 from quantkit.graph.graph import Graph
 from quantkit.models.card import Card, read_card
 from quantkit.models.labels import NAMED, label_names
@@ -117,12 +118,15 @@ class Bundle:
         """The network's ONNX file; None where the bundle holds none.
 
         Raises:
-            BundleError: it cannot be read.
+            BundleError: it cannot be read, breaks off, or has more parts than any network.
         """
         try:
-            return read_bytes(self.directory / ONNX, _LARGEST_ONNX) if self.holds_onnx else None
+            content = read_bytes(self.directory / ONNX, _LARGEST_ONNX) if self.holds_onnx else None
         except OSError as error:
             raise _damaged(self.directory, ONNX, error) from error
+        if content and (problem := parts_problem(content)):
+            raise BundleError(f"bundle {self.directory}: {ONNX} {problem}; write the bundle again")
+        return content
 
     @property
     def operators(self) -> tuple[Explanation, ...]:

@@ -12,6 +12,8 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.errors import ModelError, UserError
+from quantkit.formats.onnx_parts import parts_problem
+from quantkit.graph.symbol_entries import MOST_NODES
 from quantkit.onnx_import.tensors import Files, array_of, shape_of
 from quantkit.onnx_import.values import Attribute, OnnxNode
 from quantkit.text_files import open_ordinary
@@ -83,6 +85,9 @@ def _network(content: bytes, path: Path) -> OnnxNetwork:
     graph = model.graph
     if not graph.node or not graph.output:
         raise ModelError(f"{path} holds no network; {_REMEDY}")
+    for what, found in (("operators", graph.node), ("weights", graph.initializer), ("inputs", graph.input)):
+        if len(found) > MOST_NODES:
+            raise ModelError(f"{path} has {len(found)} {what}; quantkit reads up to {MOST_NODES}")
     if graph.sparse_initializer:
         raise ModelError(f"{path} has sparse weights, which are not read; export it with dense ones")
     _check_names(model, path)
@@ -113,6 +118,8 @@ def _parsed(content: bytes, path: Path) -> Any:
         from onnx import ModelProto
     except ImportError as error:
         raise UserError("ONNX files need the package onnx; install it: pip install 'quantkit[onnx]'") from error
+    if problem := parts_problem(content):
+        raise ModelError(f"{path} {problem}; {_REMEDY}")
     try:
         return ModelProto.FromString(content)
     except (DecodeError, ValueError) as error:

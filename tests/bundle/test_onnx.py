@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from quantkit import load
 from quantkit.bundle import read_bundle, verify_bundle, write_bundle
 from quantkit.errors import BundleError, EngineMissing, UserError
 from quantkit.export import export_int8_onnx
@@ -38,6 +40,17 @@ def test_it_is_part_of_the_bundle(digits_onnx: Path, tmp_path: Path) -> None:
     assert failed == ["file model.onnx", "network"]
     with pytest.raises(BundleError, match=r"model\.onnx was changed"):
         read_bundle(altered)
+
+
+def test_one_of_countless_parts_reaches_no_engine(
+    digits_onnx: Path, resign: Callable[[Path], None], tmp_path: Path
+) -> None:
+    altered = Path(shutil.copytree(digits_onnx, tmp_path / "bundle"))
+    with (altered / "model.onnx").open("ab") as file:
+        file.write(b"\x72\0" * 2**20)
+    resign(altered)
+    with pytest.raises(BundleError, match=r"model\.onnx has more than 524288 operators"):
+        load(altered, engine="onnxruntime")
 
 
 def test_a_bundle_with_it_is_replaced_like_any_other(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import resource
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ from quantkit.onnx_import.construction import Construction
 from quantkit.onnx_import.network import import_network
 from quantkit.onnx_import.values import Budget
 from tests.onnx_import.files import Writer, save
+from tests.processes import environment
 
 Change = Callable[[ModelProto], None]
 
@@ -282,21 +285,73 @@ def test_bombs(op: str, tmp_path: Path) -> None:
     assert "contradicts itself" not in message
 
 
+def field(number: int, content: bytes) -> bytes:
+    """A field of protobuf's with a length."""
+    size, length = len(content), b""
+    while size > 127:
+        size, length = size >> 7, length + bytes([size & 127 | 128])
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+
 def test_nesting_is_no_bomb(tmp_path: Path) -> None:
     """A graph in an attribute of an operator of a graph and so on, as bytes, which the library would not write."""
-
-    def field(number: int, content: bytes) -> bytes:
-        size, length = len(content), b""
-        while size > 127:
-            size, length = size >> 7, length + bytes([size & 127 | 128])
-        return bytes([number << 3 | 2]) + length + bytes([size]) + content
-
     graph = b""
     for _ in range(1000):
         graph = field(1, field(5, field(6, graph)))
     path = tmp_path / "net.onnx"
     path.write_bytes(network().SerializeToString() + field(7, graph))
-    assert "not a complete ONNX file" in refused(path)
+    assert "not a complete ONNX file (it nests too deep)" in refused(path)
+
+
+_PEAK_OF_READING = """
+import resource, sys
+from pathlib import Path
+from onnx import checker
+from quantkit.errors import ModelError
+from quantkit.onnx_import.network import import_network
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+before = peak()
+try:
+    import_network(Path(sys.argv[1]))
+except ModelError as error:
+    print(peak() - before, error)
+"""
+
+
+@pytest.mark.parametrize("place", [(7, 1), (7, 5), (7, 1, 5), (7, 1, 1), (7, 1, 5, 11), (14,)])
+def test_empty_parts_are_no_bomb(place: tuple[int, ...], tmp_path: Path) -> None:
+    """A million operators, weights, attributes, names, graphs or metadata of two bytes each."""
+    content = bytes([place[-1] << 3 | 2, 0]) * 2**20
+    for number in place[-2::-1]:
+        content = field(number, content)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(network().SerializeToString() + content)
+    done = subprocess.run(
+        [sys.executable, "-c", _PEAK_OF_READING, path], env=environment(), capture_output=True, text=True, check=True
+    )
+    kibibytes, _, said = done.stdout.partition(" ")
+    assert "has more than 524288 operators, attributes, tensors and names" in said
+    assert int(kibibytes) < 20 * 2**10
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [((7, 1), "50004 operators"), ((7, 5), "50004 weights"), ((7, 11), "50001 inputs")]
+)
+def test_more_than_any_network_has(place: tuple[int, int], told: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(network().SerializeToString() + field(place[0], field(place[1], b"") * 50_000))
+    assert f"has {told}; quantkit reads up to 50000" in refused(path)
+
+
+def test_a_network_of_ten_thousand_operators(tmp_path: Path) -> None:
+    w = Writer(shape=("N", 3, 8, 8))
+    data = w.conv("x", 3, 4)
+    for _ in range(10_000):
+        data = w.op("Neg", data)
+    assert len(import_network(save(w.model(data), tmp_path / "net.onnx")).graph.nodes) > 10_000
 
 
 def outside(model: ModelProto, **entries: str) -> None:

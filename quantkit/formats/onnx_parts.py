@@ -1,0 +1,112 @@
+"""How many parts an ONNX file has, counted in its bytes before a library makes an object of each.
+
+An operator of two bytes takes more than a hundred in memory. The formats: protobuf's encoding
+(https://protobuf.dev/programming-guides/encoding) and onnx.proto of ONNX 1.19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Optional
+
+MOST_PARTS = 1 << 19
+"""Of operators, attributes, tensors, names and all other messages and entries of lists of texts.
+
+An operator comes with some ten, or thirty where an exporter adds shapes and where in the program it is from.
+"""
+
+# As protobuf itself.
+_DEEPEST = 100
+
+_LONGEST_NUMBER = 10
+_NUMBER, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
+_SKIPPED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
+
+# By field number, what is a message or one of a list of texts, and what that holds in turn.
+_Fields = dict[int, Any]
+_LEAF: _Fields = {}
+_TENSOR: _Fields = {3: _LEAF, 6: _LEAF, 13: _LEAF, 16: _LEAF}
+_SPARSE: _Fields = {1: _TENSOR, 2: _TENSOR}
+_SHAPED: _Fields = {2: {1: _LEAF}}
+_TYPE: _Fields = {1: _SHAPED, 7: _LEAF, 8: _SHAPED}
+_TYPE.update({4: {1: _TYPE}, 5: {2: _TYPE}, 9: {1: _TYPE}})
+_VALUE: _Fields = {2: _TYPE, 4: _LEAF}
+_GRAPH: _Fields = {}
+_ATTRIBUTE: _Fields = {
+    5: _TENSOR, 6: _GRAPH, 9: _LEAF, 10: _TENSOR, 11: _GRAPH, 14: _TYPE, 15: _TYPE, 22: _SPARSE, 23: _SPARSE,
+}  # fmt: skip
+_PLACE: _Fields = {2: {3: _LEAF, 4: {2: _LEAF}}}
+_NODE: _Fields = {1: _LEAF, 2: _LEAF, 5: _ATTRIBUTE, 9: _LEAF, 10: _PLACE}
+_GRAPH.update({
+    1: _NODE, 5: _TENSOR, 11: _VALUE, 12: _VALUE, 13: _VALUE, 14: {2: _LEAF}, 15: _SPARSE, 16: _LEAF,
+})  # fmt: skip
+_FUNCTION: _Fields = {
+    4: _LEAF, 5: _LEAF, 6: _LEAF, 7: _NODE, 9: _LEAF, 11: _ATTRIBUTE, 12: _VALUE, 14: _LEAF,
+}  # fmt: skip
+MODEL: _Fields = {
+    7: _GRAPH, 8: _LEAF, 14: _LEAF, 20: {1: _GRAPH, 2: _GRAPH, 3: _LEAF, 4: _LEAF}, 25: _FUNCTION, 26: {3: _LEAF},
+}  # fmt: skip
+"""The fields of a ``ModelProto`` that are parts; a dictionary for each, with those that lie in it."""
+
+
+def parts_problem(content: bytes) -> Optional[str]:
+    """What is wrong with a file of more than ``MOST_PARTS`` parts, or one that breaks off; None where it is neither.
+
+    It goes through the file once, past the values of tensors, and takes no memory.
+    """
+    try:
+        found = sum(1 for _ in islice(_parts(content, 0, len(content), MODEL, _DEEPEST), MOST_PARTS + 1))
+    except IndexError:
+        return "is not a complete ONNX file (it breaks off)"
+    except ValueError as error:
+        return f"is not a complete ONNX file ({error})"
+    if found > MOST_PARTS:
+        return f"has more than {MOST_PARTS} operators, attributes, tensors and names"
+    return None
+
+
+def _parts(content: bytes, place: int, end: int, fields: _Fields, levels: int) -> Iterator[None]:
+    """Yield once for each part of the message between two places."""
+    if not levels:
+        raise ValueError("it nests too deep")
+    for number, first, last in _delimited(content, place, end):
+        inside = fields.get(number)
+        if inside is not None:
+            yield
+            if inside:
+                yield from _parts(content, first, last, inside, levels - 1)
+
+
+def _delimited(content: bytes, place: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The fields of a message that have a length: the number of each, and between which places its content lies."""
+    while place < end:
+        key, place = _number(content, place)
+        kind = key & 7
+        if kind == _NUMBER:
+            _, place = _number(content, place)
+        elif kind == _DELIMITED:
+            length, first = _number(content, place)
+            place = first + length
+            if place <= end:
+                yield key >> 3, first, place
+        elif kind in _SKIPPED:
+            place += _SKIPPED[kind]
+        else:
+            raise ValueError(f"it has a field of kind {kind}")
+    if place > end:
+        raise ValueError("a field is longer than what it lies in")
+
+
+def _number(content: bytes, place: int) -> tuple[int, int]:
+    """The number of seven bits a byte, the lowest first, that begins at a place, and where it ends."""
+    found = content[place]
+    if found < 128:
+        return found, place + 1
+    found &= 127
+    for index in range(1, _LONGEST_NUMBER):
+        byte = content[place + index]
+        found |= (byte & 127) << 7 * index
+        if byte < 128:
+            return found, place + index + 1
+    raise ValueError(f"a number has more than {_LONGEST_NUMBER} bytes")

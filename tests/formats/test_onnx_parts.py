@@ -1,0 +1,88 @@
+"""The parts of ONNX files, counted in their bytes, against what the library makes of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+from quantkit.formats.onnx_parts import _DEEPEST, MODEL, _parts, parts_problem
+from tests.loaders import _onnx, _onnx_outside
+
+
+def counted(content: bytes) -> int:
+    return sum(1 for _ in _parts(content, 0, len(content), MODEL, _DEEPEST))
+
+
+def parts_of(message: Any) -> int:
+    """The messages and entries of lists of texts in a message, as the library has them."""
+    found = 0
+    for field, value in message.ListFields():
+        values = value if field.is_repeated else [value]
+        if field.message_type is not None:
+            found += sum(1 + parts_of(each) for each in values)
+        elif field.is_repeated and field.cpp_type == field.CPPTYPE_STRING:
+            found += len(values)
+    return found
+
+
+def everything(descriptor: Any, levels: int = 5) -> Any:
+    """A message with something in each of its fields."""
+    from google.protobuf.message_factory import GetMessageClass
+
+    message = GetMessageClass(descriptor)()
+    for field in descriptor.fields:
+        if field.message_type is not None:
+            if levels:
+                inner = everything(field.message_type, levels - 1)
+                target = getattr(message, field.name)
+                target.extend([inner, inner]) if field.is_repeated else target.CopyFrom(inner)
+        else:
+            value = "text" if field.cpp_type == field.CPPTYPE_STRING else 1
+            value = value.encode() if field.type == field.TYPE_BYTES else value
+            if field.is_repeated:
+                getattr(message, field.name).extend([value] * 3)
+            elif field.cpp_type != field.CPPTYPE_ENUM:
+                setattr(message, field.name, value)
+    return message
+
+
+def _branches() -> ModelProto:
+    inner = helper.make_graph([helper.make_node("Neg", ["a"], ["b"], names=["x", "y"])], "inner", [], [])
+    node = helper.make_node("If", ["c"], ["d"], then_branch=inner, else_branch=inner)
+    weights = helper.make_tensor("w", TensorProto.STRING, [2], [b"one", b"two"])
+    return helper.make_model(helper.make_graph([node], "g", [], [], [weights]))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        _onnx().SerializeToString(),
+        _onnx_outside()[0],
+        _branches().SerializeToString(),
+        everything(ModelProto.DESCRIPTOR).SerializeToString(),
+        b"",
+    ],
+)
+def test_as_many_as_the_library_makes(content: bytes) -> None:
+    assert counted(content) == parts_of(ModelProto.FromString(content))
+    assert parts_problem(content) is None
+
+
+def test_every_message_of_the_format_is_known() -> None:
+    """With what lies in it; a new version of the package may bring new ones."""
+    known: dict[str, Any] = {}
+
+    def check(descriptor: Any, fields: dict[int, Any]) -> None:
+        if descriptor.full_name in known:
+            assert known[descriptor.full_name] is fields
+            return
+        known[descriptor.full_name] = fields
+        texts = {each.number for each in descriptor.fields if each.is_repeated and each.cpp_type == each.CPPTYPE_STRING}
+        inner = {each.number: each.message_type for each in descriptor.fields if each.message_type is not None}
+        assert set(fields) == texts | set(inner), descriptor.full_name
+        for number, message in inner.items():
+            check(message, fields[number])
+
+    check(ModelProto.DESCRIPTOR, MODEL)
