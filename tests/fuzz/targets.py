@@ -28,10 +28,6 @@ def _named(*names: str) -> tuple[Loader, ...]:
     return tuple(by_name[name] for name in names)
 
 
-_IMAGES = 2048
-
-_IMAGES = tuple(loader.name for loader in LOADERS if loader.name.startswith("image"))
-
 TARGETS = {
     target.name: target
     for target in (
