@@ -14,6 +14,7 @@ import numpy as np
 
 from quantkit.errors import QuantkitError, UserError
 from quantkit.export import export_onnx
+from quantkit.host.dependent import dependent
 from quantkit.models.model import Model
 from quantkit.pipeline import QuantizedModel
 
@@ -104,7 +105,7 @@ class Peers:
 
     def _call(self, *arguments: Any) -> subprocess.CompletedProcess[str]:
         command = [str(self._python), "-I", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return subprocess.run(dependent(command), capture_output=True, text=True, check=False)
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:

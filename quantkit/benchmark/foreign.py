@@ -14,6 +14,7 @@ from typing import Optional
 
 from quantkit.current_folder import searching_elsewhere
 from quantkit.errors import QuantkitError
+from quantkit.host.dependent import dependent
 
 
 def foreign_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -31,15 +32,16 @@ def running(
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a program; where it still runs when the block ends, however that is, kill it and all that it started.
 
-    Standard output and standard error are pipes, one for both where they are ``merged``.
+    It ends with this process, too; see ``dependent``, also for what happens where it cannot be started. Standard output
+    and standard error are pipes, one for both where they are ``merged``.
 
     Raises:
-        QuantkitError: the program cannot be started.
+        QuantkitError: no process can be started.
     """
     try:
         with _signals_noted() as noted:
             process = subprocess.Popen(
-                command,
+                dependent(command),
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

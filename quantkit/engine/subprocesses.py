@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from quantkit.current_folder import searching_elsewhere, without_current_folder
+from quantkit.host.dependent import dependent
 
 _START = Path(__file__).with_name("isolated_start.py")
 
@@ -16,10 +17,10 @@ def module_command(module: str, *arguments: str) -> list[str]:
     """The command that runs one of quantkit's modules as a program, in an interpreter that is isolated.
 
     It takes code neither from the current folder nor from where PYTHONPATH says, but finds every package that this
-    process finds, and the same quantkit.
+    process finds, and the same quantkit. It ends with this process.
     """
     path = without_current_folder(sys.path)
-    return [sys.executable, "-I", str(_START), json.dumps(path), module, *arguments]
+    return dependent([sys.executable, "-I", str(_START), json.dumps(path), module, *arguments])
 
 
 def environment(**settings: str) -> dict[str, str]:

@@ -49,11 +49,15 @@ def ended_by(process: subprocess.Popen[str], number: int, after: float) -> tuple
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
+    assert_ended(family)
+    return process.returncode, err.splitlines()[-1] if err else ""
+
+
+def assert_ended(family: tuple[int, ...]) -> None:
     deadline = time.monotonic() + 10
     while (left := [pid for pid in family if lives(pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left, f"{left} live on"
-    return process.returncode, err.splitlines()[-1] if err else ""
 
 
 @pytest.mark.parametrize(
@@ -103,6 +107,37 @@ def test_a_signal_ends_an_installation(tmp_path: Path) -> None:
     code, said = ended_by(process, signal.SIGTERM, 0.3)
     assert (code, said) == (143, "interrupted by SIGTERM; nothing was written")
     assert not any(path.is_dir() for path in (home / "builds").iterdir())
+
+
+def killed_with_a_child(process: subprocess.Popen[str], word: str) -> None:
+    """Kill a command when it has a child with this word in its command line: none lives on."""
+    while not any(word in command_line(each) for each in descendants(process.pid)):
+        assert process.poll() is None, "it ended before it began"
+        time.sleep(0.02)
+    family = descendants(process.pid)
+    process.kill()
+    process.communicate(timeout=60)
+    assert_ended(family)
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_who_is_killed_leaves_no_engine_at_work(checkpoint: Path, int8_engine: None, tmp_path: Path) -> None:
+    words = ["profile", checkpoint, "--input-shape", SHAPE, "--weights", "auto", "--out", "out", "--runs", 200000]
+    (tmp_path / "tmp").mkdir()
+    killed_with_a_child(start(tmp_path, *words, TMPDIR=str(tmp_path / "tmp")), "profiled_run")
+
+
+def test_who_is_killed_leaves_no_installation(tmp_path: Path) -> None:
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 600.5\n")
+    slow.chmod(0o755)
+    killed_with_a_child(start(tmp_path, "builds", "add", f"mine={slow}", QUANTKIT_HOME=str(tmp_path)), "600.5")
 
 
 def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
