@@ -10,15 +10,16 @@ from typing import Optional
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def on_end(notice: Callable[[int], None]) -> None:
-    """From now on have each of these signals do what Ctrl-C does: tell ``notice`` its number, raise KeyboardInterrupt.
+def on_end(notice: Callable[[int], bool]) -> None:
+    """From now on have each of these signals do what Ctrl-C does: raise KeyboardInterrupt.
 
+    ``notice`` is told its number, and whether it is to be raised is what it returns.
     What whoever started this process has it ignore (nohup, a shell's background) stays ignored.
     """
 
     def end(number: int, frame: Optional[FrameType]) -> None:
-        notice(number)
-        raise KeyboardInterrupt
+        if notice(number):
+            raise KeyboardInterrupt
 
     for each in SIGNALS:
         if signal.getsignal(each) is not signal.SIG_IGN:

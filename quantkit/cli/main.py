@@ -179,7 +179,8 @@ def _keep_standard_output() -> None:
 
 
 def _end(code: int, work: Work) -> NoReturn:
-    no_more()
+    if work.signal is None:
+        no_more()
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -95,8 +95,11 @@ class Work:
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         threading.Thread(target=self._end_after, args=(reader,), daemon=True).start()
 
-    def _notice(self, number: int) -> None:
-        self.signal, self._noticed = number, True
+    def _notice(self, number: int) -> bool:
+        """Whether the main thread hears of a signal for the first time; the second is for the thread that ends all."""
+        first, self._noticed = not self._noticed, True
+        self.signal = self.signal or number
+        return first
 
     def _end_after(self, reader: int) -> None:
         while (number := os.read(reader, 1)[0]) not in SIGNALS:

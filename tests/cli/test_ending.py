@@ -15,7 +15,8 @@ import pytest
 
 from quantkit.host.children import descendants
 from quantkit.temporary import is_temporary
-from tests.cli.conftest import SHAPE, start
+from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
+from tests.processes import environment
 
 QUANTKIT = (sys.executable, "-m", "quantkit")
 
@@ -34,10 +35,14 @@ def lives(pid: int) -> bool:
         return False
 
 
-def begun(process: subprocess.Popen[str], words: str) -> None:
+def begun(process: subprocess.Popen[str], words: str) -> str:
+    """What a process says on standard error before a line with these words."""
     assert process.stderr is not None
+    said = ""
     while words not in (line := process.stderr.readline()):
         assert line or process.poll() is None, "it ended before it began"
+        said += line
+    return said
 
 
 def ended_by(process: subprocess.Popen[str], number: int, after: float) -> tuple[int, str]:
@@ -107,6 +112,79 @@ def test_a_signal_ends_an_installation(tmp_path: Path) -> None:
     code, said = ended_by(process, signal.SIGTERM, 0.3)
     assert (code, said) == (143, "interrupted by SIGTERM; nothing was written")
     assert not any(path.is_dir() for path in (home / "builds").iterdir())
+
+
+_SLOW_TO_CLEAN_UP = """
+import hashlib, sys, time
+from quantkit.cli.main import cli, main
+
+def tell(words):
+    print(words, file=sys.stderr, flush=True)
+
+@cli.command()
+def work():
+    try:
+        tell("begun")
+        time.sleep(600)
+    finally:
+        {}
+
+sys.argv = ["quantkit", "work"]
+main()
+"""
+
+CLEAN_UP = {
+    "in Python": "tell('cleaning up'); time.sleep(600)",
+    # Work in C that hears of no signal.
+    "in C": "tell('cleaning up'); hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)",
+    "at the very end": "sys.modules[main.__module__].kill_descendants = lambda: tell('cleaning up') or time.sleep(600)",
+}
+
+
+@pytest.mark.parametrize("slow", CLEAN_UP)
+@pytest.mark.parametrize(
+    ("first", "second", "code", "by"),
+    [
+        (signal.SIGINT, signal.SIGINT, 130, ""),
+        (signal.SIGTERM, signal.SIGINT, 143, " by SIGTERM"),
+        (signal.SIGINT, signal.SIGTERM, 130, ""),
+        (signal.SIGHUP, signal.SIGHUP, 129, " by SIGHUP"),
+    ],
+)
+def test_a_second_signal_does_not_wait_for_the_clean_up(first: int, second: int, code: int, by: str, slow: str) -> None:
+    command = [sys.executable, "-c", _SLOW_TO_CLEAN_UP.format(CLEAN_UP[slow])]
+    process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+    try:
+        begun(process, "begun")
+        process.send_signal(first)
+        said = begun(process, "cleaning up")
+        process.send_signal(second)
+        said += process.communicate(timeout=PROMPTLY)[1]
+    finally:
+        process.kill()
+    assert process.returncode == code
+    assert said == f"interrupted{by}; nothing was written\n"
+
+
+def test_two_signals_while_a_bundle_is_replaced(
+    checkpoint: Path, samples: Path, int8_engine: None, run: Run, tmp_path: Path
+) -> None:
+    words = ["quantize", checkpoint, "--calib-data", samples, "--input-shape", SHAPE, "--out", "out", "--force"]
+    words = [*words, "--no-latency", "--preset", "none"]
+    assert run(*words, "--calib", 4).exit_code == 0
+    old = tree(tmp_path / "out")
+    process = start(tmp_path, *words, "--calib", 8)
+    begun(process, "writing out")
+    time.sleep(random.Random(SEED).uniform(0, 0.1))
+    process.send_signal(signal.SIGTERM)
+    code, said = ended_by(process, signal.SIGINT, random.Random(SEED + 1).uniform(0.02, 0.1))
+    assert code == 143, f"seed {SEED}: {said}"
+    kept = "nothing was written" if tree(tmp_path / "out") == old else "out is complete"
+    assert said == f"interrupted by SIGTERM; {kept}", f"seed {SEED}"
+    assert run("verify", "out").exit_code == 0, f"seed {SEED}"
+    # What the second signal left no time to remove, the next command does.
+    assert run(*words, "--calib", 4).exit_code == 0, f"seed {SEED}"
+    assert not any(is_temporary(path.name) for path in tmp_path.rglob("*")), f"seed {SEED}"
 
 
 def killed_with_a_child(process: subprocess.Popen[str], word: str) -> None:
