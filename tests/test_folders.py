@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from quantkit.bundle import BUNDLE
 from quantkit.errors import QuantkitError, UserError
 from quantkit.folders import check_destination, put_folder, replacing
 from quantkit.temporary import temporary_name
+from tests.processes import environment
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -185,6 +188,32 @@ def test_of_two_processes_that_write_the_first_wins_unless_forced(tmp_path: Path
     with pytest.raises(OSError, match="not empty"):
         put_folder(made(tmp_path / "new"), tmp_path / "out", replace=False)
     assert contents(tmp_path) == {"out/manifest.json": "second"}
+
+
+_WRITES_AGAIN_AND_AGAIN = """
+import sys
+from pathlib import Path
+from quantkit.bundle import BUNDLE
+from quantkit.folders import replacing
+
+for number in range(100):
+    with replacing(Path(sys.argv[1]), True, BUNDLE) as new:
+        for name in ("manifest.json", "card.toml"):
+            (new / name).write_text(f"{sys.argv[2]} {number}")
+"""
+
+
+def test_of_processes_that_write_at_once_one_is_the_last(tmp_path: Path) -> None:
+    writers = [
+        subprocess.Popen([sys.executable, "-c", _WRITES_AGAIN_AND_AGAIN, tmp_path / "out", each], env=environment())
+        for each in ("a", "b")
+    ]
+    assert [each.wait(60) for each in writers] == [0, 0]
+    found = contents(tmp_path)
+    assert set(found) == {"out/manifest.json", "out/card.toml"}
+    (text,) = set(found.values())
+    assert text in ("a 99", "b 99")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def made(folder: Path) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from quantkit.cli.quantize import quantize
 from quantkit.recovery.preset import PRESETS
-from tests.cli.conftest import SHAPE, Run
+from tests.cli.conftest import SHAPE, Run, start
 from tests.requirements import requires
 
 
@@ -40,6 +40,20 @@ def test_the_users_sample_is_kept_if_asked_for(
         assert result.exit_code == 0, result.stderr
         stored = np.load(tmp_path / f"b{index}" / "sample.npz")["input"]
         assert any(np.array_equal(stored[0], each) for each in np.load(samples)["x"]) == bool(keep)
+
+
+def test_two_that_write_the_same_bundle_at_once(
+    options: list[object], int8_engine: None, run: Run, tmp_path: Path
+) -> None:
+    common = ["quantize", *options, "--no-latency", "--preset", "none", "--force", "--out", "out"]
+    processes = [start(tmp_path, *common, "--calib", count) for count in (4, 8)]
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    result = run("verify", "out", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["settings"]["samples"] in (4, 8)
 
 
 def test_json_agrees_with_what_was_written(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
