@@ -74,11 +74,11 @@ def analyze(
     known = every.size if every.positions is None else len(every.positions)
     number = DEFAULT_IMAGES if count is None else count
     chosen = take(every, number if known is None or count is not None else min(number, known))
-    source = fused_reference(opened, reference, every)
     try:
         graph, plan = read_int8(opened.graph)
     except ModelError as error:
         raise BundleError(f"bundle {opened.directory}: {error}") from error
+    source = fused_reference(opened, reference, every)
     comparison = Comparison(source.fused.graph, int8_network(graph, plan), recovery.centre)
     seen = InputWatch()
     size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))

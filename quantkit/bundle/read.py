@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Optional, Union
+from typing import Optional, TypeVar, Union
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -38,6 +39,8 @@ from quantkit.models.labels import NAMED, label_names
 from quantkit.models.model import Model, Source
 from quantkit.text_files import MEBIBYTE, read_bytes
 
+_Read = TypeVar("_Read")
+
 _LARGEST_OPERATORS = 64 * MEBIBYTE
 # Protocol buffers end at 2 GiB.
 _LARGEST_ONNX = 2048 * MEBIBYTE
@@ -55,6 +58,7 @@ class Sample:
 class Bundle:
     """A bundle whose files have the hashes that its manifest names; the large ones are read when asked for.
 
+    Where another has taken its place by then, they are not mixed: reading one raises a BundleError that says so.
     ``labels`` is empty where the names of the classes are not known, ``preprocess`` None where that is not.
     """
 
@@ -70,6 +74,9 @@ class Bundle:
         Raises:
             BundleError: symbol and parameters are not a network with the manifest's one input.
         """
+        return self._unmixed(self._read_graph)
+
+    def _read_graph(self) -> Graph:
         try:
             graph = read_checkpoint(self.directory / SYMBOL, self.directory / PARAMS)
         except (ModelError, OSError, ValueError) as error:
@@ -94,13 +101,16 @@ class Bundle:
             self.labels,
         )
 
-    @property
+    @cached_property
     def table(self) -> Optional[CalibrationTable]:
         """The calibration; None in FP32 bundles.
 
         Raises:
             BundleError: the file holds no such table.
         """
+        return self._unmixed(self._read_table)
+
+    def _read_table(self) -> Optional[CalibrationTable]:
         if TABLE not in self.manifest.files:
             return None
         try:
@@ -120,6 +130,9 @@ class Bundle:
         Raises:
             BundleError: it cannot be read, breaks off, or has more parts than any network.
         """
+        return self._unmixed(self._read_onnx)
+
+    def _read_onnx(self) -> Optional[bytes]:
         try:
             content = read_bytes(self.directory / ONNX, _LARGEST_ONNX) if self.holds_onnx else None
         except OSError as error:
@@ -135,6 +148,9 @@ class Bundle:
         Raises:
             BundleError: the file holds no such list.
         """
+        return self._unmixed(self._read_operators)
+
+    def _read_operators(self) -> tuple[Explanation, ...]:
         try:
             content = read_bytes(self.directory / OPERATORS, _LARGEST_OPERATORS)
             return TypeAdapter(tuple[Explanation, ...]).validate_json(content)
@@ -148,6 +164,9 @@ class Bundle:
         Raises:
             BundleError: the file holds none that fits the manifest.
         """
+        return self._unmixed(self._read_sample)
+
+    def _read_sample(self) -> Sample:
         try:
             arrays = read_npz(self.directory / SAMPLE)
         except DataError as error:
@@ -158,6 +177,20 @@ class Bundle:
         if found != {name: (1, *shape) for name, shape in shapes.items()}:
             raise BundleError(f"{self.directory / SAMPLE} does not fit the manifest: it holds {found}")
         return Sample(arrays["input"], tuple(arrays[f"output{index}"] for index in range(len(shapes) - 1)))
+
+    def _unmixed(self, read: Callable[[], _Read]) -> _Read:
+        """What ``read`` makes of files that still are this bundle's."""
+        try:
+            found = read()
+        except BundleError:
+            self._check_not_replaced()
+            raise
+        self._check_not_replaced()
+        return found
+
+    def _check_not_replaced(self) -> None:
+        if read_manifest(self.directory).files != self.manifest.files:
+            raise BundleError(f"{self.directory} was replaced by another bundle while it was read; begin again")
 
 
 def read_bundle(directory: Union[str, Path]) -> Bundle:

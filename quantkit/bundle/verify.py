@@ -10,6 +10,7 @@ from typing import Union
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import ENGINES_FILE, MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
 from quantkit.bundle.read import Bundle, file_problem, open_bundle
+from quantkit.bundle.replaced import reading_whole
 from quantkit.engine.execute import auxiliary_params, run
 from quantkit.errors import BundleError, EngineError
 from quantkit.fusion.gate import relative_difference
@@ -62,7 +63,10 @@ def verify_bundle(directory: Union[str, Path]) -> Verification:
     Raises:
         EngineMissing: no engine is installed.
     """
-    directory = Path(directory)
+    return reading_whole(Path(directory), lambda: _verified(Path(directory)))
+
+
+def _verified(directory: Path) -> Verification:
     found = verify_files(directory)
     checks = list(found.checks)
     if not found.ok:

@@ -78,12 +78,21 @@ def open_network(terminal: Terminal, spec: str, weights: str, input_shape: Optio
     if not is_bundle(spec):
         model = load(terminal, spec, weights, input_shape)
         return Network(model.name, "fp32", model.graph, model.input_shape, model.preprocess, model.source.weights)
-    from quantkit.bundle import read_bundle
+    found = _of_bundle(spec)
+    warn_if_random(terminal, spec, found.weights)
+    return found
 
-    bundle = read_bundle(Path(spec))
-    manifest = bundle.manifest
-    warn_if_random(terminal, spec, manifest.source.weights)
-    return Network(spec, manifest.kind, bundle.graph, manifest.input.shape, bundle.preprocess, manifest.source.weights)
+
+def _of_bundle(spec: str) -> Network:
+    from quantkit.bundle import read_bundle
+    from quantkit.bundle.replaced import reading_whole
+
+    def read() -> Network:
+        bundle = read_bundle(Path(spec))
+        manifest, weights = bundle.manifest, bundle.manifest.source.weights
+        return Network(spec, manifest.kind, bundle.graph, manifest.input.shape, bundle.preprocess, weights)
+
+    return reading_whole(Path(spec), read)
 
 
 def check_count(data: object, count: Optional[int]) -> None:
