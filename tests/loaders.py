@@ -177,6 +177,22 @@ def _journal() -> bytes:
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
+_ADDRESS = "https://example.org/net.params"
+
+
+def _notes() -> bytes:
+    from quantkit.models.download import _Begun
+
+    return json.dumps(asdict(_Begun(_ADDRESS, '"one"', 1000, "c" * 40, "d" * 64))).encode()
+
+
+def _trusted() -> bytes:
+    from quantkit.models.trust import FORMAT, Record
+
+    record = Record("url", _ADDRESS, "c" * 40, '"one"', 1000, "d" * 64, "2026-01-02T03:04:05+00:00")
+    return json.dumps({"format": FORMAT, **asdict(record)}).encode()
+
+
 def _engines() -> bytes:
     from quantkit.deployment.fastest import Measured
 
@@ -272,6 +288,18 @@ def _load_journal(path: Path) -> object:
     return list(Journal(path))
 
 
+def _load_notes(path: Path) -> object:
+    from quantkit.models.download import _begun
+
+    return _begun(path, _ADDRESS)
+
+
+def _load_trusted(path: Path) -> object:
+    from quantkit.models.trust import read_record
+
+    return read_record(path)
+
+
 def _load_engines(path: Path) -> object:
     from quantkit.deployment import fastest
 
@@ -334,6 +362,8 @@ LOADERS = (
     Loader("manifest", "manifest.json", _manifest, _load_manifest),
     Loader("table", "calibration.json", _table, lambda path: repr(read_table(path))),
     Loader("journal", "search.jsonl", _journal, _load_journal),
+    Loader("download notes", ".net.params.part.json", _notes, _load_notes),
+    Loader("trust record", "net.params.record.json", _trusted, _load_trusted),
     Loader("engines.json", "engines.json", _engines, _load_engines),
     Loader("build", "builds/b/build.json", _build, _load_build),
     Loader("suite", "suite.toml", _suite, _load_suite),

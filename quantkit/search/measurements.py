@@ -146,7 +146,8 @@ class Measurements:
         self._images = images
         self._made: dict[Layers, Recovered] = {}
         for kind, *layers in journal:
-            if not recovered.graph.by_name.keys() >= set(layers):
+            known = recovered.graph.by_name.keys() >= set(layers)
+            if not known or _key(kind, frozenset(layers)) != (kind, *layers):
                 raise self._damaged((kind, *layers))
             if kind in _CHECKS.values():
                 self.check(frozenset(layers), again=kind == _CHECKS[True])

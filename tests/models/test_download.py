@@ -145,11 +145,9 @@ def test_damaged_notes_of_a_broken_download_begin_it_anew(server: Server, tmp_pa
     ("key", "value"),
     [
         ("url", "http://127.0.0.1/whole"),
-        ("url", 1),
-        ("version", 1),
-        ("total", "x"),
-        ("commit", 1),
-        ("sha256", "x"),
+        *((name, wrong) for name in ("url", "version", "commit") for wrong in (1, None, ["x"], ...)),
+        *(("total", wrong) for wrong in ("x", -1, 1.5, True, [1], float("nan"), ...)),
+        *(("sha256", wrong) for wrong in ("x", 1, ["x"], ...)),
         ("x", 1),
     ],
 )
@@ -157,7 +155,8 @@ def test_notes_of_another_download_are_not_used(server: Server, tmp_path: Path, 
     destination = tmp_path / "file.params"
     broken(server, destination)
     notes = tmp_path / ".file.params.part.json"
-    notes.write_text(json.dumps({**json.loads(notes.read_text()), key: value}))
+    changed = {**json.loads(notes.read_text()), key: value}
+    notes.write_text(json.dumps({name: each for name, each in changed.items() if each is not ...}))
     get(server, "/whole", destination)
     assert begun_at(server) == ""
 

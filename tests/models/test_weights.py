@@ -222,16 +222,31 @@ def test_a_trusted_file_that_changed_on_this_machine_is_told_and_fetched_again(h
 
 
 @pytest.mark.parametrize(
-    "change", [b"", b"{", b"[]", b"null", {"format": 2}, {"sha256": "0"}, {"sha256": 3}, {"size": "x"}, {"more": 1}]
+    "change",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        {"format": 2},
+        {"sha256": "0"},
+        {"sha256": 3},
+        {"more": 1},
+        *({"size": wrong} for wrong in ("x", None, -1, 1.5, True, [1], float("nan"))),
+        *({name: wrong} for name in ("source", "url", "revision", "etag", "date") for wrong in (None, 1, ["x"])),
+        *({name: ...} for name in ("format", "source", "url", "revision", "etag", "size", "sha256", "date")),
+    ],
 )
 def test_a_damaged_record_is_an_error_that_names_it(hub: Path, change: bytes | dict[str, object]) -> None:
     source = upload(hub, params_file(VALUES))
     with pytest.warns(TrustedWeightsWarning):
         resolve(card(hub, source), "auto", WANTED, random, quiet=True)
     path = record_file(cached(source))
-    path.write_bytes(
-        change if isinstance(change, bytes) else json.dumps({**json.loads(path.read_text()), **change}).encode()
-    )
+    if isinstance(change, bytes):
+        path.write_bytes(change)
+    else:
+        record = {**json.loads(path.read_text()), **change}
+        path.write_text(json.dumps({name: value for name, value in record.items() if value is not ...}))
     with pytest.raises(ModelError, match=rf"{path.name}.*delete it"):
         resolve(card(hub, source), "auto", WANTED, random, quiet=True)
 
