@@ -1,0 +1,117 @@
+"""Which layers run in INT8, and why others do not."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import pytest
+
+from quantkit.graph.graph import Tensor
+from quantkit.quantization.plan import Activation
+from tests.networks import DATA
+from tests.quantization.networks import POSITIVE, SIGNED, ZERO, Fuser, planned, reason, whole
+
+GROUPS = "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"
+
+
+@pytest.mark.parametrize(
+    ("attrs", "expected"),
+    [
+        ({}, None),
+        ({"kernel": "(3, 3, 3)", "layout": "NCDHW"}, None),
+        ({"layout": "NCHW"}, None),
+        ({"layout": "None"}, None),
+        ({"kernel": "(3,)"}, "the engine's INT8 convolution takes 2-D and 3-D kernels only"),
+        ({"kernel": "(3, 3, 3, 3)"}, "the engine's INT8 convolution takes 2-D and 3-D kernels only"),
+        ({"layout": "NHWC"}, "the engine's INT8 convolution does not take the layout NHWC"),
+        ({"num_group": 1}, None),
+        ({"num_group": 8}, None),
+        ({"num_group": 4}, GROUPS),
+    ],
+)
+def test_convolutions(attrs: dict[str, Any], expected: Optional[str]) -> None:
+    b = Fuser()
+    plan = planned(whole(b.graph(b.layer("conv", **attrs))))
+    assert reason(plan, "conv") == expected
+    integer = Activation(SIGNED, "int8")
+    assert plan.activations == ({DATA: integer, Tensor("conv"): integer} if expected is None else {})
+
+
+@pytest.mark.parametrize(
+    ("attrs", "activation", "expected"),
+    [
+        ({}, None, None),
+        ({}, ("Activation", {"act_type": "relu"}), None),
+        ({}, ("clip", {"a_min": 0.0, "a_max": 6.0}), None),
+        ({}, ("Activation", {"act_type": "tanh"}), "its activation has no INT8 kernel"),
+        ({"flatten": True}, None, None),
+        ({"flatten": False}, None, "a dense layer over the last axis only has no INT8 form here"),
+    ],
+)
+def test_dense_layers(
+    attrs: dict[str, Any], activation: Optional[tuple[str, dict[str, Any]]], expected: Optional[str]
+) -> None:
+    b = Fuser()
+    b.dense("dense", DATA, 8, 4)
+    b.nodes[-1].attrs.update({key: str(value) for key, value in attrs.items()})  # type: ignore[attr-defined]
+    last = b.fused(activation[0], "activation", **activation[1]) if activation else Tensor("dense")
+    plan = planned(whole(b.graph(last)))
+    assert reason(plan, last.node) == expected
+    # What it puts out is FP32.
+    assert plan.activations == ({DATA: Activation(SIGNED, "int8")} if expected is None else {})
+
+
+@pytest.mark.parametrize("position", [1, 2])
+@pytest.mark.parametrize("layer", ["conv", "dense"])
+def test_computed_weights_and_biases(layer: str, position: int) -> None:
+    b = Fuser()
+    made = b.conv("layer", DATA, 8, 8) if layer == "conv" else b.dense("layer", DATA, 8, 4)
+    node = b.nodes.pop()
+    inputs = list(node.inputs)
+    inputs[position] = b.op("sin", "computed", inputs[position])
+    b.op(node.op, "layer", *inputs, **node.attrs)
+    plan = planned(whole(b.graph(made)))
+    assert reason(plan, "layer") == f"its {'weights are' if position == 1 else 'bias is'} computed, not constant"
+
+
+@pytest.mark.parametrize(
+    ("dead", "expected"),
+    [
+        ("data", "its input is 0 in every sample"),
+        ("relu", "its result is 0 in every sample"),
+        ("other", "what it adds is 0 in every sample"),
+        (None, None),
+    ],
+)
+def test_a_layer_needs_values(dead: Optional[str], expected: Optional[str]) -> None:
+    b = Fuser()
+    other = b.op("sin", "other", DATA)
+    b.layer("conv")
+    b.fused("elemwise_add", "sum", other)
+    b.fused("Activation", "relu", act_type="relu")
+    plan = planned(whole(b.graph(Tensor("relu"))), **({dead: ZERO} if dead else {}))
+    assert reason(plan, "relu") == expected
+    if expected is None:
+        assert plan.activations == {
+            DATA: Activation(SIGNED, "int8"),
+            other: Activation(SIGNED, "int8"),
+            Tensor("relu"): Activation(POSITIVE, "uint8"),
+        }
+    assert plan.decisions["relu"].operator == "Convolution+sum+relu"
+    assert plan.decisions["relu"].origin == ("conv", "sum", "relu")
+
+
+def test_what_a_dense_layer_puts_out_is_no_longer_an_integer() -> None:
+    b = Fuser()
+    b.dense("first", DATA, 8, 8)
+    flat = b.op("Flatten", "flat", b.fused("Activation", "relu", act_type="relu"))
+    plan = planned(whole(b.graph(b.dense("last", flat, 8, 4))))
+    assert reason(plan, "flat") == "its input is FP32"
+    assert plan.activations == {DATA: Activation(SIGNED, "int8"), flat: Activation(SIGNED, "int8")}
+
+
+def test_convolutions_of_one_group_need_not_say_so() -> None:
+    b = Fuser()
+    b.layer("conv")
+    del b.nodes[-1].attrs["num_group"]  # type: ignore[attr-defined]
+    assert reason(planned(whole(b.graph(Tensor("conv")))), "conv") is None
