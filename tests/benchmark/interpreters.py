@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from quantkit.benchmark import environments
+
+MADE = ["about", "venv", "install", "uninstall", "probe"]
+"""The steps of making a build."""
+
 
 class Fake:
     """A fake interpreter, what it was asked to do, and a QUANTKIT_HOME to itself."""
@@ -51,3 +56,12 @@ class Fake:
         """What lies in the folder of builds, locks aside."""
         folder = self.home / "builds"
         return sorted(name for name in os.listdir(folder) if not name.endswith(".lock")) if folder.is_dir() else []
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """One in place of the interpreter that environments are made with, which has no engine."""
+    fake = Fake(tmp_path, monkeypatch)
+    monkeypatch.setattr(sys, "_base_executable", fake.python, raising=False)
+    monkeypatch.setattr(environments, "_has_mxnet", lambda: False)
+    return fake

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.benchmark.interpreters import fake as fake
+
 SHAPE = "3,16,16"
 CLASSES = 7
 

@@ -2,22 +2,12 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
-from quantkit.benchmark import environments
 from tests.benchmark.interpreters import Fake
 from tests.cli.conftest import Run, start
-
-
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    fake = Fake(tmp_path, monkeypatch)
-    monkeypatch.setattr(sys, "_base_executable", fake.python, raising=False)
-    monkeypatch.setattr(environments, "_has_mxnet", lambda: False)
-    return fake
 
 
 def test_list_shows_what_can_be_made_and_what_is(run: Run, fake: Fake) -> None:
