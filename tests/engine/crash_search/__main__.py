@@ -1,4 +1,4 @@
-"""The whole search, for both kinds of cases; about half an hour.
+"""The whole search, for both kinds of cases.
 
 python -m tests.engine.crash_search [COMBINATIONS OF EACH OPERATOR] [DAMAGED COPIES OF EACH NETWORK] [SEED]
 """

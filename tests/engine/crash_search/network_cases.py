@@ -13,6 +13,7 @@ import numpy as np
 from quantkit.graph import nnvm
 from quantkit.graph.allowed_operators import OPERATORS
 from quantkit.graph.graph import Graph
+from tests.engine.crash_search.hostile_values import FILLS, TYPES
 
 _VALUES = [
     "0",
@@ -88,7 +89,6 @@ _KEYS = [
     "dtype",
     "num_args",
 ]
-_TYPES = ("uint8", "int8", "int32", "int64", "float16", "float64")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def damaged(graph: Graph, input_shape: tuple[int, ...], seed: int, count: int) -
         chance = random.Random(f"{seed} {number}")
         document, params = json.loads(text), dict(graph.params)
         told = [_damage(document, params, chance) for _ in range(chance.randint(1, 3))]
-        fill = chance.choice(("ramp", "huge", "negative", "nan"))
+        fill = chance.choice(FILLS)
         yield NetworkCase(json.dumps(document), params, input_shape, fill, f"{number} {fill}: {'; '.join(told)}")
 
 
@@ -137,7 +137,7 @@ def _damage(document: dict[str, Any], params: dict[str, np.ndarray], chance: ran
     elif way == 5:
         target["op"] = chance.choice([each["op"] for each in operators] if chance.random() < 0.5 else sorted(OPERATORS))
     elif way == 6:
-        params[name] = params[name].astype(chance.choice(_TYPES))
+        params[name] = params[name].astype(chance.choice(TYPES))
     elif way == 7:
         shape = list(params[name].shape)
         axis = chance.randrange(len(shape))
