@@ -29,8 +29,6 @@ void faults_arm(const char *folder, long at, int error, int log) {
     fails_at = at, failure = error, trace = log, seen = 0;
 }
 
-long faults_seen(void) { return seen; }
-
 static void absolute(int folder, const char *path, char *found) {
     char base[PATH_MAX] = "", link[64];
     if (path[0] != '/') {

@@ -130,7 +130,9 @@ def npy(content: bytes, random: Random, mutate: Mutation) -> bytes:
     return content[:8] + struct.pack("<H", len(header)) + header + values
 
 
-_PNG_CHUNKS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"eXIf", b"PLTE", b"tRNS", b"acTL", b"fcTL", b"fdAT", b"gAMA")
+_PNG_CHUNKS = (
+    b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"eXIf", b"PLTE", b"tRNS", b"acTL", b"fcTL", b"fdAT", b"gAMA", b"pHYs",
+)  # fmt: skip
 
 
 def png(content: bytes, random: Random, mutate: Mutation) -> bytes:
@@ -146,21 +148,7 @@ def png(content: bytes, random: Random, mutate: Mutation) -> bytes:
     kind, data = chunks[chosen]
     change = random.randrange(4)
     if change == 0:
-        kinds = (
-            b"tEXt",
-            b"zTXt",
-            b"iTXt",
-            b"iCCP",
-            b"eXIf",
-            b"PLTE",
-            b"tRNS",
-            b"acTL",
-            b"fcTL",
-            b"fdAT",
-            b"gAMA",
-            b"pHYs",
-        )
-        chunks.insert(chosen, (random.choice(kinds), mutate(data)))
+        chunks.insert(chosen, (random.choice(_PNG_CHUNKS), mutate(data)))
     elif kind == b"IDAT" and change == 1:
         chunks[chosen] = kind, zlib.compress(mutate(zlib.decompress(data)))
     elif change == 2:
