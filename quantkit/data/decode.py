@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -60,6 +61,11 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
             return _rgb(image)
     except DataError:
         raise
+    # Beyond twice its own bound Pillow itself refuses, before the size can be asked for.
+    except Image.DecompressionBombError as error:
+        raise DataError(
+            f"image {name}: {error}; leave it out, or set {PIXELS_VARIABLE} to its number of pixels if it is in order"
+        ) from error
     # Pillow names no exceptions for damage: by the format and the place of it, it is one of a dozen.
     except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -83,7 +89,7 @@ def _most_pixels() -> int:
     text = os.environ.get(PIXELS_VARIABLE)
     if not text:
         return _MOST_PIXELS
-    if not text.isdecimal():
+    if not re.fullmatch(r"\d{1,18}", text):
         raise UserError(f"{PIXELS_VARIABLE} is {text!r}; give a number of pixels")
     if Image.MAX_IMAGE_PIXELS is not None and int(text) > Image.MAX_IMAGE_PIXELS:
         Image.MAX_IMAGE_PIXELS = int(text)
