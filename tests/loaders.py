@@ -196,9 +196,7 @@ def _trusted() -> bytes:
 def _engines() -> bytes:
     from quantkit.deployment.fastest import Measured
 
-    measured = Measured(
-        "a processor", 2, {"mxnet": "1.9.1", "openvino": "2026.4.1"}, {"mxnet": 1.5}, {"openvino": "no"}
-    )
+    measured = Measured("a processor", 2, {"mxnet": "1.9.1", "openvino": "2026.4.1"}, {"mxnet": 1.5}, ("openvino",))
     return json.dumps([asdict(measured)]).encode()
 
 
