@@ -50,6 +50,18 @@ def test_what_is_somebody_elses_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["letter"]
 
 
+def test_a_link_in_place_of_the_lock_is_not_followed(run: Run, tmp_path: Path) -> None:
+    """Results come from strangers, too; filelock before 3.20.1 emptied the file that the link leads to."""
+    folder, thesis = tmp_path / "out", tmp_path / "thesis"
+    folder.mkdir()
+    write_run(run, folder)
+    thesis.write_text("years")
+    (folder / ".lock").symlink_to(thesis)
+    with pytest.raises(QuantkitError, match="cannot write .*out: Too many levels of symbolic links"), claimed(folder):
+        pytest.fail("locked by a link")
+    assert thesis.read_text() == "years"
+
+
 def test_the_same_run_goes_on_and_a_finished_one_has_its_whole_budget(run: Run, tmp_path: Path) -> None:
     new = replace(run, minutes=0.0, state="running", warnings=("new", "both"))
     assert continued(new, tmp_path) == new
