@@ -57,7 +57,7 @@ def test_a_link_in_place_of_the_lock_is_not_followed(run: Run, tmp_path: Path) -
     write_run(run, folder)
     thesis.write_text("years")
     (folder / ".lock").symlink_to(thesis)
-    with pytest.raises(QuantkitError, match="cannot write .*out: Too many levels of symbolic links"), claimed(folder):
+    with pytest.raises(QuantkitError, match=r"cannot write .*out: Too many levels of symbolic links"), claimed(folder):
         pytest.fail("locked by a link")
     assert thesis.read_text() == "years"
 

@@ -11,16 +11,11 @@ from pathlib import Path
 import pytest
 
 PLAIN_MXNET = r"""
-import json, sys, types
+import json, sys
 import numpy as np
 for name in ("bool", "int", "float", "object", "complex", "str"):
     if name not in np.__dict__:
         setattr(np, name, getattr(__import__("builtins"), name))
-if sys.version_info >= (3, 12):
-    from packaging.version import Version
-    sys.modules["distutils"] = types.ModuleType("distutils")
-    sys.modules["distutils.version"] = sys.modules["distutils"].version = types.ModuleType("distutils.version")
-    sys.modules["distutils.version"].LooseVersion = Version
 import mxnet as mx
 
 with np.load("sample.npz") as archive:

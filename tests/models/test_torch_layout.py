@@ -67,7 +67,6 @@ def squeezenet(fires: tuple[int, ...]) -> Iterator[str]:
 
 
 ALEXNET = [*(f"features.{i}" for i in (0, 3, 6, 8, 10)), *(f"classifier.{i}" for i in (1, 4, 6))]
-VGG16 = [f"features.{i}" for i in (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28)]
 
 NAMES = {
     "resnet18_v1b": list(resnet((2, 2, 2, 2), 2, 2)),

@@ -13,8 +13,6 @@ from quantkit.report.summary import Study, summarize
 from quantkit.report.verdict import reservations, verdicts
 from tests.report.synthetic import INT8, NATIVE, cell, failed, results, rounds, run, served
 
-SAME = Contestant("same", "onednn", "fp32", "machine")
-
 
 def study(given: Results) -> Study:
     return summarize([given])[0]
