@@ -44,7 +44,7 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
     """
     from PIL import Image, ImageOps
 
-    most = _most_pixels()
+    most = most_pixels()
     try:
         with ExitStack() as stack:
             source = stack.enter_context(open_ordinary(file)) if isinstance(file, Path) else file
@@ -82,8 +82,12 @@ def _rgb(image: Image) -> np.ndarray[Any, Any]:
     return pixels
 
 
-def _most_pixels() -> int:
-    """How many pixels an image may have. Pillow's own bound in this process is raised to it where it is lower."""
+def most_pixels() -> int:
+    """How many pixels an image may have. Pillow's own bound in this process is raised to it where it is lower.
+
+    Raises:
+        UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is no number.
+    """
     from PIL import Image
 
     text = os.environ.get(PIXELS_VARIABLE)

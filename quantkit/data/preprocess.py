@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
 from quantkit.errors import DataError
 
 
@@ -36,7 +37,8 @@ def apply(preprocess: Preprocess, image: np.ndarray[Any, Any], where: str = "the
     names the image in errors.
 
     Raises:
-        DataError: not such an image, or smaller than the crop.
+        DataError: not such an image, smaller than the crop, or scaled to more pixels than an image may have (see
+            ``decode``): thin ones grow without bound.
     """
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
         raise DataError(
@@ -44,7 +46,7 @@ def apply(preprocess: Preprocess, image: np.ndarray[Any, Any], where: str = "the
             "give uint8 of shape (height, width, 3), RGB, or float32 that is preprocessed already"
         )
     if preprocess.resize is not None:
-        image = _with_short_side(image, preprocess.resize)
+        image = _with_short_side(image, preprocess.resize, where)
     if preprocess.crop is not None:
         image = _centre(image, preprocess.crop, where)
     if preprocess.rotate180:
@@ -78,7 +80,7 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
         raise DataError(f"{where} holds NaN or infinite values; mend or leave out this sample")
 
 
-def _with_short_side(image: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+def _with_short_side(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:
     """``image`` scaled so that its short side has ``size`` pixels."""
     from PIL import Image
 
@@ -87,6 +89,11 @@ def _with_short_side(image: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, 
     if short == size:
         return image
     target = (width * size // short, height * size // short)
+    if target[0] * target[1] > (most := most_pixels()):
+        raise DataError(
+            f"{where} is {width}x{height}, and {target[0]}x{target[1]} with a short side of {size}: more than {most} "
+            f"pixels; leave it out, give a preprocessing that resizes to less, or set {PIXELS_VARIABLE}"
+        )
     return np.asarray(Image.fromarray(image).resize(target, Image.Resampling.BILINEAR))
 
 

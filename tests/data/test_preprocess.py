@@ -99,6 +99,23 @@ def test_refuses_an_image_smaller_than_the_crop() -> None:
         apply(replace(PLAIN, crop=8), image(7, 10), "cat.png")
 
 
+@pytest.mark.parametrize(("height", "width", "size"), [(1, 100, 10**5), (1, 20_000_000, 256), (7, 10, 10**30)])
+def test_refuses_to_scale_to_more_pixels_than_an_image_may_have(height: int, width: int, size: int) -> None:
+    """A thin image of some kilobytes would become one of terabytes, and any image by a stranger's card."""
+    pixels = np.broadcast_to(np.uint8(0), (height, width, 3))
+    wanted = rf"cat\.png is {width}x{height}, and {width * size // height}x{size} .* short side of {size}: more than 89"
+    with pytest.raises(DataError, match=wanted):
+        apply(replace(PLAIN, resize=size), pixels, "cat.png")
+
+
+def test_the_bound_of_scaled_pixels_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUANTKIT_MAX_IMAGE_PIXELS", "3199")
+    with pytest.raises(DataError, match=r"more than 3199 pixels; .* or set QUANTKIT_MAX_IMAGE_PIXELS"):
+        apply(replace(PLAIN, resize=8), image(2, 100))
+    monkeypatch.setenv("QUANTKIT_MAX_IMAGE_PIXELS", "3200")
+    assert apply(replace(PLAIN, resize=8), image(2, 100)).shape == (3, 8, 400)
+
+
 def test_check_input_accepts_what_fits() -> None:
     check_input(np.zeros((3, 4, 4), np.float32), (3, 4, 4), "x")
 
