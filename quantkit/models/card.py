@@ -116,6 +116,17 @@ def find_card(name: str) -> Optional[Card]:
     return exact.get(wanted) or aliases.get(wanted)
 
 
+def preprocess_of(document: Any) -> Preprocess:
+    """The preprocessing that a table describes, of the form of ``[preprocess]`` in cards.
+
+    Raises:
+        ValueError: it is no such table.
+    """
+    from quantkit.models.card_schema import PreprocessTable
+
+    return _preprocess(PreprocessTable.model_validate(document).model_dump())
+
+
 def _validated(document: dict[str, Any], path: Path) -> dict[str, Any]:
     # pydantic takes a tenth of a second to import: only those who read cards pay for it.
     from pydantic import ValidationError
@@ -141,15 +152,17 @@ def _card(table: dict[str, Any], folder: Path) -> Card:
             "aliases": tuple(table["aliases"]),
             "exclude": tuple(table["exclude"]),
             "labels": tuple(table["labels"]) if isinstance(table["labels"], list) else table["labels"],
-            "preprocess": _preprocess(table["preprocess"]),
+            "preprocess": _preprocess(table["preprocess"]) if table["preprocess"] else None,
             "accuracy": Accuracy(**table["accuracy"]) if table["accuracy"] else None,
             "sources": tuple(
-                WeightSource(**{**source, "preprocess": _preprocess(source["preprocess"])})
+                WeightSource(
+                    **{**source, "preprocess": _preprocess(source["preprocess"]) if source["preprocess"] else None}
+                )
                 for source in table["sources"]
             ),
         }
     )
 
 
-def _preprocess(table: Optional[dict[str, Any]]) -> Optional[Preprocess]:
-    return None if table is None else Preprocess(**{**table, "mean": tuple(table["mean"]), "std": tuple(table["std"])})
+def _preprocess(table: dict[str, Any]) -> Preprocess:
+    return Preprocess(**{**table, "mean": tuple(table["mean"]), "std": tuple(table["std"])})

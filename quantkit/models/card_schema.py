@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-_Positive = Annotated[int, Field(gt=0)]
+# Beyond 31 bits lie neither images nor what MXNet computes.
+_Positive = Annotated[int, Field(gt=0, lt=1 << 31)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Name = Annotated[str, Field(min_length=1)]
@@ -43,7 +44,7 @@ class SourceTable(_Table):
     kind: Literal["gluoncv", "huggingface", "url", "file"]
     location: Annotated[str, Field(min_length=1, max_length=1000)]
     revision: Optional[Annotated[str, Field(pattern="^[0-9a-f]{40}$")]] = None
-    size: Optional[_Positive] = None
+    size: Optional[Annotated[int, Field(gt=0)]] = None
     sha256: Optional[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = None
     sha1: Optional[Annotated[str, Field(pattern="^[0-9a-f]{40}$")]] = None
     preprocess: Optional[PreprocessTable] = None

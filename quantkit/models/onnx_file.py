@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any, Optional
 
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
+from quantkit.models.card import preprocess_of
 from quantkit.models.model import Model, Source, WeightsKind
 from quantkit.models.preprocess_size import preprocess_at
 from quantkit.onnx_import.network import import_network
+from quantkit.text_files import parse_json
 
 ONNX_SUFFIX = ".onnx"
 
@@ -45,30 +45,28 @@ def from_onnx(path: Path, shape: Optional[Shape], preprocess: Optional[Preproces
 def _preprocess(metadata: Mapping[str, str], path: Path) -> Optional[Preprocess]:
     if not metadata.get("preprocess"):
         return None
-    told = _json(metadata, "preprocess", path)
     try:
-        mean, std = (tuple(float(each) for each in told[name]) for name in ("mean", "std"))
-        resize, crop = (None if told[name] is None else int(told[name]) for name in ("resize", "crop"))
-        scale, turned = float(told["scale"]), bool(told["rotate180"])
-    except (TypeError, KeyError, ValueError) as error:
+        return preprocess_of(_json(metadata, "preprocess", path))
+    except ValueError as error:
         raise _damaged(path, "preprocess") from error
-    sound = all(map(isfinite, (*mean, *std, scale))) and all((*std, scale))
-    if len(mean) != 3 or len(std) != 3 or not sound:
-        raise _damaged(path, "preprocess")
-    return Preprocess(resize, crop, (mean[0], mean[1], mean[2]), (std[0], std[1], std[2]), scale, turned)
 
 
 def _labels(metadata: Mapping[str, str], path: Path) -> tuple[str, ...]:
     labels = _json(metadata, "labels", path) if metadata.get("labels") else []
-    if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):
+    if not isinstance(labels, list) or not all(isinstance(each, str) and _is_unicode(each) for each in labels):
         raise _damaged(path, "labels")
     return tuple(labels)
 
 
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written; JSON may hold halves of characters."""
+    return not any(0xD800 <= ord(character) < 0xE000 for character in text)
+
+
 def _json(metadata: Mapping[str, str], name: str, path: Path) -> Any:
     try:
-        return json.loads(metadata[name])
-    except (ValueError, RecursionError) as error:
+        return parse_json(metadata[name])
+    except ValueError as error:
         raise _damaged(path, name) from error
 
 

@@ -99,6 +99,8 @@ def test_own_card(tmp_path: Path) -> None:
     [
         ("classes = 2", 'classes = "two"', "classes"),
         ("classes = 2", "classes = 3", "2 names for 3 classes"),
+        ("input_shape = [3, 8, 8]", "input_shape = [3, 2147483648, 8]", r"input_shape\.1: .* less than 2147483648"),
+        ("rotate180 = true", "crop = 99999999999999999999", r"preprocess\.crop: .* less than"),
         ("classes = 2", "clases = 2", "clases"),
         ("rotate180 = true", "rotate = true", r"preprocess\.rotate"),
         ("std = [1.0, 1.0, 1.0]", "std = [1.0, 0.0, 1.0]", r"preprocess\.std\.1"),

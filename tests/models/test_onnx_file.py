@@ -86,14 +86,22 @@ def with_metadata(path: Path, **told: str) -> Path:
         {"preprocess": '{"mean": [0,0], "std": [1,1,1], "resize": null, "crop": 32, "scale": 1, "rotate180": false}'},
         {"preprocess": '{"mean": [0,0,0], "std": [1,0,1], "resize": null, "crop": 32, "scale": 1, "rotate180": false}'},
         {"preprocess": '{"mean": [0,0,0], "std": [1,NaN,1], "resize": 4, "crop": 32, "scale": 1, "rotate180": false}'},
+        {"preprocess": '{"mean": [0,0,0], "std": [1,1,1], "resize": 0, "crop": 32, "scale": 1, "rotate180": false}'},
+        {"preprocess": '{"mean": [0,0,0], "std": [1,1,1], "resize": 4, "crop": 0, "scale": 1, "rotate180": false}'},
+        {"preprocess": '{"mean": [0,0,0], "std": [1,1,1], "resize": 1e999, "crop": 3, "scale": 1, "rotate180": false}'},
+        {"preprocess": f'{{"mean": [0,0,0], "std": [1,1,1], "resize": 1{"0" * 400}, "crop": 3, "scale": 1}}'},
+        {"preprocess": f'{{"mean": [0,0,1{"0" * 400}], "std": [1,1,1], "resize": null, "crop": 3, "scale": 1}}'},
         {"preprocess": "[" * 100_000},
         {"labels": '"cat"'},
         {"labels": "[1, 2]"},
+        {"labels": '["\\ud800"]'},
     ],
 )
 def test_damaged_metadata(told: dict[str, str], digits: Path) -> None:
-    with pytest.raises(ModelError, match="metadata say under"):
-        load_model(with_metadata(digits, **told))
+    path = with_metadata(digits, **told)
+    for shape in (None, (3, 64, 64)):
+        with pytest.raises(ModelError, match="metadata say under"):
+            load_model(path, input_shape=shape)
 
 
 def test_files_of_others_have_no_preprocessing(digits: Path) -> None:
