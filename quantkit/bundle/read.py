@@ -32,7 +32,7 @@ from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.explain import Explanation
 from quantkit.files import sha256_of
 from quantkit.formats.npz import read_npz
-from quantkit.formats.onnx_parts import parts_problem
+from quantkit.formats.onnx_parts import names_files, parts_problem
 from quantkit.graph.graph import Graph
 from quantkit.models.card import Card, read_card
 from quantkit.models.labels import NAMED, label_names
@@ -128,7 +128,7 @@ class Bundle:
         """The network's ONNX file; None where the bundle holds none.
 
         Raises:
-            BundleError: it cannot be read, breaks off, or has more parts than any network.
+            BundleError: it cannot be read, breaks off, has more parts than any network, or weights in other files.
         """
         return self._unmixed(self._read_onnx)
 
@@ -139,6 +139,8 @@ class Bundle:
             raise _damaged(self.directory, ONNX, error) from error
         if content and (problem := parts_problem(content)):
             raise BundleError(f"bundle {self.directory}: {ONNX} {problem}; write the bundle again")
+        if content and names_files(content):
+            raise BundleError(f"bundle {self.directory}: {ONNX} has weights in other files; write the bundle again")
         return content
 
     @property

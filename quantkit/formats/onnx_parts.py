@@ -26,7 +26,8 @@ _SKIPPED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 # By field number, what is a message or one of a list of texts, and what that holds in turn.
 _Fields = dict[int, Any]
 _LEAF: _Fields = {}
-_TENSOR: _Fields = {3: _LEAF, 6: _LEAF, 13: _LEAF, 16: _LEAF}
+_EXTERNAL_DATA = 13
+_TENSOR: _Fields = {3: _LEAF, 6: _LEAF, _EXTERNAL_DATA: _LEAF, 16: _LEAF}
 _SPARSE: _Fields = {1: _TENSOR, 2: _TENSOR}
 _SHAPED: _Fields = {2: {1: _LEAF}}
 _TYPE: _Fields = {1: _SHAPED, 7: _LEAF, 8: _SHAPED}
@@ -66,14 +67,20 @@ def parts_problem(content: bytes) -> Optional[str]:
     return None
 
 
-def _parts(content: bytes, place: int, end: int, fields: _Fields, levels: int) -> Iterator[None]:
-    """Yield once for each part of the message between two places."""
+def names_files(content: bytes) -> bool:
+    """Whether a file without problem has tensors whose values lie in other files, which engines open by any name."""
+    parts = _parts(content, 0, len(content), MODEL, _DEEPEST)
+    return any(fields is _TENSOR and number == _EXTERNAL_DATA for fields, number in parts)
+
+
+def _parts(content: bytes, place: int, end: int, fields: _Fields, levels: int) -> Iterator[tuple[_Fields, int]]:
+    """Each part of the message between two places: the fields of the one that holds it, and its number there."""
     if not levels:
         raise ValueError("it nests too deep")
     for number, first, last in _delimited(content, place, end):
         inside = fields.get(number)
         if inside is not None:
-            yield
+            yield fields, number
             if inside:
                 yield from _parts(content, first, last, inside, levels - 1)
 

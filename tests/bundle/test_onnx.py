@@ -53,6 +53,26 @@ def test_one_of_countless_parts_reaches_no_engine(
         load(altered, engine="onnxruntime")
 
 
+@pytest.mark.parametrize("engine_name", ["onnxruntime", "openvino"])
+def test_one_with_weights_in_other_files_reaches_no_engine(
+    engine_name: str, digits_onnx: Path, resign: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenVINO opens any file of the current folder by that name."""
+    onnx = package("onnx")
+    altered = Path(shutil.copytree(digits_onnx, tmp_path / "bundle"))
+    model = onnx.load(altered / "model.onnx")
+    weight = next(each for each in model.graph.initializer if len(each.raw_data) > 1000)
+    monkeypatch.chdir(tmp_path)
+    Path("secret").write_bytes(weight.raw_data)
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="secret")
+    weight.ClearField("raw_data")
+    (altered / "model.onnx").write_bytes(model.SerializeToString())
+    resign(altered)
+    with pytest.raises(BundleError, match=r"model\.onnx has weights in other files; write the bundle again"):
+        load(altered, engine=engine_name)
+
+
 def test_a_bundle_with_it_is_replaced_like_any_other(
     digits_onnx: Path, digits_int8: QuantizedModel, tmp_path: Path
 ) -> None:
