@@ -93,6 +93,7 @@ class Predictor:
             DataError: an image cannot be read, has another dtype or shape, or holds NaN or infinite values;
                 or it is a photograph and the preprocessing is not known. The message says which.
             EngineError: the network puts out NaN or infinite values.
+            BundleError: it puts out something else than the bundle's manifest says.
             ForkError: this process is a fork of the one that loaded the network.
         """
         outputs = []

@@ -11,23 +11,28 @@ from quantkit.bundle.read import Bundle
 from quantkit.engine.any_batch import AnyBatch
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.support import int8_obstacle
-from quantkit.errors import EngineMissing, UserError
+from quantkit.errors import BundleError, EngineMissing, UserError
 from quantkit.runtimes.engines import ONNX_ENGINES
+from quantkit.runtimes.session import sole_input
 
 MXNET = "mxnet"
 ENGINES = (MXNET, "onnxruntime", "openvino")
 """The engines that networks are deployed in, the one that is taken first if nothing is asked for first."""
 
 
+Run = Callable[[np.ndarray], list[np.ndarray]]
+
+
 @dataclass(frozen=True, eq=False)
 class RunningNetwork:
     """A network in an engine; one thread at a time may use it.
 
-    ``run`` takes a batch of any size of the network's input, float32, and gives all outputs of the network.
+    ``run`` takes a batch of any size of the network's input, float32, and gives all outputs of the network. It raises
+    BundleError where these are not what the bundle's manifest says.
     """
 
     engine: str
-    run: Callable[[np.ndarray], list[np.ndarray]]
+    run: Run
 
 
 def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
@@ -42,7 +47,7 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
     if engine not in ENGINES:
         raise UserError(f"there is no engine {engine!r}; choose one of {', '.join(ENGINES)} or auto")
     if engine == MXNET:
-        return RunningNetwork(engine, AnyBatch(bundle.graph, bundle.manifest.input.shape).run)
+        return RunningNetwork(engine, _checked(bundle, AnyBatch(bundle.graph, bundle.manifest.input.shape).run))
     content = bundle.onnx
     if content is None:
         raise UserError(
@@ -50,8 +55,26 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
             "write it with `quantkit quantize --format mxnet,onnx`"
         )
     session = ONNX_ENGINES[engine].open_session(content)
-    (name,) = session.inputs
-    return RunningNetwork(engine, lambda batch: session.run({name: batch}))
+    name = sole_input(session)
+    return RunningNetwork(engine, _checked(bundle, lambda batch: session.run({name: batch})))
+
+
+def _checked(bundle: Bundle, run: Run) -> Run:
+    """``run``, held to the outputs that the bundle's manifest names."""
+    shapes = [output.shape for output in bundle.manifest.outputs]
+
+    def checked(batch: np.ndarray) -> list[np.ndarray]:
+        outputs = run(batch)
+        wanted = [(len(batch), *shape) for shape in shapes]
+        if [output.shape for output in outputs] != wanted or any(output.dtype != np.float32 for output in outputs):
+            found = ", ".join(f"{output.dtype} {output.shape}" for output in outputs)
+            raise BundleError(
+                f"the network of bundle {bundle.directory} puts out {found} where the manifest says "
+                f"{', '.join(f'float32 {shape}' for shape in wanted)}; write the bundle again"
+            )
+        return outputs
+
+    return checked
 
 
 def usable_engines(bundle: Bundle) -> dict[str, str]:

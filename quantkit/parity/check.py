@@ -15,6 +15,7 @@ from quantkit.parity.outputs import LEAST_COSINE, MOST_CHANGED, Demand, OutputPa
 from quantkit.parity.precision import PrecisionParity, precision_parity
 from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import parse
+from quantkit.runtimes.session import sole_input
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def engine_parity(
     if agreement is not None:
         # An engine's own rounding may change as much as INT8 itself does.
         demand = Demand(min(LEAST_COSINE, agreement.cosine), max(MOST_CHANGED, 1 - agreement.top1))
-    (name,) = session.inputs
+    name = sole_input(session)
     on_sample = parity_of([(bundle.sample.outputs[0], session.run({name: sample})[0])], demand)
     on_images = None if batches is None else output_parity(bundle.graph, session, batches, batch_size, demand)
     precision = None

@@ -13,7 +13,7 @@ from quantkit.engine.stream import outputs_of
 from quantkit.errors import EngineError
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.graph.graph import Graph
-from quantkit.runtimes.session import Session
+from quantkit.runtimes.session import Session, sole_input
 
 STEPS = 127
 """Steps of 8 bits from 0 to an output's largest value."""
@@ -82,7 +82,7 @@ def output_parity(
     Raises:
         EngineError: an engine cannot run the network.
     """
-    (name,) = session.inputs
+    name = sole_input(session)
     read, copied = tee(batches)
     pairs = zip(read, outputs_of(graph, copied, batch_size))
     return parity_of(((expected[0], session.run({name: batch})[0]) for batch, expected in pairs), demand)

@@ -14,7 +14,7 @@ import numpy as np
 from quantkit.errors import EngineError, EngineMissing
 from quantkit.folders import scratch_folder
 from quantkit.host.process import OwnProcess
-from quantkit.runtimes.session import ExecutedLayer, Inputs, session_threads
+from quantkit.runtimes.session import ExecutedLayer, Inputs, arrays, session_threads
 
 _INT8 = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"})
 _FP32 = frozenset({"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul"})
@@ -50,7 +50,8 @@ class OnnxRuntimeSession:
         """See ``session.Session``."""
         self._process.check("the network")
         with _errors("run the network"):
-            return list(self._session.run(None, dict(inputs)))
+            outputs = self._session.run(None, dict(inputs))
+        return arrays(outputs)
 
 
 def executed_layers(content: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]:

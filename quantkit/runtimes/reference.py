@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from quantkit.errors import EngineError, EngineMissing
-from quantkit.runtimes.session import Inputs
+from quantkit.runtimes.session import Inputs, arrays
 
 # It knows the rounding to integers from opset 19 on, and normalizes batches as it should from 14 on.
 _OPSET = 21
@@ -18,6 +20,7 @@ def open_session(content: bytes) -> ReferenceSession:
 
     Raises:
         EngineMissing: the package onnx is not installed.
+        EngineError: it refuses the network.
     """
     try:
         from onnx import load_model_from_string, version_converter
@@ -26,8 +29,9 @@ def open_session(content: bytes) -> ReferenceSession:
         raise EngineMissing(
             f"ONNX's reference evaluator cannot be used here ({error}); install it: pip install 'quantkit[onnx]'"
         ) from error
-    model = load_model_from_string(content)
-    return ReferenceSession(ReferenceEvaluator(version_converter.convert_version(model, _OPSET)))
+    with _errors("load the network"):
+        model = version_converter.convert_version(load_model_from_string(content), _OPSET)
+        return ReferenceSession(ReferenceEvaluator(model))
 
 
 class ReferenceSession:
@@ -43,7 +47,14 @@ class ReferenceSession:
 
     def run(self, inputs: Inputs) -> list[np.ndarray]:
         """See ``session.Session``."""
-        try:
-            return list(self._evaluator.run(None, dict(inputs)))
-        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
-            raise EngineError(f"ONNX's reference evaluator cannot run the network: {error}") from error
+        with _errors("run the network"):
+            outputs = self._evaluator.run(None, dict(inputs))
+        return arrays(outputs)
+
+
+@contextmanager
+def _errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # its operators raise what NumPy and Python do
+        raise EngineError(f"ONNX's reference evaluator cannot {what}: {error or type(error).__name__}") from error

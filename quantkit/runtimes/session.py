@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from quantkit.errors import EngineError
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import read_limits
 from quantkit.host.threads import read_threads, recommended_threads
@@ -29,8 +30,33 @@ class Session(Protocol):
             inputs: float32 by name; any number of images.
 
         Raises:
-            EngineError: the engine cannot run it, or the shapes do not fit.
+            EngineError: the engine cannot run it, the shapes do not fit, or it puts out other than numbers.
         """
+
+
+def sole_input(session: Session) -> str:
+    """The name of the one input of a network.
+
+    Raises:
+        EngineError: it has none, or several.
+    """
+    if len(session.inputs) != 1:
+        raise EngineError(f"the ONNX file has {len(session.inputs)} inputs instead of one; export it again")
+    return session.inputs[0]
+
+
+def arrays(outputs: Iterable[Any]) -> list[np.ndarray[Any, Any]]:
+    """What an engine puts out, where that is arrays of numbers.
+
+    Raises:
+        EngineError: it is something else, such as texts or sequences.
+    """
+    found = list(outputs)
+    for output in found:
+        if not isinstance(output, np.ndarray) or output.dtype.kind not in "biuf":
+            kind = output.dtype if isinstance(output, np.ndarray) else type(output).__name__
+            raise EngineError(f"the ONNX file puts out {kind} instead of numbers; export it again")
+    return found
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import quantkit
 from quantkit.bundle import Bundle, read_bundle
+from quantkit.cli.main import cli
 from quantkit.deployment.network import ENGINES, default_engine, open_network, usable_engines
-from quantkit.errors import EngineMissing, UserError
+from quantkit.errors import BundleError, EngineError, EngineMissing, UserError
 from quantkit.predict import Predictor
 from quantkit.runtimes.engines import ONNX_ENGINES
 from tests.processes import environment
-from tests.requirements import requires
+from tests.requirements import package, requires
 
 OTHERS = [name for name in ENGINES if name != "mxnet"]
 
@@ -62,6 +66,73 @@ def test_bad_input_is_refused_as_ever(name: str, bundle: Bundle) -> None:
     predictor = quantkit.load(bundle.directory, engine=name)
     with pytest.raises(quantkit.errors.DataError, match="image 1 holds NaN"):
         predictor.predict(np.stack([np.zeros((3, 32, 32), np.float32), np.full((3, 32, 32), np.nan, np.float32)]))
+
+
+def _second_input(model: Any, output: str) -> tuple[str, int, list[Any]]:
+    helper = package("onnx").helper
+    model.graph.input.append(helper.make_tensor_value_info("more", 1, ["N", 10]))
+    model.graph.node.append(helper.make_node("Add", [output, "more"], ["other"]))
+    return "other", 1, ["N", 10]
+
+
+def _twice_as_wide(model: Any, output: str) -> tuple[str, int, list[Any]]:
+    model.graph.node.append(package("onnx").helper.make_node("Concat", [output, output], ["other"], axis=1))
+    return "other", 1, ["N", 20]
+
+
+def _without_batch(model: Any, output: str) -> tuple[str, int, list[Any]]:
+    model.graph.node.append(package("onnx").helper.make_node("ReduceSum", [output], ["other"], keepdims=0))
+    return "other", 1, []
+
+
+def _integers(model: Any, output: str) -> tuple[str, int, list[Any]]:
+    model.graph.node.append(package("onnx").helper.make_node("Cast", [output], ["other"], to=7))
+    return "other", 7, ["N", 10]
+
+
+def _texts(model: Any, output: str) -> tuple[str, int, list[Any]]:
+    model.graph.node.append(package("onnx").helper.make_node("Cast", [output], ["other"], to=8))
+    return "other", 8, ["N", 10]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_second_input, "has 2 inputs instead of one"),
+        (_twice_as_wide, r"puts out float32 \(1, 20\) where the manifest says float32 \(1, 10\)"),
+        (_without_batch, r"puts out float32 \(\) where"),
+        (_integers, r"puts out int64 \(1, 10\) where"),
+        (_texts, "puts out object instead of numbers|cannot load the network"),
+    ],
+)
+def test_a_file_that_contradicts_the_bundle_is_refused(
+    name: str, change: Any, told: str, digits_onnx: Path, resign: Callable[[Path], None], tmp_path: Path
+) -> None:
+    requires(name)
+    onnx = package("onnx")
+    altered = Path(shutil.copytree(digits_onnx, tmp_path / "bundle"))
+    model = onnx.load(altered / "model.onnx")
+    description = change(model, model.graph.output[0].name)
+    model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info(*description))
+    (altered / "model.onnx").write_bytes(model.SerializeToString())
+    resign(altered)
+    image = np.zeros((1, 3, 32, 32), np.float32)
+    with pytest.raises((BundleError, EngineError), match=told):
+        quantkit.load(altered, engine=name).predict(image)
+    command = ["verify", str(altered), "--engine", name, "--data", "digits:test", "--limit", "2"]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 1, done.output
+    assert "unexpected" not in done.output
+
+
+def test_a_checkpoint_that_contradicts_the_manifest_is_refused(
+    digits_onnx: Path, edit: Callable[..., None], tmp_path: Path
+) -> None:
+    altered = Path(shutil.copytree(digits_onnx, tmp_path / "bundle"))
+    edit(altered, lambda manifest: manifest["outputs"][0].update(shape=[11]))
+    with pytest.raises(BundleError, match=r"puts out float32 \(1, 10\) where the manifest says float32 \(1, 11\)"):
+        quantkit.load(altered).predict(np.zeros((1, 3, 32, 32), np.float32))
 
 
 def test_without_mxnet_an_installed_engine_runs_the_onnx_file(bundle: Bundle) -> None:

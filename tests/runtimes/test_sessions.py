@@ -45,7 +45,7 @@ def test_results_stay_when_the_next_batch_runs(name: str) -> None:
     np.testing.assert_array_equal(first, before)
 
 
-@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("name", ONNX_ENGINES)
 def test_what_is_no_onnx_file_is_refused(name: str) -> None:
     with pytest.raises(EngineError, match="cannot load the network"):
         engine_of(name).open_session(b"no network")
