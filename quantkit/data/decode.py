@@ -42,7 +42,7 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
             than 8 bits, or has more pixels than ``QUANTKIT_MAX_IMAGE_PIXELS`` (89 million where that is not set).
         UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is no number.
     """
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     most = most_pixels()
     try:
@@ -61,6 +61,10 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
             return _rgb(image)
     except DataError:
         raise
+    except UnidentifiedImageError as error:
+        raise DataError(
+            f"cannot read image {name}: it is none of {', '.join(FORMATS)}; replace it or leave it out"
+        ) from error
     # Beyond twice its own bound Pillow itself refuses, before the size can be asked for.
     except Image.DecompressionBombError as error:
         raise DataError(
