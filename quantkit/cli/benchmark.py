@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Collection
@@ -40,7 +41,7 @@ class Batches(click.ParamType):
         """The numbers."""
         if isinstance(value, tuple):
             return value
-        if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in _listed(value) or [""]):
+        if not all(re.fullmatch(r"0*[1-9]\d{0,8}", part, re.ASCII) for part in _listed(value) or [""]):
             self.fail(f"{value!r} is not a list of batch sizes, such as 1,16,64", param, ctx)
         return tuple(dict.fromkeys(int(part) for part in _listed(value)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
@@ -29,8 +30,8 @@ class Shape(click.ParamType):
         """The three numbers."""
         if isinstance(value, tuple):
             return value
-        fields = value.replace("x", ",").split(",")
-        if len(fields) != 3 or not all(field.strip().isdigit() and int(field) > 0 for field in fields):
+        fields = [field.strip() for field in value.replace("x", ",").split(",")]
+        if len(fields) != 3 or not all(re.fullmatch(r"0*[1-9]\d{0,8}", field, re.ASCII) for field in fields):
             self.fail(f"{value!r} is not channels, height, width, such as 3,224,224", param, ctx)
         return tuple(int(field) for field in fields)
 

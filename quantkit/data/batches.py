@@ -15,6 +15,9 @@ from quantkit.data.preprocess import Preprocess, apply, check_input
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
 
+# More than any set holds; ``islice`` counts no further than 63 bits.
+_MOST = 2**31
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:
@@ -60,6 +63,7 @@ def batches(
     def prepared(read: Callable[[], Sample]) -> Sample:
         return prepare(read(), preprocess, shape, classes)
 
+    limit, batch_size = (None if limit is None else min(limit, _MOST)), min(batch_size, _MOST)
     stream = prefetched(prepared, islice(samples.deferred(), limit), workers, batch_size + workers)
     with closing(stream):
         alike = _alike(stream)

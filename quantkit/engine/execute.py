@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from threading import RLock
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -172,14 +172,15 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
         inner = [tensor for tensor in tensors if tensor.node in graph.by_name]
         part = symbol_of(graph.with_outputs(inner))
         names = set(part.list_arguments())
-        _, shapes, _ = part.infer_shape(**{name: shape for name, shape in known.items() if name in names})
+        inferred = shapes_of(part, {name: shape for name, shape in known.items() if name in names})
         dtypes = {name: value.dtype for name, value in graph.params.items()} | dict.fromkeys(graph.inputs, np.float32)
-        _, types, _ = part.infer_type(**{name: dtype for name, dtype in dtypes.items() if name in names})
-        if shapes is None or types is None:
+        # See ``shapes_of``.
+        _, types, _ = part.infer_type_partial(**{name: dtype for name, dtype in dtypes.items() if name in names})
+        if inferred is None or None in types:
             raise EngineError("the inputs leave shapes or types of the network open; give the shape it was made for")
         problem = tensor_problem(
             delicate,
-            {**{Tensor(name): shape for name, shape in known.items()}, **dict(zip(inner, shapes))},
+            {**{Tensor(name): shape for name, shape in known.items()}, **dict(zip(inner, inferred[1]))},
             {
                 **{Tensor(name): np.dtype(dtype) for name, dtype in dtypes.items()},
                 **dict(zip(inner, map(np.dtype, types))),
@@ -187,6 +188,19 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
         )
     if problem is not None:
         raise _must_not_run(problem)
+
+
+def shapes_of(symbol: Any, known: Mapping[str, Shape]) -> Optional[tuple[list[Shape], list[Shape], list[Shape]]]:
+    """The shapes of a symbol's arguments, outputs and auxiliary states; None where those known leave some open.
+
+    ``Symbol.infer_shape`` does the same, but prints on standard output what it cannot do.
+
+    Raises:
+        mxnet.base.MXNetError: the shapes do not fit the network.
+    """
+    arguments, outputs, states = symbol.infer_shape_partial(**known)
+    complete = all(shape and min(shape) > 0 for shape in (*arguments, *outputs, *states))
+    return (arguments, outputs, states) if complete else None
 
 
 def _must_not_run(problem: str) -> EngineError:
@@ -231,9 +245,9 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shap
         wanted = set(symbol.list_arguments())
         if problem := size_problem(known):
             raise _must_not_run(problem)
-        _, outputs, _ = symbol.infer_shape(**{name: shape for name, shape in known.items() if name in wanted})
-    if outputs is None:
+        inferred = shapes_of(symbol, {name: shape for name, shape in known.items() if name in wanted})
+    if inferred is None:
         raise EngineError(
             f"input {dict(shapes)} leaves shapes of the network open; give the input shape it was made for"
         )
-    return {**dict(zip(tensors, outputs)), **{Tensor(name): shape for name, shape in known.items()}}
+    return {**dict(zip(tensors, inferred[1])), **{Tensor(name): shape for name, shape in known.items()}}

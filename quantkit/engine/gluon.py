@@ -12,7 +12,7 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.engine.compat import load_gluoncv, load_mxnet
-from quantkit.engine.execute import failures, symbol_of
+from quantkit.engine.execute import failures, shapes_of, symbol_of
 from quantkit.engine.inception_bn import inception_bn
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph
@@ -189,14 +189,15 @@ def _shapes(
     """Shapes of the parameters, outputs and auxiliary states of a symbol for a batch of one."""
     try:
         given = {key: shape for key, shape in known.items() if key in symbol.list_arguments()}
-        arguments, outputs, auxiliary = symbol.infer_shape(**{**given, input_name: (1, *input_shape)})
+        inferred = shapes_of(symbol, {**given, input_name: (1, *input_shape)})
     except failures() as error:
         raise ModelError(
             f"{name} does not accept input of shape {input_shape}: {_first_line(error)}; "
             "give the input shape it was made for"
         ) from error
-    if arguments is None:
+    if inferred is None:
         raise ModelError(f"{name}: the shapes of its parameters cannot be told from input {input_shape}")
+    arguments, outputs, auxiliary = inferred
     named = dict(zip(symbol.list_arguments(), arguments))
     named.pop(input_name, None)
     return named, list(outputs), dict(zip(symbol.list_auxiliary_states(), auxiliary))

@@ -48,6 +48,12 @@ def test_limit() -> None:
     assert sizes == [3, 2]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_more_than_any_set_holds(workers: int) -> None:
+    (batch,) = batches(arrays(FLOATS), None, (3, 4, 4), 10**30, limit=10**30, workers=workers)
+    assert len(batch.data) == 7
+
+
 def changed(value: float) -> Array:
     x = FLOATS.copy()
     x[5, 1, 2, 3] = value
