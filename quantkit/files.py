@@ -1,10 +1,11 @@
-"""Files written whole or not at all, hashes, and the data files that ship with quantkit."""
+"""Files written whole or not at all, their names and hashes, and the data files that ship with quantkit."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import IO
 from quantkit.errors import QuantkitError, UserError
 from quantkit.temporary import remove_leftovers, temporary_file
 from quantkit.text_files import open_ordinary
+
+# How Python has the bytes of names that are not UTF-8, and JSON parts of characters.
+_NO_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 
 @contextmanager
@@ -95,6 +99,11 @@ def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
         # Where the descriptor cannot be closed, it is gone all the same, and the lock with it.
         with suppress(OSError):
             lock.release()
+
+
+def as_text(name: str) -> str:
+    """A file's name as text that can be written: what is no character in it becomes U+FFFD."""
+    return _NO_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", name)
 
 
 def sha256_of(path: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Optional
 from quantkit.data.decode import decode
 from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError
+from quantkit.files import as_text
 from quantkit.text_files import read_text
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
@@ -55,7 +56,7 @@ def images_folder(path: Path, split: str | None = None) -> Samples:
             file, label = entries[position]
             yield Sample(decode(path / file, file), label, file)
 
-    name = path.resolve().name
+    name = as_text(path.resolve().name)
     return Samples(name if split is None else f"{name}, split {split}", read, len(entries), independent=True)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from quantkit.data.arrays import check_layout, labels_of
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
+from quantkit.files import as_text
 from quantkit.formats.npz import opened_npz
 
 _SHOWN = 8
@@ -48,4 +49,4 @@ def npz_file(path: Path) -> Samples:
                 label = None if labels is None else labels[position]
                 yield Sample(image, label, f"sample {position} of {path.name}")
 
-    return Samples(path.name, read, shape[0])
+    return Samples(as_text(path.name), read, shape[0])

@@ -13,6 +13,7 @@ from typing import IO
 from quantkit.data.decode import decode
 from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError
+from quantkit.files import as_text
 from quantkit.text_files import open_ordinary
 
 _MAGIC = 0xCED7230A
@@ -46,7 +47,7 @@ def record_file(path: Path) -> Samples:
             for position in positions:
                 yield _sample(_content(file, records[position]), f"record {position} of {path.name}")
 
-    return Samples(path.name, read, len(records), independent=True)
+    return Samples(as_text(path.name), read, len(records), independent=True)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ _PATH = re.compile(r"(?<![\w.~$…/+-])/(?:[^\s/'\"`:;,()\[\]{}<>|=]+/)*[^\s/'\"
 
 def hidden(text: str) -> str:
     """A text with placeholders."""
+    text = files.as_text(text)
     for path, placeholder in _folders():
         text = placeholder.join(re.split(rf"{re.escape(path)}(?=/|[^\w.-]|$)", text))
     text = _PATH.sub(lambda found: _shortened(found[0]), text)

@@ -13,6 +13,7 @@ import numpy as np
 from quantkit.data.preprocess import Preprocess
 from quantkit.engine.gluon import arrays, block_network, parameter_shapes, zoo_network
 from quantkit.errors import ModelError
+from quantkit.files import as_text
 from quantkit.graph.graph import Graph
 from quantkit.models.card import Card, find_card, read_card
 from quantkit.models.fit import Parameters, fit
@@ -161,7 +162,7 @@ def _from_card(
 def _from_checkpoint(
     symbol: Path, weights: str, given: Arrays, shape: Optional[Shape], preprocess: Optional[Preprocess]
 ) -> Model:
-    name = symbol.name[: -len("-symbol.json")] if symbol.name.endswith("-symbol.json") else symbol.stem
+    name = as_text(symbol.name.removesuffix("-symbol.json") if symbol.name.endswith("-symbol.json") else symbol.stem)
     skeleton, shape = _skeleton(read_symbol(symbol), shape, str(symbol))
     if given is not None:
         found = _given(name, skeleton, given)
@@ -211,7 +212,7 @@ def _given(name: str, skeleton: _Skeleton, given: Mapping[str, np.ndarray]) -> W
 def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:
     if shape is None:
         return None
-    if len(shape) != 3 or not all(isinstance(extent, (int, np.integer)) and extent > 0 for extent in shape):
+    if len(shape) != 3 or not all(isinstance(extent, (int, np.integer)) and 0 < extent < 1 << 31 for extent in shape):
         raise ModelError(f"input shape {tuple(shape)} is not (channels, height, width), such as (3, 224, 224)")
     return tuple(int(extent) for extent in shape)
 

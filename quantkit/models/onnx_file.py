@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
+from quantkit.files import as_text
 from quantkit.models.card import preprocess_of
 from quantkit.models.model import Model, Source, WeightsKind
 from quantkit.models.preprocess_size import preprocess_at
@@ -38,8 +39,9 @@ def from_onnx(path: Path, shape: Optional[Shape], preprocess: Optional[Preproces
     if preprocess is None:
         preprocess = preprocess_at(told, found.usual_shape, found.input_shape)
     weights: WeightsKind = "random" if found.metadata.get("weights") == "random" else "file"
-    source = Source(path.stem, weights, path.name, found.sha256)
-    return Model(path.stem, found.graph, found.input_shape, preprocess, source, _labels(found.metadata, path))
+    name = as_text(path.stem)
+    source = Source(name, weights, as_text(path.name), found.sha256)
+    return Model(name, found.graph, found.input_shape, preprocess, source, _labels(found.metadata, path))
 
 
 def _preprocess(metadata: Mapping[str, str], path: Path) -> Optional[Preprocess]:
@@ -53,14 +55,9 @@ def _preprocess(metadata: Mapping[str, str], path: Path) -> Optional[Preprocess]
 
 def _labels(metadata: Mapping[str, str], path: Path) -> tuple[str, ...]:
     labels = _json(metadata, "labels", path) if metadata.get("labels") else []
-    if not isinstance(labels, list) or not all(isinstance(each, str) and _is_unicode(each) for each in labels):
+    if not isinstance(labels, list) or not all(isinstance(each, str) and as_text(each) == each for each in labels):
         raise _damaged(path, "labels")
     return tuple(labels)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether a text can be written; JSON may hold halves of characters."""
-    return not any(0xD800 <= ord(character) < 0xE000 for character in text)
 
 
 def _json(metadata: Mapping[str, str], name: str, path: Path) -> Any:

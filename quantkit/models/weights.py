@@ -12,7 +12,7 @@ import numpy as np
 
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError, WeightsUnavailable
-from quantkit.files import sha256_of
+from quantkit.files import as_text, sha256_of
 from quantkit.models.card import Card
 from quantkit.models.fit import Parameters, fit
 from quantkit.models.model import Source
@@ -79,7 +79,7 @@ def from_file(network: str, path: Path, wanted: Parameters) -> Weights:
         ModelError: the file is missing, damaged, or does not fit the network.
     """
     params = fit(wanted, read_weights(path), str(path))
-    return Weights(params, Source(network, "file", path.name, sha256_of(path)))
+    return Weights(params, Source(network, "file", as_text(path.name), sha256_of(path)))
 
 
 def _trained(card: Card, network: str, wanted: Parameters, quiet: bool) -> Weights:

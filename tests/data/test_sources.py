@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,17 @@ def test_a_folder_with_a_colon_in_its_name(tmp_path: Path) -> None:
     folder.mkdir()
     Image.fromarray(PIXELS[0]).save(folder / "a.png")
     assert len(open_samples(str(folder))) == 1
+
+
+def test_names_that_are_no_text_are_written_as_far_as_they_are(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"im\xffg")
+    odd.mkdir()
+    Image.fromarray(PIXELS[0]).save(odd / "a.png")
+    np.savez(odd.with_suffix(".npz"), x=PIXELS)
+    for path, name in ((odd, "im\ufffdg"), (odd.with_suffix(".npz"), "im\ufffdg.npz")):
+        samples = open_samples(path)
+        assert samples.name == name
+        assert next(iter(samples)).image.shape == (4, 4, 3)
 
 
 def test_files(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def somebody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("../of/alice/net and alice@x", "../of/$USER/net and $USER@x"),
         ("12 images/s, 3/4, a/b", "12 images/s, 3/4, a/b"),
         ("alice's palace", "alice's palace"),
+        ("/srv/x/im\udcffg", "…/im\ufffdg"),
     ],
 )
 def test_texts(text: str, shown: str) -> None:

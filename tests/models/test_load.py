@@ -84,6 +84,14 @@ def test_checkpoint_by_prefix_and_by_symbol_file(checkpoint: str, block: Any, da
         assert (model.name, model.source.weights, model.source.location) == ("tiny", "file", "tiny-0003.params")
 
 
+def test_a_checkpoint_whose_name_is_no_text(checkpoint: str, block: Any, data: np.ndarray, tmp_path: Path) -> None:
+    for ending in ("-symbol.json", "-0003.params"):
+        Path(f"{checkpoint}{ending}").rename(tmp_path / os.fsdecode(b"n\xfft" + ending.encode()))
+    model = load_model(str(tmp_path / os.fsdecode(b"n\xfft")), input_shape=SHAPE)
+    assert (model.name, model.source.location) == ("n\ufffdt", "n\ufffdt-0003.params")
+    np.testing.assert_array_equal(run(model.graph, {"data": data})[0], expected(block, data))
+
+
 def test_symbol_with_params_as_objects(checkpoint: str, block: Any, data: np.ndarray) -> None:
     mxnet = load_mxnet()
     symbol, arguments, auxiliary = mxnet.model.load_checkpoint(checkpoint, 3)
