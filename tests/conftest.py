@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,14 @@ SKIPPED, UNEXPECTED = pytest.StashKey[Mapping[str, int]](), pytest.StashKey[list
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a misspelt QUANTKIT_REQUIRE before any test."""
+    """Refuse a misspelt QUANTKIT_REQUIRE before any test; load the engine where all tests run in forked processes."""
     demanded(os.environ.get("QUANTKIT_REQUIRE", ""))
+    if os.environ.get("QUANTKIT_TEST_ENGINE") == "forked":
+        from quantkit.engine.compat import load_mxnet
+
+        load_mxnet()
+        for name in ("onnx", "onnxruntime"):
+            import_module(name)
 
 
 @pytest.hookimpl(tryfirst=True)

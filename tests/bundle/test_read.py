@@ -4,12 +4,14 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quantkit.bundle import read_bundle
+from quantkit.bundle import read_bundle, read_manifest
+from quantkit.bundle.manifest import manifest_text
 from quantkit.errors import BundleError
 
 FILES = ["model-symbol.json", "model-0000.params", "card.toml", "labels.txt", "sample.npz", "operators.json"]
@@ -50,7 +52,11 @@ def test_every_damaged_file_is_named(bundle: Path, name: str, damage: Callable[[
         (lambda m: m.update(outputs=[]), r"damaged at outputs"),
         (lambda m: m.pop("source"), r"damaged at source"),
         (lambda m: m["source"].update(weights="magic"), r"damaged at source.weights"),
-        (lambda m: m["files"].pop("sample.npz"), r"does not list sample.npz"),
+        (lambda m: m["files"].pop("sample.npz"), r"does not list sample.npz; write"),
+        (
+            lambda m: [m["files"].pop(name) for name in ("sample.npz", "card.toml")],
+            r"list card.toml, sample.npz; write",
+        ),
         (lambda m: m["files"]["card.toml"].update(sha256="x"), r"damaged at files.card.toml.sha256"),
         (lambda m: m["files"].update({"../secret": m["files"]["card.toml"]}), r"damaged at files"),
         (lambda m: m["files"].update({"/etc/passwd": m["files"]["card.toml"]}), r"damaged at files"),
@@ -70,13 +76,14 @@ def test_an_edited_manifest_is_refused(bundle: Path, edit: Callable[..., None], 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}'])
 def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes) -> None:
     (bundle / "manifest.json").write_bytes(content)
-    with pytest.raises(BundleError, match=r"manifest.json is damaged"):
+    place = "kind" if content.endswith(b"}") else "its beginning"
+    with pytest.raises(BundleError, match=rf"manifest.json is damaged at {place}: .*; write the bundle again"):
         read_bundle(bundle)
 
 
 def test_a_directory_without_manifest_is_no_bundle(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(BundleError, match=r"is not a bundle: cannot read manifest\.json"):
+        with pytest.raises(BundleError, match=r"is not a bundle: cannot read manifest\.json \(No such file"):
             read_bundle(directory)
 
 
@@ -145,3 +152,55 @@ def test_links_within_the_bundle_are_followed(bundle: Path) -> None:
         (bundle / name).rename(bundle / "..data" / name)
         (bundle / name).symlink_to(f"..data/{name}")
     assert read_bundle(bundle).graph.inputs == ("data",)
+
+
+def test_int8_bundles_need_their_calibration(bundle: Path, edit: Callable[..., None]) -> None:
+    edit(bundle, lambda manifest: manifest["files"].pop("calibration.json", None))
+    if "calibration" in {path.stem for path in bundle.iterdir()}:
+        with pytest.raises(BundleError, match=r"does not list calibration\.json; write"):
+            read_bundle(bundle)
+    else:
+        assert read_bundle(bundle).table is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.update(name="other"), r"card\.toml describes '.*' with input .*, the manifest 'other' with input"),
+        (
+            lambda m: m["input"].update(shape=[3, 32, 33]),
+            r"the manifest '.*' with input \(3, 32, 33\); write the bundle",
+        ),
+    ],
+)
+def test_card_and_manifest_must_agree(bundle: Path, edit: Callable[..., None], change: Any, message: str) -> None:
+    edit(bundle, change)
+    with pytest.raises(BundleError, match=message):
+        read_bundle(bundle)
+
+
+@pytest.mark.parametrize("entry", ["symbol", "params"])
+def test_the_card_of_a_bundle_names_no_other_network(bundle: Path, resign: Callable[[Path], None], entry: str) -> None:
+    names = {"symbol": "model-symbol.json", "params": "model-0000.params"}
+    shutil.copy(bundle / names[entry], bundle / "other")
+    card = bundle / "card.toml"
+    card.write_text(card.read_text().replace(f'"{names[entry]}"', '"other"'))
+    resign(bundle)
+    with pytest.raises(BundleError, match="it names 'other', which is not in the manifest"):
+        read_bundle(bundle)
+
+
+@pytest.mark.parametrize("labels", ['"cifar10"', str([f"label {number}" for number in range(10)])])
+def test_the_card_of_a_bundle_may_name_classes_otherwise(
+    bundle: Path, resign: Callable[[Path], None], labels: str
+) -> None:
+    card = bundle / "card.toml"
+    card.write_text(card.read_text().replace('labels = "labels.txt"', f"labels = {labels}"))
+    resign(bundle)
+    assert read_bundle(bundle).labels[8] in ("ship", "label 8")
+
+
+def test_numbers_that_json_has_not_are_not_written(written: Path) -> None:
+    manifest = read_manifest(written)
+    with pytest.raises(ValueError):
+        manifest_text(replace(manifest, fusion=replace(manifest.fusion, difference=float("nan"))))

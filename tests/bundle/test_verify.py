@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
@@ -7,9 +8,11 @@ from typing import Any, Optional
 import numpy as np
 import pytest
 
-from quantkit.bundle import verify_bundle
+from quantkit.bundle import read_manifest, verify_bundle
+from quantkit.bundle.engine import present_engine
 from quantkit.bundle.verify import Check
 from quantkit.graph.params import read_params, write_params
+from quantkit.temporary import temporary_name
 
 
 def failures(directory: Path) -> dict[str, str]:
@@ -135,3 +138,65 @@ def test_weights_that_compute_something_else_fail(bundle: Path, resign: Callable
     resign(bundle)
     (name,) = failures(bundle)
     assert name.startswith("sample ")
+
+
+def test_all_that_is_wrong_with_a_signature_is_told(
+    bundle: Path, edit: Callable[..., None], resign: Callable[[Path], None]
+) -> None:
+    output = read_manifest(bundle).outputs[0].name
+    rewrite_params(bundle, lambda params: params.update({"arg:spare": np.ones(1, np.float32)}))
+    resign(bundle)
+    edit(bundle, lambda manifest: manifest["outputs"][0].update(name="other"))
+    assert failures(bundle)["signature"] == (
+        "model-0000.params and model-symbol.json do not agree on 'arg:spare'; "
+        f"model-symbol.json puts out ['{output}'], the manifest says ['other']"
+    )
+
+
+@pytest.mark.parametrize(("deviation", "ok"), [(0.4, True), (0.6, False)])
+def test_networks_that_amplify_rounding_may_deviate_as_far_as_the_gate_allowed(
+    bundle: Path, edit: Callable[..., None], resign: Callable[[Path], None], deviation: float, ok: bool
+) -> None:
+    rewrite_sample(bundle, shift=-deviation, at=0)
+    resign(bundle)
+    edit(bundle, lambda manifest: manifest["fusion"].update(allowed=0.5))
+    found = sample_check(bundle)
+    assert found.ok is ok
+    assert found.why.endswith("of the largest value, 0.5 is allowed")
+
+
+def test_where_another_engine_deviates_the_steps_are_told(
+    bundle: Path, edit: Callable[..., None], resign: Callable[[Path], None]
+) -> None:
+    rewrite_sample(bundle, shift=-3 / 127, at=2)
+    resign(bundle)
+    edit(bundle, lambda manifest: manifest["engine"].update(mxnet="0.1", isa="sse0"))
+    why, engine = sample_check(bundle).why, present_engine()
+    assert f", stored by mxnet 0.1 (sse0), computed by mxnet {engine.mxnet} ({engine.isa}): deviates by " in why
+    if bundle.joinpath("calibration.json").exists():
+        assert why.startswith("an image of scikit-learn digits, split train, stored by")
+        # Of the largest value stored, which the shift may have changed.
+        assert re.search(r"deviates by 0\.02\d? \([23](\.\d)? steps of 8 bits\) of the largest value, 0\.0079 is", why)
+        assert "is allowed; without VNNI, INT8 products are added in 16 bits and can saturate" in why
+    else:
+        assert why.startswith("a built-in image, stored by")
+        assert why.endswith("of the largest value, 0.0001 is allowed")
+
+
+def test_samples_of_older_bundles_are_of_the_calibration(bundle: Path, edit: Callable[..., None]) -> None:
+    edit(bundle, lambda manifest: manifest.pop("sample", None))
+    of = " of scikit-learn digits, split train" if bundle.joinpath("calibration.json").exists() else ""
+    assert sample_check(bundle).why.startswith(f"an image{of}, stored by")
+
+
+def test_a_damaged_manifest_says_so_and_no_more(bundle: Path) -> None:
+    (bundle / "manifest.json").write_text("{")
+    found = verify_bundle(bundle)
+    assert [(check.name, check.ok) for check in found.checks] == [("manifest", False)]
+    assert "is damaged at its beginning" in found.checks[0].why
+
+
+def test_what_others_may_put_into_a_bundle_is_no_stranger(bundle: Path) -> None:
+    for path in (bundle / "engines.json", temporary_name(bundle / "engines.json")):
+        path.write_text("[]")
+    assert verify_bundle(bundle).ok

@@ -1,0 +1,245 @@
+"""What a bundle says: every value in its files is the one that it was given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit import __version__, pipeline
+from quantkit.bundle import read_bundle, read_manifest, verify_bundle, write_bundle, write_float_bundle
+from quantkit.bundle.engine import present_engine
+from quantkit.bundle.manifest import AgreementResult, FileEntry, FusionResult, Input, Origin, Output, Settings
+from quantkit.bundle.sample import stored_sample
+from quantkit.bundle.write import settings_of
+from quantkit.calibration.ranges import Range
+from quantkit.data.preprocess import Preprocess
+from quantkit.engine.execute import run
+from quantkit.errors import ModelError, UserError
+from quantkit.evaluation.agreement import Agreement
+from quantkit.explain import Explanation, explain
+from quantkit.graph.graph import Graph
+from quantkit.graph.params import read_params
+from quantkit.models.model import Model, Source
+from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.quantization.goal import MixedPrecision
+from quantkit.quantization.plan import float_plan
+from quantkit.recovery.preset import PRESETS
+from tests.networks import DATA, Builder, images
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+SOURCE = Source("net", "given", "made by hand", "5" * 64)
+PREPROCESS = Preprocess(40, 16, (0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
+
+
+def network() -> Graph:
+    """Two outputs, the second of two axes; one parameter more than MXNet's checkpoints call ``arg``."""
+    b = Builder()
+    scaled = b.op("tanh", "tanh", b.batch_norm("bn", DATA, 3))
+    stem = b.relu("relu", b.conv("conv", scaled, 3, 4))
+    pooled = b.op("Pooling", "pool", stem, kernel=(8, 8), stride=(8, 8), pool_type="max")
+    return b.graph(b.dense("dense", b.op("Flatten", "flatten", pooled), 16, 5), pooled)
+
+
+def fused(samples: Any, **changes: Any) -> FusedModel:
+    model = Model("hand-made", network(), (3, 16, 16), PREPROCESS, SOURCE, tuple("abcde"))
+    return pipeline.fuse_model(replace(model, **changes), samples)
+
+
+@pytest.fixture(scope="module")
+def own() -> np.ndarray:
+    """The user's own images."""
+    return np.random.default_rng(3).integers(0, 256, (6, 50, 60, 3)).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def source(own: np.ndarray) -> FusedModel:
+    return fused(own)
+
+
+@pytest.fixture(scope="module")
+def quantized(source: FusedModel, own: np.ndarray) -> QuantizedModel:
+    """As if quantized: its network is the FP32 one, since files do not care and every processor runs that."""
+    table = pipeline.calibrate(source, own, 3, "minmax")
+    mixed = MixedPrecision(1.0, None, True, ("dense",), "agreement", 0.5, 6, "own")
+    plan = pipeline.plan(source, table, "dense", "int8")
+    return QuantizedModel(source, table, plan, PRESETS["fast"], source.graph, Agreement(6, 0.75, 0.5), mixed)
+
+
+def entries(directory: Path) -> dict[str, FileEntry]:
+    contents = {path.name: path.read_bytes() for path in directory.iterdir() if path.name != "manifest.json"}
+    return {name: FileEntry(hashlib.sha256(data).hexdigest(), len(data)) for name, data in contents.items()}
+
+
+def test_the_manifest_of_an_fp32_network(source: FusedModel, tmp_path: Path) -> None:
+    assert write_float_bundle(source, tmp_path / "bundle") == tmp_path / "bundle"
+    manifest = read_manifest(tmp_path / "bundle")
+    assert (manifest.kind, manifest.name, manifest.quantkit) == ("fp32", "hand-made", __version__)
+    assert manifest.engine == present_engine()
+    assert manifest.input == Input("data", (3, 16, 16))
+    assert manifest.outputs == (Output("dense", (5,)), Output("pool", (4, 2, 2)))
+    assert manifest.source == Origin(**asdict(SOURCE))
+    assert manifest.fusion == FusionResult(**asdict(source.check))
+    assert (manifest.settings, manifest.agreement, manifest.sample) == (None, None, "built-in")
+    assert manifest.files == entries(tmp_path / "bundle")
+    assert manifest.files.keys() == {
+        "model-symbol.json", "model-0000.params", "card.toml", "labels.txt", "sample.npz", "operators.json",
+    }  # fmt: skip
+
+
+def test_the_manifest_of_an_int8_network(quantized: QuantizedModel, tmp_path: Path) -> None:
+    assert write_bundle(quantized, tmp_path / "bundle", onnx=b"ONNX") == tmp_path / "bundle"
+    bundle = read_bundle(tmp_path / "bundle")
+    assert bundle.manifest.kind == "int8"
+    assert bundle.manifest.agreement == AgreementResult(6, 0.75, 0.5)
+    assert bundle.manifest.files == entries(tmp_path / "bundle")
+    assert bundle.manifest.files.keys() >= {"calibration.json", "model.onnx"}
+    assert bundle.manifest.settings == settings_of(quantized)
+    assert bundle.table == quantized.table
+    assert bundle.onnx == b"ONNX"
+    assert bundle.operators == explain(quantized.source.fused, quantized.plan)
+
+
+def test_settings_are_those_of_calibration_and_plan(quantized: QuantizedModel) -> None:
+    table, plan = quantized.table, quantized.plan
+    assert (table.method, table.samples, plan.exclude, plan.activation_type) == ("minmax", 3, ("dense",), "int8")
+    assert settings_of(quantized) == Settings(
+        "minmax", 3, table.data_name, ("dense",), "int8", PRESETS["fast"], quantized.mixed
+    )
+
+
+def test_the_network_comes_back(source: FusedModel, tmp_path: Path) -> None:
+    bundle = read_bundle(write_float_bundle(source, tmp_path / "bundle"))
+    assert bundle.graph.outputs == source.graph.outputs
+    assert [(node.name, node.op, node.attrs) for node in bundle.graph.nodes] == [
+        (node.name, node.op, node.attrs) for node in source.graph.nodes
+    ]
+    for name, value in source.graph.params.items():
+        np.testing.assert_array_equal(bundle.graph.params[name], value)
+    model = bundle.model
+    assert (model.name, model.input_shape, model.preprocess) == ("hand-made", (3, 16, 16), PREPROCESS)
+    assert (model.source, model.labels) == (SOURCE, tuple("abcde"))
+    assert bundle.operators == explain(source.fused, float_plan(source.fused))
+    assert {row.precision for row in bundle.operators} <= {"fp32", "gone"}
+
+
+def test_moving_statistics_are_auxiliary_states(source: FusedModel, tmp_path: Path) -> None:
+    """As MXNet's own checkpoints name them, for its own loaders."""
+    params = read_params(write_float_bundle(source, tmp_path / "bundle") / "model-0000.params")
+    kinds = {name.partition(":")[2]: name.partition(":")[0] for name in params}
+    assert kinds == {name: "aux" if "moving" in name else "arg" for name in source.graph.params}
+    assert set(kinds.values()) == {"arg", "aux"}
+
+
+def test_the_sample_holds_every_output(source: FusedModel, tmp_path: Path) -> None:
+    bundle = read_bundle(write_float_bundle(source, tmp_path / "bundle"))
+    stored = bundle.sample
+    expected = run(source.graph, {"data": stored.input})
+    assert len(stored.outputs) == len(expected) == 2
+    for found, value in zip(stored.outputs, expected):
+        np.testing.assert_array_equal(found, value)
+
+
+def test_without_labels_there_is_no_file_of_them(tmp_path: Path) -> None:
+    bundle = write_float_bundle(fused(images(), labels=(), preprocess=None), tmp_path / "bundle")
+    assert not (bundle / "labels.txt").exists()
+    assert (read_bundle(bundle).labels, read_bundle(bundle).preprocess) == ((), None)
+    assert "labels" not in (bundle / "card.toml").read_text()
+
+
+def test_labels_are_counted_against_the_first_output(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="'hand-made' has 6 labels for 5 outputs; correct the labels"):
+        write_float_bundle(fused(images(), labels=tuple("abcdef"), preprocess=None), tmp_path / "bundle")
+
+
+def test_letters_of_every_language_stay_readable(source: FusedModel, tmp_path: Path) -> None:
+    labels = ("Käse", "チーズ", "c", "d", "e")
+    renamed = replace(source, model=replace(source.model, name="モデル", labels=labels))
+    bundle = write_float_bundle(renamed, tmp_path / "bundle")
+    assert (bundle / "labels.txt").read_text(encoding="utf-8").splitlines() == list(labels)
+    assert '"モデル"' in (bundle / "manifest.json").read_text(encoding="utf-8")
+    assert read_bundle(bundle).labels == labels
+
+
+def test_files_of_text_are_made_for_people(source: FusedModel, tmp_path: Path) -> None:
+    """One value a line, keys of the manifest in order, so that two bundles can be compared."""
+    bundle = write_float_bundle(source, tmp_path / "bundle")
+    for name in ("manifest.json", "operators.json"):
+        text = (bundle / name).read_text()
+        document = json.loads(text)
+        assert text == json.dumps(document, indent=1, sort_keys=name == "manifest.json", ensure_ascii=False) + "\n"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_verify_says(quantized: QuantizedModel, tmp_path: Path, keep: bool) -> None:
+    bundle = write_bundle(quantized, tmp_path / "bundle", keep_sample=keep)
+    checks = {check.name: check.why for check in verify_bundle(bundle).checks}
+    entry = read_manifest(bundle).files["card.toml"]
+    engine = present_engine()
+    assert checks["manifest"] == f"int8 bundle of 'hand-made', quantkit {__version__}"
+    assert checks["file card.toml"] == f"{entry.size} bytes, SHA-256 {entry.sha256[:12]}..."
+    assert checks["no other files"] == "none found"
+    count = len(quantized.graph.params)
+    assert checks["signature"] == f"input 'data' float32 (N, 3, 16, 16), {count} parameters"
+    shown = "one of the images it was made with" if keep else "a built-in image"
+    here = f"mxnet {engine.mxnet} ({engine.isa})"
+    allowed = f"{max(1e-4, quantized.source.check.allowed):.2g}"
+    for name in ("dense", "pool"):
+        assert checks[f"sample {name}"] == (
+            f"{shown}, stored by {here}, computed by {here}: deviates by 0 of the largest value, {allowed} is allowed"
+        )
+
+
+def test_operators_are_explained_by_their_fields(source: FusedModel, tmp_path: Path) -> None:
+    rows = json.loads((write_float_bundle(source, tmp_path / "bundle") / "operators.json").read_text())
+    assert [row["node"] for row in rows] == [node.name for node in source.model.graph.nodes]
+    assert all(row.keys() == Explanation.__dataclass_fields__.keys() for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["fp32", "int8"])
+def test_a_bundle_is_only_replaced_if_asked_for(
+    source: FusedModel, quantized: QuantizedModel, tmp_path: Path, kind: str
+) -> None:
+    def write(**options: Any) -> None:
+        if kind == "fp32":
+            write_float_bundle(source, tmp_path / "bundle", **options)
+        else:
+            write_bundle(quantized, tmp_path / "bundle", **options)
+
+    write()
+    with pytest.raises(UserError, match="holds a bundle already"):
+        write()
+    write(force=True, keep_sample=True)
+    assert read_manifest(tmp_path / "bundle").sample == "own"
+
+
+def test_an_image_that_ships_is_stored_whoever_asks(source: FusedModel, quantized: QuantizedModel) -> None:
+    """The manifest says so, but where the network was calibrated with the images that it is of."""
+    shipped = replace(source, builtin=quantized.table.data_name)
+    other = replace(quantized.table, data_name="digits:test")
+    for keep in (False, True):
+        for table, origin in ((None, "built-in"), (other, "built-in"), (quantized.table, None)):
+            found = stored_sample(shipped, table, keep)
+            assert found.origin == origin
+            np.testing.assert_array_equal(found.input, source.sample)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "low", "high"),
+    [(None, -1, 1), ({}, -1, 1), ({"data": Range(2, 5)}, 2, 5), ({"conv": Range(2, 5)}, -1, 1)],
+)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_noise_fills_the_range_of_what_no_photograph_can_be_read_by(
+    source: FusedModel, quantized: QuantizedModel, bounds: Any, low: float, high: float, channels: int
+) -> None:
+    model = replace(source.model, input_shape=(channels, 30, 3), preprocess=PREPROCESS if channels == 1 else None)
+    table = None if bounds is None else replace(quantized.table, ranges=bounds)
+    found = stored_sample(replace(source, model=model), table, keep=False)
+    assert (found.input.dtype, found.input.shape, found.origin) == (np.float32, (1, channels, 30, 3), "generated")
+    assert low <= found.input.min() < low + 0.1 * (high - low) < high - 0.1 * (high - low) < found.input.max() <= high
