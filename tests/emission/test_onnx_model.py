@@ -103,6 +103,23 @@ def broadcast(op: str) -> Build:
     return lambda b: b.op(op, "one", DATA, b.op("mean", "mean", DATA, axis=(2, 3), keepdims=True))
 
 
+def batch_norm_by_default(b: Builder) -> Tensor:
+    params = [b.param(name, b.random.uniform(0.1, 0.2, 6)) for name in ("gamma", "beta", "mean", "variance")]
+    return b.op("BatchNorm", "one", DATA, *params)
+
+
+def chosen_row(b: Builder) -> Tensor:
+    rows, place = b.param("rows", b.random.normal(size=(4, 6, 1, 1))), b.param("place", np.array([-2]))
+    return b.op("broadcast_add", "one", DATA, b.op("take", "row", rows, place))
+
+
+def volumes(b: Builder) -> Tensor:
+    weight = b.param("w", b.random.normal(size=(4, 6, 1, 3, 2)))
+    data = b.op("expand_dims", "volumes", DATA, axis=2)
+    attrs = {"kernel": (1, 3, 2), "num_filter": 4, "no_bias": True, "layout": "NCDHW"}
+    return b.op("Convolution", "one", data, weight, **attrs)
+
+
 CASES: dict[str, Build] = {
     "convolution": convolved(6, no_bias=True),
     "convolution with everything": convolved(
@@ -211,6 +228,24 @@ CASES: dict[str, Build] = {
     **{op: one(op) for op in ("ceil", "floor", "cos", "sin")},
     "reciprocal": one("reciprocal", "exp"),
     "enlargement": one("UpSampling", scale=2, sample_type="nearest", num_args=1),
+    # As far as MXNet lets attributes be left out, they are.
+    "batch norm by default": batch_norm_by_default,
+    "max by default": one("Pooling", kernel=(3, 2)),
+    "instance norm by default": normalized("InstanceNorm", 6),
+    "layer norm by default": normalized("LayerNorm", 14),
+    "layer norm of the last axis by its number": normalized("LayerNorm", 14, axis=3),
+    "local response by default": lambda b: b.op("LRN", "one", b.op("_mul_scalar", "large", DATA, scalar=50), nsize=5),
+    "hard sigmoid by default": one("hard_sigmoid"),
+    "swapped axes by default": one("SwapAxis"),
+    "split by default": lambda b: b.op("SliceChannel", "one", DATA, num_outputs=2),
+    "padding by default": one("Pad", mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 3, 4)),
+    "axes turned round, twice": lambda b: b.op("transpose", "one", b.op("transpose", "turned", DATA)),
+    "choice of rows by default": chosen_row,
+    "mean of all": lambda b: b.op("broadcast_sub", "one", DATA, b.op("mean", "mean", DATA, keepdims=True)),
+    "softmax at temperature 1": one("softmax", temperature=1.0),
+    "softmax activation of rows": lambda b: b.op("SoftmaxActivation", "one", b.op("Flatten", "rows", DATA)),
+    "convolution of volumes": volumes,
+    "dense layer of rows": lambda b: b.dense("one", b.op("Flatten", "rows", DATA), 756, 5),
 }  # fmt: skip
 
 NETWORKS = {"residual v1": residual_v1(True), "residual v2": residual_v2(), "inverted residual": inverted_residual()}
@@ -345,6 +380,17 @@ REFUSED: dict[str, tuple[Build, str]] = {
     "computed choice": (one("take", "data", "exp"), "a choice that is computed"),
     "linear by scale": (one("_contrib_BilinearResize2D", mode="odd_scale", scale_height=2), "or a scale"),
     "bilinear": (one("UpSampling", "data", "exp", scale=2, sample_type="nearest", num_args=2), "enlargement"),
+    "smooth enlargement": (one("UpSampling", scale=2, sample_type="bilinear", num_args=1), "enlargement"),
+    "size of another tensor": (one("_contrib_BilinearResize2D", "data", "exp", mode="like"), "another tensor"),
+    "activation": (one("Activation", act_type="log_sigmoid"), "the activation 'log_sigmoid'"),
+    "random activation": (one("LeakyReLU", act_type="rrelu"), "the activation 'rrelu'"),
+    "transposed channels last": (transposed(5, layout="NHWC"), "the layout NHWC"),
+    "pooled channels last": (pooled(layout="NHWC"), "the layout NHWC"),
+    "same pooling": (pooled(pooling_convention="same"), "the pooling convention 'same'"),
+    "codes from the end": (one("Reshape", shape=(0, -1), reverse=True), "keep the batch"),
+    "axes squeezed at will": (one("squeeze", axis="()"), "names no axis"),
+    "wrapped choice": (lambda b: b.op("take", "one", DATA, b.param("p", np.zeros(2)), mode="wrap"), "wraps around"),
+    "softmax with lengths": (one("softmax", use_length=True), "lengths"),
 }
 
 
