@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from quantkit.calibration.ranges import Range
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.emission.read_int8 import read_int8, stored_integers
+from quantkit.errors import ModelError
 from quantkit.fusion.fuse import Fused
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.plan import Plan
@@ -163,7 +165,7 @@ def test_names_that_are_taken_get_a_number() -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_ranges_are_those_of_the_plan(name: str) -> None:
     """Symmetric where there are negative values; of an unsigned sum in the place of a signed addend twice as wide."""
-    fused, plan, int8 = emitted(NETWORKS[name]())
+    _, plan, int8 = emitted(NETWORKS[name]())
     seen = 0
     for node in int8.nodes:
         if BOUNDS[0] not in node.attrs:
@@ -207,7 +209,7 @@ def test_a_widened_layer_pads_one_more_on_each_side(pad: tuple[int, int]) -> Non
     weight, bias = (b.param(name, b.random.uniform(0.5, 1, shape)) for name, shape in (("w", (8, 1, 1, 1)), ("b", 8)))
     attrs = {"kernel": (1, 1), "pad": pad, "num_filter": 8, "num_group": 8}
     graph = b.graph(b.op("Convolution", "pointwise", stem, weight, bias, **attrs))
-    _, plan, int8 = emitted(graph)
+    _, _, int8 = emitted(graph)
     node = int8.by_name["quantized_pointwise"]
     assert node.body is not None
     core = node.body.nodes[0].attrs
@@ -251,3 +253,121 @@ def test_stored_integers_are_found_where_they_are(name: str) -> None:
             f"{tensor.node}_{tensor.index}_{form.dtype}",
         )
         assert each.tensor.node in names
+
+
+def changed(graph: Graph, name: str, **fields: Any) -> Graph:
+    """The network with other fields of one node."""
+    nodes = tuple(replace(node, **fields) if node.name == name else node for node in graph.nodes)
+    return replace(graph, nodes=nodes)
+
+
+def without(graph: Graph, name: str, attr: str, **attrs: str) -> Graph:
+    kept = {key: value for key, value in graph.by_name[name].attrs.items() if key != attr}
+    return changed(graph, name, attrs={**kept, **attrs})
+
+
+def with_param(graph: Graph, name: str, value: float) -> Graph:
+    return replace(graph, params={**graph.params, name: np.full_like(graph.params[name], value)})
+
+
+def inside(graph: Graph, name: str, **fields: Any) -> Graph:
+    """The network with other fields of the first operator inside of a layer."""
+    body = graph.by_name[name].body
+    assert body is not None
+    first, *rest = body.nodes
+    return changed(graph, name, body=replace(body, nodes=(replace(first, **fields), *rest)))
+
+
+def reading(graph: Graph, name: str, position: int, tensor: str) -> Graph:
+    inputs = list(graph.by_name[name].inputs)
+    inputs[position] = Tensor(tensor)
+    return changed(graph, name, inputs=tuple(inputs))
+
+
+FOREIGN: dict[str, tuple[Callable[[Graph], Graph], str, str]] = {
+    "range missing": (lambda g: without(g, "data_int8", "max_calib_range"), "data_int8", "it has no calibrated range"),
+    "type missing": (lambda g: without(g, "data_int8", "out_type"), "data_int8", "its integers are of type ''"),
+    "range in words": (
+        lambda g: without(g, "quantized_relu2", "", __quantkit_range_before_sum__="(0, much)"),
+        "quantized_relu2", "__quantkit_range_before_sum__='(0, much)' is no range",
+    ),
+    "range of three": (
+        lambda g: without(g, "quantized_relu2", "", __quantkit_range_before_sum__="(0, 1, 2)"),
+        "quantized_relu2", "__quantkit_range_before_sum__='(0, 1, 2)' is no range",
+    ),
+    "something else inside": (
+        lambda g: inside(g, "quantized_relu0", op="tanh"),
+        "quantized_relu0", "there is no convolution or dense layer inside",
+    ),
+    "nothing inside": (
+        lambda g: changed(g, "quantized_relu0", body=None),
+        "quantized_relu0", "there is no convolution or dense layer inside",
+    ),
+    "sum forgotten": (
+        lambda g: changed(without(g, "quantized_relu2", "with_sum"), "quantized_relu2",
+                          inputs=g.by_name["quantized_relu2"].inputs[:5]),
+        "quantized_relu2", "its flags and what is inside of it differ",
+    ),
+    "computed weights": (
+        lambda g: reading(g, "quantized_relu1", 1, "quantized_relu0"),
+        "quantized_relu1", "its weights are no parameter",
+    ),
+    "step of a dense layer": (
+        lambda g: with_param(g, "dense_weight_high", 127.0), "quantized_dense", "one step of its weights is not 1"
+    ),
+    "other step of a dense layer": (
+        lambda g: with_param(g, "dense_weight_low", -128.0), "quantized_dense", "one step of its weights is not 1"
+    ),
+    "computed dense weights": (
+        lambda g: reading(g, "quantized_dense", 1, "flatten"), "quantized_dense", "one step of its weights is not 1"
+    ),
+    "computed step": (
+        lambda g: reading(g, "quantized_dense", 5, "flatten"), "quantized_dense", "one step of its weights is not 1"
+    ),
+    "more inputs of a dense layer": (
+        lambda g: changed(g, "quantized_dense", inputs=(*g.by_name["quantized_dense"].inputs, Tensor("flatten"))),
+        "quantized_dense", "it does not put out floats",
+    ),
+    "no scale": (
+        lambda g: changed(g, "dense_scaled", op="broadcast_sub"),
+        "quantized_dense", "no scale for each channel follows it",
+    ),
+    "computed scale": (
+        lambda g: reading(g, "dense_scaled", 1, "flatten"),
+        "dense_scaled", "what it takes for each channel is no parameter",
+    ),
+    "scale of three": (
+        lambda g: changed(g, "dense_scaled", inputs=(*g.by_name["dense_scaled"].inputs, Tensor("dense_bias_row"))),
+        "dense_scaled", "what it takes for each channel is no parameter",
+    ),
+    "real numbers": (
+        lambda g: reading(g, "quantized_relu0", 0, "data"), "quantized_relu0", "'data' comes to it in no integer form"
+    ),
+    "real numbers in a dense layer": (
+        lambda g: reading(g, "quantized_dense", 0, "flatten"),
+        "quantized_dense", "'flatten' comes to it in no integer form",
+    ),
+    "real numbers added": (
+        lambda g: reading(g, "quantized_relu2", 3, "data"), "quantized_relu2", "'data' comes to it in no integer form"
+    ),
+    "engine's own": (
+        lambda g: changed(g, "quantized_relu1", op="_sg_mkldnn_selfatt_qk"),
+        "quantized_relu1", "quantkit emits no such operator",
+    ),
+    "engine's own integers": (
+        lambda g: changed(g, "quantized_relu1", op="_contrib_quantized_act"),
+        "quantized_relu1", "quantkit emits no such operator",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_what_quantkit_does_not_emit_is_refused(case: str) -> None:
+    change, name, told = FOREIGN[case]
+    graph = change(emitted(residual_v1(True))[2])
+    with pytest.raises(ModelError) as caught:
+        read_int8(graph)
+    assert str(caught.value) == (
+        f"node {name!r} ({graph.by_name[name].op}) cannot be read back: {told}; "
+        "give an INT8 network that quantkit emitted"
+    )
