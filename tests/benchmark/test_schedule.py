@@ -4,11 +4,42 @@ from itertools import combinations
 
 import pytest
 
-from quantkit.benchmark.schedule import LEAST_ROUNDS, ROUNDS, Forecast, affordable, least_cost, pace, share
+from quantkit.benchmark.schedule import LEAST_ROUNDS, ROUNDS, Forecast, Pace, affordable, least_cost, pace, share
+
+
+def cost(requests: list[float], rounds: int, seconds: float) -> float:
+    """Of rounds that end with the request that runs when their time is over, a warm-up of twice that, and binding."""
+    return sum(
+        rounds * (max(request, seconds) + min(request, seconds) / 2) + max(request, 2 * seconds) + 0.3
+        for request in requests
+    )
 
 
 def test_without_a_budget_the_pace_is_the_most_thorough() -> None:
-    assert pace([100.0], None).rounds == ROUNDS
+    assert pace([100.0], None) == Pace(ROUNDS, 1.0, 2.0)
+
+
+@pytest.mark.parametrize("requests", [[0.001], [0.5, 0.05], [3.0, 0.4, 0.3, 0.1], [0.2, 0.02]])
+@pytest.mark.parametrize("available", [0.5, 1.5, 3, 4, 6, 9, 14, 20, 40, 80, 200])
+def test_the_pace_has_as_many_rounds_as_fit_and_then_as_long_ones(requests: list[float], available: float) -> None:
+    slices = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1)
+    fitting = [
+        (rounds, seconds)
+        for rounds in range(LEAST_ROUNDS, ROUNDS + 1)
+        for seconds in slices
+        if cost(requests, rounds, seconds) <= available
+    ]
+    rounds, seconds = max(fitting, default=(LEAST_ROUNDS, slices[-1]))
+    assert pace(requests, available) == Pace(rounds, seconds, 2 * seconds)
+
+
+def test_what_exactly_fits_is_taken() -> None:
+    assert pace([0.25], cost([0.25], ROUNDS, 1.0)) == Pace(ROUNDS, 1.0, 2.0)
+
+
+@pytest.mark.parametrize("request_", [0.001, 0.05, 0.15, 0.5])
+def test_the_least_cost_is_that_of_three_short_rounds(request_: float) -> None:
+    assert least_cost(request_) == pytest.approx(cost([request_], 3, 0.1))
 
 
 @pytest.mark.parametrize("requests", [[0.001], [0.5, 0.05], [3.0, 0.4, 0.3, 0.1], [200.0, 1.0]])
@@ -51,6 +82,12 @@ def test_shares_of_all_networks_in_turn_use_up_the_time() -> None:
         left -= got[name]
     assert left == pytest.approx(0.0)
     assert got["large"] > got["small"] > 100 / 6
+
+
+def test_a_share_is_half_by_number_and_half_by_arithmetic() -> None:
+    assert share({"small": 1, "large": 9, "none": 0}, "large") == pytest.approx(1 / 6 + 9 / 20)
+    assert share({"small": 1, "large": 9, "none": 0}, "none") == pytest.approx(1 / 6)
+    assert share({"none": 0, "nothing": 0}, "none") == pytest.approx(1 / 2)
 
 
 def test_a_forecast_scales_what_it_has_seen() -> None:

@@ -25,6 +25,20 @@ def test_one_instance_is_requests_over_time() -> None:
     assert finished(one) == 4
 
 
+def test_units_are_exact() -> None:
+    """Items per second and milliseconds, of numbers that floating point holds."""
+    one = cell([[closed_loop([500, 1500])], [closed_loop([2000])]], batch=4)
+    assert throughput(one) == 4 * 3 / 4
+    assert latencies(one).tolist() == [500, 1500, 2000]
+    assert mean_latency(one) == 4000 / 3
+
+
+def test_a_request_belongs_to_the_window_that_it_ends_in() -> None:
+    """Ends at 10, 20 and 30 ms; the window goes from 10 ms, when the second instance begins, to 30 ms, when it ends."""
+    two = cell([[closed_loop([10, 10, 10]), closed_loop([20], start_ms=10)]])
+    assert finished(two) == 2 + 1
+
+
 def test_the_common_window_cuts_what_hangs_over() -> None:
     # From 1 ms, when the second begins, to 30 ms, when the first has ended: 29 ms of 10 ms requests and of 15 ms ones.
     two = cell([[closed_loop([10, 10, 10]), closed_loop([15, 15], start_ms=1)]])
