@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quantkit.benchmark.placement import Placement, place
+from quantkit.benchmark.placement import Placement, is_policy, place
 from quantkit.errors import UserError
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import Limits, read_limits
@@ -111,20 +111,24 @@ def test_a_quota_leaves_fewer_cores(quota: float, policy: str, cpus: list[tuple[
     assert _cpus(place(policy, replace(TWO, quota=quota))) == cpus
 
 
+CORES, THREADS = "usable cores are 4 on node 0, 4 on node 1", "usable hardware threads are 8 on node 0, 8 on node 1"
+
+
 @pytest.mark.parametrize(
     ("policy", "quota", "words"),
     [
-        ("9x1", None, "9 instances of 1 cores: usable cores are 4 on node 0, 4 on node 1; ask for fewer"),
-        ("2x5", None, "2 instances of 5 cores"),
-        ("9", None, "9 instances: usable"),
-        ("17x1:smt", None, "usable hardware threads are 8 on node 0"),
-        ("2x2", 3.9, "the control group's quota allows 3"),
+        ("9x1", None, f"9 instances of 1 cores: {CORES}"),
+        ("2x5", None, f"2 instances of 5 cores: {CORES}"),
+        ("9", None, f"9 instances: {CORES}"),
+        ("9", 8.0, f"9 instances: {CORES}"),
+        ("17x1:smt", None, f"17 instances of 1 hardware threads: {THREADS}"),
+        ("2x2", 3.9, f"2 instances of 2 cores: {CORES}; the control group's quota allows 3"),
     ],
 )
 def test_more_than_there_is(policy: str, quota: Optional[float], words: str) -> None:
     with pytest.raises(UserError, match="there is no room") as caught:
         place(policy, replace(TWO, quota=quota))
-    assert words in str(caught.value)
+    assert str(caught.value) == f"there is no room for {words}; ask for fewer or smaller instances"
 
 
 def test_no_instance_is_pieced_together_from_what_two_nodes_have_left() -> None:
@@ -136,13 +140,23 @@ def test_no_instance_is_pieced_together_from_what_two_nodes_have_left() -> None:
     "policy", ["", "numa", "0x1", "2x0", "2x", "x2", "2x2x2", "-1", "node:", "node:smt:smt", "2 x 2"]
 )
 def test_unknown_policies(policy: str) -> None:
-    with pytest.raises(UserError, match="there are node, core, latency, machine, unpinned, N and NxM"):
+    with pytest.raises(
+        UserError, match=f"no placement '{policy}'; there are node, core, latency, machine, unpinned, N"
+    ):
         place(policy, TWO)
+    assert not is_policy(policy)
+
+
+@pytest.mark.parametrize("policy", ["node", "core:smt", "12", "100x4", "2x2:smt"])
+def test_policies_are_known_whatever_the_machine_offers(policy: str) -> None:
+    assert is_policy(policy)
 
 
 def test_nothing_to_run_on() -> None:
     unusable = Topology(tuple(replace(core, usable=()) for core in TWO.cores), TWO.nodes)
-    with pytest.raises(UserError, match="none of the machine's cores"):
+    with pytest.raises(
+        UserError, match=r"use none of the machine's cores; widen its affinity \(taskset\) or its cpuset"
+    ):
         place("node", unusable)
 
 

@@ -12,9 +12,19 @@ import pytest
 from scipy.optimize import brentq
 
 from quantkit.benchmark import dispatch, server
+from quantkit.benchmark.cell_warnings import UNTOLD
 from quantkit.benchmark.loadgen import Observed
 from quantkit.benchmark.results import ServerTrial
-from quantkit.benchmark.server import ClosedLoop, Served, Watch, closed_loop, described, search_rate
+from quantkit.benchmark.server import (
+    ClosedLoop,
+    Served,
+    Watch,
+    closed_loop,
+    described,
+    disturbances,
+    lateness,
+    search_rate,
+)
 from quantkit.errors import InstanceError
 from quantkit.host.load import Load
 from tests.benchmark.test_loadgen import needs_loadgen, sleeping, theory
@@ -51,11 +61,18 @@ def watching(*loads: Optional[Load]) -> Watch:
     return lambda: lambda: next(coming, Load(0.0, 0.0, 1.0))
 
 
-def searched(monkeypatch: pytest.MonkeyPatch, runs: Runs, bound: float, shortest: float, watch: Watch) -> Served:
+def searched(
+    monkeypatch: pytest.MonkeyPatch,
+    runs: Runs,
+    bound: float,
+    shortest: float,
+    watch: Watch,
+    tell: Optional[Callable[[str], None]] = None,
+) -> Served:
     monkeypatch.setattr(server, "check_loadgen", lambda: None)
     monkeypatch.setattr(server, "run_trial", runs)
     monkeypatch.setattr(server, "closed_loop", lambda *_: ClosedLoop(CAPACITY, shortest))
-    return search_rate([lambda: None], watch, bound, 10.0, 5, Path("logs"))
+    return search_rate([lambda: None], watch, bound, 10.0, 5, Path("logs"), tell or (lambda _: None))
 
 
 def found(
@@ -108,7 +125,9 @@ def test_what_was_found_is_confirmed_longer_with_other_arrivals(monkeypatch: pyt
     result, runs = found(monkeypatch, lambda rate, _: p99(rate), 30)
     assert runs.calls[-1][:3] == (result.rate, 30.0, 6)
     assert {(seconds, seed) for _, seconds, seed, _ in runs.calls[:-1]} == {(10.0, 5)}
-    assert len({folder for *_, folder in runs.calls}) == len(runs.calls)
+    assert [folder for *_, folder in runs.calls] == [
+        Path("logs") / f"trial-{number:02}" for number in range(1, len(runs.calls) + 1)
+    ]
 
 
 def test_less_is_tried_where_the_longer_run_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +142,20 @@ def test_a_bound_below_the_time_of_one_request_is_given_up_after_one_run(monkeyp
     result, runs = found(monkeypatch, lambda rate, _: p99(rate), SERVICE * 0.9)
     assert result.rate == 0.0
     assert len(result.trials) == len(runs.calls) == 1
+
+
+def test_a_bound_of_just_the_time_of_one_request_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies exactly at the bound keeps it."""
+    result, _ = found(monkeypatch, lambda rate, _: SERVICE if rate < CAPACITY / 9 else 2 * SERVICE, SERVICE)
+    assert CAPACITY / 9 / 1.05 <= result.rate < CAPACITY / 9
+
+
+def test_every_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(lambda rate, _: p99(rate))
+    told: list[str] = []
+    searched(monkeypatch, runs, 30.0, SERVICE, watching(), told.append)
+    assert told[0] == f"without pause: {CAPACITY:.4g} requests/s, the shortest {SERVICE:.3g} ms"
+    assert [line.split(":")[0] for line in told[1:]] == [f"{rate:.4g} requests/s" for rate, *_ in runs.calls]
 
 
 def test_where_no_rate_holds_all_runs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +186,33 @@ def test_runs_in_which_loadgen_was_late_are_kept_as_a_warning(
     rate = max(runs.calls[number][0] for number in late)
     assert f"late itself in {len(late)} of {len(runs.calls)} runs: at {rate:.4g} requests/s" in warning
     assert f"{p99(rate):.3g} ms where the instances and their queue took {p99(rate) / 2:.3g} ms" in warning
+
+
+def observed(recorded: float, own: float) -> Observed:
+    return Observed(ServerTrial(50.0, 100, 1.0, 1.0, recorded, True, ()), (own,))
+
+
+def test_loadgen_may_be_a_tenth_and_half_a_millisecond_late() -> None:
+    assert lateness([observed(22.4, 20), observed(0.5, 0), observed(10, 10)]) == ()
+    assert len(lateness([observed(22.6, 20)])) == len(lateness([observed(0.6, 0)])) == 1
+
+
+def test_the_run_in_which_loadgen_was_latest_is_told() -> None:
+    runs = [observed(60, 50), observed(100, 50), observed(95, 10), observed(20, 1), observed(200, 200)]
+    assert lateness(runs) == (
+        "LoadGen was late itself in 4 of 5 runs: at 50 requests/s it records a p99 of 95 ms where the instances and "
+        "their queue took 10 ms; leave it a core (--instances N --cores M) on a quiet machine",
+    )
+
+
+def test_disturbances_are_told_apart() -> None:
+    loads = [Load(0.1, 0.03, 1.0), Load(0.3, 0.5, 1.0), None, Load(0.2, 0.01, 1.0)]
+    assert disturbances(loads[:1]) == ()
+    assert disturbances(loads) == (
+        UNTOLD,
+        "the hypervisor took up to 0.50 cores of processor time in 1 of 4 runs",
+        "other processes used up to 0.30 cores on the same processors in 2 of 4 runs",
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,6 +278,8 @@ MORE = "* Would need to run at least 171 more queries, with the run being succes
             "above 15 ms; LoadGen: INVALID, not satisfied: performance constraints, early stopping",
         ),
         (25.0, ("something new",), "within 25 ms; LoadGen: INVALID"),
+        # Exactly at the bound.
+        (20.0, (MORE,), "within 20 ms; LoadGen: INVALID, it asks for 171 more requests to be sure"),
     ],
 )
 def test_runs_in_words(bound: float, why: tuple[str, ...], words: str) -> None:
