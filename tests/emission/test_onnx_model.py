@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit import __version__
 from quantkit.emission.onnx_model import CONVERTERS, OPSETS, onnx_model
 from quantkit.emission.qdq import DEQUANTIZE, QUANTIZE
 from quantkit.engine.execute import infer_shapes, run
@@ -18,6 +19,7 @@ from tests.networks import DATA, Builder, inverted_residual, residual_v1, residu
 from tests.requirements import package, requires
 
 onnxruntime = package("onnxruntime")
+numpy_helper = package("onnx").numpy_helper
 pytestmark = pytest.mark.usefixtures("engine")
 
 Build = Callable[[Builder], Tensor]
@@ -298,7 +300,7 @@ def test_windows_wholly_in_the_padding_are_refused(kind: str) -> None:
     graph = b.graph(b.op("Pooling", "pool", DATA, kernel=(2, 2), stride=(2, 2), pad=(1, 0), **attrs))
     shapes = infer_shapes(graph, {"data": (1, *SHAPE)})
     assert shapes[Tensor("pool")][2] == 6
-    with pytest.raises(ModelError, match=r"'pool' .* wholly in the padding"):
+    with pytest.raises(ModelError, match="its last window lies wholly in the padding, where ONNX has no window; end"):
         onnx_model(graph, shapes, 19)
 
 
@@ -308,7 +310,10 @@ def test_averages_that_overhang_need_opset_19(included: bool) -> None:
     average = pooled(pool_type="avg", pooling_convention="full", pad=(1, 1), count_include_pad=included)
     graph = b.graph(average(b)).pruned()
     assert_same(graph, SHAPE, 19)
-    with pytest.raises(ModelError, match="from opset 19 on"):
+    with pytest.raises(
+        ModelError,
+        match=r": averages over windows that overhang the border are defined from opset 19 on only \(--opset 19\); end",
+    ):
         written(graph, SHAPE, 18)
 
 
@@ -322,7 +327,22 @@ def test_names_batch_and_metadata() -> None:
     assert {entry.key: entry.value for entry in model.metadata_props} == {"network": "net", "weights": "random"}
     assert [node.op_type for node in model.graph.node].count("Flatten") == 1
     assert model.producer_name == "quantkit"
+    assert model.producer_version == __version__
     assert model.opset_import[0].version == 13
+    assert model.graph.name == "network"
+
+
+@pytest.mark.parametrize(("opset", "version"), [(13, 7), (15, 8), (19, 9), (21, 10)])
+def test_the_file_is_of_the_oldest_format_that_holds_its_operators(opset: int, version: int) -> None:
+    """As ONNX's table of versions has them (docs/Versioning.md)."""
+    assert written(residual_v1(), (3, 16, 16), opset).ir_version == version
+
+
+def test_parameters_are_written_as_they_are() -> None:
+    graph = residual_v1()
+    found = {each.name: numpy_helper.to_array(each) for each in written(graph, (3, 16, 16)).graph.initializer}
+    for name, value in graph.params.items():
+        np.testing.assert_array_equal(found[name], value)
 
 
 def test_only_parameters_that_are_read_are_written() -> None:
@@ -334,7 +354,7 @@ def test_only_parameters_that_are_read_are_written() -> None:
 
 def test_names_of_constants_give_way_to_those_of_the_network() -> None:
     b = Builder()
-    data = b.op("_plus_scalar", "one_min", DATA, scalar=1)
+    data = b.op("_plus_scalar", "one_min_1", b.op("_plus_scalar", "one_min", DATA, scalar=1), scalar=1)
     assert_same(b.graph(b.op("clip", "one", data, a_min=0, a_max=2)), SHAPE)
 
 
@@ -363,35 +383,61 @@ def test_new_sizes_are_exact(extent: int) -> None:
 
 
 REFUSED: dict[str, tuple[Build, str]] = {
-    "unknown": (one("arccosh", "exp"), "nothing is known of the operator arccosh"),
-    "channels last": (convolved(6, layout="NHWC"), "the layout NHWC"),
-    "batch norm of the last axis": (lambda b: b.batch_norm("one", DATA, 14, axis=3), "normalizes axis 3"),
+    "channels last": (convolved(6, layout="NHWC"), "the layout NHWC, where ONNX has channels first"),
+    "transposed channels last": (transposed(5, layout="NHWC"), "the layout NHWC, where ONNX has channels first"),
+    "pooled channels last": (pooled(layout="NHWC"), "the layout NHWC, where ONNX has channels first"),
+    "batch norm of the last axis": (
+        lambda b: b.batch_norm("one", DATA, 14, axis=3), "it normalizes axis 3, ONNX only axis 1"
+    ),
     "sum pooling": (pooled(pool_type="sum"), "pooling of type 'sum'"),
-    "adaptive pooling": (one("_contrib_AdaptiveAvgPooling2D", output_size=2), "adaptive pooling"),
-    "dropout at inference": (one("Dropout", mode="always"), "at inference too"),
-    "reshaped batch": (one("Reshape", shape=(-3, 0, 0)), "keep the batch"),
-    "squeezed batch": (one("squeeze"), "names no axis"),
-    "temperature": (one("softmax", temperature=2.0), "temperature"),
-    "softmax of several axes": (one("SoftmaxActivation"), "several axes"),
-    "target shape": (transposed(5, target_shape=(20, 30)), "a target shape"),
-    "norm of the channels": (normalized("LayerNorm", 6, axis=1), "normalizes axis 1"),
-    "norm with statistics": (normalized("LayerNorm", 14, output_mean_var=True), "its statistics"),
-    "place among all": (one("argmax"), "names no axis"),
-    "computed choice": (one("take", "data", "exp"), "a choice that is computed"),
-    "linear by scale": (one("_contrib_BilinearResize2D", mode="odd_scale", scale_height=2), "or a scale"),
-    "bilinear": (one("UpSampling", "data", "exp", scale=2, sample_type="nearest", num_args=2), "enlargement"),
-    "smooth enlargement": (one("UpSampling", scale=2, sample_type="bilinear", num_args=1), "enlargement"),
-    "size of another tensor": (one("_contrib_BilinearResize2D", "data", "exp", mode="like"), "another tensor"),
-    "activation": (one("Activation", act_type="log_sigmoid"), "the activation 'log_sigmoid'"),
-    "random activation": (one("LeakyReLU", act_type="rrelu"), "the activation 'rrelu'"),
-    "transposed channels last": (transposed(5, layout="NHWC"), "the layout NHWC"),
-    "pooled channels last": (pooled(layout="NHWC"), "the layout NHWC"),
     "same pooling": (pooled(pooling_convention="same"), "the pooling convention 'same'"),
-    "codes from the end": (one("Reshape", shape=(0, -1), reverse=True), "keep the batch"),
-    "axes squeezed at will": (one("squeeze", axis="()"), "names no axis"),
-    "wrapped choice": (lambda b: b.op("take", "one", DATA, b.param("p", np.zeros(2)), mode="wrap"), "wraps around"),
-    "softmax with lengths": (one("softmax", use_length=True), "lengths"),
-}
+    "adaptive pooling": (
+        one("_contrib_AdaptiveAvgPooling2D", output_size=2), "adaptive pooling to more than one value a channel"
+    ),
+    "activation": (one("Activation", act_type="log_sigmoid"), "the activation 'log_sigmoid'"),
+    "no activation": (one("Activation"), "the activation ''"),
+    "random activation": (one("LeakyReLU", act_type="rrelu"), "the activation 'rrelu'"),
+    "dropout at inference": (one("Dropout", mode="always"), "it drops values at inference too"),
+    "reshaped batch": (
+        one("Reshape", shape=(-3, 0, 0)), "shape=(-3, 0, 0), which does not keep the batch as its first axis"
+    ),
+    "codes from the end": (
+        one("Reshape", shape=(0, -1), reverse=True), "shape=(0, -1), which does not keep the batch as its first axis"
+    ),
+    "squeezed batch": (one("squeeze"), "it names no axis, so that a batch of one would lose its own"),
+    "axes squeezed at will": (
+        one("squeeze", axis="()"), "it names no axis, so that a batch of one would lose its own"
+    ),
+    "temperature": (one("softmax", temperature=2.0), "a softmax with lengths or a temperature"),
+    "softmax with lengths": (one("softmax", use_length=True), "a softmax with lengths or a temperature"),
+    "softmax of several axes": (one("SoftmaxActivation"), "a softmax over several axes"),
+    "target shape": (
+        transposed(5, target_shape=(20, 30)), "a target shape, which decides on the padding"
+    ),
+    "norm of the channels": (normalized("LayerNorm", 6, axis=1), "it normalizes axis 1, not the last"),
+    "norm with statistics": (normalized("LayerNorm", 14, output_mean_var=True), "it puts out its statistics"),
+    "place among all": (one("argmax"), "it names no axis, so that it would search all images of a batch"),
+    "computed choice": (one("take", "data", "exp"), "a choice that is computed, or that wraps around"),
+    "wrapped choice": (
+        lambda b: b.op("take", "one", DATA, b.param("p", np.zeros(2)), mode="wrap"),
+        "a choice that is computed, or that wraps around",
+    ),
+    "linear by scale": (
+        one("_contrib_BilinearResize2D", mode="odd_scale", scale_height=2),
+        "a size that follows from another tensor, or a scale",
+    ),
+    "size of another tensor": (
+        one("_contrib_BilinearResize2D", "data", "exp"), "a size that follows from another tensor, or a scale"
+    ),
+    "two enlarged": (
+        one("UpSampling", "data", "exp", scale=2, sample_type="nearest", num_args=2),
+        "an enlargement other than of one tensor by repeating its values",
+    ),
+    "smooth enlargement": (
+        one("UpSampling", scale=2, sample_type="bilinear", num_args=1),
+        "an enlargement other than of one tensor by repeating its values",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -400,14 +446,29 @@ def test_what_has_no_onnx_form_is_refused_by_name(case: str) -> None:
     b = Builder()
     graph = b.graph(build(b)).pruned()
     # Shapes only of what the engine can run.
-    with pytest.raises(ModelError, match=told) as error:
+    with pytest.raises(ModelError) as error:
         onnx_model(graph, {DATA: (1, *SHAPE), **{node.output: (1, *SHAPE) for node in graph.nodes}})
-    assert "node 'one'" in str(error.value)
+    assert str(error.value) == (
+        f"node 'one' ({graph.by_name['one'].op}) cannot be written as ONNX: {told}; "
+        "end the network before it, or replace it by operators that ONNX has"
+    )
+
+
+def test_unknown_operators_are_refused_by_name() -> None:
+    b = Builder()
+    graph = b.graph(one("arccosh", "exp")(b))
+    with pytest.raises(ModelError) as error:
+        written(graph, SHAPE)
+    assert str(error.value) == (
+        "node 'one' cannot be written as ONNX: nothing is known of the operator arccosh; "
+        "end the network before it, or add a converter to quantkit/emission"
+    )
 
 
 def test_unknown_opsets_are_refused() -> None:
-    with pytest.raises(UserError, match="13 to 21"):
-        written(residual_v1(), (3, 16, 16), 12)
+    for opset in (12, 22):
+        with pytest.raises(UserError, match=f"^ONNX opset {opset} cannot be written; choose one from 13 to 21$"):
+            written(residual_v1(), (3, 16, 16), opset)
 
 
 def test_every_converter_is_tested() -> None:
@@ -423,7 +484,9 @@ def test_every_converter_is_tested() -> None:
 
 def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(UserError, match=r"pip install 'quantkit\[onnx\]'"):
+    with pytest.raises(
+        UserError, match=r"^ONNX files need the package onnx; install it: pip install 'quantkit\[onnx\]'$"
+    ):
         written(residual_v1(), (3, 16, 16))
 
 
@@ -432,5 +495,9 @@ def test_parameters_beyond_what_a_file_holds_are_refused() -> None:
     huge = np.broadcast_to(np.float32(0), (2**29,))
     graph = Graph(graph.nodes, graph.inputs, graph.outputs, {**graph.params, "dense_bias": huge})
     shapes = infer_shapes(residual_v1(), {"data": (1, 3, 16, 16)})
-    with pytest.raises(ModelError, match="do not fit in one ONNX file"):
+    # Gammas are not fixed, so all parameters are read.
+    size = sum(value.nbytes for value in graph.params.values())
+    with pytest.raises(
+        ModelError, match=f"^the network's {size} bytes of parameters do not fit in one ONNX file, which holds 2 GB$"
+    ):
         onnx_model(graph, shapes)
