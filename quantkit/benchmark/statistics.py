@@ -35,7 +35,7 @@ class Ratio:
 
 def work(ticks: Ticks, low: int, high: int) -> float:
     """The requests that one instance served between two times; one that crosses an edge counts by its share inside."""
-    starts, ends = np.asarray(ticks.starts, float), np.asarray(ticks.ends, float)
+    starts, ends = np.array(ticks.starts), np.array(ticks.ends)
     inside = np.minimum(ends, high) - np.maximum(starts, low)
     return float(np.sum(np.clip(inside, 0, None) / (ends - starts)))
 
@@ -143,5 +143,5 @@ def _time_and_count(cell: Cell) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _durations(ticks: Ticks) -> np.ndarray:
-    durations: np.ndarray = (np.asarray(ticks.ends, float) - np.asarray(ticks.starts, float)) / 1e6
+    durations: np.ndarray = (np.array(ticks.ends) - np.array(ticks.starts)) / 1e6
     return durations

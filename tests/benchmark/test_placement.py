@@ -134,6 +134,12 @@ def test_more_than_there_is(policy: str, quota: Optional[float], words: str) -> 
 def test_no_instance_is_pieced_together_from_what_two_nodes_have_left() -> None:
     with pytest.raises(UserError, match="3 instances of 4 cores: usable cores are 6 on node 0, 6 on node 1"):
         place("3x4", _layout([6, 6]))
+    with pytest.raises(UserError, match="2 instances of 6 cores"):
+        place("2x6", _layout([5, 5, 6]))
+
+
+def test_an_instance_as_large_as_the_largest_node_lies_there() -> None:
+    assert _cpus(place("1x6", _layout([4, 6]))) == [(4, 5, 6, 7, 8, 9)]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +161,8 @@ def test_policies_are_known_whatever_the_machine_offers(policy: str) -> None:
 def test_nothing_to_run_on() -> None:
     unusable = Topology(tuple(replace(core, usable=()) for core in TWO.cores), TWO.nodes)
     with pytest.raises(
-        UserError, match=r"use none of the machine's cores; widen its affinity \(taskset\) or its cpuset"
+        UserError,
+        match=r"^this process may use none of the machine's cores; widen its affinity \(taskset\) or its cpuset",
     ):
         place("node", unusable)
 

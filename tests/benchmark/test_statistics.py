@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm, t, ttest_1samp, ttest_ind, ttest_rel
 
-from quantkit.benchmark.results import Cell
+from quantkit.benchmark.results import Cell, Ticks
 from quantkit.benchmark.statistics import (
     Metric,
     Ratio,
@@ -15,6 +15,7 @@ from quantkit.benchmark.statistics import (
     mean_latency,
     ratio,
     throughput,
+    work,
 )
 from tests.benchmark.cells import cell, closed_loop
 
@@ -44,6 +45,15 @@ def test_the_common_window_cuts_what_hangs_over() -> None:
     two = cell([[closed_loop([10, 10, 10]), closed_loop([15, 15], start_ms=1)]])
     assert throughput(two) == pytest.approx((29 / 10 + 29 / 15) / 0.029)
     assert finished(two) == 3 + 1
+
+
+def test_a_request_outside_of_the_window_counts_for_nothing() -> None:
+    assert work(Ticks((0, 10, 30), (1, 20, 31)), 5, 25) == 1
+
+
+def test_rounds_that_are_all_alike_leave_no_doubt() -> None:
+    one, other = (cell([[closed_loop([each] * 4)]] * 3) for each in (4, 8))
+    assert ratio(one, other, "throughput") == Ratio(2.0, 2.0, 2.0)
 
 
 def test_steady_instances_add_up() -> None:
