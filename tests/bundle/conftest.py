@@ -1,22 +1,86 @@
-"""Bundles of the digits network, written once and copied for each test that alters them."""
+"""Bundles of a network made by hand, written once and copied for each test that alters them."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from quantkit import pipeline
 from quantkit.bundle import write_bundle, write_float_bundle
+from quantkit.data.preprocess import Preprocess
+from quantkit.evaluation.agreement import Agreement
 from quantkit.files import sha256_of
+from quantkit.graph.graph import Graph
+from quantkit.models.model import Model, Source
+from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.quantization.goal import MixedPrecision
+from quantkit.recovery.preset import PRESETS
+from tests.networks import DATA, Builder
+
+SOURCE = Source("net", "given", "made by hand", "5" * 64)
+PREPROCESS = Preprocess(40, 16, (0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
 
 
-@pytest.fixture(scope="session", params=["fp32", pytest.param("int8", marks=pytest.mark.int8)])
+def network() -> Graph:
+    """Of its parameters MXNet's checkpoints call two ``aux``."""
+    b = Builder()
+    stem = b.relu("relu", b.conv("conv", b.op("tanh", "tanh", b.batch_norm("bn", DATA, 3)), 3, 4))
+    pooled = b.op("Pooling", "pool", stem, kernel=(8, 8), stride=(8, 8), pool_type="max")
+    return b.graph(b.dense("dense", b.op("Flatten", "flatten", pooled), 16, 10))
+
+
+def fused(samples: Any, **changes: Any) -> FusedModel:
+    """The network as a model, fused and compared on samples."""
+    model = Model("hand-made", network(), (3, 16, 16), PREPROCESS, SOURCE, tuple("abcdefghij"))
+    return pipeline.fuse_model(replace(model, **changes), samples)
+
+
+def as_if_quantized(source: FusedModel, samples: Any) -> QuantizedModel:
+    """Its network is the FP32 one, since files do not care, and every processor runs that."""
+    table = pipeline.calibrate(source, samples, 3, "minmax")
+    mixed = MixedPrecision(1.0, None, True, ("dense",), "agreement", 0.5, 6, "own")
+    plan = pipeline.plan(source, table, "dense", "int8")
+    return QuantizedModel(source, table, plan, PRESETS["fast"], source.graph, Agreement(6, 0.75, 0.5), mixed)
+
+
+@pytest.fixture(scope="session")
+def own() -> np.ndarray:
+    """The user's own images."""
+    return np.random.default_rng(3).integers(0, 256, (6, 50, 60, 3)).astype(np.uint8)
+
+
+@pytest.fixture(scope="session")
+def source(engine: None, own: np.ndarray) -> FusedModel:
+    """Fused with the user's own images."""
+    return fused(own)
+
+
+@pytest.fixture(scope="session")
+def quantized(source: FusedModel, own: np.ndarray) -> QuantizedModel:
+    """Quantized with the user's own images."""
+    return as_if_quantized(source, own)
+
+
+@pytest.fixture(scope="session", params=["fp32", "int8"])
 def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of either kind. Do not alter it."""
     directory = tmp_path_factory.mktemp("written") / request.param
+    if request.param == "fp32":
+        return write_float_bundle(request.getfixturevalue("source"), directory)
+    return write_bundle(request.getfixturevalue("quantized"), directory)
+
+
+@pytest.fixture(scope="session", params=["fp32", pytest.param("int8", marks=pytest.mark.int8)])
+def digits_written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of the digits network. Do not alter it."""
+    directory = tmp_path_factory.mktemp("digits") / request.param
     if request.param == "fp32":
         return write_float_bundle(request.getfixturevalue("digits_fused"), directory)
     return write_bundle(request.getfixturevalue("digits_int8"), directory)

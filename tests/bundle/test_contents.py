@@ -11,65 +11,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit import __version__, pipeline
+from quantkit import __version__
 from quantkit.bundle import read_bundle, read_manifest, verify_bundle, write_bundle, write_float_bundle
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import AgreementResult, FileEntry, FusionResult, Input, Origin, Output, Settings
 from quantkit.bundle.sample import stored_sample
 from quantkit.bundle.write import settings_of
 from quantkit.calibration.ranges import Range
-from quantkit.data.preprocess import Preprocess
 from quantkit.engine.execute import run
 from quantkit.errors import ModelError, UserError
-from quantkit.evaluation.agreement import Agreement
 from quantkit.explain import Explanation, explain
-from quantkit.graph.graph import Graph
+from quantkit.graph.graph import Tensor
 from quantkit.graph.params import read_params
-from quantkit.models.model import Model, Source
 from quantkit.pipeline import FusedModel, QuantizedModel
-from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import float_plan
 from quantkit.recovery.preset import PRESETS
-from tests.networks import DATA, Builder, images
+from tests.bundle.conftest import PREPROCESS, SOURCE, fused, network
+from tests.networks import images
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-SOURCE = Source("net", "given", "made by hand", "5" * 64)
-PREPROCESS = Preprocess(40, 16, (0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
-
-
-def network() -> Graph:
-    """Two outputs, the second of two axes; one parameter more than MXNet's checkpoints call ``arg``."""
-    b = Builder()
-    scaled = b.op("tanh", "tanh", b.batch_norm("bn", DATA, 3))
-    stem = b.relu("relu", b.conv("conv", scaled, 3, 4))
-    pooled = b.op("Pooling", "pool", stem, kernel=(8, 8), stride=(8, 8), pool_type="max")
-    return b.graph(b.dense("dense", b.op("Flatten", "flatten", pooled), 16, 5), pooled)
-
-
-def fused(samples: Any, **changes: Any) -> FusedModel:
-    model = Model("hand-made", network(), (3, 16, 16), PREPROCESS, SOURCE, tuple("abcde"))
-    return pipeline.fuse_model(replace(model, **changes), samples)
-
-
-@pytest.fixture(scope="module")
-def own() -> np.ndarray:
-    """The user's own images."""
-    return np.random.default_rng(3).integers(0, 256, (6, 50, 60, 3)).astype(np.uint8)
-
-
-@pytest.fixture(scope="module")
-def source(own: np.ndarray) -> FusedModel:
-    return fused(own)
-
-
-@pytest.fixture(scope="module")
-def quantized(source: FusedModel, own: np.ndarray) -> QuantizedModel:
-    """As if quantized: its network is the FP32 one, since files do not care and every processor runs that."""
-    table = pipeline.calibrate(source, own, 3, "minmax")
-    mixed = MixedPrecision(1.0, None, True, ("dense",), "agreement", 0.5, 6, "own")
-    plan = pipeline.plan(source, table, "dense", "int8")
-    return QuantizedModel(source, table, plan, PRESETS["fast"], source.graph, Agreement(6, 0.75, 0.5), mixed)
 
 
 def entries(directory: Path) -> dict[str, FileEntry]:
@@ -83,7 +43,7 @@ def test_the_manifest_of_an_fp32_network(source: FusedModel, tmp_path: Path) -> 
     assert (manifest.kind, manifest.name, manifest.quantkit) == ("fp32", "hand-made", __version__)
     assert manifest.engine == present_engine()
     assert manifest.input == Input("data", (3, 16, 16))
-    assert manifest.outputs == (Output("dense", (5,)), Output("pool", (4, 2, 2)))
+    assert manifest.outputs == (Output("dense", (10,)),)
     assert manifest.source == Origin(**asdict(SOURCE))
     assert manifest.fusion == FusionResult(**asdict(source.check))
     assert (manifest.settings, manifest.agreement, manifest.sample) == (None, None, "built-in")
@@ -96,7 +56,7 @@ def test_the_manifest_of_an_fp32_network(source: FusedModel, tmp_path: Path) -> 
 def test_the_manifest_of_an_int8_network(quantized: QuantizedModel, tmp_path: Path) -> None:
     assert write_bundle(quantized, tmp_path / "bundle", onnx=b"ONNX") == tmp_path / "bundle"
     bundle = read_bundle(tmp_path / "bundle")
-    assert bundle.manifest.kind == "int8"
+    assert (bundle.manifest.kind, bundle.manifest.sample) == ("int8", "built-in")
     assert bundle.manifest.agreement == AgreementResult(6, 0.75, 0.5)
     assert bundle.manifest.files == entries(tmp_path / "bundle")
     assert bundle.manifest.files.keys() >= {"calibration.json", "model.onnx"}
@@ -124,7 +84,7 @@ def test_the_network_comes_back(source: FusedModel, tmp_path: Path) -> None:
         np.testing.assert_array_equal(bundle.graph.params[name], value)
     model = bundle.model
     assert (model.name, model.input_shape, model.preprocess) == ("hand-made", (3, 16, 16), PREPROCESS)
-    assert (model.source, model.labels) == (SOURCE, tuple("abcde"))
+    assert (model.source, model.labels) == (SOURCE, tuple("abcdefghij"))
     assert bundle.operators == explain(source.fused, float_plan(source.fused))
     assert {row.precision for row in bundle.operators} <= {"fp32", "gone"}
 
@@ -137,8 +97,21 @@ def test_moving_statistics_are_auxiliary_states(source: FusedModel, tmp_path: Pa
     assert set(kinds.values()) == {"arg", "aux"}
 
 
-def test_the_sample_holds_every_output(source: FusedModel, tmp_path: Path) -> None:
-    bundle = read_bundle(write_float_bundle(source, tmp_path / "bundle"))
+@pytest.fixture(scope="module")
+def two_outputs(own: np.ndarray) -> FusedModel:
+    """The second is of three axes."""
+    graph = network()
+    return fused(own, graph=replace(graph, outputs=(*graph.outputs, Tensor("pool"))))
+
+
+def test_every_output_has_its_shape_and_its_check(two_outputs: FusedModel, tmp_path: Path) -> None:
+    bundle = write_float_bundle(two_outputs, tmp_path / "bundle")
+    assert read_manifest(bundle).outputs == (Output("dense", (10,)), Output("pool", (4, 2, 2)))
+    assert [check.name for check in verify_bundle(bundle).checks[-2:]] == ["sample dense", "sample pool"]
+
+
+def test_the_sample_holds_every_output(two_outputs: FusedModel, tmp_path: Path) -> None:
+    source, bundle = two_outputs, read_bundle(write_float_bundle(two_outputs, tmp_path / "bundle"))
     stored = bundle.sample
     expected = run(source.graph, {"data": stored.input})
     assert len(stored.outputs) == len(expected) == 2
@@ -154,12 +127,12 @@ def test_without_labels_there_is_no_file_of_them(tmp_path: Path) -> None:
 
 
 def test_labels_are_counted_against_the_first_output(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="'hand-made' has 6 labels for 5 outputs; correct the labels"):
+    with pytest.raises(ModelError, match="'hand-made' has 6 labels for 10 outputs; correct the labels"):
         write_float_bundle(fused(images(), labels=tuple("abcdef"), preprocess=None), tmp_path / "bundle")
 
 
 def test_letters_of_every_language_stay_readable(source: FusedModel, tmp_path: Path) -> None:
-    labels = ("Käse", "チーズ", "c", "d", "e")
+    labels = ("Käse", "チーズ", *"cdefghij")
     renamed = replace(source, model=replace(source.model, name="モデル", labels=labels))
     bundle = write_float_bundle(renamed, tmp_path / "bundle")
     assert (bundle / "labels.txt").read_text(encoding="utf-8").splitlines() == list(labels)
@@ -190,10 +163,9 @@ def test_what_verify_says(quantized: QuantizedModel, tmp_path: Path, keep: bool)
     shown = "one of the images it was made with" if keep else "a built-in image"
     here = f"mxnet {engine.mxnet} ({engine.isa})"
     allowed = f"{max(1e-4, quantized.source.check.allowed):.2g}"
-    for name in ("dense", "pool"):
-        assert checks[f"sample {name}"] == (
-            f"{shown}, stored by {here}, computed by {here}: deviates by 0 of the largest value, {allowed} is allowed"
-        )
+    assert checks["sample dense"] == (
+        f"{shown}, stored by {here}, computed by {here}: deviates by 0 of the largest value, {allowed} is allowed"
+    )
 
 
 def test_operators_are_explained_by_their_fields(source: FusedModel, tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def deviations(directory: Path) -> list[float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_bundle_computes_the_same_in_plain_mxnet(written: Path) -> None:
-    assert max(deviations(written)) <= 1e-6
+def test_a_bundle_computes_the_same_in_plain_mxnet(digits_written: Path) -> None:
+    assert max(deviations(digits_written)) <= 1e-6
 
 
 def test_plain_mxnet_does_not_break_a_fused_preactivation_network(engine: None, tmp_path: Path) -> None:

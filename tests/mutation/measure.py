@@ -55,7 +55,7 @@ ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "recovery": (["quantkit/recovery/*"], ["tests/recovery", "-m", "not int8"]),
     "emission": (["quantkit/emission/*"], ["tests/emission", *_PROCESSES]),
     "evaluation": (["quantkit/evaluation/*"], ["tests/evaluation", *FAST]),
-    "bundle": (["quantkit/bundle/*"], ["tests/bundle", *_PROCESSES]),
+    "bundle": (["quantkit/bundle/*"], ["tests/bundle", "-m", "not int8", *_PROCESSES]),
     "benchmark": (
         [f"quantkit/benchmark/{name}.py" for name in _BENCHMARK],
         [*(f"tests/benchmark/test_{name}.py" for name in _BENCHMARK), *FAST],
