@@ -73,7 +73,7 @@ def read_record(path: Path) -> Optional[Record]:
             raise ValueError("it is of another format")
         record = Record(**table)
         texts = (record.source, record.url, record.revision, record.etag, record.date)
-        if not all(isinstance(text, str) for text in texts) or type(record.size) is not int:
+        if not all(isinstance(text, str) for text in texts) or type(record.size) is not int or record.size < 0:
             raise ValueError("it holds a value of another type")
         if re.fullmatch("[0-9a-f]{64}", record.sha256) is None:
             raise ValueError("its sha256 is not one")
