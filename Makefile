@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke soak test lint tables test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
+.PHONY: demo smoke soak test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
 	test-faults properties mutate fuzz crash-search clean
 
 demo: $(VENV)/installed
@@ -25,7 +25,7 @@ soak: $(VENV)/installed
 	mkdir -p $(OUT)
 	$(BIN)/python benchmarks/soak.py --out $(OUT)/soak
 
-test: lint test-onednn test-mkl
+test: lint test-onednn coverage test-mkl
 
 lint: .venv-onednn/installed
 	.venv-onednn/bin/ruff check .
@@ -44,10 +44,15 @@ LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/tes
 	tests/test_telemetry.py tests/formats tests/fuzz tests/test_damaged_files.py
 WITH_mkl := tests/benchmark/test_worker.py
 LEFT_OUT = $(patsubst %,--ignore %,$(LEFT_OUT_$*))
+COVERAGE_onednn := --cov --cov-report=
 test-onednn test-mkl: test-%: .venv-%/installed
-	.venv-$*/bin/python -m pytest -m 'not timing' -n 2 --dist loadfile $(LEFT_OUT)
-	.venv-$*/bin/python -m pytest -m timing $(LEFT_OUT)
+	.venv-$*/bin/python -m pytest -m 'not timing' -n 2 --dist loadfile $(COVERAGE_$*) $(LEFT_OUT)
+	.venv-$*/bin/python -m pytest -m timing $(and $(COVERAGE_$*),$(COVERAGE_$*) --cov-append) $(LEFT_OUT)
 	$(patsubst %,.venv-$*/bin/python -m pytest %,$(WITH_$*))
+
+# How much of each core room the tests with mxnet 1.9.1 run.
+coverage: test-onednn
+	.venv-onednn/bin/python tests/branch_coverage.py
 
 # MKL-DNN 1.0 aborts in INT8 convolutions on AMD processors with AVX-512. There, the tests that run INT8 networks on
 # mxnet-mkl are skipped, and run here instead, on an emulated Intel processor, with all the processes that they start.
@@ -107,4 +112,4 @@ crash-search: $(VENV)/installed
 	$(BIN)/python -W ignore -m tests.engine.crash_search
 
 clean:
-	rm -rf .venv-* $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv-* $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*
