@@ -48,8 +48,8 @@ ROOMS = {
     "report": "errors files folders host benchmark",
     "analysis": "errors folders host graph data models fusion calibration quantization evaluation emission recovery "
     "bundle pipeline report",
-    "workloads": "errors text_files files folders formats graph engine data models fusion calibration quantization "
-    "emission recovery bundle export pipeline benchmark",
+    "workloads": "errors contained text_files files folders formats graph engine data models fusion calibration "
+    "quantization emission recovery bundle export pipeline benchmark",
     "measurement": "errors host benchmark workloads",
     "runtimes": "errors text_files folders host",
     "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",

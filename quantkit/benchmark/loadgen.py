@@ -22,10 +22,12 @@ from quantkit.benchmark.dispatch import Dispatcher, Request, Serve
 from quantkit.benchmark.foreign import foreign_environment
 from quantkit.benchmark.results import ServerTrial
 from quantkit.errors import InstanceError, QuantkitError, UserError
+from quantkit.text_files import MEBIBYTE, parse_json, read_text
 
 _PROCESS = Path(__file__).with_name("loadgen_process.py")
 _RECORD = ":::MLLOG "
 _LAST_LINES = 20
+_LARGEST_LOG = 256 * MEBIBYTE
 
 # The conditions of a run that only say that it was short: LoadGen's own demands, made for hour-long submissions.
 _LENGTH = ("result_min_duration_met", "result_min_queries_met", "early_stopping_met")
@@ -150,12 +152,14 @@ def _read(folder: Path, rate: float, bound: float) -> ServerTrial:
         QuantkitError: they cannot be read, or are not complete.
     """
     try:
-        lines = (folder / "mlperf_log_detail.txt").read_text().splitlines()
-        summary = (folder / "mlperf_log_summary.txt").read_text()
+        lines = read_text(folder / "mlperf_log_detail.txt", _LARGEST_LOG).splitlines()
+        summary = read_text(folder / "mlperf_log_summary.txt", _LARGEST_LOG)
     except OSError as error:
         raise QuantkitError(f"LoadGen's logs in {folder} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise QuantkitError(f"LoadGen's logs in {folder} are no text ({error})") from error
     try:
-        records = [json.loads(line[len(_RECORD) :]) for line in lines if line.startswith(_RECORD)]
+        records = [parse_json(line[len(_RECORD) :]) for line in lines if line.startswith(_RECORD)]
         found = {record["key"]: record["value"] for record in records}
         errors = [record for record in records if record["metadata"]["is_error"]]
         p50, p90, p99 = (found[f"result_{level}.00_percentile_latency_ns"] / 1e6 for level in (50, 90, 99))
@@ -164,7 +168,7 @@ def _read(folder: Path, rate: float, bound: float) -> ServerTrial:
         # A verdict must follow from the conditions, and the one on latency from the bound.
         explained = valid == all(met.values()) and met[_LATENCY] == (p99 <= bound)
         clean = not errors and found["num_errors"] == 0
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
         raise QuantkitError(f"LoadGen's log of {rate:.4g} queries/s is not complete or of another version") from error
     why = () if valid else _reasons(summary)
     if not (explained and clean):

@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 
 from quantkit.engine.subprocesses import environment, module_command
@@ -62,7 +63,13 @@ def kernels_of(
     env = environment(MKLDNN_VERBOSE="1", DNNL_VERBOSE="1")
     try:
         done = subprocess.run(
-            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
         )
     except subprocess.TimeoutExpired as error:
         raise EngineError(f"{symbol} did not finish one run within {timeout:g} s; is the machine busy?") from error
@@ -109,6 +116,8 @@ def _kernel(fields: list[str], line: str) -> Kernel:
     try:
         primitive, implementation, tensors = fields[3], fields[4], fields[6]
         milliseconds = float(fields[-1])
+        if not isfinite(milliseconds):
+            raise ValueError("a time that is not finite")
     except (IndexError, ValueError) as error:
         raise EngineError(f"the engine's verbose output has an unknown form: {line!r}") from error
     types: dict[str, str] = {}

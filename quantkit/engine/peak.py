@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
+from pydantic import PositiveFloat, TypeAdapter
 
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import engine_errors, stock_fusion_off, symbol_of
@@ -24,6 +25,7 @@ from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
 from quantkit.folders import scratch_folder
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.text_files import read_json
 
 # Large enough for full speed, small enough for the caches and for many repetitions.
 _CONVOLUTIONS = ((256, 28), (512, 28))  # channels, height and width
@@ -35,8 +37,8 @@ _FEWEST = 3
 class Peak:
     """Measured peaks in 10^9 multiply-accumulates a second; ``int8`` is None where INT8 cannot run."""
 
-    int8: Optional[float]
-    fp32: float
+    int8: Optional[PositiveFloat]
+    fp32: PositiveFloat
 
 
 def measured_peak() -> Peak:
@@ -64,7 +66,10 @@ def measured_peak() -> Peak:
                 f"the engine failed while its peak was measured (exit status {done.returncode}): {said[-1]}; "
                 "`quantkit doctor` tells whether it suits this processor"
             )
-        return Peak(**json.loads(file.read_text()))
+        try:
+            return TypeAdapter(Peak).validate_python(read_json(file))
+        except (OSError, ValueError) as error:
+            raise EngineError(f"the process that measured the engine's peak left no rates ({error})") from error
 
 
 def main(file: str) -> None:

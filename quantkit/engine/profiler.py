@@ -7,13 +7,12 @@ an order that a monitor callback tells by name. The same callback shows whose ke
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
 from quantkit.engine.execute import auxiliary_params
 from quantkit.engine.kernels import Kernel, parse
@@ -25,12 +24,18 @@ from quantkit.folders import scratch_folder
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.params import write_params
+from quantkit.text_files import MEBIBYTE, read_json
 
 _QUIET = {"MKLDNN_VERBOSE": "0", "DNNL_VERBOSE": "0"}
 _VERBOSE = {"MKLDNN_VERBOSE": "1", "DNNL_VERBOSE": "1"}
 _ONE_BY_ONE = {"MXNET_ENGINE_TYPE": "NaiveEngine", "MXNET_EXEC_BULK_EXEC_INFERENCE": "0"}
 
 _MOST_VERBOSE_RUNS = 9
+
+# Some 100 bytes for each operator of each run.
+_LARGEST_TRACE = 1024 * MEBIBYTE
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -90,10 +95,11 @@ def record(
         common = (str(symbol), str(params), ",".join(map(str, shape)))
         tell("taking the time without the profiler")
         _run(("plain", *common, str(runs or 0), str(folder)), _QUIET)
-        plain = tuple((end - begun) / 1e6 for begun, end in _json(folder / WINDOWS))
+        plain = _found(folder / WINDOWS, _milliseconds)
         tell("recording the operators")
         _run(("events", *common, str(runs or len(plain)), str(folder)), {**_QUIET, **_ONE_BY_ONE})
-        profiled = runs_of(_json(folder / EVENTS), _json(folder / WINDOWS))
+        windows = _found(folder / WINDOWS, _windows)
+        profiled = _found(folder / EVENTS, lambda trace: runs_of(trace, windows))
         tell("listing the kernels")
         verbose = min(runs or len(plain), _MOST_VERBOSE_RUNS)
         output = _run(("kernels", *common, str(verbose), str(folder)), {**_VERBOSE, **_ONE_BY_ONE})
@@ -135,10 +141,10 @@ def _pairs(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, int, str]
             continue
         stack = open_.setdefault((event["pid"], event.get("tid")), [])
         if event["ph"] == "B":
-            stack.append((event["ts"], event["name"]))
+            stack.append((int(event["ts"]), str(event["name"])))
         elif event["ph"] == "E" and stack:
             start, name = stack.pop()
-            yield start, event["ts"], name
+            yield start, int(event["ts"]), name
 
 
 def kernels_by_node(output: str, names: Collection[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[Kernel, ...]]]:
@@ -208,10 +214,24 @@ def _run(arguments: Iterable[str], settings: Mapping[str, str]) -> str:
     return done.stdout
 
 
-def _json(path: Path) -> Any:
+def _milliseconds(document: Any) -> tuple[float, ...]:
+    """How long each run took."""
+    return tuple((end - begun) / 1e6 for begun, end in _windows(document))
+
+
+def _windows(document: Any) -> list[tuple[int, int]]:
+    """When each run began and ended."""
+    found = [(int(begun), int(end)) for begun, end in document]
+    if not found:
+        raise ValueError("no run is noted")
+    return found
+
+
+def _found(path: Path, understand: Callable[[Any], _Found]) -> _Found:
+    """What the process that ran the network wrote into a JSON file, and what is made of it."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return understand(read_json(path, _LARGEST_TRACE))
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         raise EngineError(
             f"MXNet's profiler wrote no trace that can be read ({error}); is there space left in {path.parent.parent}?"
         ) from error

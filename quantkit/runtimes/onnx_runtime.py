@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +14,12 @@ from quantkit.errors import EngineError, EngineMissing
 from quantkit.folders import scratch_folder
 from quantkit.host.process import OwnProcess
 from quantkit.runtimes.session import ExecutedLayer, Inputs, arrays, session_threads
+from quantkit.text_files import MEBIBYTE, read_json
 
 _INT8 = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"})
 _FP32 = frozenset({"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul"})
 _ONLY_ERRORS = 3
+_LARGEST_PROFILE = 1024 * MEBIBYTE
 
 # What its change of layout adds to an operator's name.
 _ADDED = re.compile(r"_token_\d+$")
@@ -66,8 +67,9 @@ def executed_layers(content: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]
         options.profile_file_prefix = str(folder / "profile")
         session = _load(content, options)
         OnnxRuntimeSession(session).run(inputs)
-        events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
-    return tuple(_executed(events))
+        with _errors("tell which operators it ran"):
+            events = read_json(Path(session.end_profiling()), _LARGEST_PROFILE)
+            return tuple(_executed(events))
 
 
 def _executed(events: list[dict[str, Any]]) -> Iterator[ExecutedLayer]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,10 +13,12 @@ from quantkit.benchmark.environments import open_build
 from quantkit.benchmark.foreign import ending, foreign_environment, last_lines, running
 from quantkit.benchmark.recipes import PEERS, RECIPES
 from quantkit.benchmark.workload import Checkpoint
-from quantkit.errors import QuantkitError
+from quantkit.contained import file_in
+from quantkit.errors import QuantkitError, UserError
 from quantkit.export import export_int8_onnx, export_onnx
 from quantkit.folders import scratch_folder
 from quantkit.models.model import Model
+from quantkit.text_files import parse_json
 from quantkit.workloads.store import Tell, code_hash, stored_array, stored_files
 
 # The modes of benchmarks/peers.py that make these forms.
@@ -78,7 +79,13 @@ def quantized_by_peer(form: str, name: str, fp32: Checkpoint, images: np.ndarray
             out, err = process.communicate()
         if process.returncode != 0:
             raise QuantkitError(f"{mode} {ending(process.returncode)} on {name}:{last_lines(err)}")
-        made: Mapping[str, str] = json.loads(out.splitlines()[-1])
-        return {role: folder / file for role, file in made.items()}
+        try:
+            answer = parse_json(out.splitlines()[-1])
+            made = {str(role): file_in(folder, str(file)) for role, file in answer.items()}
+            if not made or not all(path.is_file() for path in made.values()):
+                raise ValueError("a file is missing")
+            return made
+        except (ValueError, LookupError, AttributeError, UserError) as error:
+            raise QuantkitError(f"{mode} made of {name} what is no network: it answered {out[-80:]!r}") from error
 
     return stored_files(f"{name}-{form}", hashlib.sha256(repr(made_from).encode()).hexdigest(), make, tell)

@@ -336,6 +336,40 @@ def test_a_run_that_is_invalid_for_another_reason_is_refused(
         read(tmp_path, log, errors)
 
 
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        *(("result_99.00_percentile_latency_ns", wrong) for wrong in ("x", None, [], {}, float("nan"), 10**400)),
+        *(("result_query_count", wrong) for wrong in ("x", None, [], {}, float("nan"), float("inf"))),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_log_with_other_values_is_refused(tmp_path: Path, key: str, wrong: Any) -> None:
+    with pytest.raises(QuantkitError, match="not complete or of another version"):
+        read(tmp_path, {**LOG, key: wrong})
+
+
+@pytest.mark.parametrize(
+    "line", ["", "x", "null", "[]", "7", "{}", '{"key": [], "value": 1, "metadata": {"is_error": false}}',
+             '{"key": "a", "value": 1, "metadata": 7}', "[" * 100_000, "\0"],
+    ids=lambda value: repr(value)[:20],
+)  # fmt: skip
+def test_a_line_of_another_form_is_refused(tmp_path: Path, line: str) -> None:
+    assert read(tmp_path, LOG).valid
+    with (tmp_path / "mlperf_log_detail.txt").open("a") as file:
+        file.write(f":::MLLOG {line}\n")
+    with pytest.raises(QuantkitError, match="not complete or of another version"):
+        loadgen._read(tmp_path, 50, 25)
+
+
+@pytest.mark.parametrize("name", ["mlperf_log_detail.txt", "mlperf_log_summary.txt"])
+def test_logs_that_are_no_text_are_refused(tmp_path: Path, name: str) -> None:
+    assert read(tmp_path, LOG).valid
+    (tmp_path / name).write_bytes(b"\xff")
+    with pytest.raises(QuantkitError, match="are no text"):
+        loadgen._read(tmp_path, 50, 25)
+
+
 @pytest.mark.parametrize("missing", list(LOG))
 def test_a_log_without_a_verdict_or_a_condition_is_refused(tmp_path: Path, missing: str) -> None:
     with pytest.raises(QuantkitError, match="not complete or of another version"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,19 @@ def test_other_lines_are_passed_over_and_broken_ones_refused() -> None:
         parse("dnnl_verbose,exec,cpu,convolution,brgconv")
     with pytest.raises(EngineError, match="unknown form"):
         parse("dnnl_verbose,exec,cpu,reorder,jit:uni,undef,src_f32::blocked:a:f0,,,16,soon")
+    for time in ("nan", "inf", "1e999"):
+        with pytest.raises(EngineError, match="unknown form"):
+            parse(f"dnnl_verbose,exec,cpu,reorder,jit:uni,undef,src_f32::blocked:a:f0,,,16,{time}")
+
+
+def test_output_of_other_bytes_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = subprocess.run
+    said = "import os; os.write(1, b'\\xff\\n')"
+    monkeypatch.setattr(
+        "quantkit.engine.kernels.subprocess.run",
+        lambda command, **options: run([sys.executable, "-c", said], **options),
+    )
+    assert kernels_of(tmp_path / "a", tmp_path / "b", (1, 2, 2)) == ()
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,21 @@ def test_the_kernels_are_int8_and_fp32(engine: None, tmp_path: Path) -> None:
         assert kernels == {"u8s8", "f32f32"}
 
 
+@pytest.mark.parametrize(
+    "content", ["", "null", "[]", "{}", "7", '{"int8": 1.0}', '{"int8": "x", "fp32": 1.0}', '{"int8": null, "fp32": 0}',
+                '{"int8": 1.0, "fp32": NaN}', '{"int8": -1.0, "fp32": 1.0}', "[" * 100_000, "\0"],
+    ids=lambda value: repr(value)[:20],
+)  # fmt: skip
+def test_rates_that_are_none_are_an_engine_error(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        Path(command[-1]).write_text(content)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("quantkit.engine.peak.subprocess.run", run)
+    with pytest.raises(EngineError, match="left no rates"):
+        measured_peak()
+
+
 def test_a_failing_process_is_an_engine_error(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     run = subprocess.run
     failing = "import sys; sys.exit('no memory')"

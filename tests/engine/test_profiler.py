@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from quantkit.engine import profiler
-from quantkit.engine.profiled_run import WINDOWS
+from quantkit.engine.profiled_run import EVENTS, WINDOWS
 from quantkit.engine.profiler import Event, kernels_by_node, record, runs_of
 from quantkit.errors import EngineError
 from quantkit.graph.graph import Graph, Node, Tensor
@@ -128,9 +131,50 @@ def test_a_killed_process_is_named_by_its_signal(engine: None, monkeypatch: pyte
 
 
 def test_an_engine_without_profiler_is_named_as_such(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiler, "_run", lambda *_: "")
-    monkeypatch.setattr(profiler, "_json", lambda path: [[0, 10]] if path.name == WINDOWS else {"traceEvents": []})
+    monkeypatch.setattr(profiler, "_run", writing("[[0, 10]]", '{"traceEvents": []}'))
     with pytest.raises(EngineError, match="built without it"):
+        record(tiny(), (1, 8, 6, 6), runs=1)
+
+
+def writing(windows: str, events: str) -> Callable[..., str]:
+    """A run that leaves these files."""
+
+    def run(arguments: Iterable[str], _: object) -> str:
+        folder = Path(list(arguments)[-1])
+        (folder / WINDOWS).write_text(windows)
+        (folder / EVENTS).write_text(events)
+        return ""
+
+    return run
+
+
+BEGINS = {"ph": "B", "name": "a", "cat": "operator", "ts": 0, "pid": 0}
+ENDS = {**BEGINS, "ph": "E", "ts": 1}
+
+
+@pytest.mark.parametrize(
+    "windows", ["", "null", "[]", "{}", "[1]", "[[1]]", '[["a", 2]]', "[[1, null]]", "[[NaN, 2]]", "[[1, 1e999]]",
+                "[[0, " + "9" * 400 + "]]", "[" * 100_000],
+    ids=lambda value: repr(value)[:20],
+)  # fmt: skip
+def test_times_that_are_none_are_an_engine_error(windows: str, engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiler, "_run", writing(windows, '{"traceEvents": []}'))
+    with pytest.raises(EngineError, match="no trace that can be read"):
+        record(tiny(), (1, 8, 6, 6), runs=1)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        None, 1, [], {}, {"a": 1}, [None], ["a"], [{"cat": "operator"}],
+        *([{**BEGINS, name: wrong}, ENDS] for name in ("ts", "pid", "tid") for wrong in ([], {}, "x")
+          if (name, wrong) not in (("pid", "x"), ("tid", "x"))),
+        [BEGINS, {**ENDS, "ts": None}], [BEGINS, {**ENDS, "ts": 10**400}],
+    ],
+)  # fmt: skip
+def test_a_trace_that_is_none_is_an_engine_error(events: object, engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiler, "_run", writing("[[0, 1000000]]", json.dumps({"traceEvents": events})))
+    with pytest.raises(EngineError):
         record(tiny(), (1, 8, 6, 6), runs=1)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from quantkit.engine.execute import run
 from quantkit.errors import EngineError, EngineMissing
+from quantkit.runtimes import onnx_runtime
 from quantkit.runtimes.engines import ONNX_ENGINES, OnnxEngine
+from quantkit.text_files import parse_json
 from tests.networks import images, residual_v1
-from tests.requirements import requires
+from tests.requirements import package, requires
 from tests.runtimes.networks import emitted, float_file, int8_file
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -85,3 +88,24 @@ def test_layers_in_int8_are_seen_by_name(name: str, int8_engine: None) -> None:
     layers = engine.executed_layers(content, {"data": images(1)})
     in_integers = {name for layer in layers if layer.precision == "int8" for name in layer.names}
     assert {"bn0", "bn1", "bn2"} <= in_integers
+
+
+@pytest.mark.parametrize(
+    "odd", ['"', "\\", "\n", "\x01", "\N{SNOWMAN}", '"}]', "%s", "a" * 100_000], ids=lambda value: repr(value)[:20]
+)
+@pytest.mark.parametrize("name", WITH_KERNELS)
+def test_what_layers_are_called_is_an_engine_error_at_most(name: str, odd: str) -> None:
+    onnx, engine = package("onnx"), engine_of(name)
+    model = onnx.load_model_from_string(float_file(residual_v1()))
+    for index, node in enumerate(model.graph.node):
+        node.name = f"{odd}{index}"
+    with suppress(EngineError):
+        assert len(engine.executed_layers(model.SerializeToString(), {"data": images(1)})) == 4
+
+
+@pytest.mark.parametrize("content", ["", "null", "7", "[7]", '[{"args": 7}]', '[{"name": 7, "cat": "Node"}]', "["])
+def test_a_profile_of_another_form_is_an_engine_error(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = engine_of("onnxruntime")
+    monkeypatch.setattr(onnx_runtime, "read_json", lambda path, most: parse_json(content))
+    with pytest.raises(EngineError, match="cannot tell which operators it ran"):
+        engine.executed_layers(float_file(residual_v1()), {"data": images(1)})

@@ -97,6 +97,16 @@ def test_a_quantizer_that_fails_is_quoted(script: Path, fp32: Checkpoint) -> Non
         quantized_by_peer("nncf", "net", fp32, images(2), lambda message: None)
 
 
+@pytest.mark.parametrize(
+    "said", ["", "null", "[]", "7", "{", '{"onnx": 7}', '{"onnx": "../fp32.onnx"}', '{"onnx": "/etc/passwd"}',
+             '{"onnx": "missing.onnx"}'],
+)  # fmt: skip
+def test_a_quantizer_that_answers_anything_else_is_an_error(script: Path, fp32: Checkpoint, said: str) -> None:
+    script.write_text(f"print({said!r})")
+    with pytest.raises(QuantkitError, match="made of net what is no network"):
+        quantized_by_peer("nncf", "net", fp32, images(2), lambda message: None)
+
+
 def test_every_form_has_a_mode_of_the_script_that_ships() -> None:
     source = (Path(files.__file__).parents[1] / "benchmarks" / "peers.py").read_text()
     assert all(f'"{mode}": (' in source for mode in MODES.values())
