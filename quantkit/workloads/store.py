@@ -1,6 +1,7 @@
 """``QUANTKIT_HOME/workloads``: prepared files, named by a hash of what they were made from.
 
 A file appears whole, so whoever finds one may use it; of two processes that want the same checkpoint one waits.
+What is written takes the place of a link, not of what the link leads to.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import numpy as np
 
 from quantkit import files
 from quantkit.benchmark.workload import Checkpoint
+from quantkit.contained import file_in
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import auxiliary_params
-from quantkit.errors import ModelError, QuantkitError
+from quantkit.errors import ModelError, QuantkitError, UserError
 from quantkit.folders import whole_folder
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
@@ -100,7 +102,7 @@ def stored_array(array: np.ndarray) -> Path:
     digest.update(content.data)
     path = _folder("inputs") / f"{digest.hexdigest()[:32]}.npy"
     if not path.is_file():
-        with files.writing(path) as file:
+        with files.writing(_without_link(path)) as file:
             np.save(file, content)
     return path
 
@@ -112,7 +114,7 @@ def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
         outputs = make()
         archive = io.BytesIO()  # an archive that fails halfway would complain once more when it is forgotten
         np.savez(archive, *outputs)
-        with files.writing(path) as file:
+        with files.writing(_without_link(path)) as file:
             file.write(archive.getbuffer())
     return path
 
@@ -135,14 +137,15 @@ def _find(folder: Path, stem: str) -> Optional[Stored]:
         read_checkpoint(symbol, params)
         if known["symbol"] == files.sha256_of(symbol) and known["params"] == files.sha256_of(params):
             sha256 = {"symbol": known["symbol"], "params": known["params"]}
-            return Stored(_checkpoint(symbol, params, sha256), dict(known["accuracy"]))
+            accuracy = {name: float(value) for name, value in dict(known["accuracy"]).items()}
+            return Stored(_checkpoint(symbol, params, sha256), accuracy)
     except (OSError, ValueError, LookupError, TypeError, ModelError):
         pass
     return None
 
 
 def _write(folder: Path, stem: str, made: Made) -> Stored:
-    symbol, params, record = _paths(folder, stem)
+    symbol, params, record = map(_without_link, _paths(folder, stem))
     values, auxiliary = made.graph.params, auxiliary_params(made.graph)
     with files.writing(params) as file:
         write_params(file, {f"{'aux' if name in auxiliary else 'arg'}:{name}": values[name] for name in sorted(values)})
@@ -161,17 +164,17 @@ def _checkpoint(symbol: Path, params: Path, sha256: Mapping[str, str]) -> Checkp
 def _find_files(folder: Path) -> Optional[Checkpoint]:
     try:
         known = read_json(folder / _RECORD)
-        paths = {role: folder / file for role, (file, _) in known.items()}
+        paths = {role: file_in(folder, file) for role, (file, _) in known.items()}
         sha256 = {role: digest for role, (_, digest) in known.items()}
-        if all(files.sha256_of(path) == sha256[role] for role, path in paths.items()):
+        if paths and all(files.sha256_of(path) == sha256[role] for role, path in paths.items()):
             return Checkpoint(paths, sha256)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, UserError):
         pass
     return None
 
 
 def _write_files(folder: Path, make: Callable[[Path], Mapping[str, Path]]) -> Checkpoint:
-    with whole_folder(folder) as new:
+    with whole_folder(_without_link(folder)) as new:
         made = make(new)
         known = {role: (path.name, files.sha256_of(path)) for role, path in made.items()}
         (new / _RECORD).write_text(json.dumps(known) + "\n")
@@ -183,6 +186,13 @@ def _write_files(folder: Path, make: Callable[[Path], Mapping[str, Path]]) -> Ch
 
 def _paths(folder: Path, stem: str) -> tuple[Path, Path, Path]:
     return folder / f"{stem}-symbol.json", folder / f"{stem}-0000.params", folder / f"{stem}.json"
+
+
+def _without_link(path: Path) -> Path:
+    """A place in the store to write to, where no link leads to somebody else's file or folder."""
+    if path.is_symlink():
+        path.unlink()
+    return path
 
 
 def _folder(kind: str) -> Path:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -102,6 +106,100 @@ def test_files_for_another_engine_are_made_once_and_anew_where_altered() -> None
     first.files["bin"].write_text("altered")
     assert (stored(), maker.times) == (first, 2)
     assert first.files["bin"].read_text() == "bin"
+
+
+def _stored_files(maker: FilesMaker) -> Checkpoint:
+    return stored_files("a net/1", "k" * 64, maker, lambda message: None)
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _link_out(path: Path) -> None:
+    """To a file of the same content."""
+    elsewhere = path.parents[3] / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+
+
+def _endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("change", [_pipe, _folder, _link_out, _endless, Path.unlink])
+@pytest.mark.parametrize("name", ["files.json", "network.bin"])
+def test_what_is_no_file_of_the_entry_is_made_anew(change: Callable[[Path], None], name: str) -> None:
+    maker = FilesMaker()
+    first = _stored_files(maker)
+    change(first.files["bin"].with_name(name))
+    again = _stored_files(maker)
+    assert again == first
+    # The record may lie elsewhere: the hashes in it are those of the files.
+    assert maker.times == (1 if (change, name) == (_link_out, "files.json") else 2)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        None, [], {}, 7, {"xml": None}, {"xml": "ab"}, {"xml": [7, "DIGEST"]}, {"xml": ["network.xml", 7]},
+        {"xml": ["../elsewhere", "DIGEST"]}, {"xml": ["PLACE/elsewhere", "DIGEST"]}, {"xml": ["a\0b", "DIGEST"]},
+        {"xml": ["\ud800", "DIGEST"]}, {"xml": ["", "DIGEST"]},
+    ],
+)  # fmt: skip
+def test_a_record_that_says_something_else_is_not_believed(record: object) -> None:
+    maker = FilesMaker()
+    first = _stored_files(maker)
+    folder = first.files["xml"].parent
+    (folder.parent / "elsewhere").write_text("xml")
+    text = json.dumps(record).replace("DIGEST", first.sha256["xml"]).replace("PLACE", str(folder.parent))
+    (folder / "files.json").write_text(text)
+    assert (_stored_files(maker), maker.times) == (first, 2)
+
+
+def test_a_link_in_an_entrys_place_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    maker = FilesMaker()
+    first = _stored_files(maker)
+    folder = first.files["xml"].parent
+    shutil.rmtree(folder)
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "thesis.txt").write_text("mine")
+    folder.symlink_to(others)
+    assert _stored_files(maker) == first
+    assert [path.name for path in others.iterdir()] == ["thesis.txt"]
+    assert not folder.is_symlink()
+
+
+@pytest.mark.parametrize("role", ["symbol", "params", "record"])
+def test_a_link_in_a_checkpoints_place_is_replaced_and_not_what_it_leads_to(role: str, tmp_path: Path) -> None:
+    maker = Maker()
+    first = stored(maker)
+    symbol = first.checkpoint.files["symbol"]
+    record = symbol.with_name(symbol.name.replace("-symbol", ""))
+    path = {**first.checkpoint.files, "record": record}[role]
+    (tmp_path / "thesis.txt").write_text("mine")
+    path.unlink()
+    path.symlink_to(tmp_path / "thesis.txt")
+    assert (stored(maker), maker.times) == (first, 2)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("accuracy", [None, 7, ["x"], {"agreement": "x"}, {"agreement": None}])
+def test_figures_that_are_none_are_measured_anew(accuracy: object) -> None:
+    maker = Maker()
+    first = stored(maker)
+    symbol = first.checkpoint.files["symbol"]
+    record = symbol.with_name(symbol.name.replace("-symbol", ""))
+    record.write_text(json.dumps({**json.loads(record.read_text()), "accuracy": accuracy}))
+    assert (stored(maker), maker.times) == (first, 2)
 
 
 def test_files_that_could_not_be_made_leave_nothing(home: Path) -> None:
