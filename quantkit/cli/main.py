@@ -30,6 +30,7 @@ from quantkit.cli.verify import verify
 from quantkit.cli.work import Work
 from quantkit.errors import QuantkitError
 from quantkit.host.children import kill_descendants
+from quantkit.temporary import remove_own
 
 _BROKEN_PIPE = 141
 _EXAMPLES = (
@@ -189,6 +190,8 @@ def _end(code: int, work: Work) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if work.signal is not None:
         kill_descendants()
+        # The signal may have come while something of this was removed.
+        remove_own()
         # The engine would finish what it has begun.
         with suppress(OSError):
             sys.stderr.flush()

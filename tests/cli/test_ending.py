@@ -166,6 +166,37 @@ def test_a_second_signal_does_not_wait_for_the_clean_up(first: int, second: int,
     assert said == f"interrupted{by}; nothing was written\n"
 
 
+_INTERRUPTED_WHILE_IT_REMOVES = """
+import os, shutil, signal, sys, time
+from pathlib import Path
+from quantkit.cli.main import cli, main
+from quantkit.folders import whole_folder
+
+remove = shutil.rmtree
+
+def interrupted(path, **options):
+    shutil.rmtree = remove
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(600)
+
+@cli.command()
+def work():
+    for text in ("old", "new"):
+        with whole_folder(Path("out")) as folder:
+            (folder / "text").write_text(text)
+        shutil.rmtree = interrupted
+
+sys.argv = ["quantkit", "work"]
+main()
+"""
+
+
+def test_a_signal_while_the_older_folder_is_removed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _INTERRUPTED_WHILE_IT_REMOVES]
+    assert subprocess.run(command, cwd=tmp_path, env=environment(), timeout=60).returncode == 143
+    assert tree(tmp_path) == {"out/text": b"new"}
+
+
 def test_two_signals_while_a_bundle_is_replaced(
     checkpoint: Path, samples: Path, int8_engine: None, run: Run, tmp_path: Path
 ) -> None:
