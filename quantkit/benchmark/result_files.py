@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quantkit import files
+from quantkit.benchmark.build import ENGINES
 from quantkit.benchmark.results import DISCARDED, FORMAT, Cell, Results, Round, Run
+from quantkit.benchmark.variants import VARIANTS
 from quantkit.contained import file_in
 from quantkit.errors import UserError
 from quantkit.host.placeholders import recorded
@@ -91,11 +93,21 @@ def read_run(folder: Path) -> Run:
         raise UserError(
             f"{folder / RUN} has format {run.format}, this quantkit reads {FORMAT}; measure again with this version"
         )
+    unknown = {build.engine for build in run.builds} - ENGINES.keys()
+    unknown |= {contestant.variant for contestant in run.contestants} - VARIANTS.keys()
+    if unknown:
+        raise UserError(
+            f"{folder / RUN} tells of {min(unknown)!r}, no engine or variant that this quantkit knows; "
+            "measure again with this version"
+        )
     return run
 
 
 def _read_cell(path: Path) -> Cell:
     cell: Cell = _read(Cell, path)
+    for name, kind in (("settings", dict), ("libraries", list)):
+        if not isinstance(cell.engine.get(name), (kind, type(None))):
+            raise UserError(f"{path} is damaged: engine.{name} is no {kind.__name__}; remove it and measure again")
     for number, turn in enumerate(cell.rounds):
         if problem := _problem(turn, len(cell.placements)):
             raise UserError(f"{path} is damaged: rounds.{number}: {problem}; remove it and measure again")

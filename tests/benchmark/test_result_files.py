@@ -50,6 +50,25 @@ def test_failures_are_written_with_placeholders(tmp_path: Path) -> None:
     assert found.environment["LD_PRELOAD"].endswith("/libiomp5.so")
 
 
+def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
+    run = run_of(suite())
+    for changed, name in (
+        (replace(run, contestants=(replace(run.contestants[0], variant="int2"),)), "'int2'"),
+        (replace(run, builds=(Build("b", "p", "3.11.7", "1.26.4", "1.0", "/lib", (), True, "tvm"),)), "'tvm'"),
+    ):
+        write_run(changed, tmp_path)
+        with pytest.raises(UserError, match=f"tells of {name}, no engine or variant that this quantkit knows"):
+            read_run(tmp_path)
+
+
+@pytest.mark.parametrize("engine", [{"settings": [1]}, {"settings": "x"}, {"libraries": 3}, {"libraries": {}}])
+def test_what_an_engine_told_has_the_form_that_reports_read(engine: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / CELLS).mkdir()
+    write_cell(cell([[closed_loop([3])]], engine=engine), tmp_path)
+    with pytest.raises(UserError, match=f"is damaged: engine.{next(iter(engine))} is no (dict|list)"):
+        read_cells(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("ticks", "words"),
     [
