@@ -145,9 +145,9 @@ def main() -> NoReturn:
     work = Work()
     _reserve_standard_descriptors()
     _keep_standard_output()
-    work.end_on_signals()
     code = 1
     try:
+        work.end_on_signals()
         cli(prog_name="quantkit", obj=work)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0

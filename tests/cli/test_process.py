@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import PROMPTLY, SHAPE, start
+from tests.processes import environment
 
 pytestmark = pytest.mark.timing
 
@@ -133,3 +134,27 @@ def test_help_is_fast(tmp_path: Path) -> None:
 
     # Processor time, so that a busy machine does not count.
     assert min(seconds() for _ in range(3)) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("trigger", "code", "said"),
+    [
+        (
+            "sys.addaudithook(lambda event, names: event == 'import' and names[0] == 'quantkit.cli.main' and hit())",
+            -2,
+            "",
+        ),
+        ("Thread.start = lambda self: hit()", 130, "interrupted; nothing was written\n"),
+    ],
+    ids=["while the command line is imported", "while it begins to listen"],
+)
+def test_ctrl_c_at_once(trigger: str, code: int, said: str, tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys\nfrom threading import Thread\nfrom quantkit.__main__ import main\n"
+        "def hit():\n    os.kill(os.getpid(), signal.SIGINT)\n"
+        f"sys.argv = ['quantkit', 'models']\n{trigger}\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
