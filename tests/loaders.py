@@ -92,14 +92,20 @@ def _symbol() -> bytes:
 
 
 def _onnx() -> Any:
-    """A small network with a shape that is computed, so that constants are folded."""
+    """A small network with a shape that is computed, so that constants are folded, and with quantkit's metadata."""
+    from onnx import helper
+
     from tests.onnx_import.files import Writer
 
     w = Writer(13, ("N", 3, 4, 4))
     data = w.op("Relu", w.conv("x", 3, 2))
     batch = w.op("Unsqueeze", w.op("Gather", w.op("Shape", data), np.array(0), axis=0), np.array([0]))
     shape = w.op("Concat", batch, np.array([-1]), axis=0)
-    return w.model(w.op("Gemm", w.op("Reshape", data, shape), w.normal(3, 8), w.normal(3), transB=1))
+    model = w.model(w.op("Gemm", w.op("Reshape", data, shape), w.normal(3, 8), w.normal(3), transB=1))
+    preprocess = {"resize": 5, "crop": 4, "mean": [0.5] * 3, "std": [0.25] * 3, "scale": 255.0, "rotate180": False}
+    told = {"preprocess": json.dumps(preprocess), "labels": json.dumps(["cat", "dog", "cow"])}
+    helper.set_model_props(model, told)
+    return model
 
 
 def _onnx_inside() -> bytes:
@@ -260,10 +266,10 @@ def _load_weights(path: Path) -> object:
 
 
 def _load_onnx(path: Path) -> object:
-    from quantkit.onnx_import.network import import_network
+    from quantkit.models.onnx_file import from_onnx
 
-    found = import_network(path.parent / "net.onnx")
-    return nnvm.serialize(found.graph), _bytes(found.graph.params), found.sha256
+    found = from_onnx(path.parent / "net.onnx", None, None)
+    return nnvm.serialize(found.graph), _bytes(found.graph.params), repr((found.preprocess, found.labels, found.source))
 
 
 def _load_card(path: Path) -> object:
