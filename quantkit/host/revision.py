@@ -65,7 +65,11 @@ def _git(root: Path, *arguments: str) -> Optional[str]:
         "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CEILING_DIRECTORIES": str(root.parent),
         "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
     }  # fmt: skip
-    settings = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+    # The checkout may be another user's, as in a container that mounts it: its code runs already.
+    settings = (
+        *("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}"),
+        *("-c", f"safe.directory={root}"),
+    )
     try:
         done = subprocess.run(
             ["git", "-C", str(root), *settings, *arguments],

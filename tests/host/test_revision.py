@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -72,6 +73,21 @@ def test_variables_and_settings_of_the_user_change_nothing(
     (checkout / "quantkit" / "new.py").write_text("")
     assert read_revision(checkout).dirty is True
     assert not (trap / "ran").exists()
+
+
+@needs_git
+def test_a_checkout_of_another_owner(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = read_revision(checkout)
+    programs = tmp_path_factory.mktemp("bin")
+    # Git's own tests have it believe so.
+    script = f'#!/bin/sh\nGIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec {shutil.which("git")} "$@"\n'
+    (programs / "git").write_text(script)
+    (programs / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    assert subprocess.run(["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True).returncode != 0
+    assert read_revision(checkout) == told
 
 
 @needs_git
