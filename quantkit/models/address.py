@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -40,6 +41,10 @@ def check_address(here: str, url: str, verified: bool) -> None:
 
 def _inward(host: str) -> bool:
     """Whether a host is given as an address that is not on the public Internet."""
+    host = host.rstrip(".")
+    with suppress(OSError):
+        # What resolves names takes 127.1, 0x7f.1 and 2130706433 for addresses, too.
+        host = socket.inet_ntoa(socket.inet_aton(host))
     with suppress(ValueError):
         return not ipaddress.ip_address(host).is_global
     return host == "localhost" or host.endswith(".localhost")
