@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Union
 
-from quantkit.cli.work import Work, print_json, print_result
+from quantkit.cli.work import Work, print_json, print_result, without_controls
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Terminal:
     def tell(self, text: str) -> None:
         """Say what happens."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            print(without_controls(text), file=sys.stderr, flush=True)
 
     def progress(self, stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
         """Show how far a stream of ``total`` batches has come: a bar on a terminal, elsewhere one line."""
@@ -54,14 +54,16 @@ class Terminal:
 
     def warn(self, message: Union[str, Warning]) -> None:
         """Print a warning on standard error, --quiet or not."""
-        print(f"Warning: {message}", file=sys.stderr, flush=True)
+        print(without_controls(f"Warning: {message}"), file=sys.stderr, flush=True)
 
     def alarm(self, title: str, message: str) -> None:
         """Print a warning that nobody can overlook."""
         from rich.console import Console
         from rich.panel import Panel
 
-        Console(stderr=True, highlight=False).print(Panel(message, title=title, border_style="bold red", expand=False))
+        Console(stderr=True, highlight=False).print(
+            Panel(without_controls(message), title=title, border_style="bold red", expand=False)
+        )
 
     def take_warnings(self) -> None:
         """From now on print quantkit's own warnings as ``warn`` does and leave out those of the libraries."""

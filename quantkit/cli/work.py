@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -25,6 +26,9 @@ _PATIENCE = 0.6
 # Once the main thread has noticed, it ends what it has begun: children, temporary files, the state of a run.
 _UNWINDING = 20.0
 _TICK = 0.05
+
+# What steers a terminal, but for line ends, tabs and colours.
+_CONTROLS = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 
 
 class Work:
@@ -56,7 +60,7 @@ class Work:
     def error(self, kind: str, message: str) -> None:
         """Print an error: its message on standard error, and with --json an object on standard output."""
         with suppress(OSError):
-            print(f"Error: {message}", file=sys.stderr, flush=True)
+            print(without_controls(f"Error: {message}"), file=sys.stderr, flush=True)
         self.error_object(kind, message)
 
     def error_object(self, kind: str, message: str) -> None:
@@ -124,6 +128,11 @@ def _identity(path: Path) -> Optional[tuple[int, int]]:
     return None
 
 
+def without_controls(text: str) -> str:
+    """A text without what would steer a terminal: names in files of strangers may hold anything."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def print_json(result: Any) -> None:
     """Print one object on standard output; see ``print_result``."""
     print_result(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
@@ -137,7 +146,7 @@ def print_result(text: str) -> None:
         QuantkitError: it cannot be written, as on a full disk.
     """
     try:
-        print(text, flush=True)
+        print(without_controls(text), flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -9,7 +9,7 @@ import pytest
 
 from quantkit.cli.targets import default_bundle
 from quantkit.cli.terminal import Terminal, megabytes, percent
-from quantkit.cli.work import Work
+from quantkit.cli.work import Work, print_result
 from quantkit.models.names import AssumedPreprocessWarning
 
 
@@ -51,6 +51,33 @@ def test_progress_is_one_line_where_nobody_watches(capsys: pytest.CaptureFixture
     assert list(Terminal(Work()).progress(iter("abc"), 3, "counting")) == ["a", "b", "c"]
     assert list(Terminal(Work(), quiet=True).progress(iter("abc"), 3, "counting")) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "counting ...\n")
+
+
+def test_no_name_in_a_file_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table
+
+    hostile = "a\x1b]0;title\x07b\x9bc\rd"
+    table = Table("column")
+    table.add_row(hostile)
+    terminal = Terminal(Work())
+    for print_it in (
+        lambda: terminal.show({}, hostile, table),
+        lambda: Terminal(Work(), json=True).show({"name": hostile}),
+        lambda: terminal.tell(hostile),
+        lambda: terminal.stage(hostile),
+        lambda: terminal.warn(hostile),
+        lambda: terminal.alarm("title", hostile),
+        lambda: Work().error("Error", hostile),
+    ):
+        print_it()
+        out, err = capsys.readouterr()
+        assert not set(out + err) & set("\x1b\x07\x9b\r")
+        assert "]0;title" in out + err
+
+
+def test_colours_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result("\x1b[1;31mred\x1b[0m\tand\nplain")
+    assert capsys.readouterr().out == "\x1b[1;31mred\x1b[0m\tand\nplain\n"
 
 
 def test_warnings_of_libraries_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
