@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from quantkit.fusion.fuse import Fused
 from quantkit.quantization.plan import Plan
@@ -20,7 +21,7 @@ class Explanation:
     node: str
     operator: str
     into: str
-    precision: str
+    precision: Literal["int8", "fp32", "gone"]
     reason: str
     refusals: tuple[str, ...]
 

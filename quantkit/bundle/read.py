@@ -156,7 +156,11 @@ class Bundle:
         try:
             content = read_bytes(self.directory / OPERATORS, _LARGEST_OPERATORS)
             return TypeAdapter(tuple[Explanation, ...]).validate_json(content)
-        except (ValidationError, OSError) as error:
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "its beginning"
+            raise _damaged(self.directory, OPERATORS, f"{where}: {first['msg']}") from error
+        except OSError as error:
             raise _damaged(self.directory, OPERATORS, error) from error
 
     @property
@@ -257,5 +261,5 @@ def file_problem(path: Path, entry: FileEntry) -> Optional[str]:
         return f"cannot be read ({error.strerror or error})"
 
 
-def _damaged(directory: Path, what: str, error: Exception) -> BundleError:
+def _damaged(directory: Path, what: str, error: Union[Exception, str]) -> BundleError:
     return BundleError(f"bundle {directory}: {what} cannot be used: {error}")

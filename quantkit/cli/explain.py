@@ -67,7 +67,7 @@ def explain(
     shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
     if not shown:
         raise UserError(f"no operator of {network} is called {node!r}; leave --node out to see all {len(rows)}")
-    counts = Counter(row.precision for row in shown)
+    counts = Counter[str](row.precision for row in shown)
     result = {
         "network": network,
         "operators": [asdict(row) for row in shown],
