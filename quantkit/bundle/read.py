@@ -130,16 +130,16 @@ class Bundle:
         Raises:
             BundleError: it cannot be read, breaks off, has more parts than any network, or weights in other files.
         """
-        return self._unmixed(self._read_onnx)
+        return self._unmixed(self._read_onnx) if self.holds_onnx else None
 
-    def _read_onnx(self) -> Optional[bytes]:
+    def _read_onnx(self) -> bytes:
         try:
-            content = read_bytes(self.directory / ONNX, _LARGEST_ONNX) if self.holds_onnx else None
+            content = read_bytes(self.directory / ONNX, _LARGEST_ONNX)
         except OSError as error:
             raise _damaged(self.directory, ONNX, error) from error
-        if content and (problem := parts_problem(content)):
+        if problem := parts_problem(content):
             raise BundleError(f"bundle {self.directory}: {ONNX} {problem}; write the bundle again")
-        if content and names_files(content):
+        if names_files(content):
             raise BundleError(f"bundle {self.directory}: {ONNX} has weights in other files; write the bundle again")
         return content
 
