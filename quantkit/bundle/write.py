@@ -130,7 +130,7 @@ def _write(
             raise ModelError(f"{model.name!r} has {len(model.labels)} labels for {classes} outputs; correct the labels")
         _write_text(directory / LABELS, label_lines(model.labels))
     rows = [asdict(row) for row in operators]
-    _write_text(directory / OPERATORS, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+    _write_text(directory / OPERATORS, json.dumps(rows, indent=1) + "\n")
     manifest = Manifest(
         kind=kind,
         name=model.name,

@@ -26,8 +26,8 @@ from quantkit.graph.params import read_params
 from quantkit.pipeline import FusedModel, QuantizedModel
 from quantkit.quantization.plan import float_plan
 from quantkit.recovery.preset import PRESETS
-from tests.bundle.conftest import PREPROCESS, SOURCE, fused, network
-from tests.networks import images
+from tests.bundle.conftest import PREPROCESS, SOURCE, as_if_quantized, fused, network
+from tests.networks import images, residual_v1
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -132,10 +132,9 @@ def test_labels_are_counted_against_the_first_output(tmp_path: Path) -> None:
         write_float_bundle(fused(images(), labels=tuple("abcdef"), preprocess=None), tmp_path / "bundle")
 
 
-def test_letters_of_every_language_stay_readable(source: FusedModel, tmp_path: Path) -> None:
+def test_letters_of_every_language_stay_readable(own: np.ndarray, tmp_path: Path) -> None:
     labels = ("Käse", "チーズ", *"cdefghij")
-    renamed = replace(source, model=replace(source.model, name="モデル", labels=labels))
-    bundle = write_float_bundle(renamed, tmp_path / "bundle")
+    bundle = write_float_bundle(fused(own, name="モデル", labels=labels), tmp_path / "bundle")
     assert (bundle / "labels.txt").read_text(encoding="utf-8").splitlines() == list(labels)
     assert '"モデル"' in (bundle / "manifest.json").read_text(encoding="utf-8")
     assert read_bundle(bundle).labels == labels
@@ -147,7 +146,7 @@ def test_files_of_text_are_made_for_people(source: FusedModel, tmp_path: Path) -
     for name in ("manifest.json", "operators.json"):
         text = (bundle / name).read_text()
         document = json.loads(text)
-        assert text == json.dumps(document, indent=1, sort_keys=name == "manifest.json", ensure_ascii=False) + "\n"
+        assert text == json.dumps(document, indent=1, sort_keys=name == "manifest.json") + "\n"
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -190,6 +189,23 @@ def test_a_bundle_is_only_replaced_if_asked_for(
         write()
     write(force=True, keep_sample=True)
     assert read_manifest(tmp_path / "bundle").sample == "own"
+
+
+def test_of_images_of_the_calibration_that_ship_the_manifest_says_nothing(
+    source: FusedModel, quantized: QuantizedModel, tmp_path: Path
+) -> None:
+    shipped = replace(quantized, source=replace(source, builtin=quantized.table.data_name))
+    document = json.loads((write_bundle(shipped, tmp_path / "bundle") / "manifest.json").read_text())
+    assert "sample" not in document
+
+
+def test_noise_of_an_int8_bundle_fills_the_calibrated_range(tmp_path: Path) -> None:
+    arrays = 4 * images()
+    bundle = write_bundle(
+        as_if_quantized(fused(arrays, graph=residual_v1(), preprocess=None), arrays), tmp_path / "bundle"
+    )
+    assert read_manifest(bundle).sample == "generated"
+    assert np.abs(read_bundle(bundle).sample.input).max() == pytest.approx(np.abs(arrays[:3]).max(), rel=0.1)
 
 
 def test_an_image_that_ships_is_stored_whoever_asks(source: FusedModel, quantized: QuantizedModel) -> None:

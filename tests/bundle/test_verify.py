@@ -64,9 +64,22 @@ def test_an_altered_file_fails_and_the_network_is_not_run(bundle: Path, name: st
     }
 
 
-def test_an_unexpected_file_fails(bundle: Path) -> None:
-    (bundle / "extra.bin").write_bytes(b"")
-    assert failures(bundle)["no other files"] == "not in the manifest: extra.bin"
+def test_unexpected_files_fail(bundle: Path) -> None:
+    for name in ("more.bin", "extra.bin"):
+        (bundle / name).write_bytes(b"")
+    assert failures(bundle)["no other files"] == "not in the manifest: extra.bin, more.bin"
+
+
+def test_an_output_of_another_shape_fails(
+    bundle: Path, edit: Callable[..., None], resign: Callable[[Path], None]
+) -> None:
+    """Manifest and sample agree on it, the network does not."""
+    with np.load(bundle / "sample.npz") as archive:
+        np.savez(bundle / "sample.npz", input=archive["input"], output0=archive["output0"][:, :5])
+    resign(bundle)
+    edit(bundle, lambda manifest: manifest["outputs"][0].update(shape=[5]))
+    assert not sample_check(bundle).ok
+    assert "deviates by inf" in sample_check(bundle).why
 
 
 def drop_first(params: dict[str, np.ndarray]) -> None:
@@ -147,6 +160,8 @@ def test_all_that_is_wrong_with_a_signature_is_told(
     rewrite_params(bundle, lambda params: params.update({"arg:spare": np.ones(1, np.float32)}))
     resign(bundle)
     edit(bundle, lambda manifest: manifest["outputs"][0].update(name="other"))
+    # The sample is not run.
+    assert verify_bundle(bundle).checks[-1].name == "signature"
     assert failures(bundle)["signature"] == (
         "model-0000.params and model-symbol.json do not agree on 'arg:spare'; "
         f"model-symbol.json puts out ['{output}'], the manifest says ['other']"
