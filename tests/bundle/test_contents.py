@@ -230,5 +230,6 @@ def test_noise_fills_the_range_of_what_no_photograph_can_be_read_by(
     model = replace(source.model, input_shape=(channels, 30, 3), preprocess=PREPROCESS if channels == 1 else None)
     table = None if bounds is None else replace(quantized.table, ranges=bounds)
     found = stored_sample(replace(source, model=model), table, keep=False)
+    np.testing.assert_array_equal(stored_sample(replace(source, model=model), table, keep=False).input, found.input)
     assert (found.input.dtype, found.input.shape, found.origin) == (np.float32, (1, channels, 30, 3), "generated")
     assert low <= found.input.min() < low + 0.1 * (high - low) < high - 0.1 * (high - low) < found.input.max() <= high

@@ -29,7 +29,7 @@ def cut(path: Path) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(
-    ("damage", "message"), [(flip, "its hash is another"), (cut, "bytes where"), (Path.unlink, "is missing")]
+    ("damage", "message"), [(flip, "its hash is another"), (cut, "bytes where"), (Path.unlink, "is missing; copy")]
 )
 def test_every_damaged_file_is_named(bundle: Path, name: str, damage: Callable[[Path], Any], message: str) -> None:
     damage(bundle / name)
@@ -204,3 +204,12 @@ def test_numbers_that_json_has_not_are_not_written(written: Path) -> None:
     manifest = read_manifest(written)
     with pytest.raises(ValueError):
         manifest_text(replace(manifest, fusion=replace(manifest.fusion, difference=float("nan"))))
+
+
+def test_what_the_disk_says_of_an_unreadable_file_is_told(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> str:
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr("quantkit.bundle.read.sha256_of", fail)
+    with pytest.raises(BundleError, match=r" cannot be read \(Input/output error\); copy or write the bundle again$"):
+        read_bundle(bundle)

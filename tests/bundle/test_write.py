@@ -142,7 +142,7 @@ def test_labels_that_do_not_fit_the_outputs_are_an_error(source: FusedModel, tmp
     ],
 )
 def test_the_card_is_one_that_quantkit_reads(preprocess: Preprocess, tmp_path: Path) -> None:
-    name = 'a "name" with \\ and\ttab, \x7f, é and 網'
+    name = 'a "name" with \\ and\ttab, \x7f, é, 網 and 😀'
     graph = Graph((), ("data",), (Tensor("data"),))
     model = Model(name, graph, (3, 8, 9), preprocess, Source("n", "given"), ("a", "b"), ("*_fc", "conv0"))
     path = tmp_path / "card.toml"
