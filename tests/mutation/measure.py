@@ -115,7 +115,8 @@ def run(room: str, children: int) -> None:
         "only_mutate": sources,
         "also_copy": ["models", "calibration", "benchmarks", "README.md", "Makefile", "LICENSE", ".ci"],
         # mutmut turns pytest-randomly off, and with it the option that the project's own addopts give it.
-        "pytest_add_cli_args": ["-p", "no:cacheprovider", "-o", "addopts=--strict-markers"],
+        # Its garbage collections take longer than most tests, and end in warnings only.
+        "pytest_add_cli_args": ["-pno:cacheprovider", "-pno:unraisableexception", "-oaddopts=--strict-markers"],
         "pytest_add_cli_args_test_selection": tests,
         "process_isolation": "forkserver",
         "type_check_command": ["mypy", "--output=json", f"quantkit/{sources[0].split('/')[1]}"],
