@@ -108,6 +108,24 @@ def test_layers_in_fp32_and_dense_layers_behind_norms_stay() -> None:
     assert new.nodes == own.nodes
 
 
+def test_operators_before_the_layers_do_not_matter() -> None:
+    b = Builder()
+    data = b.conv("conv0", b.op("tanh", "bent", DATA), 3, 8, kernel=1, bias=False)
+    data = b.relu("act", b.batch_norm("bn0", data, 8))
+    own, new, unit = corrected(b.graph(b.relu("last", b.conv("conv1", data, 8, 8, kernel=1))))
+    assert unit.bias is not None
+    assert not np.array_equal(new.params[unit.bias.node], own.params[unit.bias.node])
+
+
+def test_gamma_is_fixed_where_nothing_is_said() -> None:
+    graph = normalized(fix_gamma=True)
+    attrs = {key: value for key, value in graph.by_name["bn0"].attrs.items() if key != "fix_gamma"}
+    nodes = tuple(replace(node, attrs=attrs) if node.name == "bn0" else node for node in graph.nodes)
+    said, unsaid = (corrected(each)[1].params for each in (graph, replace(graph, nodes=nodes)))
+    for name, value in said.items():
+        np.testing.assert_array_equal(unsaid[name], value)
+
+
 def test_without_batch_normalization_nothing_is_known() -> None:
     b = Builder()
     data = b.relu("act", b.conv("conv0", DATA, 3, 8))

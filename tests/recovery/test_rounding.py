@@ -98,3 +98,10 @@ def test_few_rows_give_what_their_matrix_gives() -> None:
     found, wanted = (round_jointly(weight, scale, each) for each in (of_rows, matrix))
     assert (found != wanted).mean() < 0.01
     assert (found != np.rint(weight)).mean() > 0.05
+
+
+def test_curvature_stays_in_single_precision() -> None:
+    rows, ridge = np.ones((2, 3, 5), np.float32), np.ones((2, 1, 1), np.float32)
+    for curvature in (OfRows(rows, ridge), with_ridge(np.ones((2, 5, 5), np.float32), ridge.astype(np.float64))):
+        assert curvature.block(slice(1, 3)).dtype == np.float32
+        assert curvature.times(np.ones((2, 4, 2), np.float32), slice(1, 3)).dtype == np.float32
