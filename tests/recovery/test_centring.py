@@ -39,6 +39,7 @@ def lopsided(graph: Graph) -> Graph:
 def test_the_network_computes_what_it_did(graph: Graph) -> None:
     own, plan, new, changed = shifted(graph)
     assert plan.activations != changed.activations
+    assert {value.dtype for value in new.params.values()} == {np.dtype(np.float32)}
     data = images(seed=5)
     before, after = (run(float_graph(form), {"data": data})[0] for form in (own, new))
     np.testing.assert_allclose(after, before, atol=1e-4 * np.abs(before).max())

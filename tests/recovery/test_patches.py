@@ -86,3 +86,8 @@ def test_geometry_that_is_not_given_has_the_engines_defaults() -> None:
     found = windows(layer, np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5))
     assert found.shape == (2, 3, 3, 3, 2, 3)
     assert found[1, 2, 2, 1].tolist() == [[111, 112, 113], [116, 117, 118]]
+
+
+def test_sums_of_a_channel_do_not_lose_small_weights_among_large_ones() -> None:
+    weight = np.array([1e8, 1, -1e8], np.float32).reshape(1, 1, 3, 1)
+    np.testing.assert_array_equal(channel_sums(unit("Convolution", kernel=(3, 1)), weight, np.ones(1, np.float32)), [1])

@@ -105,3 +105,30 @@ def test_curvature_stays_in_single_precision() -> None:
     for curvature in (OfRows(rows, ridge), with_ridge(np.ones((2, 5, 5), np.float32), ridge.astype(np.float64))):
         assert curvature.block(slice(1, 3)).dtype == np.float32
         assert curvature.times(np.ones((2, 4, 2), np.float32), slice(1, 3)).dtype == np.float32
+
+
+def test_the_scale_is_but_the_unit() -> None:
+    weight, scale, inputs = layer(0, 9)
+    found = round_jointly(weight, scale, Matrix(inputs))
+    smaller = round_jointly(weight * np.float32(0.25), scale.astype(np.float64) * 0.25, Matrix(inputs))
+    np.testing.assert_array_equal(smaller, found)
+    assert smaller.dtype == found.dtype == np.float32
+
+
+def test_the_order_of_the_weights_does_not_change_the_aim() -> None:
+    """Backwards, so that the weight that sets the scale comes last; and over more than one block."""
+    for weights in (9, 150):
+        weight, scale, inputs = layer(0, weights, rows=400)
+        turned = inputs[:, ::-1, ::-1]
+        found = round_jointly(weight[:, :, ::-1].copy(), scale, Matrix(turned.copy()))
+        slope = np.einsum("gow,gwv->gov", found - weight[:, :, ::-1], turned)
+        curvature = np.diagonal(turned, axis1=1, axis2=2)[:, None]
+        gain = np.abs(2 * slope[:, :, :-1]) - curvature[:, :, :-1]
+        assert gain.max() < 1e-3 * curvature.max()
+
+
+def test_no_integer_is_beyond_127() -> None:
+    """127.5 steps are rounded to the even 128."""
+    weight = np.array([[[127.5, 1.2, 0.4], [-127.5, -3.4, 0.1]]], np.float32)
+    found = round_jointly(weight, np.ones((1, 2), np.float32), Matrix(np.eye(3, dtype=np.float32)[None]))
+    np.testing.assert_array_equal(found, [[[127, 1, 0], [-127, -3, 0]]])
