@@ -115,3 +115,51 @@ def test_images_that_leave_tensors_0_change_nothing() -> None:
     data = b.relu("relu0", b.conv("conv0", DATA, 3, 8, bias=False))
     fused, plan = planned(b.graph(b.relu("relu1", b.conv("conv1", data, 8, 8))), SEEN)
     assert with_chosen_ranges(fused.graph, plan, np.zeros_like(SEEN)).activations == plan.activations
+
+
+def test_every_image_counts_for_the_ranges() -> None:
+    data = SEEN.copy()
+    data[-1] *= 5
+    fused, plan = planned(with_outlier(1.0), data)
+    chosen = with_chosen_ranges(fused.graph, plan, data).activations[Tensor("relu0")].range
+    network = float_graph(fused.graph)
+    ranges = [collect_ranges(network, [Tensor("relu0")], [data], 8, method)["relu0"] for method in CANDIDATES]
+    assert min(abs(chosen.largest - each.largest) for each in ranges) < 1e-4 * chosen.largest
+
+
+def test_small_tensors_have_a_choice_too() -> None:
+    """A power of two of the same network: the same choice."""
+    graph = with_outlier(0.0)
+    small = {name: graph.params[name] / 1024 for name in ("conv0_weight", "conv0_bias")}
+    pairs = [planned(each, SEEN) for each in (graph, replace(graph, params={**graph.params, **small}))]
+    large, reduced = (
+        with_chosen_ranges(fused.graph, plan, SEEN).activations[Tensor("relu0")].range.largest for fused, plan in pairs
+    )
+    assert reduced < 1
+    assert reduced * 1024 == pytest.approx(large, rel=1e-3)
+
+
+def test_a_reader_in_fp32_leaves_no_choice() -> None:
+    b = Builder()
+    data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
+    graph = b.graph(b.relu("relu1", b.conv("conv1", data, 8, 8)), b.relu("relu2", b.conv("conv2", data, 8, 8)))
+    fused, plan = planned(graph, SEEN, "conv2")
+    assert with_chosen_ranges(fused.graph, plan, SEEN).activations[data] == plan.activations[data]
+    fused, plan = planned(graph, SEEN)
+    assert with_chosen_ranges(fused.graph, plan, SEEN).activations[data] != plan.activations[data]
+
+
+def test_a_layer_that_also_adds_what_it_reads_counts_as_both() -> None:
+    """The sum wants the outlier, the convolution has no use for it, but a thousand times as much of the others."""
+
+    def chosen(factor: float) -> float:
+        b = Builder()
+        data = b.relu("relu0", b.conv("conv0", DATA, 3, 16))
+        result = b.conv("conv1", data, 16, 16)
+        b.params["conv0_weight"][0] *= 30
+        b.params["conv1_weight"] *= np.float32(factor)
+        b.params["conv1_weight"][:, 0] = 0
+        fused, plan = planned(b.graph(b.relu("relu1", b.op("elemwise_add", "add", result, data))), SEEN)
+        return with_chosen_ranges(fused.graph, plan, SEEN).activations[data].range.largest
+
+    assert chosen(1000.0) < chosen(1.0)

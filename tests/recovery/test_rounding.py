@@ -132,3 +132,17 @@ def test_no_integer_is_beyond_127() -> None:
     weight = np.array([[[127.5, 1.2, 0.4], [-127.5, -3.4, 0.1]]], np.float32)
     found = round_jointly(weight, np.ones((1, 2), np.float32), Matrix(np.eye(3, dtype=np.float32)[None]))
     np.testing.assert_array_equal(found, [[[127, 1, 0], [-127, -3, 0]]])
+
+
+def test_a_channel_whose_largest_weight_gave_way_gets_it_back() -> None:
+    """Inputs that are all the same: what three small weights gain, the largest one loses."""
+    weight = np.array(
+        [[[127, 0.6, 0.6, 0.6], [0.6, 0.6, -0.6, 127], [-127, -0.6, -0.6, -0.6], [0, 0, 0, 0]]], np.float32
+    )
+    alike = with_ridge(np.ones((1, 4, 4), np.float32), np.full((1, 1, 1), 0.01))
+    (found,) = round_jointly(weight, np.ones((1, 4), np.float32), alike)
+    np.testing.assert_array_equal(np.abs(found).max(axis=1), [127, 127, 127, 0])
+    assert (found[0, 0], found[2, 0], found[1, 3]) == (127, -127, 127)
+    assert np.abs(found - weight[0]).max() <= 1.5
+    # Without that, 126 and three times 1 would be nearest to 128.8.
+    assert found[0].sum() == 130
