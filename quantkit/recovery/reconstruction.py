@@ -29,8 +29,6 @@ _ELEMENTS = 40_000_000
 _ROWS = 10_000
 _FEWEST_ROWS = 1_000
 
-_LEAST_STRENGTH = 0.01
-
 
 def reconstruct(graph: Graph, plan: Plan, images: np.ndarray, recovery: Recovery, progress: Progress) -> Graph:
     """The fused network with other weights and biases in its INT8 layers.
@@ -166,7 +164,7 @@ class Walk:
         if self.recovery.refit and first.rows and second.rows:
             weight, strength = refit(weight, (first, second), basis)
         if self.recovery.rounding:
-            ridge = np.clip(strength, _LEAST_STRENGTH, 1.0)[:, None, None] * whole.power * whole.rows
+            ridge = np.minimum(strength, 1.0)[:, None, None] * whole.power * whole.rows
             curved = OfRows(seen, ridge.astype(np.float32)) if few else with_ridge(whole.inputs, ridge)
             flat = weight.reshape(len(old), -1)
             scale = peak_scale(flat, unit.is_convolution)

@@ -81,12 +81,14 @@ def test_where_no_strength_serves_other_images_the_weights_stay_as_they_are() ->
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5, 1.5, 5.0, 20.0])
-def test_the_strength_is_the_one_that_serves_other_images_best(noise: float) -> None:
+@pytest.mark.parametrize("counts", [(60, 60), (200, 8), (8, 200)])
+def test_the_strength_is_the_one_that_serves_other_images_best(noise: float, counts: tuple[int, int]) -> None:
     """Against fits by NumPy, each judged on the other half's rows; more noise asks for more strength."""
     random = np.random.default_rng(5)
-    distorted = 1.2 * random.normal(size=(2, 60, 6)).astype(np.float32)
-    targets = [rows / 1.2 @ WEIGHT[0].T + noise * random.normal(size=(60, 3)).astype(np.float32) for rows in distorted]
-    targets = [each.astype(np.float32) for each in targets]
+    distorted = [1.2 * random.normal(size=(count, 6)).astype(np.float32) for count in counts]
+    targets = [
+        (rows / 1.2 @ WEIGHT[0].T + noise * random.normal(size=(len(rows), 3))).astype(np.float32) for rows in distorted
+    ]
 
     def fit(half: int, strength: float) -> np.ndarray:
         if np.isinf(strength):

@@ -147,7 +147,8 @@ def test_rounded_weights_are_those_of_joint_rounding(name: str, refit: bool) -> 
         Matrix(case.curvature(strengths).astype(np.float32)),
     ).reshape(flat.shape)  # fmt: skip
     integers, steps = engine_integers(found) if found.ndim == 4 else per_channel_int8(found)
-    np.testing.assert_allclose(steps, scale, rtol=4e-3)
+    # The engine reads scales of convolutions off their largest weight, to 1 in 1,000.
+    np.testing.assert_allclose(steps, scale, rtol=4e-3 if fits else 1.1e-3)
     assert np.abs(integers.reshape(flat.shape) - wanted).max() <= (2 if fits else 1)
     assert (integers.reshape(flat.shape) != wanted).mean() < (0.1 if fits else 0.03)
 
@@ -171,6 +172,7 @@ def test_of_many_rows_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> Non
             monkeypatch.setattr(reconstruction, name, value)
         seen, wanted, odd = reconstruction._rows(unit, inputs, target, 4)
         assert seen.shape == (1, count, 4)
+        np.testing.assert_array_equal(reconstruction._rows(unit, inputs, target, 4)[0], seen)
         np.testing.assert_allclose(seen.mean(axis=1), 0, atol=1e-3)
         np.testing.assert_allclose(wanted.mean(axis=1), 0, atol=1e-2)
         np.testing.assert_allclose(wanted, 10 * seen[:, :, :2], atol=0.1)
