@@ -112,6 +112,63 @@ def test_a_tensor_whose_range_would_not_shrink_is_not_shifted() -> None:
     assert same(new, own)
 
 
+def test_one_tensor_that_is_not_shifted_does_not_hinder_the_next() -> None:
+    fused, plan = planned(inverted_residual(), SEEN)
+    own = with_own_params(fused.graph, plan)
+    first, second = Tensor("project_bn"), Tensor("add")
+    assert [t for t in centred(own, plan, SEEN, "minmax")[1].activations if t in (first, second)] == [first, second]
+    wide = {tensor: replace(form, range=Range(-100, 100)) for tensor, form in plan.activations.items()}
+    forms = {**wide, first: replace(plan.activations[first], range=Range(-1e-3, 1e-3))}
+    _, changed = centred(own, replace(plan, activations=forms), SEEN, "minmax")
+    assert changed.activations[first] == forms[first]
+    assert changed.activations[second] != forms[second]
+
+
+def two_layers(factor: float) -> Graph:
+    """The first layer's result, in units of ``factor``, is shifted by the second's biases."""
+    b = Builder()
+    first = b.conv("first", DATA, 3, 8, 1)
+    b.params["first_bias"] += np.float32(3)
+    for name in ("first_weight", "first_bias"):
+        b.params[name] *= np.float32(factor)
+    return b.graph(b.relu("relu", b.conv("second", first, 8, 8, 1)))
+
+
+def test_small_tensors_are_shifted_too() -> None:
+    peaks = []
+    for factor in (1, 2**-10):
+        fused, plan = planned(two_layers(factor), SEEN)
+        own = with_own_params(fused.graph, plan)
+        changed = centred(own, plan, SEEN, "minmax")[1]
+        assert changed.activations[Tensor("first")] != plan.activations[Tensor("first")]
+        peaks.append(changed.activations[Tensor("first")].range.largest / factor)
+    assert peaks[0] == pytest.approx(peaks[1], rel=1e-3)
+
+
+def test_a_constant_tensor_keeps_its_range() -> None:
+    """Shifted to 0 it would have none."""
+    graph = two_layers(1)
+    constant = {"first_weight": np.zeros((8, 3, 1, 1), np.float32), "first_bias": np.ones(8, np.float32)}
+    fused, plan = planned(replace(graph, params={**graph.params, **constant}), SEEN)
+    own = with_own_params(fused.graph, plan)
+    assert centred(own, plan, SEEN, "minmax")[1].activations == plan.activations
+
+
+@pytest.mark.parametrize("loud", [0, 9])
+def test_every_image_counts_for_the_factors(loud: int) -> None:
+    b = Builder()
+    data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
+    graph = b.graph(b.relu("relu1", b.conv("depthwise", data, 8, 8, groups=8)))
+    seen = SEEN.copy()
+    seen[loud] *= np.arange(1, 4, dtype=np.float32).reshape(-1, 1, 1) * 4
+    fused, plan = planned(graph, seen)
+    own = with_own_params(fused.graph, plan)
+    new = equalized(own, plan, seen, "minmax")[0]
+    peaks = values(own, "relu0", seen).max((0, 2, 3))
+    factor = peaks.max() / np.maximum(peaks, peaks.max() / 8)
+    np.testing.assert_allclose(new.params["conv0_bias"], own.params["conv0_bias"] * factor, rtol=1e-5)
+
+
 def test_factors_bring_every_channel_to_the_largest() -> None:
     b = Builder()
     data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
