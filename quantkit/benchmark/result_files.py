@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +27,9 @@ RUN = "run.json"
 CELLS = "cells"
 
 _LARGEST_FILE = 256 * MEBIBYTE
+
+# Clocks count nanoseconds in 63 bits.
+_TIME_END = 1 << 63
 
 # Names that other parts refer to, what the user does not choose, and what holds numbers alone.
 _KEPT = frozenset(
@@ -116,6 +120,8 @@ def _read_cell(path: Path) -> Cell:
 
 def _problem(turn: Round, instances: int) -> str:
     """What cannot be true of a round; empty where it can."""
+    if not instances:
+        return "it has no instances"
     if len(turn.instances) != instances:
         return f"it has {len(turn.instances)} instances instead of {instances}"
     for ticks in turn.instances:
@@ -123,6 +129,8 @@ def _problem(turn: Round, instances: int) -> str:
             return f"an instance has {len(ticks.starts)} starts and {len(ticks.ends)} ends"
         if any(end <= start for start, end in zip(ticks.starts, ticks.ends)):
             return "a request ends before it starts"
+        if max(map(abs, (*ticks.starts, *ticks.ends))) >= _TIME_END:
+            return "a time is more than 63 bits of nanoseconds"
     begin, end = turn.window
     if begin >= end:
         return "its instances have no time in common"
@@ -142,16 +150,24 @@ def _write(value: Recorded, path: Path) -> None:
 
 
 def _read(kind: Any, path: Path) -> Any:
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
         # Runs from when MXNet was the only engine name a build's version after it.
         content = read_bytes(file_in(path.parent, path.name), _LARGEST_FILE)
         content = re.sub(rb'"mxnet":(?="[^"]*","library":)', b'"version":', content)
-        return TypeAdapter(kind).validate_json(content)
+        return _schema(kind).validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise UserError(f"{path} is damaged: {where}: {first['msg']}; remove it and measure again") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+@cache
+def _schema(kind: Any) -> Any:
+    """It takes longer to make than to use."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

@@ -78,6 +78,7 @@ def test_what_an_engine_told_has_the_form_that_reports_read(engine: dict[str, An
         ([{"starts": [5], "ends": [5]}], "a request ends before it starts"),
         ([{"starts": [0], "ends": [1]}, {"starts": [2], "ends": [3]}], "no time in common"),
         ([{"starts": [0], "ends": ["x"]}], "ends"),
+        ([{"starts": [0], "ends": [2**63]}], "more than 63 bits"),
     ],
 )
 def test_clock_readings_that_cannot_be_true_are_refused(
@@ -91,4 +92,11 @@ def test_clock_readings_that_cannot_be_true_are_refused(
     document["rounds"][0]["instances"] = ticks
     path.write_text(json.dumps(document))
     with pytest.raises(UserError, match=f"is damaged: rounds.0.*{words}"):
+        read_cells(tmp_path)
+
+
+def test_a_round_of_nobody_is_refused(tmp_path: Path) -> None:
+    (tmp_path / CELLS).mkdir()
+    write_cell(cell([[]], placements=()), tmp_path)
+    with pytest.raises(UserError, match=r"is damaged: rounds\.0: it has no instances"):
         read_cells(tmp_path)
