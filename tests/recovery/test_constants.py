@@ -13,7 +13,7 @@ from quantkit.graph.graph import Tensor
 from quantkit.recovery.constants import with_constants_folded
 from quantkit.recovery.preset import PRESETS
 from quantkit.recovery.recover import recover
-from tests.networks import images, residual_v1
+from tests.networks import DATA, Builder, images, residual_v1
 from tests.recovery.networks import computed_weights, planned, silent
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -45,3 +45,13 @@ def test_recovery_of_a_network_with_computed_weights() -> None:
     before, after = (run(float_graph(graph), {"data": images()})[0] for graph in (fused.graph, found.graph))
     np.testing.assert_allclose(after, before, atol=0.1 * np.abs(before).max())
     assert np.any(after != before)
+
+
+def test_parts_of_what_the_input_reaches_keep_their_names() -> None:
+    b = Builder()
+    b.op("SliceChannel", "split", b.conv("conv", DATA, 3, 8), num_outputs=2, axis=1)
+    shifted = b.op("broadcast_add", "shifted", Tensor("split", 1), b.op("_ones", "ones", shape=(1, 4, 1, 1)))
+    graph = b.graph(shifted)
+    folded = with_constants_folded(graph)
+    assert folded.by_name["shifted"].inputs == (Tensor("split", 1), Tensor("ones"))
+    np.testing.assert_array_equal(run(folded, {"data": images()})[0], run(graph, {"data": images()})[0])

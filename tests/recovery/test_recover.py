@@ -12,14 +12,14 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import run
 from quantkit.errors import DataError, UserError
 from quantkit.fusion.unit import unit_of
-from quantkit.graph.graph import Graph
+from quantkit.graph.graph import Graph, Tensor
 from quantkit.pipeline import FusedModel, QuantizedModel
 from quantkit.pipeline import recover as recover_model
 from quantkit.quantization.plan import Plan
 from quantkit.recovery.preset import NO_RECOVERY, PRESETS, Recovery, preset
 from quantkit.recovery.recover import recover, with_mirrored
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import planned, silent
+from tests.recovery.networks import planned, silent, simulated
 
 pytestmark = pytest.mark.usefixtures("engine")
 INT8 = pytest.mark.usefixtures("int8_engine")
@@ -159,3 +159,17 @@ def test_as_many_images_as_memory_holds() -> None:
     assert PRESETS["balanced"].samples(fused) == 32 * 224 * 224 // 256
     large = replace(fused, shapes=dict.fromkeys(fused.shapes, (1, 4096, 1024, 1024)))
     assert PRESETS["best"].samples(large) == 1
+
+
+@pytest.mark.parametrize("graph", [residual_v1(True), residual_v2()], ids=["v1", "v2"])
+def test_layers_with_a_sum_are_fitted_to_what_the_addend_leaves(graph: Graph) -> None:
+    """The simulated error of the sum falls, which it does not where the fit aims at something else."""
+    fused, plan = planned(graph, SEEN)
+    (name,) = (node.name for node in fused.graph.nodes if (unit := unit_of(node)) and unit.addend is not None)
+    found = recover(fused, plan, [SEEN], "minmax", Recovery(refit=True), silent)
+    (exact,) = run(float_graph(fused.graph).with_outputs([Tensor(name)]).pruned(), {"data": SEEN})
+    errors = [
+        np.square(simulated(each.graph, each.plan, SEEN, {})[Tensor(name)] - exact).mean()
+        for each in (replace(found, graph=found.exact), found)
+    ]
+    assert errors[1] < 0.97 * errors[0]

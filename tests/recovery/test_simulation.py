@@ -73,3 +73,28 @@ def test_a_sum_in_place_of_signed_integers_has_seven_bits() -> None:
     assert coarse.max() == pytest.approx(127 * 20 / 255.5)
     assert len(np.unique(rounded_sum(values, unsigned, unsigned))) == 256
     np.testing.assert_array_equal(rounded_sum(values, signed, signed), rounded(values, signed))
+
+
+@pytest.mark.usefixtures("engine")
+def test_parts_of_a_split_are_followed_apart() -> None:
+    b = Builder()
+    split = b.op("SliceChannel", "split", b.relu("relu", b.conv("conv", DATA, 3, 8)), num_outputs=2, axis=1)
+    fused, plan = planned(b.graph(b.conv("last", Tensor(split.node, 1), 4, 4, kernel=1), split), images())
+    found = simulated(fused.graph, plan, images(), {})
+    for index, part in enumerate(np.split(found[Tensor("relu")], 2, axis=1)):
+        np.testing.assert_array_equal(found[Tensor("split", index)], part)
+
+
+@pytest.mark.usefixtures("engine")
+def test_operators_in_int8_put_out_integers() -> None:
+    b = Builder()
+    data = b.relu("relu", b.conv("conv", DATA, 3, 8))
+    pooled = b.op("Pooling", "pool", data, kernel=(2, 2), stride=(2, 2), pool_type="avg")
+    fused, plan = planned(b.graph(b.conv("last", pooled, 8, 8)), images())
+    assert plan.decisions["pool"].precision == "int8"
+    found = simulated(fused.graph, plan, images(), {})
+    form = plan.activations[Tensor("pool")]
+    steps = found[Tensor("pool")] / activation_params(form.range, form.dtype).scale
+    np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)
+    exact = found[Tensor("relu")].reshape(4, 8, 8, 2, 8, 2).mean(axis=(3, 5))
+    assert np.abs(found[Tensor("pool")] - exact).max() <= 0.51 * activation_params(form.range, form.dtype).scale
