@@ -84,7 +84,7 @@ def int8_network(graph: Graph, plan: Plan) -> Int8Network:
 def float_results(graph: Graph, node: Node, values: Values) -> list[np.ndarray]:
     """What a node of a fused network computes in FP32: its outputs up to the last that something reads."""
     unit = unit_of(node)
-    if unit is not None and has_constant_weights(graph, unit):
+    if unit is not None and has_constant_weights(graph.params, unit):
         weight = graph.params[unit.weight.node]
         return [activated(unit, _summed(graph, unit, weight, values[unit.data], _addend(unit, values)))]
     read = {tensor.index for tensor in (*graph.consumers, *graph.outputs) if tensor.node == node.name}

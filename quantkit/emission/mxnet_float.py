@@ -17,7 +17,7 @@ def float_graph(graph: Graph) -> Graph:
 def float_node(graph: Graph, node: Node) -> Node:
     """One node of a fused graph in its FP32 form."""
     unit = unit_of(node)
-    if unit is None or not has_constant_weights(graph, unit) or not _has_kernel(node, unit.is_convolution):
+    if unit is None or not has_constant_weights(graph.params, unit) or not _has_kernel(node, unit.is_convolution):
         return node
     return fused_layer(unit, node.name, node.inputs, {})
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from quantkit.fusion.draft import Draft
 from quantkit.fusion.rewrite import Answer, Refusal, Replacement, Rule, Shapes, why_not_fusible
 from quantkit.fusion.unit import extended, has_constant_weights, unit_of
-from quantkit.graph.graph import Graph, Node
+from quantkit.graph.graph import Node
 from quantkit.graph.operators import activation_kind
 
 NAME = "activation into the layer before"
@@ -13,20 +14,20 @@ NAME = "activation into the layer before"
 _FUSIBLE = frozenset({"relu", "relu6"})
 
 
-def _fuse(graph: Graph, node: Node, shapes: Shapes) -> Answer:
+def _fuse(draft: Draft, node: Node, shapes: Shapes) -> Answer:
     kind = activation_kind(node)
-    unit = unit_of(graph.producer(node.inputs[0])) if kind else None
+    unit = unit_of(draft.producer(node.inputs[0])) if kind else None
     if unit is None:
         return None
     if kind not in _FUSIBLE:
         return Refusal(NAME, node.name, f"the engine's INT8 layers have no {kind}")
-    if not has_constant_weights(graph, unit):
+    if not has_constant_weights(draft.params, unit):
         return Refusal(NAME, node.name, f"the weights of {unit.node.name} are computed, not constant")
     if unit.activation is not None:
         return Refusal(NAME, node.name, f"{unit.node.name} already ends in an activation")
     if kind == "relu6" and unit.addition is not None:
         return Refusal(NAME, node.name, "the engine cannot clip after a fused sum")
-    if reason := why_not_fusible(graph, node.inputs[0]):
+    if reason := why_not_fusible(draft, node.inputs[0]):
         return Refusal(NAME, node.name, reason)
     return Replacement((extended(unit, node),))
 

@@ -11,18 +11,22 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.fusion.draft import Draft
 from quantkit.fusion.rewrite import Answer, Refusal, Replacement, Rule, Shapes, why_not_fusible
 from quantkit.fusion.unit import has_constant_weights, unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.graph import Node, Tensor
 from quantkit.graph.operators import flag, integer, number
 
 FOLD_NAME = "fold batch normalization into the layer before"
 CONVOLUTION_NAME = "batch normalization as a depthwise convolution"
 
+# Each layer keeps the names of all that it stands for, and so does each step on the way there.
+_MOST_FOLDED = 100
 
-def scale_and_shift(graph: Graph, node: Node) -> Optional[tuple[np.ndarray, np.ndarray]]:
+
+def scale_and_shift(draft: Draft, node: Node) -> Optional[tuple[np.ndarray, np.ndarray]]:
     """Per-channel (scale, shift), float64, shape (channels,); None where a parameter is not a constant."""
-    values = [graph.params.get(tensor.node) for tensor in node.inputs[1:5]]
+    values = [draft.params.get(tensor.node) for tensor in node.inputs[1:5]]
     if any(value is None for value in values):
         return None
     gamma, beta, mean, variance = (np.asarray(value, np.float64) for value in values)
@@ -32,27 +36,29 @@ def scale_and_shift(graph: Graph, node: Node) -> Optional[tuple[np.ndarray, np.n
     return scale, beta - mean * scale
 
 
-def _fold(graph: Graph, node: Node, shapes: Shapes) -> Answer:
-    unit = unit_of(graph.producer(node.inputs[0])) if node.op == "BatchNorm" else None
+def _fold(draft: Draft, node: Node, shapes: Shapes) -> Answer:
+    unit = unit_of(draft.producer(node.inputs[0])) if node.op == "BatchNorm" else None
     if unit is None or unit.node.body is not None:
         return None
+    if len(unit.node.origin) >= _MOST_FOLDED:
+        return Refusal(FOLD_NAME, node.name, f"{unit.node.name} stands for {_MOST_FOLDED} operators already")
     if integer(node, "axis", 1) != 1:
         return Refusal(FOLD_NAME, node.name, f"it normalises axis {node.attrs['axis']}, not the channels")
-    if reason := why_not_fusible(graph, node.inputs[0]):
+    if reason := why_not_fusible(draft, node.inputs[0]):
         return Refusal(FOLD_NAME, node.name, reason)
-    affine = scale_and_shift(graph, node)
-    if affine is None or not has_constant_weights(graph, unit):
+    affine = scale_and_shift(draft, node)
+    if affine is None or not has_constant_weights(draft.params, unit):
         return Refusal(FOLD_NAME, node.name, "its parameters or the weights before it are not constants")
     if not unit.is_convolution and len(shapes[node.inputs[0]]) != 2:
         return Refusal(FOLD_NAME, node.name, "the dense layer before it keeps further axes")
     scale, shift = affine
-    weight = graph.params[unit.weight.node]
-    bias = np.float64(0) if unit.bias is None else graph.params[unit.bias.node]
+    weight = draft.params[unit.weight.node]
+    bias = np.float64(0) if unit.bias is None else draft.params[unit.bias.node]
     folded = {
-        graph.free_name(f"{node.name}_weight"): (weight * scale.reshape(-1, *[1] * (weight.ndim - 1))).astype(
+        draft.free_name(f"{node.name}_weight"): (weight * scale.reshape(-1, *[1] * (weight.ndim - 1))).astype(
             np.float32
         ),
-        graph.free_name(f"{node.name}_bias"): (bias * scale + shift).astype(np.float32),
+        draft.free_name(f"{node.name}_bias"): (bias * scale + shift).astype(np.float32),
     }
     core = replace(
         unit.core,
@@ -64,19 +70,19 @@ def _fold(graph: Graph, node: Node, shapes: Shapes) -> Answer:
     return Replacement((core,), folded)
 
 
-def _as_convolution(graph: Graph, node: Node, shapes: Shapes) -> Answer:
+def _as_convolution(draft: Draft, node: Node, shapes: Shapes) -> Answer:
     if node.op != "BatchNorm" or len(shapes[node.inputs[0]]) != 4 or integer(node, "axis", 1) != 1:
         return None
-    if node.inputs[0].node in graph.inputs:
+    if node.inputs[0].node in draft.inputs:
         return Refusal(CONVOLUTION_NAME, node.name, "it normalises the network's input, which is not quantized yet")
-    affine = scale_and_shift(graph, node)
+    affine = scale_and_shift(draft, node)
     if affine is None:
         return Refusal(CONVOLUTION_NAME, node.name, "its parameters are not constants")
     scale, shift = affine
     channels = len(scale)
     params = {
-        graph.free_name(f"{node.name}_weight"): scale.reshape(channels, 1, 1, 1).astype(np.float32),
-        graph.free_name(f"{node.name}_bias"): shift.astype(np.float32),
+        draft.free_name(f"{node.name}_weight"): scale.reshape(channels, 1, 1, 1).astype(np.float32),
+        draft.free_name(f"{node.name}_bias"): shift.astype(np.float32),
     }
     attrs = {"kernel": "(1, 1)", "num_filter": str(channels), "num_group": str(channels), "no_bias": "False"}
     inputs = (node.inputs[0], *(Tensor(name) for name in params))

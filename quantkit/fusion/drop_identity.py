@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from quantkit.fusion.draft import Draft
 from quantkit.fusion.rewrite import Answer, Bypass, Rule, Shapes
-from quantkit.graph.graph import Graph, Node
+from quantkit.graph.graph import Node
 
 _IDENTITIES = frozenset({"_copy", "identity", "BlockGrad", "stop_gradient"})
 
 
-def _drop(graph: Graph, node: Node, shapes: Shapes) -> Answer:
+def _drop(draft: Draft, node: Node, shapes: Shapes) -> Answer:
     if node.op in _IDENTITIES or (node.op == "Dropout" and node.attrs.get("mode") != "always"):
         return Bypass(node.inputs[0])
     return None

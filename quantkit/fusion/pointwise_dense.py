@@ -10,22 +10,23 @@ from dataclasses import replace
 
 import numpy as np
 
+from quantkit.fusion.draft import Draft
 from quantkit.fusion.rewrite import Answer, Replacement, Rule, Shapes
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.graph import Node, Tensor
 from quantkit.graph.operators import flag, integer, integers
 
 NAME = "1x1 convolution over one pixel as a dense layer"
 
 
-def _as_dense(graph: Graph, node: Node, shapes: Shapes) -> Answer:
+def _as_dense(draft: Draft, node: Node, shapes: Shapes) -> Answer:
     if node.op != "Convolution" or integers(node, "kernel") != (1, 1) or integer(node, "num_group", 1) != 1:
         return None
     if shapes[node.inputs[0]][2:] != (1, 1) or any(integers(node, "pad")):
         return None
-    weight = graph.params.get(node.inputs[1].node)
+    weight = draft.params.get(node.inputs[1].node)
     if weight is None:
         return None
-    name, flat_weight = graph.free_name(f"{node.name}_dense"), graph.free_name(f"{node.name}_dense_weight")
+    name, flat_weight = draft.free_name(f"{node.name}_dense"), draft.free_name(f"{node.name}_dense_weight")
     flat: dict[str, np.ndarray] = {flat_weight: weight.reshape(len(weight), -1)}
     no_bias = str(flag(node, "no_bias"))
     dense = Node(

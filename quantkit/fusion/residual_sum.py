@@ -4,44 +4,45 @@ from __future__ import annotations
 
 from typing import Optional
 
+from quantkit.fusion.draft import Draft
 from quantkit.fusion.rewrite import Answer, Refusal, Replacement, Rule, Shapes, why_not_fusible
 from quantkit.fusion.unit import Unit, extended, has_constant_weights, unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.graph import Node, Tensor
 from quantkit.graph.operators import ADDITIONS
 
 NAME = "sum into the convolution"
 
 
-def _fuse(graph: Graph, node: Node, shapes: Shapes) -> Answer:
+def _fuse(draft: Draft, node: Node, shapes: Shapes) -> Answer:
     if node.op not in ADDITIONS or len(set(node.inputs)) < 2:
         return None
     refusals: list[Refusal] = []
     candidates: list[tuple[Unit, Tensor]] = []
     for own, other in (node.inputs, node.inputs[::-1]):
-        unit = unit_of(graph.producer(own))
+        unit = unit_of(draft.producer(own))
         if unit is None or not unit.is_convolution:
             continue
-        if reason := _why_not(graph, unit, own, other, shapes):
+        if reason := _why_not(draft, unit, own, other, shapes):
             refusals.append(Refusal(NAME, node.name, reason))
         else:
             candidates.append((unit, other))
     if not candidates:
         return refusals[0] if refusals else None
     # Of two convolutions the later one adds: the other's result exists by then.
-    unit, other = max(candidates, key=lambda pair: graph.nodes.index(pair[0].node))
+    unit, other = max(candidates, key=lambda pair: draft.place(pair[0].node))
     return Replacement((extended(unit, node, other),))
 
 
-def _why_not(graph: Graph, unit: Unit, own: Tensor, other: Tensor, shapes: Shapes) -> Optional[str]:
-    if not has_constant_weights(graph, unit):
+def _why_not(draft: Draft, unit: Unit, own: Tensor, other: Tensor, shapes: Shapes) -> Optional[str]:
+    if not has_constant_weights(draft.params, unit):
         return f"the weights of {unit.node.name} are computed, not constant"
     if unit.addition is not None:
         return f"{unit.node.name} already ends in a sum"
-    if other.node not in graph.input_dependent:
+    if not draft.depends_on_input(other):
         return f"{other} does not depend on the network's input, so it has no batch of its own"
     if shapes[own] != shapes[other]:
         return f"the shapes {shapes[own]} and {shapes[other]} differ"
-    return why_not_fusible(graph, own)
+    return why_not_fusible(draft, own)
 
 
 RESIDUAL_SUM = Rule(NAME, _fuse)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -68,9 +68,9 @@ def unit_of(node: Optional[Node]) -> Optional[Unit]:
     return Unit(node, core, addition, activation)
 
 
-def has_constant_weights(graph: Graph, unit: Unit) -> bool:
+def has_constant_weights(params: Container[str], unit: Unit) -> bool:
     """Whether weight and bias are parameters: the engine's fused layers keep what they saw in the first run."""
-    return unit.weight.node in graph.params and (unit.bias is None or unit.bias.node in graph.params)
+    return unit.weight.node in params and (unit.bias is None or unit.bias.node in params)
 
 
 def extended(unit: Unit, last: Node, addend: Optional[Tensor] = None) -> Node:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, count
@@ -111,10 +111,7 @@ class Graph:
 
     def free_name(self, wanted: str) -> str:
         """``wanted``, or the first of ``wanted_1``, ``wanted_2`` and so on that nothing in the network is called."""
-        names = chain((wanted,), (f"{wanted}_{number}" for number in count(1)))
-        return next(
-            name for name in names if name not in self.by_name and name not in self.params and name not in self.inputs
-        )
+        return unused(wanted, self.by_name, self.params, self.inputs)
 
     def pruned(self) -> Graph:
         """The same network without the nodes and parameters that no output needs (inputs stay)."""
@@ -130,3 +127,9 @@ class Graph:
     def with_outputs(self, outputs: Iterable[Tensor]) -> Graph:
         """The same network with other tensors as its outputs."""
         return replace(self, outputs=tuple(outputs))
+
+
+def unused(wanted: str, *taken: Container[str]) -> str:
+    """``wanted``, or the first of ``wanted_1``, ``wanted_2`` and so on that none of ``taken`` holds."""
+    names = chain((wanted,), (f"{wanted}_{number}" for number in count(1)))
+    return next(name for name in names if not any(name in each for each in taken))

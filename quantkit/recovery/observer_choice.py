@@ -83,7 +83,7 @@ def _readers(graph: Graph, plan: Plan, tensor: Tensor) -> tuple[Unit, ...]:
 
 def _int8_layer(graph: Graph, plan: Plan, node: Node) -> Optional[Unit]:
     unit = unit_of(node)
-    if unit is None or not has_constant_weights(graph, unit):
+    if unit is None or not has_constant_weights(graph.params, unit):
         return None
     return unit if plan.decisions[node.name].precision == "int8" else None
 

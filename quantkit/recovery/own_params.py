@@ -15,7 +15,11 @@ def with_own_params(graph: Graph, plan: Plan) -> Graph:
     """The same network; in it no INT8 layer lacks a bias, or shares a parameter with another operator."""
     for node in graph.nodes:
         unit = unit_of(node)
-        if unit is None or plan.decisions[node.name].precision != "int8" or not has_constant_weights(graph, unit):
+        if (
+            unit is None
+            or plan.decisions[node.name].precision != "int8"
+            or not has_constant_weights(graph.params, unit)
+        ):
             continue
         if unit.bias is None:
             graph = _replaced(graph, node, _with_bias(graph, unit))

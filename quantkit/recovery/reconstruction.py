@@ -76,7 +76,7 @@ class Walk:
     def take(self, node: Node) -> None:
         """Run the next operator."""
         unit = unit_of(node)
-        if unit is None or not has_constant_weights(self.graph, unit):
+        if unit is None or not has_constant_weights(self.graph.params, unit):
             self._follow(node)
         elif self.plan.decisions[node.name].precision == "int8":
             self._recover(unit)

@@ -8,6 +8,7 @@ import pytest
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.errors import FusionError, ModelError
 from quantkit.fusion import rewrite
+from quantkit.fusion.draft import Draft
 from quantkit.fusion.fuse import fuse
 from quantkit.fusion.gate import check_fusion
 from quantkit.graph.graph import Graph, Node, Tensor
@@ -63,7 +64,7 @@ def test_the_gate_needs_no_quiet_environment(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_reasons_name_the_readers() -> None:
-    assert "bn1" in (rewrite.why_not_fusible(residual_v2(), Tensor("conv0")) or "")
+    assert "bn1" in (rewrite.why_not_fusible(Draft(residual_v2()), Tensor("conv0")) or "")
 
 
 def test_a_softmax_does_not_hide_a_wrong_layer() -> None:

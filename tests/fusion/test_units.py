@@ -92,9 +92,9 @@ def test_constant_weights_are_both_weight_and_bias() -> None:
         params = {name: b.params[name] for name in kept}
         others = tuple(name for name in b.params if name not in kept)
         graph = Graph((node,), ("data", *others), (node.output,), params)
-        assert has_constant_weights(graph, unit(node)) == (len(kept) == 2)
+        assert has_constant_weights(graph.params, unit(node)) == (len(kept) == 2)
     alone = Graph((Builder().graph(DATA).nodes), ("data",), (DATA,))
-    assert not has_constant_weights(alone, unit(node))
+    assert not has_constant_weights(alone.params, unit(node))
 
 
 @pytest.mark.usefixtures("engine")
