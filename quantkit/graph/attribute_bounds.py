@@ -12,6 +12,9 @@ from typing import Optional
 
 from quantkit.graph.allowed_operators import FUSED, OPERATORS
 
+MOST_RESIZED = (1 << 15) - 1
+"""Pixels of the longest side that MXNet interpolates to."""
+
 _LONGEST_VALUE = 1 << 16
 _LARGEST_INTEGER = (1 << 31) - 1
 _MOST_AXES = 32
@@ -33,6 +36,8 @@ _RANGES = {
     **dict.fromkeys(("num_outputs", "state_size", "repeat", "reps", "im2col_step"), (1, 1 << 16)),
     **dict.fromkeys(("num_filter", "num_hidden", "input_dim", "output_dim"), (1, _LARGEST_INTEGER)),
     **dict.fromkeys(("kernel", "pad", "adj", "pooled_size", "h_w", "scale", "sample_ratio"), (0, 1 << 16)),
+    # Sizes of 16 bits, which wrap around.
+    **dict.fromkeys(("height", "width"), (0, MOST_RESIZED)),
     **dict.fromkeys(("sections", "coord_start"), (0, 1 << 10)),
     **dict.fromkeys(("block_size", "num_layers"), (1, 1 << 10)),
     "indices": (0, _LARGEST_INTEGER),

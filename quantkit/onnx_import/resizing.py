@@ -7,6 +7,7 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.graph.attribute_bounds import MOST_RESIZED
 from quantkit.onnx_import.construction import Attr, Construction, Converter
 from quantkit.onnx_import.values import Computed, Constant, OnnxNode, Refused, Shape, axes_of, in_batch, shown
 
@@ -126,6 +127,8 @@ def _linear(
         abs(ratio - count / extent) * extent > _EXACT for ratio, count, extent in zip(ratios, shape[2:], data.shape[2:])
     ):
         raise Refused(f"its scales {ratios} do not make whole sizes of {shown(data.shape)}")
+    if max(shape[2:]) > MOST_RESIZED:
+        raise Refused(f"it makes {shown(shape)}, and MXNet interpolates to sides of {MOST_RESIZED} at most")
     # Before MXNet 1.7 corners were always aligned, and the parameter unknown.
     aligned: dict[str, Attr] = {} if known[coordinates] else {"align_corners": "False"}
     inputs = [data.tensor]

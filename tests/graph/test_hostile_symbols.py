@@ -104,6 +104,11 @@ CONV = {"kernel": "(3, 3)", "num_filter": "4"}
         (symbol("_split_v2", {"indices": "()", "sections": "0"}), "neither into equal"),
         (symbol("_split_v2", {"indices": "(0, 2)", "sections": "2"}), "neither into equal"),
         (symbol("RNN", {"state_size": "4", "num_layers": "99999999", "mode": "gru"}, 3), "num_layers"),
+        # MXNet makes 4,464 of them.
+        (
+            symbol("_contrib_BilinearResize2D", {"height": "2", "width": "70000"}),
+            "width='70000' is not from 0 to 32767",
+        ),
         (symbol("relu", inputs=[[1, 0, 0]]), "not an earlier node"),
         (symbol("relu", inputs=[[-1, 0, 0]]), "not an earlier node"),
         (symbol("relu", inputs=[[1 << 80, 0, 0]]), "not an earlier node"),

@@ -57,6 +57,19 @@ def test_bombs(op: str, tmp_path: Path) -> None:
     assert "contradicts itself" not in message
 
 
+def test_sides_that_mxnet_counts_wrongly(tmp_path: Path) -> None:
+    w = Writer(shape=("N", 1, 4, 4))
+    result = w.op(
+        "Resize",
+        "x",
+        "",
+        np.array([1, 1, 1, 2**14], np.float32),
+        mode="linear",
+        coordinate_transformation_mode="align_corners",
+    )
+    assert "interpolates to sides of 32767 at most" in refused(save(w.model(result), tmp_path / "net.onnx"))
+
+
 def test_nesting_is_no_bomb(tmp_path: Path) -> None:
     """A graph in an attribute of an operator of a graph and so on, as bytes, which the library would not write."""
     graph = b""
