@@ -52,6 +52,11 @@ def _negative(model: ModelProto) -> None:
     initialiser(model).dims[:] = [-4, -3, 3, 3]
 
 
+def _none_of_many(model: ModelProto) -> None:
+    initialiser(model).dims[:] = [0, 2**62]
+    initialiser(model).raw_data = b""
+
+
 def _short(model: ModelProto) -> None:
     initialiser(model).raw_data = initialiser(model).raw_data[:-1]
 
@@ -178,6 +183,7 @@ def _metadata_name(model: ModelProto) -> None:
 DAMAGE: dict[str, tuple[Change, str]] = {
     "huge weight": (_huge, "needs 4398046511104 bytes"),
     "negative extents": (_negative, "impossible shape"),
+    "extents that no array has": (_none_of_many, "impossible shape"),
     "short weight": (_short, "needs 432 bytes and has 431"),
     "text": (_text, "is text"),
     "empty weight": (_empty, "Conv 'Conv_0'.*missing or empty"),
