@@ -28,8 +28,8 @@ CELLS = "cells"
 
 _LARGEST_FILE = 256 * MEBIBYTE
 
-# Clocks count nanoseconds in 63 bits.
-_TIME_END = 1 << 63
+# More than a century of nanoseconds; the difference of two such times fits into 64 bits.
+_TIME_END = 1 << 62
 
 # Names that other parts refer to, what the user does not choose, and what holds numbers alone.
 _KEPT = frozenset(
@@ -130,7 +130,7 @@ def _problem(turn: Round, instances: int) -> str:
         if any(end <= start for start, end in zip(ticks.starts, ticks.ends)):
             return "a request ends before it starts"
         if max(map(abs, (*ticks.starts, *ticks.ends))) >= _TIME_END:
-            return "a time is more than 63 bits of nanoseconds"
+            return "a time is more than 62 bits of nanoseconds"
     begin, end = turn.window
     if begin >= end:
         return "its instances have no time in common"

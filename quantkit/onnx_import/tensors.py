@@ -35,6 +35,7 @@ _TYPES = {
 }
 _BFLOAT16, _FLOAT16, _STRING = 16, 10, 8
 _EXTERNAL = 1
+# Of 8 bytes each they still have a size in 63 bits, as NumPy asks for.
 _MOST_VALUES = 1 << 59
 _MOST_AXES = 32
 
@@ -154,7 +155,7 @@ def shape_of(tensor: Any, where: str) -> tuple[int, ...]:
         ModelError: no tensor can have it.
     """
     shape = tuple(tensor.dims)
-    # NumPy counts past the extents of 0.
+    # Extents of 0 do not make the others smaller for NumPy.
     if len(shape) > _MOST_AXES or min(shape, default=0) < 0 or prod(extent or 1 for extent in shape) > _MOST_VALUES:
         raise ModelError(f"{where} has the impossible shape {shape}; the file is damaged: export the network again")
     return shape

@@ -78,7 +78,7 @@ def test_what_an_engine_told_has_the_form_that_reports_read(engine: dict[str, An
         ([{"starts": [5], "ends": [5]}], "a request ends before it starts"),
         ([{"starts": [0], "ends": [1]}, {"starts": [2], "ends": [3]}], "no time in common"),
         ([{"starts": [0], "ends": ["x"]}], "ends"),
-        ([{"starts": [0], "ends": [2**63]}], "more than 63 bits"),
+        ([{"starts": [0], "ends": [2**62]}], "more than 62 bits"),
     ],
 )
 def test_clock_readings_that_cannot_be_true_are_refused(
