@@ -83,7 +83,7 @@ def read_cells(folder: Path) -> tuple[Cell, ...]:
     Raises:
         UserError: one is damaged.
     """
-    return tuple(_read_cell(path) for path in sorted((folder / CELLS).glob("*.json")))
+    return tuple(_read_cell(folder, path.name) for path in sorted((folder / CELLS).glob("*.json")))
 
 
 def read_run(folder: Path) -> Run:
@@ -92,7 +92,7 @@ def read_run(folder: Path) -> Run:
     Raises:
         UserError: it is damaged or of another format.
     """
-    run: Run = _read(Run, folder / RUN)
+    run: Run = _read(Run, folder, RUN)
     if run.format != FORMAT:
         raise UserError(
             f"{folder / RUN} has format {run.format}, this quantkit reads {FORMAT}; measure again with this version"
@@ -107,8 +107,9 @@ def read_run(folder: Path) -> Run:
     return run
 
 
-def _read_cell(path: Path) -> Cell:
-    cell: Cell = _read(Cell, path)
+def _read_cell(folder: Path, name: str) -> Cell:
+    path = folder / CELLS / name
+    cell: Cell = _read(Cell, folder, f"{CELLS}/{name}")
     for name, kind in (("settings", dict), ("libraries", list)):
         if not isinstance(cell.engine.get(name), (kind, type(None))):
             raise UserError(f"{path} is damaged: engine.{name} is no {kind.__name__}; remove it and measure again")
@@ -149,12 +150,13 @@ def _write(value: Recorded, path: Path) -> None:
         file.write(text.encode() + b"\n")
 
 
-def _read(kind: Any, path: Path) -> Any:
+def _read(kind: Any, folder: Path, name: str) -> Any:
     from pydantic import ValidationError
 
+    path = folder / name
     try:
         # Runs from when MXNet was the only engine name a build's version after it.
-        content = read_bytes(file_in(path.parent, path.name), _LARGEST_FILE)
+        content = read_bytes(file_in(folder, name), _LARGEST_FILE)
         content = re.sub(rb'"mxnet":(?="[^"]*","library":)', b'"version":', content)
         return _schema(kind).validate_json(content)
     except ValidationError as error:

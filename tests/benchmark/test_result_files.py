@@ -100,3 +100,13 @@ def test_a_round_of_nobody_is_refused(tmp_path: Path) -> None:
     write_cell(cell([[]], placements=()), tmp_path)
     with pytest.raises(UserError, match=r"is damaged: rounds\.0: it has no instances"):
         read_cells(tmp_path)
+
+
+def test_cells_lie_in_the_folder_of_their_run(tmp_path: Path) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "run"
+    (elsewhere / CELLS).mkdir(parents=True)
+    folder.mkdir()
+    write_cell(cell([[closed_loop([3])]]), elsewhere)
+    (folder / CELLS).symlink_to(elsewhere / CELLS)
+    with pytest.raises(UserError, match="is a link out of"):
+        read_cells(folder)
