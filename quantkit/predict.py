@@ -13,7 +13,7 @@ import numpy as np
 
 from quantkit.bundle.read import Bundle
 from quantkit.data.decode import decode
-from quantkit.data.preprocess import apply, check_input
+from quantkit.data.preprocess import check_input, network_input
 from quantkit.deployment.fastest import open_fastest
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network
 from quantkit.errors import DataError, EngineError, UserError
@@ -184,11 +184,7 @@ class Predictor:
             raise DataError(
                 f"{name} is a {type(image).__name__}; give a file, or an array of uint8 pixels or float32 input"
             )
-        prepared: np.ndarray = image
-        if image.dtype == np.uint8 and self.preprocess is not None:
-            prepared = apply(self.preprocess, image, name)
-        check_input(prepared, self.input_shape, name)
-        return prepared
+        return network_input(self.preprocess, image, self.input_shape, name)
 
 
 def _loaded(bundle: Bundle, engine: Optional[str]) -> RunningNetwork:

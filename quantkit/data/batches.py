@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from quantkit.data.prefetch import default_workers, prefetched
-from quantkit.data.preprocess import Preprocess, apply, check_input
+from quantkit.data.preprocess import Preprocess, network_input
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
 
@@ -88,11 +88,7 @@ def prepare(
         raise DataError(
             f"{sample.name} has label {sample.label}, but the network has {classes} classes (0 to {classes - 1})"
         )
-    image = sample.image
-    if image.dtype == np.uint8 and preprocess is not None:
-        image = apply(preprocess, image, sample.name)
-    check_input(image, input_shape, sample.name)
-    return replace(sample, image=image)
+    return replace(sample, image=network_input(preprocess, sample.image, input_shape, sample.name))
 
 
 def check_not_constant(stream: Iterable[Batch], name: str) -> Iterator[Batch]:

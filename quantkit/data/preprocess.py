@@ -29,16 +29,37 @@ class Preprocess:
     rotate180: bool = False
 
 
-def apply(preprocess: Preprocess, image: np.ndarray[Any, Any], where: str = "the image") -> np.ndarray[Any, Any]:
+def network_input(
+    preprocess: Optional[Preprocess], image: np.ndarray[Any, Any], input_shape: Sequence[int], where: str
+) -> np.ndarray[Any, Any]:
+    """What a network whose input has ``input_shape`` reads of ``image``, checked; ``where`` names it in errors.
+
+    Pixels are preprocessed, where it is known how; float32 is taken as it is.
+
+    Raises:
+        DataError: as for ``apply`` and ``check_input``.
+    """
+    if image.dtype == np.uint8 and preprocess is not None:
+        image = apply(preprocess, image, where, input_shape)
+    check_input(image, input_shape, where)
+    return image
+
+
+def apply(
+    preprocess: Preprocess,
+    image: np.ndarray[Any, Any],
+    where: str = "the image",
+    input_shape: Optional[Sequence[int]] = None,
+) -> np.ndarray[Any, Any]:
     """The network's input for ``image``, uint8 of shape (height, width, 3), RGB: float32 of shape (3, height, width).
 
     Every step is taken whatever the size of the image. Scaling keeps the proportions (the long side
     is rounded down) and, where it shrinks, averages over all the pixels that it covers. ``where``
-    names the image in errors.
+    names the image in errors; ``input_shape`` is what the result must have, if anything.
 
     Raises:
-        DataError: not such an image, smaller than the crop, or scaled to more pixels than an image may have (see
-            ``decode``): thin ones grow without bound.
+        DataError: not such an image, smaller than the crop, scaled to more pixels than an image may have (see
+            ``decode``): thin ones grow without bound; or not of ``input_shape`` in the end.
     """
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
         raise DataError(
@@ -49,6 +70,9 @@ def apply(preprocess: Preprocess, image: np.ndarray[Any, Any], where: str = "the
         image = _with_short_side(image, preprocess.resize, where)
     if preprocess.crop is not None:
         image = _centre(image, preprocess.crop, where)
+    if input_shape is not None:
+        # Before each value takes four bytes.
+        _check_shape((3, *image.shape[:2]), input_shape, where)
     if preprocess.rotate180:
         image = image[::-1, ::-1]
     pixels = image.transpose(2, 0, 1).astype(np.float32, order="C")
@@ -71,13 +95,17 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
         )
     if array.dtype != np.float32:
         raise DataError(f"{where} is {array.dtype}, not float32; convert it with .astype('float32')")
-    if array.shape != tuple(input_shape):
-        raise DataError(
-            f"{where} has shape {array.shape}, but the network reads {tuple(input_shape)}; "
-            "resize or crop to the network's input (layout NCHW)"
-        )
+    _check_shape(array.shape, input_shape, where)
     if not np.isfinite(array).all():
         raise DataError(f"{where} holds NaN or infinite values; mend or leave out this sample")
+
+
+def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str) -> None:
+    if tuple(shape) != tuple(input_shape):
+        raise DataError(
+            f"{where} has shape {tuple(shape)}, but the network reads {tuple(input_shape)}; "
+            "resize or crop to the network's input (layout NCHW)"
+        )
 
 
 def _with_short_side(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:

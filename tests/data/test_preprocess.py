@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.data.preprocess import Preprocess, apply, check_input
+from quantkit.data.preprocess import Preprocess, apply, check_input, network_input
 from quantkit.errors import DataError
 
 Array = np.ndarray[Any, Any]
@@ -114,6 +114,22 @@ def test_the_bound_of_scaled_pixels_can_be_set(monkeypatch: pytest.MonkeyPatch) 
         apply(replace(PLAIN, resize=8), image(2, 100))
     monkeypatch.setenv("QUANTKIT_MAX_IMAGE_PIXELS", "3200")
     assert apply(replace(PLAIN, resize=8), image(2, 100)).shape == (3, 8, 400)
+
+
+def test_an_image_of_another_size_is_refused_before_it_takes_memory() -> None:
+    pixels = np.broadcast_to(np.uint8(0), (1_000_000, 1_000_000, 3))
+    with pytest.raises(
+        DataError, match=r"cat\.png has shape \(3, 1000000, 1000000\), but the network reads \(3, 4, 4\)"
+    ):
+        network_input(PLAIN, pixels, (3, 4, 4), "cat.png")
+
+
+def test_what_a_network_reads() -> None:
+    pixels, floats = image(4, 4), np.zeros((3, 4, 4), np.float32)
+    np.testing.assert_array_equal(network_input(PLAIN, pixels, (3, 4, 4), "x"), apply(PLAIN, pixels))
+    assert network_input(PLAIN, floats, (3, 4, 4), "x") is floats
+    with pytest.raises(DataError, match="uint8 pixels where preprocessed float32 is needed"):
+        network_input(None, pixels, (3, 4, 4), "x")
 
 
 def test_check_input_accepts_what_fits() -> None:
