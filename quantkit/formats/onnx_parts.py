@@ -1,19 +1,25 @@
 """How many parts an ONNX file has, counted in its bytes before a library makes an object of each.
 
-An operator of two bytes takes more than a hundred in memory. The formats: protobuf's encoding
-(https://protobuf.dev/programming-guides/encoding) and onnx.proto of ONNX 1.19.
+An operator of two bytes takes more than a hundred in memory, an integer of one byte takes eight, and eight more as an
+array. The formats: protobuf's encoding (https://protobuf.dev/programming-guides/encoding) and onnx.proto of ONNX 1.19.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 MOST_PARTS = 1 << 19
 """Of operators, attributes, tensors, names and all other messages and entries of lists of texts.
 
 An operator comes with some ten, or thirty where an exporter adds shapes and where in the program it is from.
+"""
+
+MOST_BYTES = 1 << 26
+"""Of all that is not a tensor's values, 64 MiB.
+
+Values count where they stand as such, in ``raw_data`` and lists of floating-point numbers, but not as integers of one
+byte each. Programs keep the integers of a graph there, such as shapes, and where in the program an operator is from.
 """
 
 # As protobuf itself.
@@ -23,11 +29,14 @@ _LONGEST_NUMBER = 10
 _NUMBER, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
 _SKIPPED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
 
-# By field number, what is a message or one of a list of texts, and what that holds in turn.
+# By field number, what is a message or one of a list of texts, and what that holds in turn; and values of tensors.
 _Fields = dict[int, Any]
 _LEAF: _Fields = {}
+_VALUES: _Fields = {}
 _EXTERNAL_DATA = 13
-_TENSOR: _Fields = {3: _LEAF, 6: _LEAF, _EXTERNAL_DATA: _LEAF, 16: _LEAF}
+_TENSOR: _Fields = {
+    3: _LEAF, 4: _VALUES, 6: _LEAF, 9: _VALUES, 10: _VALUES, _EXTERNAL_DATA: _LEAF, 16: _LEAF,
+}  # fmt: skip
 _SPARSE: _Fields = {1: _TENSOR, 2: _TENSOR}
 _SHAPED: _Fields = {2: {1: _LEAF}}
 _TYPE: _Fields = {1: _SHAPED, 7: _LEAF, 8: _SHAPED}
@@ -52,35 +61,54 @@ MODEL: _Fields = {
 
 
 def parts_problem(content: bytes) -> Optional[str]:
-    """What is wrong with a file of more than ``MOST_PARTS`` parts, or one that breaks off; None where it is neither.
+    """What is wrong with a file of more than ``MOST_PARTS`` parts or ``MOST_BYTES``, or one that breaks off; else None.
 
     It goes through the file once, past the values of tensors, and takes no memory.
     """
+    parts, rest = 0, len(content)
     try:
-        found = sum(1 for _ in islice(_parts(content, 0, len(content), MODEL, _DEEPEST), MOST_PARTS + 1))
+        for part in _parts(content, 0, len(content), MODEL, _DEEPEST):
+            if part.is_values:
+                rest -= part.length
+            else:
+                parts += 1
+            if parts > MOST_PARTS:
+                return f"has more than {MOST_PARTS} operators, attributes, tensors and names"
     except IndexError:
         return "is not a complete ONNX file (it breaks off)"
     except ValueError as error:
         return f"is not a complete ONNX file ({error})"
-    if found > MOST_PARTS:
-        return f"has more than {MOST_PARTS} operators, attributes, tensors and names"
+    if rest > MOST_BYTES:
+        return f"has {rest} bytes beside the values of its tensors, and {MOST_BYTES} are the most"
     return None
 
 
 def names_files(content: bytes) -> bool:
     """Whether a file without problem has tensors whose values lie in other files, which engines open by any name."""
     parts = _parts(content, 0, len(content), MODEL, _DEEPEST)
-    return any(fields is _TENSOR and number == _EXTERNAL_DATA for fields, number in parts)
+    return any(part.holder is _TENSOR and part.number == _EXTERNAL_DATA for part in parts)
 
 
-def _parts(content: bytes, place: int, end: int, fields: _Fields, levels: int) -> Iterator[tuple[_Fields, int]]:
-    """Each part of the message between two places: the fields of the one that holds it, and its number there."""
+class _Part(NamedTuple):
+    """A field of the message with the fields ``holder``, and how many bytes it has."""
+
+    holder: _Fields
+    number: int
+    length: int
+
+    @property
+    def is_values(self) -> bool:
+        return self.holder[self.number] is _VALUES
+
+
+def _parts(content: bytes, place: int, end: int, fields: _Fields, levels: int) -> Iterator[_Part]:
+    """Each part of the message between two places, and the values of tensors."""
     if not levels:
         raise ValueError("it nests too deep")
     for number, first, last in _delimited(content, place, end):
         inside = fields.get(number)
         if inside is not None:
-            yield fields, number
+            yield _Part(fields, number, last - first)
             if inside:
                 yield from _parts(content, first, last, inside, levels - 1)
 

@@ -181,10 +181,11 @@ def _listed(tensor: Any, dtype: np.dtype, count: int, shape: tuple[int, ...], wh
             f"{where} of shape {shape} needs {count} values and has {len(values)}; "
             "the file is damaged: export the network again"
         )
+    # Not by way of a list: that takes several times as much as the file.
     if tensor.data_type == _FLOAT16:
-        return (np.array(values, np.int64) & 0xFFFF).astype("<u2").view("<f2")
+        return (np.fromiter(values, np.int64, count) & 0xFFFF).astype("<u2").view("<f2")
     wide = np.float64 if dtype.kind == "f" else np.uint64 if dtype.kind == "u" and dtype.itemsize > 2 else np.int64
-    return np.array(values, wide).astype(dtype)
+    return np.fromiter(values, wide, count).astype(dtype, copy=False)
 
 
 def _external(tensor: Any, count: int, dtype: np.dtype, files: Files, where: str) -> np.ndarray:

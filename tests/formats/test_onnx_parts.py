@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from quantkit.formats.onnx_parts import _DEEPEST, MODEL, _parts, names_files, parts_problem
+from quantkit.formats import onnx_parts
+from quantkit.formats.onnx_parts import _DEEPEST, _VALUES, MODEL, _parts, names_files, parts_problem
 from tests.loaders import _onnx, _onnx_outside
 
 
 def counted(content: bytes) -> int:
-    return sum(1 for _ in _parts(content, 0, len(content), MODEL, _DEEPEST))
+    return sum(not part.is_values for part in _parts(content, 0, len(content), MODEL, _DEEPEST))
 
 
 def parts_of(message: Any) -> int:
@@ -79,13 +80,40 @@ def test_every_message_of_the_format_is_known() -> None:
             assert known[descriptor.full_name] is fields
             return
         known[descriptor.full_name] = fields
+        values = {number for number, inside in fields.items() if inside is _VALUES}
+        assert values == ({4, 9, 10} if descriptor.full_name == "onnx.TensorProto" else set())
         texts = {each.number for each in descriptor.fields if each.is_repeated and each.cpp_type == each.CPPTYPE_STRING}
         inner = {each.number: each.message_type for each in descriptor.fields if each.message_type is not None}
-        assert set(fields) == texts | set(inner), descriptor.full_name
+        assert set(fields) == texts | set(inner) | values, descriptor.full_name
         for number, message in inner.items():
             check(message, fields[number])
 
     check(ModelProto.DESCRIPTOR, MODEL)
+
+
+def _holding(**values: Any) -> bytes:
+    """A network with one tensor that has these fields."""
+    model = _branches()
+    for name, value in values.items():
+        field = getattr(model.graph.initializer[0], name, None)
+        setattr(model.graph.initializer[0], name, value) if isinstance(field, bytes) else field.extend(value)
+    return model.SerializeToString()
+
+
+@pytest.mark.parametrize("name", ["raw_data", "float_data", "double_data"])
+def test_values_may_be_many(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_parts, "MOST_BYTES", len(_branches().SerializeToString()) + 20)
+    content = _holding(raw_data=b"1" * 1000) if name == "raw_data" else _holding(**{name: [1.0] * 1000})
+    assert parts_problem(content) is None
+
+
+@pytest.mark.parametrize("name", ["int32_data", "int64_data", "uint64_data"])
+def test_integers_of_a_byte_each_count(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = _holding(**{name: [1] * 1000})
+    monkeypatch.setattr(onnx_parts, "MOST_BYTES", len(content))
+    assert parts_problem(content) is None
+    monkeypatch.setattr(onnx_parts, "MOST_BYTES", len(content) - 1)
+    assert f"has {len(content)} bytes beside the values of its tensors" in str(parts_problem(content))
 
 
 def _elsewhere(place: str) -> ModelProto:
