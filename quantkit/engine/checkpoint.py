@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from quantkit.engine.compat import load_mxnet
-from quantkit.engine.execute import auxiliary_params, check_tensors, stock_fusion_off, symbol_of
+from quantkit.engine.execute import auxiliary_params, bound, check_tensors, stock_fusion_off, symbol_of
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.params import plain_names, read_params
@@ -43,4 +43,4 @@ def bind_checkpoint(symbol_file: str, params_file: str, shape: str) -> Any:
     with stock_fusion_off():
         check_tensors(graph, symbol, {name: value.shape for name, value in {**given, **inputs}.items()})
         states = {name: given.pop(name) for name in auxiliary}
-        return symbol.bind(mxnet.cpu(), args={**given, **inputs}, aux_states=states, grad_req="null")
+        return bound(symbol, {**given, **inputs}, states)

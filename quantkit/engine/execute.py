@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
@@ -19,9 +20,13 @@ from quantkit.graph.attribute_bounds import attribute_problem
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.graph.operators import AUXILIARY_INPUTS
 from quantkit.graph.tensor_bounds import is_delicate, size_problem, tensor_problem
+from quantkit.host.memory import available_memory
 from quantkit.host.process import OwnProcess
 
 Shape = tuple[int, ...]
+
+# Of what an executor tells of itself: what lives at once shares no memory, the rest does.
+_ALLOCATED = re.compile(r"^Total (\d+) MB allocated$", re.MULTILINE)
 
 # MXNet binds and first runs networks with shared state of its own: threads must take turns, whatever they run.
 _ENGINE = RLock()
@@ -114,9 +119,7 @@ class Executor:
             known = {name: value.shape for name, value in self._args.items()}
             check_tensors(self._graph, self._symbol, {**known, **shapes})
             self._inputs = {name: mxnet.nd.zeros(shape) for name, shape in shapes.items()}
-            self._bound = self._symbol.bind(
-                mxnet.cpu(), args={**self._args, **self._inputs}, aux_states=self._auxiliary, grad_req="null"
-            )
+            self._bound = bound(self._symbol, {**self._args, **self._inputs}, self._auxiliary)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Compute the network's outputs for one batch of exactly the bound shapes (float32)."""
@@ -188,6 +191,25 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
         )
     if problem is not None:
         raise _must_not_run(problem)
+
+
+def bound(symbol: Any, args: Mapping[str, Any], auxiliary: Mapping[str, Any]) -> Any:
+    """MXNet's executor of a symbol, which has room for its tensors but has not touched it.
+
+    Raises:
+        EngineError: there is not as much memory.
+        mxnet.base.MXNetError: the arguments do not fit the symbol.
+    """
+    mxnet = load_mxnet()
+    executor = symbol.bind(mxnet.cpu(), args=args, aux_states=auxiliary, grad_req="null")
+    needed = _ALLOCATED.search(executor.debug_str())
+    available = available_memory()
+    if needed and available is not None and int(needed[1]) << 20 > available:
+        raise EngineError(
+            f"MXNet must not run the network: its tensors take {int(needed[1])} MiB, and {available >> 20} MiB of "
+            "memory are free; give a smaller batch or input, or free memory"
+        )
+    return executor
 
 
 def shapes_of(symbol: Any, known: Mapping[str, Shape]) -> Optional[tuple[list[Shape], list[Shape], list[Shape]]]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from quantkit.engine import execute
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import Executor, engine_errors, failures, infer_shapes, run
 from quantkit.engine.stream import outputs_of
@@ -47,6 +48,21 @@ def test_a_shape_that_does_not_fit_is_refused_in_one_line() -> None:
     with pytest.raises(EngineError) as caught:
         infer_shapes(residual_v1(), {"data": (1, 5, 16, 16)})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("outputs", "refused"), [(1, False), (4, True)])
+def test_what_lives_at_once_must_fit_into_memory(outputs: int, refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four tensors of 16 MiB, one after the other, or all of them to the end."""
+    nodes = [Node("t0", "relu", (DATA,))]
+    for number in range(1, 4):
+        nodes.append(Node(f"t{number}", "_plus_scalar", (nodes[-1].output,), {"scalar": "1"}))
+    graph = Graph(tuple(nodes), ("data",), tuple(node.output for node in nodes[-outputs:]))
+    monkeypatch.setattr(execute, "available_memory", lambda: 40 << 20)
+    if not refused:
+        Executor(graph, {"data": (1, 4, 1024, 1024)})
+        return
+    with pytest.raises(EngineError, match="its tensors take 64 MiB, and 40 MiB of memory are free"):
+        Executor(graph, {"data": (1, 4, 1024, 1024)})
 
 
 def test_an_unknown_operator_is_refused() -> None:
