@@ -47,6 +47,7 @@ class Subject:
 
 
 _CIFAR = {"mean": (0.4914, 0.4822, 0.4465), "std": (0.2023, 0.1994, 0.2010)}
+_PHOTOGRAPH = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 _ROTATED = {"mean": (1.0, 1.0, 1.0), "std": (1.0, 1.0, 1.0), "scale": 127.5, "rotate180": True}
 
 _PRESETS = ("none", "fast", "balanced", "best")
@@ -59,7 +60,9 @@ SHIPPED = (
 REAL = (
     Subject("cifar_resnet20_v1", "cifar10", preprocess=_CIFAR),
     Subject("cifar_resnet20_v2", "cifar10", preprocess=_CIFAR),
+    Subject("squeezenet1.0", "imagenet", preprocess=_PHOTOGRAPH),
     Subject("mobilenet0.25_relu6", "imagenet", preprocess=_ROTATED),
+    Subject("mobilenetv2_1.0", "imagenet", preprocess=_ROTATED),
 )
 SUBJECTS = {subject.name: subject for subject in (*SHIPPED, *REAL)}
 
