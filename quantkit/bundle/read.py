@@ -27,12 +27,14 @@ from quantkit.bundle.replaced import reading_whole
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.contained import file_in
 from quantkit.data.preprocess import Preprocess
+from quantkit.emission.onnx_conversion import WRITTEN_OPERATORS
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.explain import Explanation
 from quantkit.files import sha256_of
 from quantkit.formats.npz import read_npz
-from quantkit.formats.onnx_parts import names_files, parts_problem
+from quantkit.formats.onnx_parts import parts_problem
+from quantkit.formats.onnx_written import written_problem
 from quantkit.graph.graph import Graph
 from quantkit.models.card import Card, read_card
 from quantkit.models.labels import NAMED, label_names
@@ -128,7 +130,7 @@ class Bundle:
         """The network's ONNX file; None where the bundle holds none.
 
         Raises:
-            BundleError: it cannot be read, breaks off, has more parts than any network, or weights in other files.
+            BundleError: it cannot be read, has more parts than any network, or is not as quantkit writes ONNX files.
         """
         return self._unmixed(self._read_onnx) if self.holds_onnx else None
 
@@ -137,10 +139,8 @@ class Bundle:
             content = read_bytes(self.directory / ONNX, _LARGEST_ONNX)
         except OSError as error:
             raise _damaged(self.directory, ONNX, error) from error
-        if problem := parts_problem(content):
+        if problem := parts_problem(content) or written_problem(content, WRITTEN_OPERATORS):
             raise BundleError(f"bundle {self.directory}: {ONNX} {problem}; write the bundle again")
-        if names_files(content):
-            raise BundleError(f"bundle {self.directory}: {ONNX} has weights in other files; write the bundle again")
         return content
 
     @property

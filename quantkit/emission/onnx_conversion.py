@@ -12,6 +12,17 @@ import numpy as np
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph, Node, Tensor
 
+WRITTEN_OPERATORS = frozenset([
+    "Abs", "Add", "ArgMax", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv",
+    "ConvTranspose", "Cos", "DepthToSpace", "DequantizeLinear", "Div", "Elu", "Erf", "Exp", "Expand", "Flatten",
+    "Floor", "Gather", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "Identity", "InstanceNormalization",
+    "LRN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mul", "Neg",
+    "PRelu", "Pad", "Pow", "QuantizeLinear", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu",
+    "Reshape", "Resize", "Selu", "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split",
+    "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Transpose", "Unsqueeze",
+])  # fmt: skip
+"""The operators that converters may write, and bundles may hold."""
+
 Attribute = Union[int, float, str, Sequence[int]]
 Shape = tuple[int, ...]
 
@@ -66,13 +77,23 @@ class Conversion:
 
     def finish(self, node: Node, op: str, *inputs: str, **attributes: Attribute) -> None:
         """Add the operator that computes the node's only output."""
-        self.operators.append(Operator(op, node.name, inputs, (name_of(node.output),), attributes))
+        self.add(Operator(op, node.name, inputs, (name_of(node.output),), attributes))
 
     def step(self, node: Node, what: str, op: str, *inputs: str, **attributes: Attribute) -> str:
         """Add an operator on the way to the node's output; returns the name of its result."""
         name = self._free_name(f"{node.name}_{what}")
-        self.operators.append(Operator(op, name, inputs, (name,), attributes))
+        self.add(Operator(op, name, inputs, (name,), attributes))
         return name
+
+    def add(self, operator: Operator) -> None:
+        """Add an operator.
+
+        Raises:
+            ValueError: it is not among those that bundles may hold.
+        """
+        if operator.op not in WRITTEN_OPERATORS:
+            raise ValueError(f"the operator {operator.op} is not listed in WRITTEN_OPERATORS")
+        self.operators.append(operator)
 
     def _free_name(self, wanted: str) -> str:
         taken = {name for operator in self.operators for name in operator.outputs} | set(self.constants)

@@ -140,12 +140,11 @@ def _split(conversion: Conversion, node: Node) -> None:
     extent = conversion.shape(node.inputs[0])[axis] // count
     sizes = conversion.integers(node, "sizes", (extent,) * count)
     data = conversion.read(node.inputs[0])
-    conversion.operators.append(Operator("Split", parts[0], (data, sizes), tuple(parts), {"axis": axis}))
+    conversion.add(Operator("Split", parts[0], (data, sizes), tuple(parts), {"axis": axis}))
     if squeezed:
         axes = conversion.integers(node, "axes", (axis,))
-        conversion.operators += [
-            Operator("Squeeze", name, (part, axes), (name,), {}) for part, name in zip(parts, outputs)
-        ]
+        for part, name in zip(parts, outputs):
+            conversion.add(Operator("Squeeze", name, (part, axes), (name,), {}))
 
 
 def _reduce(op: str, conversion: Conversion, node: Node) -> None:

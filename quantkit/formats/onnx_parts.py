@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional
 
+from quantkit.formats import protobuf
+
 MOST_PARTS = 1 << 19
 """Of operators, attributes, tensors, names and all other messages and entries of lists of texts.
 
@@ -25,18 +27,11 @@ byte each. Programs keep the integers of a graph there, such as shapes, and wher
 # As protobuf itself.
 _DEEPEST = 100
 
-_LONGEST_NUMBER = 10
-_NUMBER, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
-_SKIPPED = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
-
 # By field number, what is a message or one of a list of texts, and what that holds in turn; and values of tensors.
 _Fields = dict[int, Any]
 _LEAF: _Fields = {}
 _VALUES: _Fields = {}
-_EXTERNAL_DATA = 13
-_TENSOR: _Fields = {
-    3: _LEAF, 4: _VALUES, 6: _LEAF, 9: _VALUES, 10: _VALUES, _EXTERNAL_DATA: _LEAF, 16: _LEAF,
-}  # fmt: skip
+_TENSOR: _Fields = {3: _LEAF, 4: _VALUES, 6: _LEAF, 9: _VALUES, 10: _VALUES, 13: _LEAF, 16: _LEAF}
 _SPARSE: _Fields = {1: _TENSOR, 2: _TENSOR}
 _SHAPED: _Fields = {2: {1: _LEAF}}
 _TYPE: _Fields = {1: _SHAPED, 7: _LEAF, 8: _SHAPED}
@@ -83,65 +78,20 @@ def parts_problem(content: bytes) -> Optional[str]:
     return None
 
 
-def names_files(content: bytes) -> bool:
-    """Whether a file without problem has tensors whose values lie in other files, which engines open by any name."""
-    parts = _parts(content, 0, len(content), MODEL, _DEEPEST)
-    return any(part.holder is _TENSOR and part.number == _EXTERNAL_DATA for part in parts)
-
-
 class _Part(NamedTuple):
-    """A field of the message with the fields ``holder``, and how many bytes it has."""
+    """A part, or the values of a tensor, and how many bytes it has."""
 
-    holder: _Fields
-    number: int
+    is_values: bool
     length: int
-
-    @property
-    def is_values(self) -> bool:
-        return self.holder[self.number] is _VALUES
 
 
 def _parts(content: bytes, place: int, end: int, fields: _Fields, levels: int) -> Iterator[_Part]:
     """Each part of the message between two places, and the values of tensors."""
     if not levels:
         raise ValueError("it nests too deep")
-    for number, first, last in _delimited(content, place, end):
-        inside = fields.get(number)
+    for part in protobuf.fields(content, place, end):
+        inside = fields.get(part.number) if part.kind == protobuf.DELIMITED else None
         if inside is not None:
-            yield _Part(fields, number, last - first)
+            yield _Part(inside is _VALUES, part.last - part.first)
             if inside:
-                yield from _parts(content, first, last, inside, levels - 1)
-
-
-def _delimited(content: bytes, place: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The fields of a message that have a length: the number of each, and between which places its content lies."""
-    while place < end:
-        key, place = _number(content, place)
-        kind = key & 7
-        if kind == _NUMBER:
-            _, place = _number(content, place)
-        elif kind == _DELIMITED:
-            length, first = _number(content, place)
-            place = first + length
-            if place <= end:
-                yield key >> 3, first, place
-        elif kind in _SKIPPED:
-            place += _SKIPPED[kind]
-        else:
-            raise ValueError(f"it has a field of kind {kind}")
-    if place > end:
-        raise ValueError("a field is longer than what it lies in")
-
-
-def _number(content: bytes, place: int) -> tuple[int, int]:
-    """The number of seven bits a byte, the lowest first, that begins at a place, and where it ends."""
-    found = content[place]
-    if found < 128:
-        return found, place + 1
-    found &= 127
-    for index in range(1, _LONGEST_NUMBER):
-        byte = content[place + index]
-        found |= (byte & 127) << 7 * index
-        if byte < 128:
-            return found, place + index + 1
-    raise ValueError(f"a number has more than {_LONGEST_NUMBER} bytes")
+                yield from _parts(content, part.first, part.last, inside, levels - 1)

@@ -38,20 +38,20 @@ class OpenVinoSession:
     """A ``session.Session`` of OpenVINO."""
 
     def __init__(self, compiled: Any) -> None:
-        self._compiled = compiled
         self._process = OwnProcess()
-        self._request = compiled.create_infer_request()
+        with _errors("load the network"):
+            self._shapes = {each.get_any_name(): each.partial_shape for each in compiled.inputs}
+            self._request = compiled.create_infer_request()
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of the network's inputs."""
-        return tuple(each.get_any_name() for each in self._compiled.inputs)
+        return tuple(self._shapes)
 
     def run(self, inputs: Inputs) -> list[np.ndarray]:
         """See ``session.Session``."""
         self._process.check("the network")
-        for expected in self._compiled.inputs:
-            name, shape = expected.get_any_name(), expected.partial_shape
+        for name, shape in self._shapes.items():
             # Convolutions of another number of channels would be computed all the same.
             if not shape.compatible(_library().PartialShape(list(inputs[name].shape))):
                 raise EngineError(f"OpenVINO cannot run the network: {name!r} is {inputs[name].shape}, not {shape}")

@@ -69,7 +69,7 @@ def test_one_with_weights_in_other_files_reaches_no_engine(
     weight.ClearField("raw_data")
     (altered / "model.onnx").write_bytes(model.SerializeToString())
     resign(altered)
-    with pytest.raises(BundleError, match=r"model\.onnx has weights in other files; write the bundle again"):
+    with pytest.raises(BundleError, match=r"model\.onnx is not as .*: a tensor has a field 13; write the bundle again"):
         load(altered, engine=engine_name)
 
 

@@ -8,7 +8,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 from quantkit.formats import onnx_parts
-from quantkit.formats.onnx_parts import _DEEPEST, _VALUES, MODEL, _parts, names_files, parts_problem
+from quantkit.formats.onnx_parts import _DEEPEST, _VALUES, MODEL, _parts, parts_problem
 from tests.loaders import _onnx, _onnx_outside
 
 
@@ -114,36 +114,3 @@ def test_integers_of_a_byte_each_count(name: str, monkeypatch: pytest.MonkeyPatc
     assert parts_problem(content) is None
     monkeypatch.setattr(onnx_parts, "MOST_BYTES", len(content) - 1)
     assert f"has {len(content)} bytes beside the values of its tensors" in str(parts_problem(content))
-
-
-def _elsewhere(place: str) -> ModelProto:
-    """A network with values in another file, in one of the places where tensors may stand."""
-    model = _branches()
-    inner = model.graph.node[0].attribute[0].g
-    sparse, training, function = model.graph.sparse_initializer.add(), model.training_info.add(), model.functions.add()
-    tensor: TensorProto = {
-        "weight": lambda: model.graph.initializer[0],
-        "weight of a branch": lambda: inner.initializer.add(),
-        "attribute": lambda: inner.node[0].attribute.add().t,
-        "list in an attribute": lambda: inner.node[0].attribute.add().tensors.add(),
-        "sparse values": lambda: sparse.values,
-        "sparse places": lambda: sparse.indices,
-        "sparse attribute": lambda: inner.node[0].attribute.add().sparse_tensor.values,
-        "training": lambda: training.initialization.initializer.add(),
-        "function": lambda: function.node.add().attribute.add().t,
-        "default of a function": lambda: function.attribute_proto.add().t,
-        "nowhere": TensorProto,
-    }[place]()
-    tensor.external_data.add(key="location", value="w.bin")
-    return model
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        "weight", "weight of a branch", "attribute", "list in an attribute", "sparse values", "sparse places",
-        "sparse attribute", "training", "function", "default of a function", "nowhere",
-    ],
-)  # fmt: skip
-def test_values_in_other_files_are_found_wherever_tensors_stand(place: str) -> None:
-    assert names_files(_elsewhere(place).SerializeToString()) == (place != "nowhere")
