@@ -9,6 +9,8 @@ import os
 import re
 import stat
 import tomllib
+from functools import partial
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -43,9 +45,11 @@ def read_bytes(path: Path, most: int = LARGEST_DOCUMENT) -> bytes:
         OSError: the file cannot be read, is a folder, device, pipe or socket, or is larger.
     """
     with open_ordinary(path) as file:
+        size = os.fstat(file.fileno()).st_size
         # Memory is taken for all that is asked for; files of the kernel's have no size.
-        content = file.read(min(os.fstat(file.fileno()).st_size or most, most) + 1)
-    if len(content) > most:
+        blocks = iter(partial(file.read, size + 1 if size else MEBIBYTE), b"")
+        content = b"" if size > most else b"".join(islice(blocks, most // MEBIBYTE + 1))
+    if max(size, len(content)) > most:
         raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
     return content
 

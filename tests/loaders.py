@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from quantkit.benchmark.result_files import CELLS
+from quantkit.bundle.read import Bundle
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable, read_table, write_table
 from quantkit.data.decode import decode
@@ -272,6 +273,26 @@ def _load_onnx(path: Path) -> object:
     return nnvm.serialize(found.graph), _bytes(found.graph.params), repr((found.preprocess, found.labels, found.source))
 
 
+def written_onnx() -> Any:
+    """A small network, as ``emission.onnx_model`` writes them."""
+    from onnx import helper, numpy_helper
+
+    shapes = [helper.make_tensor_value_info(name, 1, ["N", 3, 8, 8]) for name in ("x", "y")]
+    conv = helper.make_node("Conv", ["x", "w"], ["c"], "conv", kernel_shape=[1, 1], pads=[0, 0, 0, 0], group=1)
+    clip = helper.make_node("LeakyRelu", ["c"], ["y"], "leaky", alpha=0.25)
+    weight = numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")
+    made = helper.make_model(
+        helper.make_graph([conv, clip], "network", shapes[:1], shapes[1:], [weight]),
+        producer_name="quantkit", opset_imports=[helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    helper.set_model_props(made, {"labels": '["é"]'})
+    return made
+
+
+def _load_bundled_onnx(path: Path) -> object:
+    return Bundle(path.parent, None, None, ())._read_onnx()  # type: ignore[arg-type]
+
+
 def _load_card(path: Path) -> object:
     from quantkit.models.card import read_card
     from quantkit.models.labels import label_names
@@ -357,6 +378,7 @@ LOADERS = (
     Loader("onnx beside its weights", "net.onnx", lambda: _onnx_outside()[0], _load_onnx,
            lambda: {"w.bin": _onnx_outside()[1]}),
     Loader("onnx weights", "w.bin", lambda: _onnx_outside()[1], _load_onnx, lambda: {"net.onnx": _onnx_outside()[0]}),
+    Loader("onnx of a bundle", "model.onnx", lambda: written_onnx().SerializeToString(), _load_bundled_onnx),
     Loader("safetensors", "net.safetensors", _safetensors, _load_weights),
     Loader("labels.csv", "labels.csv", lambda: b"file,label,split\na.png,3,test\nb.png,1,calib\n",
            lambda path: _all(images_folder(path.parent)),

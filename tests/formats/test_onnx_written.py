@@ -6,31 +6,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, helper
 
 from quantkit.emission.onnx_conversion import WRITTEN_OPERATORS
 from quantkit.formats.onnx_written import written_problem
 from quantkit.formats.protobuf import fields
+from tests.loaders import written_onnx
 
 
 def problem(content: bytes) -> str:
     return written_problem(content, WRITTEN_OPERATORS) or ""
-
-
-def model() -> ModelProto:
-    """A small network, as ``emission.onnx_model`` writes them."""
-    shapes = [helper.make_tensor_value_info(name, 1, ["N", 3, 8, 8]) for name in ("x", "y")]
-    conv = helper.make_node("Conv", ["x", "w"], ["c"], "conv", kernel_shape=[1, 1], pads=[0, 0, 0, 0], group=1)
-    clip = helper.make_node("LeakyRelu", ["c"], ["y"], "leaky", alpha=0.25)
-    weight = numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")
-    made = helper.make_model(
-        helper.make_graph([conv, clip], "network", shapes[:1], shapes[1:], [weight]),
-        producer_name="quantkit", opset_imports=[helper.make_opsetid("", 17)],
-    )  # fmt: skip
-    helper.set_model_props(made, {"labels": '["é"]'})
-    return made
 
 
 def varint(value: int) -> bytes:
@@ -42,11 +28,11 @@ def varint(value: int) -> bytes:
 
 
 def test_what_quantkit_writes_is_of_its_form() -> None:
-    assert problem(model().SerializeToString()) == ""
+    assert problem(written_onnx().SerializeToString()) == ""
 
 
 def changed(change: Callable[[ModelProto], object]) -> bytes:
-    made = model()
+    made = written_onnx()
     change(made)
     return made.SerializeToString()
 
@@ -103,7 +89,7 @@ def test_what_quantkit_does_not_write_is_refused(case: str) -> None:
 
 def test_a_key_that_readers_cut_off_is_refused() -> None:
     """C++ drops what is beyond 32 bits, and finds external data where the field seems to be unknown."""
-    made = model()
+    made = written_onnx()
     tensor = made.graph.initializer[0].SerializeToString()
     made.graph.initializer[0].external_data.add(key="location", value="w.bin")
     entry = made.graph.initializer[0].SerializeToString()[len(tensor) :]
@@ -123,8 +109,10 @@ def test_there_is_no_field_0(key: int) -> None:
 
 def test_what_stands_twice_is_refused() -> None:
     """Readers join the two graphs, or take the last."""
-    content = model().SerializeToString()
-    assert "field 7 of the model stands twice" in problem(content + ModelProto(graph=model().graph).SerializeToString())
+    content = written_onnx().SerializeToString()
+    assert "field 7 of the model stands twice" in problem(
+        content + ModelProto(graph=written_onnx().graph).SerializeToString()
+    )
 
 
 @pytest.mark.parametrize("content", [b"", b"<?xml version='1.0'?><net/>", b"\x12\x03abc"])
@@ -133,7 +121,7 @@ def test_another_format_is_refused(content: bytes) -> None:
 
 
 def test_every_cut_is_refused_or_of_the_form() -> None:
-    content = model().SerializeToString()
+    content = written_onnx().SerializeToString()
     for end in range(len(content)):
         if not problem(content[:end]):
             # Between two fields of the model, what is left is whole.
