@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -40,6 +41,23 @@ def read_limits(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup"))
         unreadable.append(str(error.filename))
     memory = min(memories, default=None)
     return Limits(min(quotas, default=None), None if memory is None else int(memory), "".join(unreadable[:1]))
+
+
+def memory_left(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Optional[int]:
+    """Bytes that this process's control groups and their ancestors leave it; None where none limits it.
+
+    Files: ``memory.max``, ``memory.current`` and ``memory.stat`` (version 2), ``memory.limit_in_bytes``,
+    ``memory.usage_in_bytes`` and ``memory.stat`` (version 1). Of what is used the system takes the cache of files back
+    that were not read lately (``inactive_file``), as the Linux kernel's cgroup documentation says.
+    """
+    left: list[int] = []
+    with suppress(OSError):
+        for group in _groups(proc / "self" / "cgroup", root):
+            used = sum((*_numbers(group / "memory.current"), *_numbers(group / "memory.usage_in_bytes")))
+            words = _fields(group / "memory.stat")
+            cached = int(words[words.index("inactive_file") + 1]) if "inactive_file" in words else 0
+            left += [max(0, int(limit) - used + cached) for limit in _memories(group)]
+    return min(left, default=None)
 
 
 def cut_short(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Optional[int]:

@@ -13,22 +13,32 @@ MEMINFO = "MemTotal:       16000000 kB\nMemFree:         1000000 kB\nMemAvailabl
 
 
 @pytest.mark.parametrize(
-    ("meminfo", "limit", "available"),
+    ("meminfo", "files", "available"),
     [
-        (MEMINFO, "max", 8_000_000 * 1024),
-        (MEMINFO, "4096", 4096),
-        (MEMINFO, str(1 << 40), 8_000_000 * 1024),
-        ("MemTotal:       16000000 kB\n", "max", None),
-        ("MemTotal:       16000000 kB\n", "4096", 4096),
-        (None, "4096", None),
+        (MEMINFO, {"memory.max": "max", "memory.current": "9"}, 8_000_000 * 1024),
+        (MEMINFO, {"memory.max": "4096"}, 4096),
+        (MEMINFO, {"memory.max": "4096", "memory.current": "4000"}, 96),
+        (MEMINFO, {"memory.max": "4096", "memory.current": "5000"}, 0),
+        (MEMINFO, {"memory.max": "4096", "memory.current": "4000", "memory.stat": "anon 1\ninactive_file 500\n"}, 596),
+        (MEMINFO, {"memory.limit_in_bytes": "4096", "memory.usage_in_bytes": "4000"}, 96),
+        (MEMINFO, {"memory.max": str(1 << 40), "memory.current": "9"}, 8_000_000 * 1024),
+        ("MemTotal:       16000000 kB\n", {"memory.max": "max"}, None),
+        ("MemTotal:       16000000 kB\n", {"memory.max": "4096"}, 4096),
+        (None, {"memory.max": "4096"}, 4096),
+        (None, {}, None),
     ],
 )
-def test_available_memory(tmp_path: Path, meminfo: Optional[str], limit: str, available: Optional[int]) -> None:
+def test_available_memory(
+    tmp_path: Path, meminfo: Optional[str], files: dict[str, str], available: Optional[int]
+) -> None:
     proc, root = tmp_path / "proc", tmp_path / "cgroup"
     (proc / "self").mkdir(parents=True)
-    (root / "a").mkdir(parents=True)
-    (proc / "self" / "cgroup").write_text("0::/a\n")
-    (root / "a" / "memory.max").write_text(f"{limit}\n")
+    version_1 = any("in_bytes" in name for name in files)
+    group = root / "memory" / "a" if version_1 else root / "a"
+    group.mkdir(parents=True)
+    (proc / "self" / "cgroup").write_text("4:memory:/a\n" if version_1 else "0::/a\n")
+    for name, content in files.items():
+        (group / name).write_text(f"{content}\n")
     if meminfo is not None:
         (proc / "meminfo").write_text(meminfo)
     assert available_memory(proc, root) == available
