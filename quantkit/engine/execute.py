@@ -202,12 +202,14 @@ def bound(symbol: Any, args: Mapping[str, Any], auxiliary: Mapping[str, Any]) ->
     """
     mxnet = load_mxnet()
     executor = symbol.bind(mxnet.cpu(), args=args, aux_states=auxiliary, grad_req="null")
-    needed = _ALLOCATED.search(executor.debug_str())
-    available = available_memory()
-    if needed and available is not None and int(needed[1]) << 20 > available:
+    told = _ALLOCATED.search(executor.debug_str())
+    if told is None:
+        raise EngineError(f"MXNet {mxnet.__version__} does not tell how much memory the network takes")
+    needed, available = int(told[1]), available_memory()
+    if available is not None and needed > available >> 20:
         raise EngineError(
-            f"MXNet must not run the network: its tensors take {int(needed[1])} MiB, and {available >> 20} MiB of "
-            "memory are free; give a smaller batch or input, or free memory"
+            f"MXNet must not run the network: its tensors take {needed} MiB, and {available >> 20} MiB of memory are "
+            "free; give a smaller batch or input, or free memory"
         )
     return executor
 

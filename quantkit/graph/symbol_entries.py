@@ -15,6 +15,8 @@ MOST_NODES = 50_000
 """Nodes of the largest network that is read; the largest of GluonCV's zoo has some 5,000."""
 
 _LONGEST_NAME = 1024
+# MXNet spells out what each node reads.
+_LONGEST_NAMES_READ = 1 << 24
 _MOST_INPUTS = 1 << 16
 _REMEDY = "quantkit reads networks of operators that compute tensors from tensors alone; take it out and export again"
 
@@ -60,8 +62,15 @@ def entries_of(document: Any, within: str = "") -> Entries:
         raise ModelError(f"the symbol has {len(found)} nodes; quantkit reads up to {MOST_NODES}")
     nodes: list[Entry] = []
     outputs: list[int] = []
+    names_read = 0
     for position, value in enumerate(found):
         entry = _entry(value, f"{where}node {position}", within, outputs)
+        names_read += sum(len(nodes[read].name) for read, _ in entry.inputs)
+        if names_read > _LONGEST_NAMES_READ:
+            raise ModelError(
+                f"the names of what the symbol's nodes read have more than {_LONGEST_NAMES_READ} characters in all; "
+                "give its nodes shorter names"
+            )
         nodes.append(entry)
         outputs.append(1 if entry.op == "null" else output_count(entry.op, entry.attrs))
     heads = _edges(document.get("heads"), f"{where}the list of outputs", outputs)

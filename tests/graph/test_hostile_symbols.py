@@ -139,6 +139,19 @@ def test_as_many_nodes_as_allowed_may_share_a_name() -> None:
     assert graph.nodes[-1].name == f"x_{MOST_NODES - 2}"
 
 
+def test_names_may_not_be_spelled_out_without_end() -> None:
+    """MXNet writes them at every edge, and so does what is asked of it."""
+    long = {"op": "null", "name": "x" * 1000, "inputs": []}
+    nodes = [long, *({"op": "add_n", "name": f"n{number}", "inputs": [[0, 0, 0]] * 100} for number in range(200))]
+    for node in nodes[1:]:
+        node["attrs"] = {"num_args": "100"}
+    with pytest.raises(
+        ModelError, match="the names of what the symbol's nodes read have more than 16777216 characters"
+    ):
+        nnvm.parse(json.dumps({"nodes": nodes, "heads": [[1, 0, 0]]}), {})
+    assert len(nnvm.parse(json.dumps({"nodes": nodes[:160], "heads": [[1, 0, 0]]}), {}).nodes) == 159
+
+
 def _run(op: str, attrs: dict[str, str], *values: np.ndarray) -> list[np.ndarray]:
     from quantkit.engine.execute import Executor
 
