@@ -85,7 +85,6 @@ def replacing(directory: Path, force: bool, kind: Kind) -> Iterator[Path]:
         UserError: see ``check_destination``, which is asked at the beginning and at the end.
         QuantkitError: the disk is full, or the place cannot be written.
     """
-    remove_leftovers(directory.resolve().parent)
     check_destination(directory, force, kind)
     with whole_folder(directory, force or kind.is_derived) as new:
         yield new
@@ -96,9 +95,9 @@ def replacing(directory: Path, force: bool, kind: Kind) -> Iterator[Path]:
 def whole_folder(directory: Path, replace: bool = True) -> Iterator[Path]:
     """A new empty folder that takes the place of ``directory``; without ``replace`` only of an empty one or none.
 
-    It lies beside it until the block ends, then goes to the disk and takes its place; see ``put_folder``. On any error,
-    Ctrl-C included, it is removed, and ``directory`` stays what it was. What a killed process has left of its own is
-    removed, too.
+    It lies beside it until the block ends, then goes to the disk and takes its place; see ``put_folder``. On any error
+    before that, Ctrl-C included, it is removed, and ``directory`` stays what it was; after that it is the new one. What
+    a killed process has left of its own is removed, too.
 
     Raises:
         QuantkitError: the disk is full, or the place cannot be written.

@@ -110,9 +110,9 @@ def read_run(folder: Path) -> Run:
 def _read_cell(folder: Path, name: str) -> Cell:
     path = folder / CELLS / name
     cell: Cell = _read(Cell, folder, f"{CELLS}/{name}")
-    for name, kind in (("settings", dict), ("libraries", list)):
-        if not isinstance(cell.engine.get(name), (kind, type(None))):
-            raise UserError(f"{path} is damaged: engine.{name} is no {kind.__name__}; remove it and measure again")
+    for key, kind in (("settings", dict), ("libraries", list)):
+        if not isinstance(cell.engine.get(key), (kind, type(None))):
+            raise UserError(f"{path} is damaged: engine.{key} is no {kind.__name__}; remove it and measure again")
     for number, turn in enumerate(cell.rounds):
         if problem := _problem(turn, len(cell.placements)):
             raise UserError(f"{path} is damaged: rounds.{number}: {problem}; remove it and measure again")
@@ -145,7 +145,7 @@ def as_recorded(value: Recorded) -> Recorded:
 
 
 def _write(value: Recorded, path: Path) -> None:
-    text = json.dumps(dataclasses.asdict(as_recorded(value)), indent=None, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(dataclasses.asdict(as_recorded(value)), separators=(",", ":"), allow_nan=False)
     with files.writing(path) as file:
         file.write(text.encode() + b"\n")
 
@@ -155,8 +155,8 @@ def _read(kind: Any, folder: Path, name: str) -> Any:
 
     path = folder / name
     try:
-        # Runs from when MXNet was the only engine name a build's version after it.
         content = read_bytes(file_in(folder, name), _LARGEST_FILE)
+        # Runs from when MXNet was the only engine name a build's version after it.
         content = re.sub(rb'"mxnet":(?="[^"]*","library":)', b'"version":', content)
         return _schema(kind).validate_json(content)
     except ValidationError as error:

@@ -16,7 +16,7 @@ class Draft:
     """The operators of a network that its outputs need, to be replaced and left out one by one.
 
     What it tells is true of the network as it stands after the changes so far; what is put in has to compute the same
-    as what it stands for. ``inputs`` and ``params`` are as in ``Graph``.
+    as what it stands for. ``inputs`` are the names of the network's inputs, ``params`` its parameters as they stand.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -64,7 +64,7 @@ class Draft:
         return tensor.node in self._dependent
 
     def place(self, node: Node) -> int:
-        """Where among the operators one of the network's stands."""
+        """The position of one of the operators that were there at first."""
         return self._place[node.name]
 
     def free_name(self, wanted: str) -> str:
@@ -105,7 +105,7 @@ class Draft:
     def graph(self) -> Graph:
         """The network as it stands."""
         nodes = tuple(self._nodes[name] for start in self._place for name in self._from(start))
-        return Graph(nodes, self._origin.inputs, tuple(map(self._now, self._origin.outputs)), self.params)
+        return Graph(nodes, self._origin.inputs, tuple(map(self._now, self._origin.outputs)), dict(self.params))
 
     def _from(self, name: str) -> Iterator[str]:
         for before in self._before.get(name, ()):
