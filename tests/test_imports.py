@@ -37,7 +37,7 @@ ROOMS = {
     "recovery": "errors graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",
     "bundle": "errors contained temporary text_files files folders formats graph engine data models fusion "
-    "calibration quantization recovery explain",
+    "calibration quantization emission recovery explain",
     "export": "errors files graph engine models quantization emission bundle",
     "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
     "bundle export",
