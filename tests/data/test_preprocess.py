@@ -72,6 +72,23 @@ def test_resize_sets_the_short_side_and_keeps_the_proportions(
     np.testing.assert_allclose(result[inner], wanted[inner], atol=0.012)
 
 
+def triangles(length: int, target: int) -> Array:
+    """The weight of each old pixel in each new one: a triangle about its centre, wider where it shrinks."""
+    step = length / target
+    distance = np.arange(length) + 0.5 - (np.arange(target)[:, None] + 0.5) * step
+    weights = np.maximum(0, 1 - np.abs(distance) / max(step, 1))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize(("height", "width", "size"), [(64, 96, 32), (45, 61, 32), (200, 150, 32), (16, 21, 32)])
+def test_resize_averages_with_triangles_over_all_that_a_pixel_covers(height: int, width: int, size: int) -> None:
+    pixels = image(height, width)
+    result = apply(Preprocess(size, None, (0, 0, 0), (1, 1, 1), scale=1), pixels)
+    rows, columns = triangles(height, result.shape[1]), triangles(width, result.shape[2])
+    # Each of the two directions is rounded to whole numbers.
+    np.testing.assert_allclose(result, np.einsum("yh,hwc,xw->cyx", rows, pixels, columns), rtol=0, atol=1.01)
+
+
 def test_an_image_of_the_networks_size_is_resized_and_cropped_like_any_other() -> None:
     preprocess = Preprocess(20, 16, (0, 0, 0), (1, 1, 1))
     pixels = smooth(16, 16)
