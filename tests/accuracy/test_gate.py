@@ -75,6 +75,31 @@ def test_a_silent_loss_of_one_point_is_told_from_rounding(form: Form, images: in
     assert complaints(form, {**form, "misses": np.packbits(bits).tobytes().hex()}, images)
 
 
+SYNTHETIC: Form = {"differs": [*range(10)], "misses": bytes(125).hex(), "one_less_cosine": 1e-4}
+
+
+def test_a_loss_that_only_the_outputs_show() -> None:
+    """Of 1000 images 1 % differ, so half a point more is ((0.01 + 0.005) / 0.01)^2 = 2.25 times the error."""
+    assert complaints(SYNTHETIC, {**SYNTHETIC, "one_less_cosine": 2.249e-4}, 1000) == ()
+    (said,) = complaints(SYNTHETIC, {**SYNTHETIC, "one_less_cosine": 2.251e-4}, 1000)
+    assert said.startswith("one less the cosine is 0.000225")
+
+
+@pytest.mark.parametrize("what", ["differs", "misses"])
+def test_a_loss_that_only_predictions_or_labels_show(what: str) -> None:
+    """The same coin falls on one side 9 times in a row once in 512 times, and 10 times once in 1024."""
+
+    def with_new(count: int) -> Form:
+        new = range(10, 10 + count)
+        bits = np.isin(np.arange(1000), new)
+        values = {"differs": [*SYNTHETIC["differs"], *new], "misses": np.packbits(bits).tobytes().hex()}
+        return {**SYNTHETIC, what: values[what]}
+
+    assert complaints(SYNTHETIC, with_new(9), 1000) == ()
+    (said,) = complaints(SYNTHETIC, with_new(10), 1000)
+    assert "10 are new and 0 gone" in said
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_outputs_that_are_no_numbers_are_no_agreement(value: float) -> None:
     form = {"differs": [3], "misses": "00", "one_less_cosine": 1e-4}
