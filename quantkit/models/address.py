@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from contextlib import suppress
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from quantkit.errors import WeightsUnavailable
 
 
-def check_address(here: str, url: str, verified: bool) -> None:
+@dataclass(frozen=True)
+class Address:
+    """Where a file is fetched from.
+
+    ``full`` is for the request alone: it may hold a user name and a password, which as text, for messages and records,
+    an address does not.
+    """
+
+    full: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return re.sub(r"^([^/?#]*//)[^/?#]*@", r"\1", self.full)
+
+
+def check_address(here: Address, url: Address, verified: bool) -> None:
     """Refuse an address whose answers could be altered on the way, or that reaches into the user's own network.
 
     Args:
@@ -22,19 +38,19 @@ def check_address(here: str, url: str, verified: bool) -> None:
         WeightsUnavailable: the address must not be followed.
     """
     try:
-        parts, origin = urlsplit(here), urlsplit(url)
+        parts, origin = urlsplit(here.full), urlsplit(url.full)
         host, first = parts.hostname, origin.hostname
     except ValueError as error:
-        raise WeightsUnavailable(f"{url} leads to {here!r}, which is not an address") from error
+        raise WeightsUnavailable(f"{url} leads to {str(here)!r}, which is not an address") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise WeightsUnavailable(f"{url} leads to {here!r}; only https:// and http:// are followed")
+        raise WeightsUnavailable(f"{url} leads to {str(here)!r}; only https:// and http:// are followed")
     if here != url and _inward(host) and not _inward(first or ""):
-        raise WeightsUnavailable(f"{url} leads to {here!r}, into this machine's own network, and is not followed")
+        raise WeightsUnavailable(f"{url} leads to {str(here)!r}, into this machine's own network, and is not followed")
     if parts.scheme == "http" and origin.scheme == "https":
-        raise WeightsUnavailable(f"{url} leads to {here!r}, which is not encrypted, and is not followed")
+        raise WeightsUnavailable(f"{url} leads to {str(here)!r}, which is not encrypted, and is not followed")
     if parts.scheme == "http" and not verified and not _loopback(host):
         raise WeightsUnavailable(
-            f"{here!r} is not encrypted and no hash of the file is known, so anybody could alter it on the way; "
+            f"{str(here)!r} is not encrypted and no hash of the file is known, so anybody could alter it on the way; "
             "use https://, or give the file's sha256 in the card"
         )
 

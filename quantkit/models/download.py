@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from quantkit.errors import QuantkitError, WeightsUnavailable
 from quantkit.files import writing
+from quantkit.models.address import Address
 from quantkit.models.archive import only_member
 from quantkit.models.content import Content, blocks_of, content_of
 from quantkit.models.transfer import LIMITS, BrokenOff, Head, Limits, Patience, receive
@@ -42,7 +43,7 @@ class _Begun:
 
 
 def fetch(
-    url: str,
+    url: Address,
     destination: Path,
     patience: Patience,
     accept: Callable[[Delivery], None],
@@ -76,9 +77,9 @@ def fetch(
         head = _transfer(url, part, notes, patience, limits, verified, quiet)
         try:
             with writing(destination) as file:
-                zipped = urlsplit(url).path.endswith(".zip") and destination.suffix != ".zip"
-                blocks = only_member(part, url, limits.largest) if zipped else blocks_of(part)
-                delivery = Delivery(url, head, content_of(blocks, file))
+                zipped = urlsplit(str(url)).path.endswith(".zip") and destination.suffix != ".zip"
+                blocks = only_member(part, str(url), limits.largest) if zipped else blocks_of(part)
+                delivery = Delivery(str(url), head, content_of(blocks, file))
                 if head.sha256 is not None and not zipped and delivery.content.sha256 != head.sha256:
                     raise WeightsUnavailable(f"{url} delivered another file than its own hub states")
                 accept(delivery)
@@ -97,7 +98,7 @@ def fetch(
 
 
 def _transfer(
-    url: str, part: Path, notes: Path, patience: Patience, limits: Limits, verified: bool, quiet: bool
+    url: Address, part: Path, notes: Path, patience: Patience, limits: Limits, verified: bool, quiet: bool
 ) -> Head:
     """Bring ``part`` to the whole content of ``url``, going on where an earlier attempt broke off."""
     begun = _begun(notes, url)
@@ -112,7 +113,7 @@ def _transfer(
     try:
         head, blocks = receive(url, have, begun.version if begun else "", patience, limits, verified)
         with writing(notes) as file:
-            state = _Begun(url, head.version, head.total, head.commit, head.sha256)
+            state = _Begun(str(url), head.version, head.total, head.commit, head.sha256)
             file.write(json.dumps(asdict(state)).encode())
         with part.open("r+b" if head.begin else "wb") as file, _bar(url, head, quiet) as bar:
             file.seek(head.begin)
@@ -130,7 +131,7 @@ def _transfer(
     return replace(head, total=size)
 
 
-def _bar(url: str, head: Head, quiet: bool) -> Any:
+def _bar(url: Address, head: Head, quiet: bool) -> Any:
     from tqdm import tqdm
 
     return tqdm(
@@ -138,12 +139,12 @@ def _bar(url: str, head: Head, quiet: bool) -> Any:
         initial=head.begin,
         unit="B",
         unit_scale=True,
-        desc=Path(urlsplit(url).path).name,
+        desc=Path(urlsplit(str(url)).path).name,
         disable=quiet or None,
     )
 
 
-def _begun(notes: Path, url: str) -> Optional[_Begun]:
+def _begun(notes: Path, url: Address) -> Optional[_Begun]:
     """What is known of a broken download of ``url``; None where there is none that can be gone on with."""
     try:
         begun = _Begun(**read_json(notes))
@@ -154,7 +155,7 @@ def _begun(notes: Path, url: str) -> Optional[_Begun]:
         )
     except (OSError, ValueError, TypeError):
         return None
-    return begun if sound and begun.url == url else None
+    return begun if sound and begun.url == str(url) else None
 
 
 def _discard(part: Path, notes: Path) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from urllib.parse import urljoin, urlsplit
 
 from quantkit.errors import WeightsUnavailable
-from quantkit.models.address import check_address
+from quantkit.models.address import Address, check_address
 
 if TYPE_CHECKING:
     import requests
@@ -143,7 +143,7 @@ class _Line:
 
 
 def receive(
-    url: str, begin: int, version: str, patience: Patience, limits: Limits, verified: bool
+    url: Address, begin: int, version: str, patience: Patience, limits: Limits, verified: bool
 ) -> tuple[Head, Iterator[bytes]]:
     """Ask for a file, from byte ``begin`` on where it is still of this ``version``: what is said of it, and its bytes.
 
@@ -155,7 +155,7 @@ def receive(
         BrokenOff: the host cannot be reached within ``patience`` or has a fault; later, from the iterator: the file
             breaks off or comes too slowly.
     """
-    host = urlsplit(url).netloc
+    host = urlsplit(str(url)).netloc
     seconds = patience.wait_for(host, limits.answer)
     headers = {"Accept-Encoding": "identity"}
     if begin:
@@ -184,7 +184,7 @@ def receive(
     return head, _blocks(url, head, items, line, limits)
 
 
-def _blocks(url: str, head: Head, items: queue.Queue[_Item], line: _Line, limits: Limits) -> Iterator[bytes]:
+def _blocks(url: Address, head: Head, items: queue.Queue[_Item], line: _Line, limits: Limits) -> Iterator[bytes]:
     have, fresh = head.begin, 0
     most = limits.largest if head.total is None else head.total
     now = time.monotonic()
@@ -218,7 +218,7 @@ def _blocks(url: str, head: Head, items: queue.Queue[_Item], line: _Line, limits
 
 
 def _read(
-    url: str,
+    url: Address,
     begin: int,
     headers: Mapping[str, str],
     verified: bool,
@@ -257,24 +257,24 @@ def _read(
 
 
 def _answer(
-    session: requests.Session, url: str, headers: Mapping[str, str], verified: bool, limits: Limits
+    session: requests.Session, url: Address, headers: Mapping[str, str], verified: bool, limits: Limits
 ) -> tuple[requests.Response, Mapping[str, str]]:
     """The answer of the last of the servers that one is sent to, its content not yet read, and the first's headers."""
     here, hub = url, None
     for _ in range(_REDIRECTIONS + 1):
         check_address(here, url, verified)
         answer = session.get(
-            here, headers=dict(headers), stream=True, timeout=(_CONNECT, limits.stall), allow_redirects=False
+            here.full, headers=dict(headers), stream=True, timeout=(_CONNECT, limits.stall), allow_redirects=False
         )
         hub = answer.headers if hub is None else hub
         if not answer.is_redirect:
             return answer, hub
         answer.close()
-        here = urljoin(here, answer.headers["Location"])
+        here = Address(urljoin(here.full, answer.headers["Location"]))
     raise WeightsUnavailable(f"{url} leads from address to address, more than {_REDIRECTIONS} times")
 
 
-def _head(url: str, begin: int, answer: requests.Response, hub: Mapping[str, str], limits: Limits) -> Head:
+def _head(url: Address, begin: int, answer: requests.Response, hub: Mapping[str, str], limits: Limits) -> Head:
     if answer.status_code not in (200, 206):
         # The server's own words could hold anything.
         reason = http.HTTPStatus(answer.status_code).phrase if answer.status_code in _STATUSES else ""

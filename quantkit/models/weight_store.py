@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from quantkit.errors import ModelError, QuantkitError, WeightsUnavailable
 from quantkit.files import home, locked
+from quantkit.models.address import Address
 from quantkit.models.card import Card, WeightSource
 from quantkit.models.content import Content, blocks_of, content_of
 from quantkit.models.download import Delivery, fetch
@@ -183,7 +184,7 @@ def _fetched(source: WeightSource, path: Path, patience: Patience, limits: Limit
                 "otherwise give weights that you trust with --weights FILE"
             )
 
-    if source.size is not None and not urlsplit(url).path.endswith(".zip"):
+    if source.size is not None and not urlsplit(str(url)).path.endswith(".zip"):
         limits = replace(limits, largest=min(limits.largest, source.size))
     delivery = fetch(url, path, patience, accept, verified=_pinned(source), limits=limits, quiet=quiet)
     return Stored(source, path, delivery.content, delivery)
@@ -226,12 +227,12 @@ def _name(source: WeightSource) -> str:
     return f"{source.kind} {source.location}"
 
 
-def _address(source: WeightSource) -> str:
+def _address(source: WeightSource) -> Address:
     if source.kind == "gluoncv":
         store = os.environ.get("MXNET_GLUON_REPO") or _STORE
-        return f"{store.rstrip('/')}/gluon/models/{source.location}.zip"
+        return Address(f"{store.rstrip('/')}/gluon/models/{source.location}.zip")
     if source.kind == "huggingface":
         hub = os.environ.get("HF_ENDPOINT") or _HUGGING_FACE
         owner, repository, file = source.location.split("/", 2)
-        return f"{hub.rstrip('/')}/{owner}/{repository}/resolve/{source.revision or 'main'}/{file}"
-    return source.location
+        return Address(f"{hub.rstrip('/')}/{owner}/{repository}/resolve/{source.revision or 'main'}/{file}")
+    return Address(source.location)

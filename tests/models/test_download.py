@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from quantkit.errors import QuantkitError, WeightsUnavailable
+from quantkit.models.address import Address
 from quantkit.models.download import Delivery, fetch
 from quantkit.models.transfer import BrokenOff, Limits, Patience
 from tests.models.servers import Request, Script, Server, head, redirect, serving, whole
@@ -56,7 +57,8 @@ def held_to(sha256: str, delivery: Delivery) -> None:
 def get(server: Server, path: str, destination: Path, sha256: str = SHA256, verified: bool = True) -> Delivery:
     limits = Limits(answer=30.0, largest=1 << 20)
     accept = (lambda delivery: held_to(sha256, delivery)) if verified else (lambda delivery: None)
-    return fetch(server.url + path, destination, Patience(60.0), accept, verified=verified, limits=limits, quiet=True)
+    url = Address(server.url + path)
+    return fetch(url, destination, Patience(60.0), accept, verified=verified, limits=limits, quiet=True)
 
 
 def names(folder: Path) -> list[str]:
@@ -117,6 +119,19 @@ def test_halves_are_not_joined_where_no_hash_can_tell(server: Server, tmp_path: 
     get(server, "/whole", destination, verified=False)
     assert begun_at(server) == ""
     assert destination.read_bytes() == CONTENT
+
+
+def test_a_login_is_not_recorded(server: Server, tmp_path: Path) -> None:
+    server.url = server.url.replace("//", "//me:secret@")
+    broken(server, tmp_path / "file.params")
+    assert "secret" not in (tmp_path / ".file.params.part.json").read_text()
+    delivery = get(server, "/whole", tmp_path / "file.params")
+    assert begun_at(server) == f"bytes={HALF}-"
+    assert "secret" not in repr(delivery)
+    server.scripts["/torn.zip"] = whole(zipped(CONTENT)[:-1])
+    with pytest.raises(WeightsUnavailable, match="archive") as raised:
+        get(server, "/torn.zip", tmp_path / "file.params")
+    assert "secret" not in str(raised.value)
 
 
 def test_a_changed_file_is_not_glued_to_the_old_half(server: Server, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import threading
 import time
 import warnings
@@ -207,6 +208,19 @@ def test_what_has_no_hash_is_trusted_on_first_use_and_held_to_that(hub: Path) ->
     with pytest.warns(TrustedWeightsWarning):
         resolve(card(hub, source), "auto", WANTED, random, quiet=True)
     assert place.read_bytes() == other
+
+
+def test_a_mirrors_login_is_neither_recorded_nor_shown(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", os.environ["HF_ENDPOINT"].replace("//", "//me:secret@"))
+    source = upload(hub, params_file(VALUES))
+    with pytest.warns(TrustedWeightsWarning) as told:
+        resolve(card(hub, source), "auto", WANTED, random, quiet=True)
+    cached(source).unlink()
+    upload(hub, params_file({**VALUES, "net0_b": np.zeros(2, np.float32)}))
+    with pytest.raises(ModelError, match="delivers another file") as raised:
+        resolve(card(hub, source), "auto", WANTED, random, quiet=True)
+    for text in (str(told[0].message), str(raised.value), record_file(cached(source)).read_text()):
+        assert "secret" not in text
 
 
 def test_a_trusted_file_that_changed_on_this_machine_is_told_and_fetched_again(hub: Path) -> None:
