@@ -29,6 +29,7 @@ _REDIRECTIONS = 5
 _BLOCK = 1 << 16
 # Blocks that are received ahead of the one that is being written.
 _AHEAD = 16
+_STATUSES = {status.value for status in http.HTTPStatus}
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Patience:
     """How long one goes on waiting for hosts to answer, all of them together, and which kept silent."""
 
     def __init__(self, seconds: float) -> None:
-        """Wait ``seconds`` altogether."""
+        """``seconds`` are what all the hosts have together."""
         self._left = seconds
         self._silent: dict[str, str] = {}
 
@@ -300,9 +301,6 @@ def _head(url: Address, begin: int, answer: requests.Response, hub: Mapping[str,
         commit=commit[0] if commit else "",
         sha256=linked[1] if linked else None,
     )
-
-
-_STATUSES = {status.value for status in http.HTTPStatus}
 
 
 def _number(text: Optional[str]) -> Optional[int]:
