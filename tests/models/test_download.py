@@ -121,6 +121,16 @@ def test_halves_are_not_joined_where_no_hash_can_tell(server: Server, tmp_path: 
     assert destination.read_bytes() == CONTENT
 
 
+def test_halves_are_not_joined_by_a_weak_name_of_the_version(server: Server, tmp_path: Path) -> None:
+    """It may be that of other bytes, too (RFC 9110, section 8.8.1)."""
+    server.scripts["/whole"] = whole(CONTENT, etag='W/"one"', until=HALF)
+    with pytest.raises(BrokenOff):
+        get(server, "/whole", tmp_path / "file.params")
+    server.scripts["/whole"] = whole(CONTENT, etag='W/"one"')
+    get(server, "/whole", tmp_path / "file.params")
+    assert begun_at(server) == ""
+
+
 def test_a_login_is_not_recorded(server: Server, tmp_path: Path) -> None:
     server.url = server.url.replace("//", "//me:secret@")
     broken(server, tmp_path / "file.params")

@@ -9,10 +9,12 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from quantkit.errors import WeightsUnavailable
+from quantkit.models import transfer
 from quantkit.models.address import Address, check_address
 from quantkit.models.transfer import BrokenOff, Limits, Patience, receive
 from tests.models.servers import Request, Script, head, redirect, serving, whole
@@ -20,7 +22,7 @@ from tests.models.servers import Request, Script, head, redirect, serving, whole
 LARGEST = 1 << 20
 LIMITS = Limits(answer=30.0, stall=30.0, total=60.0, largest=LARGEST)
 # For those who keep one waiting.
-SHORT = Limits(answer=1.0, stall=0.6, total=1.5, largest=LARGEST)
+SHORT = Limits(answer=1.0, stall=0.6, total=60.0, largest=LARGEST)
 
 
 def dripping(before: bytes, piece: bytes, every: float) -> Script:
@@ -59,7 +61,6 @@ FAULTS: dict[str, tuple[Script, str]] = {
     "drips-headers": (dripping(b"HTTP/1.1 200 OK\r\n", b"a", 0.1), "cannot be reached"),
     "falls-silent": (dripping(head(Content_Length=10), b"", 0.2), "too slow.*64 KiB|broke off"),
     "drips": (dripping(head(Content_Length=1000), b"x", 0.05), "too slow.*64 KiB"),
-    "slow": (dripping(head(Content_Length=1 << 20), bytes(1 << 14), 0.1), "too slow.*2 s"),
     "not-found": (sent(head("404 Not Found")), "answers 404 Not Found$"),
     "own-words": (sent(head("404 \x1b[31mred")), "answers 404 Not Found$"),
     "unknown-status": (sent(head("299 Odd")), "answers 299$"),
@@ -101,6 +102,38 @@ def test_every_fault_is_one_of_our_errors_in_bounded_time_and_bytes(fault: str) 
             assert (fault, received) == ("more-than-stated", 4)
         assert time.monotonic() - began < 15.0
     assert received <= LARGEST
+
+
+def test_a_file_that_comes_steadily_but_not_in_time() -> None:
+    """Of the two limits, ``total`` alone can be reached."""
+    limits = Limits(answer=30.0, stall=60.0, total=1.0, largest=LARGEST)
+    with serving({"/": dripping(head(Content_Length=LARGEST), bytes(1 << 12), 0.1)}) as server:
+        _, blocks = receive(Address(server.url + "/"), 0, "", Patience(60.0), limits, verified=False)
+        with pytest.raises(BrokenOff, match=r"too slow \(allowed: 1 s\)"):
+            list(blocks)
+
+
+def test_a_slow_disk_is_not_the_servers_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = 0.0
+    monkeypatch.setattr(transfer, "time", SimpleNamespace(monotonic=lambda: seconds))
+    content = bytes(LARGEST)
+    with serving({"/": whole(content)}) as server:
+        _, blocks = receive(Address(server.url + "/"), 0, "", Patience(60.0), LIMITS, verified=False)
+        written = b""
+        for block in blocks:
+            written += block
+            seconds += 10 * LIMITS.total
+    assert written == content
+
+
+@pytest.mark.parametrize(
+    ("status", "may_do_later"),
+    [("404 Not Found", False), ("499 Odd", False), ("500 Internal Server Error", True), ("503 Later", True)],
+)
+def test_a_fault_of_the_server_may_be_over_later(status: str, may_do_later: bool) -> None:
+    with serving({"/": sent(head(status))}) as server, pytest.raises(WeightsUnavailable, match="answers") as raised:
+        receive(Address(server.url + "/"), 0, "", Patience(60.0), LIMITS, verified=False)
+    assert isinstance(raised.value, BrokenOff) == may_do_later
 
 
 def test_a_login_is_sent_to_its_own_server() -> None:
