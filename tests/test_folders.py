@@ -71,6 +71,15 @@ def test_a_stranger_inside_a_bundle_is_not_deleted(old: Path) -> None:
     assert contents(old) == {"manifest.json": "old", "notes.txt": "mine"}
 
 
+def test_a_link_to_a_folder_inside_a_bundle_is_not_deleted(old: Path) -> None:
+    (old.parent / "data").mkdir()
+    (old / "samples").symlink_to(old.parent / "data")
+    with pytest.raises(UserError, match=r"holds 'samples', which is no part of a bundle"):
+        fill(old, "new", force=True)
+    assert (old / "samples").is_symlink()
+    assert contents(old) == {"manifest.json": "old"}
+
+
 def test_a_file_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(UserError, match="exists and is not a directory"):

@@ -46,6 +46,15 @@ def test_other_names_and_links_are_left_alone(tmp_path: Path) -> None:
     assert names(tmp_path) == kept | {"target", link.name, pipe.name}
 
 
+def test_what_another_user_left_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder that all may write, such as /tmp, where only the super-user could remove it."""
+    left = temporary_name(tmp_path / "left")
+    left.mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: left.stat().st_uid + 1)
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == {left.name}
+
+
 def test_what_stands_aside_goes_back_only_into_an_empty_place(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("new")
     for name in ("taken", "free"):
