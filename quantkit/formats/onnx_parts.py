@@ -24,7 +24,7 @@ Values count where they stand as such, in ``raw_data`` and lists of floating-poi
 byte each. Programs keep the integers of a graph there, such as shapes, and where in the program an operator is from.
 """
 
-# As protobuf itself.
+# Protobuf itself reads so many below the outermost.
 _DEEPEST = 100
 
 # By field number, what is a message or one of a list of texts, and what that holds in turn; and values of tensors.

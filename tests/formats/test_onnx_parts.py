@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import cycle, islice
 from typing import Any
 
 import pytest
+from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, helper
 
 from quantkit.formats import onnx_parts
 from quantkit.formats.onnx_parts import _DEEPEST, _VALUES, MODEL, _parts, parts_problem
 from tests.loaders import _onnx, _onnx_outside
+from tests.onnx_import import hostile
 
 
 def counted(content: bytes) -> int:
@@ -114,3 +117,29 @@ def test_integers_of_a_byte_each_count(name: str, monkeypatch: pytest.MonkeyPatc
     assert parts_problem(content) is None
     monkeypatch.setattr(onnx_parts, "MOST_BYTES", len(content) - 1)
     assert f"has {len(content)} bytes beside the values of its tensors" in str(parts_problem(content))
+
+
+@pytest.mark.parametrize("content", [_onnx().SerializeToString(), _branches().SerializeToString()])
+def test_parts_may_be_as_many_as_is_said(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = parts_of(ModelProto.FromString(content))
+    monkeypatch.setattr(onnx_parts, "MOST_PARTS", parts)
+    assert parts_problem(content) is None
+    monkeypatch.setattr(onnx_parts, "MOST_PARTS", parts - 1)
+    assert parts_problem(content) == f"has more than {parts - 1} operators, attributes, tensors and names"
+
+
+def _nested(messages: int) -> bytes:
+    """A model of so many messages, each in the one before: of a graph the operator, its attribute, in that a graph."""
+    content = b""
+    for number in [*islice(cycle([1, 5, 6]), messages - 2)][::-1]:
+        content = hostile.field(number, content)
+    return hostile.field(7, content)
+
+
+def test_messages_may_nest_as_deep_as_the_library_reads_them() -> None:
+    """It counts those in the outermost one."""
+    assert parts_problem(_nested(_DEEPEST)) is None
+    assert parts_problem(_nested(_DEEPEST + 1)) == "is not a complete ONNX file (it nests too deep)"
+    ModelProto.FromString(_nested(_DEEPEST + 1))
+    with pytest.raises(DecodeError):
+        ModelProto.FromString(_nested(_DEEPEST + 2))
