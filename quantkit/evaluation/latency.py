@@ -49,6 +49,7 @@ def median_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, flo
     """
     ordered = np.sort(second - first)
     reach = _NORMAL_975 * np.sqrt(len(ordered)) / 2
-    low = max(int(np.floor(len(ordered) / 2 - reach)), 0)
-    high = min(int(np.ceil(len(ordered) / 2 + reach)), len(ordered) - 1)
+    # The book counts ranks from 1.
+    low = max(int(np.ceil(len(ordered) / 2 - reach)) - 1, 0)
+    high = min(int(np.ceil(len(ordered) / 2 + reach)) - 1, len(ordered) - 1)
     return float(np.median(ordered)), float(ordered[high] - ordered[low]) / 2
