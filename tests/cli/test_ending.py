@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,21 +83,57 @@ def test_a_signal_ends_a_command_and_its_children(
     assert os.listdir(tmp_path) == ["tmp"] and os.listdir(tmp_path / "tmp") == []
 
 
-def test_a_signal_while_a_bundle_is_replaced(
-    checkpoint: Path, samples: Path, int8_engine: None, tmp_path: Path
-) -> None:
+_HELD = """
+import sys, time
+from quantkit import folders
+from quantkit.__main__ import main
+
+put_folder = folders.put_folder
+
+def held(*arguments):
+    if {done}:
+        put_folder(*arguments)
+    print("held", file=sys.stderr, flush=True)
+    time.sleep(600)
+
+folders.put_folder = held
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def quantizing(checkpoint: Path, samples: Path, int8_engine: None) -> list[str]:
+    """A command that takes short, but for the images that calibrate."""
     words = ["quantize", checkpoint, "--calib-data", samples, "--input-shape", SHAPE, "--out", "out", "--force"]
-    words = [*words, "--no-latency", "--preset", "none"]
-    assert start(tmp_path, *words, "--calib", 4).wait(120) == 0
-    old = tree(tmp_path)
-    process = start(tmp_path, *words, "--calib", 8)
-    begun(process, "writing out")
-    code, said = ended_by(process, signal.SIGTERM, random.Random(SEED).uniform(0, 0.3))
-    is_old = tree(tmp_path) == old
-    assert code == 143, f"seed {SEED}: {said}"
-    assert said == f"interrupted by SIGTERM; {'nothing was written' if is_old else 'out is complete'}", f"seed {SEED}"
-    assert not any(is_temporary(path.name) for path in tmp_path.rglob("*")), f"seed {SEED}"
-    assert start(tmp_path, "verify", "out").wait(120) == 0
+    return [*map(str, words), "--no-latency", "--preset", "none", "--calib"]
+
+
+@pytest.fixture(scope="module")
+def older(quantizing: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("older")
+    assert start(folder, *quantizing, "4").wait(120) == 0
+    return folder / "out"
+
+
+def held(quantizing: list[str], folder: Path, done: bool) -> subprocess.Popen[str]:
+    """Stands still where a new bundle takes the place of the older: before that, or when it is done."""
+    command = [sys.executable, "-c", _HELD.format(done=done), *quantizing, "8"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=folder, env=environment(), stdout=pipe, stderr=pipe, text=True)
+    begun(process, "held")
+    return process
+
+
+@pytest.mark.parametrize(("done", "kept"), [(False, "nothing was written"), (True, "out is complete")])
+def test_a_signal_while_a_bundle_is_replaced(
+    quantizing: list[str], older: Path, run: Run, tmp_path: Path, done: bool, kept: str
+) -> None:
+    shutil.copytree(older, tmp_path / "out")
+    process = held(quantizing, tmp_path, done)
+    assert ended_by(process, signal.SIGTERM, 0) == (143, f"interrupted by SIGTERM; {kept}")
+    assert (tree(tmp_path / "out") == tree(older)) == (not done)
+    assert os.listdir(tmp_path) == ["out"]
+    assert run("verify", "out").exit_code == 0
 
 
 def test_a_signal_ends_an_installation(tmp_path: Path) -> None:
@@ -201,24 +238,20 @@ def test_a_signal_while_the_older_folder_is_removed(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"out/text": b"new"}
 
 
+@pytest.mark.parametrize(("done", "kept"), [(False, "nothing was written"), (True, "out is complete")])
 def test_two_signals_while_a_bundle_is_replaced(
-    checkpoint: Path, samples: Path, int8_engine: None, run: Run, tmp_path: Path
+    quantizing: list[str], older: Path, run: Run, tmp_path: Path, done: bool, kept: str
 ) -> None:
-    words = ["quantize", checkpoint, "--calib-data", samples, "--input-shape", SHAPE, "--out", "out", "--force"]
-    words = [*words, "--no-latency", "--preset", "none"]
-    assert run(*words, "--calib", 4).exit_code == 0
-    old = tree(tmp_path / "out")
-    process = start(tmp_path, *words, "--calib", 8)
-    begun(process, "writing out")
-    time.sleep(random.Random(SEED).uniform(0, 0.1))
+    """The second finds the clean-up after the first anywhere, or over."""
+    shutil.copytree(older, tmp_path / "out")
+    process = held(quantizing, tmp_path, done)
     process.send_signal(signal.SIGTERM)
-    code, said = ended_by(process, signal.SIGINT, random.Random(SEED + 1).uniform(0.02, 0.1))
-    assert code == 143, f"seed {SEED}: {said}"
-    kept = "nothing was written" if tree(tmp_path / "out") == old else "out is complete"
-    assert said == f"interrupted by SIGTERM; {kept}", f"seed {SEED}"
+    found = ended_by(process, signal.SIGINT, random.Random(SEED).uniform(0, 0.1))
+    assert found == (143, f"interrupted by SIGTERM; {kept}"), f"seed {SEED}"
+    assert (tree(tmp_path / "out") == tree(older)) == (not done), f"seed {SEED}"
     assert run("verify", "out").exit_code == 0, f"seed {SEED}"
     # What the second signal left no time to remove, the next command does.
-    assert run(*words, "--calib", 4).exit_code == 0, f"seed {SEED}"
+    assert run(*quantizing, "4").exit_code == 0, f"seed {SEED}"
     assert not any(is_temporary(path.name) for path in tmp_path.rglob("*")), f"seed {SEED}"
 
 
