@@ -15,7 +15,6 @@ import signal
 import sys
 from collections.abc import Sequence
 
-_PYTHON = sys.executable
 _PR_SET_PDEATHSIG = 1
 _CANNOT_BE_STARTED = 127
 
@@ -25,7 +24,7 @@ def dependent(command: Sequence[str]) -> list[str]:
 
     Where the program cannot be started, it says so on standard error and ends with exit code 127.
     """
-    return [_PYTHON, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *command]
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *command]
 
 
 def main(parent: str, program: str, *arguments: str) -> None:

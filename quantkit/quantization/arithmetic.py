@@ -1,8 +1,9 @@
 """From a range to a scale, and the quantization it means: the arithmetic of MXNet 1.6 and newer.
 
-The zero point is always 0. A range of magnitude m maps to ``q = round(x * levels / m)`` with
+MXNet's kernels have no zero point but 0. A range of magnitude m maps to ``q = round(x * levels / m)`` with
 levels 255.5 for uint8 and 127.5 for int8, saturated to what the type holds: so the engine's sources
 have it (``kUint8Range`` and ``kInt8Range`` in src/operator/quantization/quantization_utils.h).
+``affine_params`` alone has others, for networks that are written for other engines.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -143,7 +144,7 @@ def test_here_is_absent_where_there_is_no_engine(fake: Fake) -> None:
 def test_here_is_not_taken_for_another_environment(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments, "_has_mxnet", lambda: True)
     for python in (fake.python, fake.make("other")):
-        monkeypatch.setattr(sys, "executable", python)
+        monkeypatch.setattr(environments, "sys", SimpleNamespace(executable=python))
         assert open_build("here").python == python
         assert states()["here"] == "ready"
     assert fake.steps() == ["probe", "probe"]
