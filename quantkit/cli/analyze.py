@@ -92,8 +92,8 @@ def analyze(
 
 def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
     from rich.box import SIMPLE_HEAD
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("layer", overflow="fold")
@@ -101,14 +101,14 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
         table.add_column(column, justify="right", no_wrap=True)
     shown = found.worst if everything else found.worst[:_TOP]
     for layer in shown:
-        table.add_row(escape(layer.name), *_numbers(layer))
+        table.add_row(layer.name, *_numbers(layer))
     rest = len(found.layers) - len(shown)
-    title = f"\n[bold]{escape(found.network)} over {found.images} images of {escape(found.data)}[/]"
+    title = Text(f"\n{found.network} over {found.images} images of {found.data}", "bold")
     agreed = (
         f"agreement with FP32: top-1 {percent(found.agreement.top1)}, cosine {found.agreement.cosine:.4f}; "
         f"{100 * found.calibration.beyond:.2g} % of all values are cut off"
     )
-    more = [f"[dim]and {rest} layers that add less; show them with --all[/]"] if rest else []
+    more = [Text(f"and {rest} layers that add less; show them with --all", "dim")] if rest else []
     legend = (
         "signal-to-quantization-noise ratio in dB, smaller is worse: of the layer alone (own), due to its weights, "
         "due to the tensors it reads and writes, and in the network"
@@ -116,10 +116,10 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
     return [
         title,
         agreed,
-        f"[dim]{legend}[/]",
+        Text(legend, "dim"),
         table,
         *more,
-        *(f"[yellow]finding[/]: {escape(text)}" for text in found.findings),
+        *(Text.assemble(("finding", "yellow"), f": {text}") for text in found.findings),
         f"\n{page}",
     ]
 

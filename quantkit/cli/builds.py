@@ -21,7 +21,7 @@ _EXAMPLES = (
     "quantkit builds check",
     "quantkit builds remove native",
 )
-_STATES = {"ready": "[green]ready[/]", "not made": "not made", "broken": "[bold red]BROKEN[/]"}
+_STATES = {"ready": ("ready", "green"), "not made": ("not made", ""), "broken": ("BROKEN", "bold red")}
 
 
 class _Builds(click.Group):
@@ -123,9 +123,9 @@ def remove(terminal: Terminal, names: tuple[str, ...]) -> None:
 
 
 def _show(terminal: Terminal, states: Sequence[BuildState], *more: str) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
-    problems = [f"\n[bold]{each.name}[/]: {escape(each.problem)}" for each in states if each.problem]
+    problems = [Text.assemble((f"\n{each.name}", "bold"), f": {each.problem}") for each in states if each.problem]
     terminal.show({"builds": [_description(each) for each in states]}, _table(states), *problems, *more)
 
 
@@ -156,6 +156,7 @@ def _engine(build: Build) -> str:
 
 def _table(states: Sequence[BuildState]) -> Any:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("name", "state", "engine", "version", "INT8", "size", "role"):
@@ -164,5 +165,5 @@ def _table(states: Sequence[BuildState]) -> Any:
         build = state.build
         facts = (_engine(build), build.version, "yes" if build.int8 else "no") if build else ("", "", "")
         size = "" if state.size is None else megabytes(state.size)
-        table.add_row(state.name, _STATES[state.state], *facts, size, state.role)
+        table.add_row(state.name, Text(*_STATES[state.state]), *facts, size, state.role)
     return table

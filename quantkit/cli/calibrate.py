@@ -83,7 +83,7 @@ def _result(model: str, table: CalibrationTable, out: Path) -> dict[str, Any]:
 
 
 def _tables(result: dict[str, Any]) -> list[Any]:
-    from rich.markup import escape
+    from rich.text import Text
 
     from quantkit.cli.summary import grid_of
 
@@ -96,4 +96,4 @@ def _tables(result: dict[str, Any]) -> list[Any]:
             (label if index == 0 else "", f"{entry['tensor']}: {entry['low']:.4g} to {entry['high']:.4g}")
             for index, entry in enumerate(result[label])
         ]
-    return [f"\n[bold]ranges of {escape(result['model'])}: {escape(result['table'])}[/]", grid_of(rows)]
+    return [Text(f"\nranges of {result['model']}: {result['table']}", "bold"), grid_of(rows)]

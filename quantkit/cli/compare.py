@@ -137,8 +137,6 @@ def _result(comparison: Comparison, fail_below: Optional[float]) -> dict[str, An
 
 def _shown(comparison: Comparison) -> Iterator[Union[str, Table]]:
     """A table for each network and metric, then what is to be known about them."""
-    from rich.markup import escape
-
     from quantkit.report.words import LEGEND, drawn_together, printable
 
     groups: dict[str, list[Compared]] = {}
@@ -159,7 +157,7 @@ def _shown(comparison: Comparison) -> Iterator[Union[str, Table]]:
         notes.append(LEGEND)
     if notes:
         yield ""
-        yield from (escape(printable(note)) for note in notes)
+        yield from (printable(note) for note in notes)
 
 
 def _disturbances(comparison: Comparison) -> Iterator[str]:
@@ -168,13 +166,13 @@ def _disturbances(comparison: Comparison) -> Iterator[str]:
 
 def _table(title: str, cells: list[Compared]) -> Table:
     """Cells under a title; only the contestants' names are wrapped where the terminal is narrow."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from quantkit.report.words import factor, marked, printable
 
     table = Table(
-        title=f"\n{escape(printable(title))}",
+        title=f"\n{printable(title)}",
         title_justify="left",
         title_style="bold",
         box=None,
@@ -191,6 +189,6 @@ def _table(title: str, cells: list[Compared]) -> Table:
         ratio = factor(cell.ratio.value) if math.isfinite(cell.ratio.value) else "OLD: 0"
         ratio = marked(ratio, bool(cell.warnings))
         interval = " to ".join(map(factor, cell.interval)) if cell.interval else "none"
-        verdict = "[bold red]REGRESSED[/]" if cell.regressed else cell.verdict
-        table.add_row(str(cell.batch), escape(printable(cell.contestant)), ratio, interval, verdict)
+        verdict = Text("REGRESSED", "bold red") if cell.regressed else cell.verdict
+        table.add_row(str(cell.batch), printable(cell.contestant), ratio, interval, verdict)
     return table

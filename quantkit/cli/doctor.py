@@ -7,7 +7,7 @@ import click
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
 
-_MARKS = {"ok": "[green]ok[/]", "warn": "[yellow]warn[/]", "fail": "[bold red]FAIL[/]"}
+_MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "bold red")}
 
 
 @click.command(
@@ -30,13 +30,13 @@ def doctor(terminal: Terminal) -> None:
 
     terminal.stage("looking at the engine and the machine")
     report = examine(installed)
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     for finding in report.findings:
-        remedy = f"\n[bold]→ {escape(finding.remedy)}[/]" if finding.remedy else ""
-        table.add_row(_MARKS[finding.level], finding.topic, escape(finding.what) + remedy)
+        remedy = f"\n→ {finding.remedy}" if finding.remedy else ""
+        table.add_row(Text(*_MARKS[finding.level]), finding.topic, Text.assemble(finding.what, (remedy, "bold")))
     summary = {
         "ok": "\nAll is well.",
         "warn": "\nINT8 networks run here, but slower or less exactly than they could: see →.",

@@ -171,7 +171,7 @@ def _comparisons(values: Mapping[tuple[str, str], np.ndarray]) -> list[dict[str,
 
 
 def _tables(result: dict[str, Any], classes: int) -> list[Any]:
-    from rich.markup import escape
+    from rich.text import Text
 
     from quantkit.cli.summary import agreement_text, grid_of
 
@@ -187,8 +187,8 @@ def _tables(result: dict[str, Any], classes: int) -> list[Any]:
     if result["weights"] == "random":
         rows.append(("weights", "RANDOM: accuracy means nothing"))
     others = [result[role] for role in ("reference", "against") if result[role]]
-    against = f" against {escape(' and '.join(others))}" if others else ""
-    return [f"\n[bold]{escape(result['network'])} ({result['kind'].upper()}){against}[/]", grid_of(rows)]
+    against = f" against {' and '.join(others)}" if others else ""
+    return [Text(f"\n{result['network']} ({result['kind'].upper()}){against}", "bold"), grid_of(rows)]
 
 
 def _comparison_row(found: Mapping[str, Any]) -> tuple[str, str]:

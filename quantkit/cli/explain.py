@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # Ranges hardly matter for what becomes of an operator, as long as they are not empty.
 _SAMPLES = 4
 
-_MARKS = {"int8": "[green]INT8[/]", "fp32": "[yellow]FP32[/]", "gone": "[dim]gone[/]"}
+_MARKS = {"int8": ("INT8", "green"), "fp32": ("FP32", "yellow"), "gone": ("gone", "dim")}
 
 
 @click.command(
@@ -104,9 +104,9 @@ def _of_model(
 
 def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:
     """What was fused into one operator stands together, under one mark."""
-    from rich.markup import escape
     from rich.padding import Padding
     from rich.table import Table
+    from rich.text import Text
 
     groups: dict[str, list[Explanation]] = {}
     for row in rows:
@@ -115,10 +115,10 @@ def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:
     for into, members in groups.items():
         for position, row in enumerate(members):
             last = position == len(members) - 1
-            mark = _MARKS[row.precision] if position == 0 else " └" if last else " │"
-            table.add_row(mark, row.operator, escape(row.node))
+            mark = Text(*_MARKS[row.precision]) if position == 0 else " └" if last else " │"
+            table.add_row(mark, row.operator, row.node)
             for note in _notes(row, into if last else row.node):
-                table.add_row("" if last else " │", "", Padding(f"[dim]{escape(note)}[/]", (0, 0, 0, 2)))
+                table.add_row("" if last else " │", "", Padding(Text(note, "dim"), (0, 0, 0, 2)))
     total = f"\n{len(rows)} operators: {counts['int8']} in INT8, {counts['fp32']} in FP32, {counts['gone']} gone."
     return [table, total]
 

@@ -155,7 +155,7 @@ def _result(
 
 
 def _tables(result: dict[str, Any]) -> list[Any]:
-    from rich.markup import escape
+    from rich.text import Text
 
     from quantkit.cli.summary import grid_of
 
@@ -166,4 +166,4 @@ def _tables(result: dict[str, Any]) -> list[Any]:
         rows.append(("weights", _REDUCED[result["reduce_range"]]))
     if result["fp32_layers"]:
         rows.append(("in FP32", ", ".join(result["fp32_layers"])))
-    return [f"\n[bold]{escape(result['source'])} as ONNX: {escape(result['file'])}[/]", grid_of(rows)]
+    return [Text(f"\n{result['source']} as ONNX: {result['file']}", "bold"), grid_of(rows)]

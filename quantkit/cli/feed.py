@@ -165,8 +165,8 @@ def _rate(rate: Rate) -> dict[str, Any]:
 
 
 def _tables(result: dict[str, Any]) -> list[Any]:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     rates = result["images_per_second"]
     kind, batch = result["kind"].upper(), result["batch"]
@@ -186,22 +186,26 @@ def _tables(result: dict[str, Any]) -> list[Any]:
         rate = rates[name]
         table.add_row(label, f"{rate['median']:.0f}", f"{rate['low']:.0f} to {rate['high']:.0f}")
     measured = f"{kind} bundle" if result["form"] == "bundle" else f"quantized to {kind} for this"
-    images = f"{result['images']} images of {escape(result['data'])}"
-    title = f"\n[bold]{escape(result['network'])} ({measured}) over {images}[/]"
+    images = f"{result['images']} images of {result['data']}"
+    title = Text(f"\n{result['network']} ({measured}) over {images}", "bold")
     one = f"one image: decoding {result['decoding_ms']:.2g} ms, preprocessing {result['preprocessing_ms']:.2g} ms"
     waiting = f"the network waited for images {percent(result['waiting'])} of the time"
-    advised = (f"  {escape(each)}" for each in result["advice"])
-    warned = (f"[yellow]warning[/]: {escape(each)}" for each in result["warnings"])
+    advised = (f"  {each}" for each in result["advice"])
+    warned = (Text.assemble(("warning", "yellow"), f": {each}") for each in result["warnings"])
     return [title, table, f"\n{one}; {waiting}", _verdict(result), *advised, *warned]
 
 
-def _verdict(result: dict[str, Any]) -> str:
+def _verdict(result: dict[str, Any]) -> Any:
+    from rich.text import Text
+
     lead, verdict = result["decoded_per_read"], result["verdict"]
     if verdict == "not distinguishable":
-        return (
-            "[bold yellow]NOT DISTINGUISHABLE[/]: the rounds of decoding and those of the network overlap; "
-            "measure again when nothing else runs"
-        )
-    if verdict == "starved":
-        return f"[bold red]STARVED[/]: the network could read {1 / lead:.1f} times as many images as can be decoded"
-    return f"[bold green]FED[/]: {lead:.1f} times as many images can be decoded as the network reads"
+        word, style = "NOT DISTINGUISHABLE", "bold yellow"
+        why = "the rounds of decoding and those of the network overlap; measure again when nothing else runs"
+    elif verdict == "starved":
+        word, style = "STARVED", "bold red"
+        why = f"the network could read {1 / lead:.1f} times as many images as can be decoded"
+    else:
+        word, style = "FED", "bold green"
+        why = f"{lead:.1f} times as many images can be decoded as the network reads"
+    return Text.assemble((word, style), f": {why}")

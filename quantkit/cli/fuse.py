@@ -94,7 +94,7 @@ def _result(source: FusedModel, out: Path, milliseconds: Optional[dict[str, floa
 
 
 def _tables(result: dict[str, Any]) -> list[Any]:
-    from rich.markup import escape
+    from rich.text import Text
 
     from quantkit.cli.summary import grid_of, latency_rows, weights_text
 
@@ -119,4 +119,4 @@ def _tables(result: dict[str, Any]) -> list[Any]:
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),
     ]
-    return [f"\n[bold]{escape(result['model'])}, fused: {escape(result['bundle'])}[/]", grid_of(rows)]
+    return [Text(f"\n{result['model']}, fused: {result['bundle']}", "bold"), grid_of(rows)]

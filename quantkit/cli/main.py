@@ -27,7 +27,7 @@ from quantkit.cli.profile import profile
 from quantkit.cli.quantize import quantize
 from quantkit.cli.report import report
 from quantkit.cli.verify import verify
-from quantkit.cli.work import Work
+from quantkit.cli.work import Work, without_controls
 from quantkit.errors import QuantkitError
 from quantkit.host.children import kill_descendants
 from quantkit.temporary import remove_own
@@ -105,7 +105,7 @@ class _Verbs(click.Group):
 
 def _traceback(work: Work) -> None:
     if work.debug:
-        traceback.print_exc(file=sys.stderr)
+        print(without_controls(traceback.format_exc()), file=sys.stderr, end="")
 
 
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:

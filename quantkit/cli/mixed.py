@@ -67,9 +67,11 @@ def _layer_result(kept: Kept) -> Result:
 
 def mixed_tables(result: Result) -> list[Any]:
     """``mixed_result`` in words."""
+    from rich.text import Text
+
     parts: list[Any] = []
     if result["layers"]:
-        parts += ["\n[bold]Kept in FP32 for accuracy[/]", _layers_table(result)]
+        parts += [Text("\nKept in FP32 for accuracy", "bold"), _layers_table(result)]
     measure = "agreement" if result["measure"] == "agreement" else "top-1"
     counted = f"{images_text(result['images'])} of {result['data']}"
     rows = [
@@ -89,7 +91,7 @@ def mixed_tables(result: Result) -> list[Any]:
                 f"{result['measurements']['made']} measurements in all; the same command goes on from there",
             )
         )
-    title = "[bold]Goal[/]" if parts else "\n[bold]Goal[/]"
+    title = Text("Goal" if parts else "\nGoal", "bold")
     return [*parts, title, grid_of(rows)]
 
 

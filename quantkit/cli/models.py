@@ -35,13 +35,17 @@ def models(terminal: Terminal, as_long: bool) -> None:
     from quantkit.models.card import cards
 
     known = {card.name: _description(card) for card in cards()}
-    terminal.show({"models": list(known.values())}, *(_long(known) if as_long else [_short(known)]), _LEGEND)
+    terminal.show({"models": list(known.values())}, *(_long(known) if as_long else [_short(known)]), _legend())
 
 
-_LEGEND = (
-    "\nWeights that are [green]here[/] lie on this machine; the others are fetched at the first use.\n"
-    "Next: quantkit quantize NAME"
-)
+def _legend() -> Any:
+    from rich.text import Text
+
+    return Text.assemble(
+        "\nWeights that are ",
+        ("here", "green"),
+        " lie on this machine; the others are fetched at the first use.\nNext: quantkit quantize NAME",
+    )
 
 
 def _description(card: Card) -> dict[str, Any]:
@@ -87,14 +91,17 @@ def _short(known: dict[str, dict[str, Any]]) -> Any:
     return table
 
 
-def _whereabouts(card: dict[str, Any]) -> str:
+def _whereabouts(card: dict[str, Any]) -> Any:
+    from rich.text import Text
+
     if any(source["cached"] for source in card["sources"]):
-        return "[green]here[/]"
+        return Text("here", "green")
     return ", ".join(dict.fromkeys(source["kind"] for source in card["sources"])) or "none"
 
 
 def _long(known: dict[str, dict[str, Any]]) -> list[Any]:
     from rich.table import Table
+    from rich.text import Text
 
     parts: list[Any] = []
     for card in known.values():
@@ -108,9 +115,10 @@ def _long(known: dict[str, dict[str, Any]]) -> list[Any]:
             top5 = f", top-5 {card['accuracy']['top5']} %" if card["accuracy"]["top5"] else ""
             table.add_row("  accuracy", f"top-1 {card['accuracy']['top1']} %{top5} ({card['accuracy']['origin']})")
         for source in card["sources"]:
-            here = " [green]here[/]" if source["cached"] else ""
-            table.add_row("  weights", f"{source['kind']}: {source['location']}{here}")
-        parts += [f"[bold]{card['name']}[/]  {card['description']}", table]
+            here = " here" if source["cached"] else ""
+            location = f"{source['kind']}: {source['location']}"
+            table.add_row("  weights", Text.assemble(location, (here, "green")))
+        parts += [Text.assemble((card["name"], "bold"), f"  {card['description']}"), table]
     return parts
 
 

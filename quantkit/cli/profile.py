@@ -194,39 +194,39 @@ def _layer(row: Row, graph: Graph) -> dict[str, Any]:
 
 
 def _tables(result: dict[str, Any], found: Profile, everything: bool) -> list[Any]:
-    from rich.markup import escape
+    from rich.text import Text
 
     kind = result["kind"].upper()
-    title = f"\n[bold]{escape(result['network'])} ({kind}), batch {found.batch}, {result['threads']} threads[/]"
+    title = Text(f"\n{result['network']} ({kind}), batch {found.batch}, {result['threads']} threads", "bold")
     parts: list[Any] = [title]
     if found.times.nodes:
-        parts += [_layers_table(found, everything), "\n[bold]by operator[/]"]
-    parts += [_operators_table(found), "\n[bold]in all[/]", _summary(result, found)]
+        parts += [_layers_table(found, everything), Text("\nby operator", "bold")]
+    parts += [_operators_table(found), Text("\nin all", "bold"), _summary(result, found)]
     if result["trace"]:
-        parts.append(f"\ntrace: {escape(result['trace'])}    open it in chrome://tracing or ui.perfetto.dev")
+        parts.append(f"\ntrace: {result['trace']}    open it in chrome://tracing or ui.perfetto.dev")
     return parts
 
 
 def _layers_table(found: Profile, everything: bool) -> Any:
-    from rich.markup import escape
+    from rich.text import Text
 
     table = _table("layer", "operator", "kernel", "ms", "%", "GMAC/s", "of peak")
     rows = sorted(found.rows, key=lambda row: -row.milliseconds)
     shown = rows if everything else rows[:_TOP]
     for row in shown:
         table.add_row(
-            escape(row.layer.name), row.layer.operator, _kernel_text(row), *_time(found, row.milliseconds),
+            row.layer.name, row.layer.operator, _kernel_text(row), *_time(found, row.milliseconds),
             "" if row.gmacs is None else f"{row.gmacs:.1f}",
             "" if row.of_peak is None else f"{100 * row.of_peak:.0f} %",
         )  # fmt: skip
     rest = rows[len(shown) :]
     if rest:
         name = "1 other layer" if len(rest) == 1 else f"{len(rest)} other layers"
-        table.add_row(f"[dim]{name}[/]", "", "", *_time(found, sum(row.milliseconds for row in rest)))
+        table.add_row(Text(name, "dim"), "", "", *_time(found, sum(row.milliseconds for row in rest)))
     if found.times.others:
-        table.add_row("[dim]operators of no layer[/]", "", "", *_time(found, sum(found.times.others.values())))
-    table.add_row("[dim]outside of operators[/]", "", "", *_time(found, found.times.between))
-    table.add_row("[bold]one run, profiled[/]", "", "", *_time(found, found.times.total))
+        table.add_row(Text("operators of no layer", "dim"), "", "", *_time(found, sum(found.times.others.values())))
+    table.add_row(Text("outside of operators", "dim"), "", "", *_time(found, found.times.between))
+    table.add_row(Text("one run, profiled", "bold"), "", "", *_time(found, found.times.total))
     return table
 
 
@@ -285,9 +285,11 @@ def _time(found: Profile, milliseconds: float) -> tuple[str, str]:
     return f"{milliseconds:.{decimals}f}", f"{100 * milliseconds / found.times.total:.1f}"
 
 
-def _kernel_text(row: Row) -> str:
+def _kernel_text(row: Row) -> Any:
+    from rich.text import Text
+
     if row.kernel is None:
-        return "[dim]MXNet's own[/]"
+        return Text("MXNet's own", "dim")
     kernel = row.kernel
     types = "x".join(filter(None, (kernel.source, kernel.weights)))
     # Words, which a narrow terminal can wrap.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import click
 
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 @click.command(
@@ -66,14 +69,14 @@ def _check_distinct(folders: Sequence[Path]) -> None:
         seen[place] = folder
 
 
-def _summary(found: dict[str, Any]) -> list[str]:
-    from rich.markup import escape
+def _summary(found: dict[str, Any]) -> list[Union[str, Text]]:
+    from rich.text import Text
 
     from quantkit.report.words import printable
 
-    lines = []
+    lines: list[Union[str, Text]] = []
     for run in found["runs"]:
-        lines.append(f"\n[bold]{escape(printable(run['title']))}[/]")
-        lines += [f"  {escape(printable(text))}" for text in run["verdicts"]]
-        lines += [f"  [yellow]{escape(printable(text))}[/]" for text in run["reservations"]]
-    return [*lines, f"\n{escape(found['page'])}"]
+        lines.append(Text(f"\n{printable(run['title'])}", "bold"))
+        lines += [f"  {printable(text)}" for text in run["verdicts"]]
+        lines += [Text(f"  {printable(text)}", "yellow") for text in run["reservations"]]
+    return [*lines, f"\n{found['page']}"]

@@ -87,8 +87,8 @@ def _ratio(found: Any) -> dict[str, Any]:
 
 def tables(results: Results) -> Iterator[Any]:
     """A table for each network, then what failed and what was left out."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from quantkit.report.words import LEGEND, marked
 
@@ -101,7 +101,7 @@ def tables(results: Results) -> Iterator[Any]:
         if not own:
             continue
         weights = " (random weights)" if network.weights == "random" else ""
-        table = Table(title=f"\n{escape(network.name)}{weights}", title_justify="left", box=None, padding=(0, 2, 0, 0))
+        table = Table(title=f"\n{network.name}{weights}", title_justify="left", box=None, padding=(0, 2, 0, 0))
         for column, justify in (
             ("batch", "right"), ("contestant", "left"), (f"{network.item}s/s", "right"), ("p50 ms", "right"),
             ("p99 ms", "right"), (f"speed-up over {run.baseline}", "left"),
@@ -112,7 +112,7 @@ def tables(results: Results) -> Iterator[Any]:
             figure = [marked(f"{row[name]:.4g}", doubts[0]) for name in ("throughput", "p50", "p99")]
             ratio = _speedup(row, run.baseline)
             table.add_row(
-                str(row["batch"]), escape(row["contestant"]), *figure, escape(marked(ratio, any(doubts))),
+                str(row["batch"]), row["contestant"], *figure, marked(ratio, any(doubts)),
             )  # fmt: skip
         yield table
     rates = served(results)
@@ -122,23 +122,24 @@ def tables(results: Results) -> Iterator[Any]:
     for cell in results.cells:
         if cell.failure:
             where = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
-            yield f"[red]failed[/]: {escape(_cell(cell))}{where}: {escape(cell.failure.message)}"
-            yield from (f"    {escape(line)}" for line in cell.failure.stderr[-_LAST_LINES:])
+            yield Text.assemble(("failed", "red"), f": {_cell(cell)}{where}: {cell.failure.message}")
+            yield from (f"    {line}" for line in cell.failure.stderr[-_LAST_LINES:])
     for (network, contestant), group in groupby(
         sorted(run.left_out, key=lambda each: (each.network, each.contestant, each.batch)),
         key=lambda each: (each.network, each.contestant),
     ):
         cells = list(group)
         batches = ", ".join(str(each.batch) for each in cells)
-        yield f"left out: {escape(network)}, {escape(contestant)}, batch {batches}: {escape(cells[0].reason)}"
+        yield f"left out: {network}, {contestant}, batch {batches}: {cells[0].reason}"
     kinds: dict[str, list[str]] = {}
     for text in (text for row in (*rows, *rates) for text in row["warnings"]):
         kinds.setdefault(re.sub(r"[\d.]+", "", text), []).append(text)
     for texts in kinds.values():
         such_as = ":" if len(set(texts)) == 1 else ", such as:"
-        yield f"[yellow]warning[/]: {len(texts)} of {len(rows) + len(rates)} cells{such_as} {escape(max(texts))}"
+        counted = f"{len(texts)} of {len(rows) + len(rates)} cells{such_as}"
+        yield Text.assemble(("warning", "yellow"), f": {counted} {max(texts)}")
     for text in run.warnings:
-        yield f"[yellow]warning[/]: {escape(text)}"
+        yield Text.assemble(("warning", "yellow"), f": {text}")
 
 
 def _speedup(row: dict[str, Any], baseline: str) -> str:
@@ -151,13 +152,11 @@ def _speedup(row: dict[str, Any], baseline: str) -> str:
 
 
 def _rate(row: Mapping[str, Any]) -> str:
-    from rich.markup import escape
-
     from quantkit.report.words import marked
 
     judged = "VALID" if row["valid"] else "INVALID"
     confirmed = f" (p99 {row['p99']:.3g} ms, LoadGen: {judged})" if row["rate"] else ""
-    where = escape(f"{row['network']}, batch {row['batch']}, {row['contestant']}")
+    where = f"{row['network']}, batch {row['batch']}, {row['contestant']}"
     rate = marked(f"{row['rate']:.4g} requests/s", bool(row["warnings"]))
     return f"{where}: {rate} within {row['bound']:g} ms{confirmed}"
 

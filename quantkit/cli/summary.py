@@ -83,7 +83,7 @@ def quantize_result(
 
 def quantize_tables(result: Result, model: str, weights: str) -> list[Any]:
     """``quantize_result`` in words, and what to do next with the network that was called ``model`` and its weights."""
-    from rich.markup import escape
+    from rich.text import Text
 
     size, agreement, kernels = result["size"], result["agreement"], result["kernels"]
     calibration, onnx = result["calibration"], result["onnx"]
@@ -122,8 +122,8 @@ def quantize_tables(result: Result, model: str, weights: str) -> list[Any]:
     if result["weights"]["kind"] != "random":
         engine = ", engine='onnxruntime'" if onnx else ""
         next_steps += f"\n  python: quantkit.load({result['bundle']!r}{engine}).predict(images)"
-    title = f"\n[bold]{escape(result['model'])} in INT8: {escape(result['bundle'])}[/]"
-    return [title, grid_of(rows), f"\nNext:\n{escape(next_steps)}"]
+    title = Text(f"\n{result['model']} in INT8: {result['bundle']}", "bold")
+    return [title, grid_of(rows), f"\nNext:\n{next_steps}"]
 
 
 def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str, str]]:
@@ -155,14 +155,13 @@ def weights_text(weights: Mapping[str, str]) -> str:
 
 def grid_of(rows: list[tuple[str, str]]) -> Any:
     """Labels and texts side by side."""
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     table.add_column(style="cyan", no_wrap=True)
     for label, text in rows:
-        style = "[bold red]" if text.startswith("RANDOM") else ""
-        table.add_row(f"  {label}", f"{style}{escape(text)}")
+        table.add_row(f"  {label}", Text(text, "bold red" if text.startswith("RANDOM") else ""))
     return table
 
 

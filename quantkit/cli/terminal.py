@@ -35,21 +35,27 @@ class Terminal:
             return stream
         from tqdm import tqdm
 
-        bar: Iterable[Any] = tqdm(stream, total=total, desc=title, unit="batch", leave=False, file=sys.stderr)
+        desc = without_controls(title)
+        bar: Iterable[Any] = tqdm(stream, total=total, desc=desc, unit="batch", leave=False, file=sys.stderr)
         return bar
 
     def show(self, result: Mapping[str, Any], *parts: Any) -> None:
-        """Print the result: with --json ``result``, else ``parts`` (what rich can render) unless --quiet."""
+        """Print the result: with --json ``result``, else ``parts`` (what rich can render) unless --quiet.
+
+        Strings are printed as they stand, in tables too; what has a style is a ``rich.text.Text``.
+        """
         if self.json:
             print_json(result)
         elif not self.quiet:
-            from rich.console import Console
+            from rich.text import Text
 
-            console = Console(highlight=False)
+            from quantkit.cli.console import PlainConsole
+
+            console = PlainConsole()
             with console.capture() as capture:
                 for part in parts:
                     # Only tables are fitted to the width: commands that are shown can then be copied.
-                    console.print(part, soft_wrap=isinstance(part, str))
+                    console.print(part, soft_wrap=isinstance(part, (str, Text)))
             print_result("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
     def warn(self, message: Union[str, Warning]) -> None:
@@ -58,12 +64,14 @@ class Terminal:
 
     def alarm(self, title: str, message: str) -> None:
         """Print a warning that nobody can overlook."""
-        from rich.console import Console
         from rich.panel import Panel
+        from rich.text import Text
 
-        Console(stderr=True, highlight=False).print(
-            Panel(without_controls(message), title=title, border_style="bold red", expand=False)
-        )
+        from quantkit.cli.console import PlainConsole
+
+        # Before rich measures it, for the frame.
+        text = without_controls(message)
+        PlainConsole(stderr=True).print(Panel(text, title=Text(title), border_style="bold red", expand=False))
 
     def take_warnings(self) -> None:
         """From now on print quantkit's own warnings as ``warn`` does and leave out those of the libraries."""

@@ -15,6 +15,7 @@ import click
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
+from quantkit.cli.work import without_controls
 from quantkit.errors import EngineError, EngineMissing, UserError
 
 if TYPE_CHECKING:
@@ -88,8 +89,6 @@ def verify(
         for option, given in (("--data", data), ("--limit", limit), ("--layers", layers or None)):
             if given is not None:
                 raise UserError(f"{option} is for comparing engines; give --engine as well, or leave it out")
-    from rich.markup import escape
-
     from quantkit.bundle import open_bundle, read_manifest
     from quantkit.export import check_int8_bundle
 
@@ -113,10 +112,10 @@ def verify(
     if engines:
         result["engines"] = [_as_json(each) for each in found]
     tables = _layer_tables(found)
-    terminal.show(result, _check_table(checks), *tables, f"\n{escape(_verdict(bundle, sound, checks))}")
+    terminal.show(result, _check_table(checks), *tables, f"\n{_verdict(bundle, sound, checks)}")
     if not ok:
         failed = "; ".join(f"{check.name}: {check.why}" for check in checks if not check.ok)
-        click.echo(f"Error: {bundle} failed verification: {failed}", err=True)
+        click.echo(without_controls(f"Error: {bundle} failed verification: {failed}"), err=True)
         click.get_current_context().exit(1)
 
 
@@ -193,12 +192,13 @@ def _as_json(found: EngineParity) -> dict[str, Any]:
 
 
 def _check_table(checks: list[Check]) -> Any:
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     table = Table.grid(padding=(0, 2))
     for check in checks:
-        table.add_row("[green]ok[/]" if check.ok else "[bold red]FAIL[/]", check.name, escape(check.why))
+        mark = Text("ok", "green") if check.ok else Text("FAIL", "bold red")
+        table.add_row(mark, check.name, check.why)
     return table
 
 
@@ -209,9 +209,9 @@ def _layer_tables(found: list[EngineParity]) -> list[Any]:
     return [*tables, "", grid_of(_COLUMNS)] if tables else []
 
 
-def _layer_table(found: EngineParity) -> tuple[str, Any]:
-    from rich.markup import escape
+def _layer_table(found: EngineParity) -> tuple[Any, Any]:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None)
     for title in ("cosine", "away", "alone"):
@@ -221,5 +221,5 @@ def _layer_table(found: EngineParity) -> tuple[str, Any]:
     for layer in found.layers or ():
         style = "" if layer.ok else "bold red"
         shares = (f"{100 * share:.2f} %" for share in (layer.beyond, layer.alone))
-        table.add_row(f"{layer.cosine:.5f}", *shares, layer.operator, escape(layer.tensor), style=style)
-    return f"\n[bold]{found.engine} against MXNet, layer by layer[/]", table
+        table.add_row(f"{layer.cosine:.5f}", *shares, layer.operator, layer.tensor, style=style)
+    return Text(f"\n{found.engine} against MXNet, layer by layer", "bold"), table

@@ -27,8 +27,8 @@ _PATIENCE = 0.6
 _UNWINDING = 20.0
 _TICK = 0.05
 
-# What steers a terminal, but for line ends, tabs and colours.
-_CONTROLS = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+# What steers a terminal, turns the reading direction or begins a line of its own, but for line ends and tabs.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Work:
@@ -79,7 +79,7 @@ class Work:
         # The terminal has put ^C on the line, or a progress bar stands there.
         with suppress(OSError):
             fresh = "\n" if sys.stderr.isatty() else ""
-            print(f"{fresh}interrupted{by}; {self.kept}", file=sys.stderr, flush=True)
+            print(f"{fresh}interrupted{by}; {without_controls(self.kept)}", file=sys.stderr, flush=True)
         self.error_object("Interrupted", f"interrupted{by}; {self.kept}")
 
     @property
@@ -135,18 +135,18 @@ def without_controls(text: str) -> str:
 
 def print_json(result: Any) -> None:
     """Print one object on standard output; see ``print_result``."""
-    print_result(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
+    print_result(without_controls(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)))
 
 
 def print_result(text: str) -> None:
-    """Print on standard output.
+    """Print on standard output, as it is: what is not ours in ``text`` has been through ``without_controls``.
 
     Raises:
         BrokenPipeError: nobody reads.
         QuantkitError: it cannot be written, as on a full disk.
     """
     try:
-        print(without_controls(text), flush=True)
+        print(text, flush=True)
     except BrokenPipeError:
         raise
     except OSError as error:
