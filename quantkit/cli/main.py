@@ -28,7 +28,7 @@ from quantkit.cli.quantize import quantize
 from quantkit.cli.report import report
 from quantkit.cli.verify import verify
 from quantkit.cli.work import Work, without_controls
-from quantkit.errors import QuantkitError
+from quantkit.errors import EngineError, QuantkitError
 from quantkit.host.children import kill_descendants
 from quantkit.temporary import remove_own
 
@@ -44,6 +44,11 @@ _EXAMPLES = (
     "quantkit report resnet50_v1-benchmark --out report",
     "quantkit doctor",
 )
+_MORE_MEMORY = (
+    "take fewer images (--calib) or a smaller batch or --input-shape, end what else takes memory, or use a machine "
+    "that has more"
+)
+_ALLOCATION = ("Failed to allocate", "bad_alloc")
 _VERBS = (
     quantize,
     evaluate,
@@ -94,13 +99,24 @@ class _Verbs(click.Group):
             ctx.exit(work.ended)
         except QuantkitError as error:
             _traceback(work)
-            work.error(type(error).__name__, str(error))
+            remedy = f"; {_MORE_MEMORY}" if _lacked_memory(error) else ""
+            work.error(type(error).__name__, f"{error}{remedy}")
             ctx.exit(error.exit_code)
+        except MemoryError as error:
+            _traceback(work)
+            work.error("MemoryError", f"out of memory{f' ({error})' if str(error) else ''}; {_MORE_MEMORY}")
+            ctx.exit(1)
         except Exception as error:
             _traceback(work)
             hint = "" if work.debug else "; run `quantkit --debug ...` for the traceback"
             work.error(type(error).__name__, f"unexpected {type(error).__name__}: {error}{hint}")
             ctx.exit(1)
+
+
+def _lacked_memory(error: QuantkitError) -> bool:
+    """Whether the engine failed for want of memory, which MXNet tells in its own words or in those of C++."""
+    told = any(words in str(error) for words in _ALLOCATION)
+    return isinstance(error, EngineError) and (told or isinstance(error.__cause__, MemoryError))
 
 
 def _traceback(work: Work) -> None:
