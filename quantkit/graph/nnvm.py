@@ -97,7 +97,8 @@ def serialize(graph: Graph, version: int = FORMAT_VERSION) -> str:
     ``version`` is the MXNet release (10500 for 1.5.0) that the file says it is from.
     """
     document = {**_document(graph), "attrs": {"mxnet_version": ["int", version]}}
-    return json.dumps(document, indent=1) + "\n"
+    # MXNet reads UTF-8, but not the escapes of JSON for what is not ASCII.
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def sha256_of(graph: Graph) -> str:

@@ -27,8 +27,8 @@ from tests.report.showcase import HOSTILE as CONTROLS
 from tests.report.synthetic import INT8, NATIVE, failed, results, served
 from tests.requirements import requires
 
-NAME = "[/x][red]:bug:"
-"""An end of markup that nothing began, a colour, and a picture."""
+NAME = "[/x][red]:bug:größe层"
+"""An end of markup that nothing began, a colour, a picture, and what is not ASCII."""
 
 FILE = "[bold][red]:bug:"
 

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.errors import ModelError
 from quantkit.fusion.fuse import fuse
 from quantkit.graph import nnvm
-from quantkit.graph.graph import Graph
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.graph.params import write_params
 from tests.networks import residual_v1, residual_v2
 
 
@@ -76,3 +80,33 @@ def test_operators_that_share_a_name_are_told_apart() -> None:
     graph = nnvm.parse(json.dumps(document), residual_v2().params)
     assert [node.name for node in graph.nodes if node.op == "Activation"] == ["relu1", "relu1_1", "relu1_2"]
     assert [node.inputs[0].node for node in graph.nodes if node.op == "Convolution"] == ["bn0", "relu1", "relu1_1"]
+
+
+def test_names_in_any_script_reach_the_engine_and_come_back(engine: None, tmp_path: Path) -> None:
+    """Names of operators, parameters and the input: from a checkpoint they compute what the ASCII ones do."""
+    from quantkit.engine.checkpoint import read_checkpoint
+    from quantkit.engine.execute import run, symbol_of
+
+    def foreign(name: str) -> str:
+        return f"{name} größe層\N{BUG}"
+
+    plain = residual_v1()
+    nodes = [
+        replace(
+            node, name=foreign(node.name), inputs=tuple(Tensor(foreign(each.node), each.index) for each in node.inputs)
+        )
+        for node in plain.nodes
+    ]
+    outputs = [Tensor(foreign(each.node), each.index) for each in plain.outputs]
+    params = {foreign(name): value for name, value in plain.params.items()}
+    graph = Graph(tuple(nodes), tuple(map(foreign, plain.inputs)), tuple(outputs), params)
+    assert symbol_of(graph).list_outputs() == [f"{foreign(plain.outputs[0].node)}_output"]
+    symbol, weights = tmp_path / "net-symbol.json", tmp_path / "net-0000.params"
+    symbol.write_text(nnvm.serialize(graph), encoding="utf-8")
+    with weights.open("wb") as file:
+        write_params(file, {f"arg:{name}": value for name, value in params.items()})
+    again = read_checkpoint(symbol, weights)
+    assert same(graph, again) and again.params.keys() == params.keys()
+    image = np.random.default_rng(0).normal(0, 1, (2, 3, 16, 16)).astype("float32")
+    expected = run(plain, {plain.inputs[0]: image})[0]
+    np.testing.assert_array_equal(run(again, {foreign(plain.inputs[0]): image})[0], expected)
