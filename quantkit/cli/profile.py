@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
@@ -16,12 +17,17 @@ from quantkit.cli.terminal import Terminal, percent
 from quantkit.errors import QuantkitError, UserError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from quantkit.graph.graph import Graph
     from quantkit.profile.profile import Profile, Row
 
 _TOP = 15
 _TRACE = "trace.json"
 _STEADY = 0.2
+
+# Columns of the table of layers: the narrowest for kernels, and all that hold figures with what separates them.
+_KERNEL, _FIGURES = 16, 36
 
 _SPENT = {
     "int8": "INT8 kernels",
@@ -113,7 +119,7 @@ def _opened(
     terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]]
 ) -> tuple[Graph, tuple[int, ...], str, dict[str, list[tuple[str, str]]]]:
     """The network, the shape of its image, its kind, and what its nodes stand for."""
-    from quantkit.cli.networks import load, warn_if_random
+    from quantkit.cli.networks import load, warn_of_bundle
 
     originals: dict[str, list[tuple[str, str]]] = {}
     if not is_bundle(spec):
@@ -123,7 +129,7 @@ def _opened(
 
     terminal.stage(f"loading {spec}")
     bundle = read_bundle(Path(spec))
-    warn_if_random(terminal, spec, bundle.manifest.source.weights)
+    warn_of_bundle(terminal, spec, bundle.manifest.source.weights)
     for row in bundle.operators:
         if row.into:
             originals.setdefault(row.into, []).append((row.node, row.operator))
@@ -210,24 +216,41 @@ def _tables(result: dict[str, Any], found: Profile, everything: bool) -> list[An
 def _layers_table(found: Profile, everything: bool) -> Any:
     from rich.text import Text
 
-    table = _table("layer", "operator", "kernel", "ms", "%", "GMAC/s", "of peak")
     rows = sorted(found.rows, key=lambda row: -row.milliseconds)
     shown = rows if everything else rows[:_TOP]
-    for row in shown:
+    texts = [(row.layer.name, row.layer.operator, _kernel_text(row)) for row in shown]
+    beside = _fit(texts)
+    others = ("", "") if beside else ()
+    table = _table("layer", *(("operator", "kernel") if beside else ()), "ms", "%", "GMAC/s", "of peak")
+    if beside:
+        table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    for row, (name, operator, kernel) in zip(shown, texts):
+        below = Text.assemble(f"{name}\n", (f"{operator}, ", "dim"), kernel)
         table.add_row(
-            row.layer.name, row.layer.operator, _kernel_text(row), *_time(found, row.milliseconds),
+            *((name, operator, kernel) if beside else (below,)), *_time(found, row.milliseconds),
             "" if row.gmacs is None else f"{row.gmacs:.1f}",
             "" if row.of_peak is None else f"{100 * row.of_peak:.0f} %",
         )  # fmt: skip
     rest = rows[len(shown) :]
     if rest:
         name = "1 other layer" if len(rest) == 1 else f"{len(rest)} other layers"
-        table.add_row(Text(name, "dim"), "", "", *_time(found, sum(row.milliseconds for row in rest)))
+        table.add_row(Text(name, "dim"), *others, *_time(found, sum(row.milliseconds for row in rest)))
     if found.times.others:
-        table.add_row(Text("operators of no layer", "dim"), "", "", *_time(found, sum(found.times.others.values())))
-    table.add_row(Text("outside of operators", "dim"), "", "", *_time(found, found.times.between))
-    table.add_row(Text("one run, profiled", "bold"), "", "", *_time(found, found.times.total))
+        table.add_row(Text("operators of no layer", "dim"), *others, *_time(found, sum(found.times.others.values())))
+    table.add_row(Text("outside of operators", "dim"), *others, *_time(found, found.times.between))
+    table.add_row(Text("one run, profiled", "bold"), *others, *_time(found, found.times.total))
     return table
+
+
+def _fit(texts: Sequence[tuple[str, str, Text]]) -> bool:
+    """Whether the terminal has room for names, operators and kernels side by side with no name broken."""
+    from rich.cells import cell_len
+
+    from quantkit.cli.console import PlainConsole
+
+    widest = [max((cell_len(str(text)) for text in column), default=0) for column in zip(*texts)]
+    # Kernels are words, which are wrapped.
+    return sum(widest[:2]) + _KERNEL + _FIGURES <= PlainConsole().width
 
 
 def _operators_table(found: Profile) -> Any:
@@ -275,7 +298,7 @@ def _table(*columns: str) -> Any:
         if column in numbers:
             table.add_column(column, justify="right", no_wrap=True)
         else:
-            table.add_column(column, min_width=16 if column == "kernel" else None, overflow="fold")
+            table.add_column(column, min_width=_KERNEL if column == "kernel" else None, overflow="fold")
     return table
 
 
@@ -285,7 +308,7 @@ def _time(found: Profile, milliseconds: float) -> tuple[str, str]:
     return f"{milliseconds:.{decimals}f}", f"{100 * milliseconds / found.times.total:.1f}"
 
 
-def _kernel_text(row: Row) -> Any:
+def _kernel_text(row: Row) -> Text:
     from rich.text import Text
 
     if row.kernel is None:
@@ -294,4 +317,4 @@ def _kernel_text(row: Row) -> Any:
     types = "x".join(filter(None, (kernel.source, kernel.weights)))
     # Words, which a narrow terminal can wrap.
     name = kernel.implementation.replace(f":{kernel.isa}", "") if kernel.isa else kernel.implementation
-    return " ".join(filter(None, (name, types, kernel.isa)))
+    return Text(" ".join(filter(None, (name, types, kernel.isa))))

@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 import signal
 import time
+from contextlib import redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from quantkit.cli.terminal import Terminal
+from quantkit.cli.work import Work
 from quantkit.engine.peak import Peak
 from quantkit.engine.profiler import Recording, record
 from quantkit.engine.profiler import Run as ProfiledRun
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.profile.layers import Layer
+from quantkit.profile.profile import profile as profiled
 from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
+from tests.profile.recordings import kernel, recording
+from tests.profile.recordings import run as run_of
 
 pytestmark = pytest.mark.timing
 
@@ -99,6 +108,27 @@ def test_every_column_is_shown_on_narrow_terminals(
     lines = run("profile", checkpoint, "--input-shape", SHAPE).stdout.splitlines()
     assert any(line.rstrip().endswith("of peak") for line in lines)
     assert max(map(len, lines)) <= columns
+
+
+@pytest.mark.parametrize(("columns", "beside"), [(80, False), (94, False), (96, True), (140, True)])
+def test_no_name_of_a_layer_is_broken(columns: int, beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where names leave no room for operators and kernels beside them, these stand below."""
+    from quantkit.cli.profile import _layers_table
+
+    monkeypatch.setenv("COLUMNS", str(columns))
+    name, operator = "resnetv10_stage1_activation0", "Convolution+relu"
+    nodes = (Node(name, operator, (Tensor("data"),)),)
+    graph = Graph(nodes, ("data",), (Tensor(name),))
+    seen = recording(run_of(2.0, [1.0], [operator]), executed=[name], kernels={name: (kernel(1.0, "u8"),)})
+    found = profiled(graph, seen, {name: Layer(name, operator, (name,))}, {name: 10**6}, Peak(400.0, 100.0), 1)
+    told = StringIO()
+    with redirect_stdout(told):
+        Terminal(Work()).show({}, _layers_table(found, True))
+    lines = told.getvalue().splitlines()
+    (named,) = (line for line in lines if name in line)
+    assert max(map(len, lines)) <= columns
+    assert (operator in named, "brgconv" in named) == (beside, beside)
+    assert operator in told.getvalue() and "avx512_core_vnni" in told.getvalue()
 
 
 def test_few_layers_are_shown_unless_all_are_asked_for(
