@@ -11,6 +11,10 @@ import numpy as np
 from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
 from quantkit.errors import DataError
 
+_OF_PREPROCESSING = (
+    "have the preprocessing cut what the network reads: `crop`, after `resize`, under [preprocess] in its model card"
+)
+
 
 @dataclass(frozen=True)
 class Preprocess:
@@ -72,7 +76,7 @@ def apply(
         image = _centre(image, preprocess.crop, where)
     if input_shape is not None:
         # Before each value takes four bytes.
-        _check_shape((3, *image.shape[:2]), input_shape, where)
+        _check_shape((3, *image.shape[:2]), input_shape, f"{where}, preprocessed,", _OF_PREPROCESSING)
     if preprocess.rotate180:
         image = image[::-1, ::-1]
     pixels = image.transpose(2, 0, 1).astype(np.float32, order="C")
@@ -95,17 +99,14 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
         )
     if array.dtype != np.float32:
         raise DataError(f"{where} is {array.dtype}, not float32; convert it with .astype('float32')")
-    _check_shape(array.shape, input_shape, where)
+    _check_shape(array.shape, input_shape, where, "resize or crop to the network's input (layout NCHW)")
     if not np.isfinite(array).all():
         raise DataError(f"{where} holds NaN or infinite values; mend or leave out this sample")
 
 
-def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str) -> None:
+def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str, remedy: str) -> None:
     if tuple(shape) != tuple(input_shape):
-        raise DataError(
-            f"{where} has shape {tuple(shape)}, but the network reads {tuple(input_shape)}; "
-            "resize or crop to the network's input (layout NCHW)"
-        )
+        raise DataError(f"{where} has shape {tuple(shape)}, but the network reads {tuple(input_shape)}; {remedy}")
 
 
 def _with_short_side(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:

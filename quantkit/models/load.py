@@ -21,7 +21,7 @@ from quantkit.models.labels import label_names
 from quantkit.models.model import Model, Source
 from quantkit.models.names import nearest, zoo_card
 from quantkit.models.onnx_file import ONNX_SUFFIX, from_onnx
-from quantkit.models.preprocess_size import preprocess_at
+from quantkit.models.preprocess_size import check_crop, preprocess_at
 from quantkit.models.random_weights import random_weights
 from quantkit.models.symbol import image_input, inference_graph, newest_params, noted_shapes, read_symbol, symbol_file
 from quantkit.models.weights import Weights, from_file, resolve
@@ -126,11 +126,18 @@ def locate(spec: str) -> Union[Card, Path]:
     """
     path = Path(spec)
     if path.suffix == ".toml":
-        return read_card(path)
+        return _own_card(path)
     if path.suffix == ONNX_SUFFIX:
         return path
     shipped = None if os.sep in spec else find_card(spec)
     return shipped or symbol_file(path) or _checked_name(spec)
+
+
+def _own_card(path: Path) -> Card:
+    card = read_card(path)
+    for preprocess in (card.preprocess, *(source.preprocess for source in card.sources)):
+        check_crop(preprocess, card.input_shape, f"model card {path}")
+    return card
 
 
 def _from_card(

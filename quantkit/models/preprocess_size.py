@@ -1,4 +1,4 @@
-"""Preprocessing for inputs of another size than the usual one."""
+"""Whether preprocessing fits the size of an input, and preprocessing for inputs of another size than the usual one."""
 
 from __future__ import annotations
 
@@ -31,3 +31,17 @@ def preprocess_at(preprocess: Optional[Preprocess], usual: Shape, shape: Shape) 
         return preprocess
     resize = None if preprocess.resize is None else round(preprocess.resize * height / preprocess.crop)
     return replace(preprocess, crop=height, resize=resize)
+
+
+def check_crop(preprocess: Optional[Preprocess], input_shape: Shape, where: str) -> None:
+    """Make sure that what is cut of images has the size that the network reads; ``where`` names the card.
+
+    Raises:
+        ModelError: it has another.
+    """
+    crop = None if preprocess is None else preprocess.crop
+    if crop is not None and input_shape[1:] != (crop, crop):
+        raise ModelError(
+            f"{where}: under [preprocess] crop = {crop} cuts {crop}x{crop} pixels, but input_shape {list(input_shape)} "
+            f"wants {input_shape[1]}x{input_shape[2]}; make them the same"
+        )

@@ -135,8 +135,9 @@ def test_the_bound_of_scaled_pixels_can_be_set(monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_image_of_another_size_is_refused_before_it_takes_memory() -> None:
     pixels = np.broadcast_to(np.uint8(0), (1_000_000, 1_000_000, 3))
+    problem = r"cat\.png, preprocessed, has shape \(3, 1000000, 1000000\), but the network reads \(3, 4, 4\)"
     with pytest.raises(
-        DataError, match=r"cat\.png has shape \(3, 1000000, 1000000\), but the network reads \(3, 4, 4\)"
+        DataError, match=problem + r"; .* `crop`, after `resize`, under \[preprocess\] in its model card"
     ):
         network_input(PLAIN, pixels, (3, 4, 4), "cat.png")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import run
 from quantkit.errors import ModelError, WeightsUnavailable
 from quantkit.graph.allowed_operators import FUSED, OPERATORS
-from quantkit.models.card import find_card
-from quantkit.models.load import load_model
+from quantkit.models.card import Card, find_card
+from quantkit.models.load import load_model, locate
 from quantkit.models.names import AssumedPreprocessWarning
 
 SHAPE = (3, 8, 8)
@@ -128,6 +128,23 @@ def test_own_card(checkpoint: str, block: Any, data: np.ndarray) -> None:
     assert_computes(model, data, expected(block, data))
     assert (model.name, model.labels, model.source.weights) == ("mine", ("cat", "dog"), "file")
     assert model.preprocess == Preprocess(None, None, (0.5, 0.5, 0.5), (1.0, 1.0, 1.0))
+
+
+@pytest.mark.parametrize("crop", [6, 8, None])
+@pytest.mark.parametrize("where", ["[preprocess]", "[sources.preprocess]"])
+def test_a_card_cuts_what_its_network_reads(tmp_path: Path, crop: Optional[int], where: str) -> None:
+    card = tmp_path / "net.toml"
+    source = '[[sources]]\nkind = "gluoncv"\nlocation = "alexnet-44335d1f"\n'
+    size = "" if crop is None else f"crop = {crop}"
+    card.write_text(
+        'name = "net"\nnetwork = "alexnet"\ninput_shape = [3, 8, 8]\nclasses = 2\n'
+        f"{source}{where}\nmean = [1, 1, 1]\nstd = [1, 1, 1]\n{size}\n"
+    )
+    if crop == 6:
+        with pytest.raises(ModelError, match=r"net\.toml: under \[preprocess\] crop = 6 cuts 6x6 .* wants 8x8"):
+            locate(str(card))
+    else:
+        assert isinstance(locate(str(card)), Card)
 
 
 @pytest.mark.parametrize("elsewhere", ["/proc/self/environ", "../secret", "a/../../secret", "link", "pipe"])
