@@ -52,7 +52,7 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
     if content is None:
         raise UserError(
             f"{ONNX_ENGINES[engine].title} runs ONNX files, and {bundle.directory} holds none; "
-            "write it with `quantkit quantize --format mxnet,onnx`"
+            'write it with `quantkit quantize --format mxnet,onnx`, in Python with save(..., formats=("mxnet", "onnx"))'
         )
     session = ONNX_ENGINES[engine].open_session(content)
     name = sole_input(session)

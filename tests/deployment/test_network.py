@@ -182,7 +182,8 @@ def test_what_is_missing_is_said(bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 def test_an_engine_without_its_file_is_refused(bundle: Bundle) -> None:
     bare = replace(bundle, manifest=replace(bundle.manifest, files={}))
     assert list(usable_engines(bare)) == ["mxnet"]
-    with pytest.raises(UserError, match=r"ONNX Runtime runs ONNX files, and .* holds none.*--format mxnet,onnx"):
+    remedy = r"--format mxnet,onnx`, in Python with save\(\.\.\., formats=\(\"mxnet\", \"onnx\"\)\)"
+    with pytest.raises(UserError, match=r"ONNX Runtime runs ONNX files, and .* holds none.*" + remedy):
         open_network(bare, "onnxruntime")
 
 
