@@ -100,13 +100,13 @@ def export(
 
 def _opened(terminal: Terminal, source: str, weights: str, input_shape: Optional[tuple[int, ...]]) -> Bundle:
     from quantkit.bundle import read_bundle
-    from quantkit.cli.networks import warn_if_random
+    from quantkit.cli.networks import warn_of_bundle
 
     for option, given in (("--weights", weights != "auto"), ("--input-shape", input_shape is not None)):
         if given:
             raise UserError(f"{source} is a bundle, which has its own; leave {option} out")
     bundle = read_bundle(Path(source))
-    warn_if_random(terminal, source, bundle.manifest.source.weights)
+    warn_of_bundle(terminal, source, bundle.manifest.source.weights)
     return bundle
 
 

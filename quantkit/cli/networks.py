@@ -54,17 +54,23 @@ def load(terminal: Terminal, spec: str, weights: str, input_shape: Optional[tupl
         raise UserError(f"there is no weights file {weights!r}; give a file, auto, pretrained or random")
     terminal.stage(f"loading {spec}")
     model = load_model(spec, weights=weights, input_shape=input_shape, quiet=terminal.quiet)
-    warn_if_random(terminal, model.name, model.source.weights)
+    # Where they were tried for and not found, a warning has said how to get them.
+    remedy = " For trained weights give --weights pretrained or --weights FILE." if weights == "random" else ""
+    _warn_if_random(terminal, model.name, model.source.weights, remedy)
     return model
 
 
-def warn_if_random(terminal: Terminal, name: str, weights: str) -> None:
-    """Say so, loudly, where a network's weights are random."""
+def warn_of_bundle(terminal: Terminal, bundle: str, weights: str) -> None:
+    """Say so, loudly, where a bundle's weights are random."""
+    _warn_if_random(terminal, bundle, weights, " For accuracy make it anew, of the trained network.")
+
+
+def _warn_if_random(terminal: Terminal, name: str, weights: str, remedy: str) -> None:
     if weights == "random":
         terminal.alarm(
             "RANDOM WEIGHTS",
-            f"{name} was never trained: its predictions mean nothing. Speed and size are real, accuracy is not. "
-            "For trained weights give --weights pretrained or --weights FILE.",
+            f"{name} was never trained: its predictions mean nothing. Speed and size are real, accuracy is not."
+            f"{remedy}",
         )
 
 
@@ -79,7 +85,7 @@ def open_network(terminal: Terminal, spec: str, weights: str, input_shape: Optio
         model = load(terminal, spec, weights, input_shape)
         return Network(model.name, "fp32", model.graph, model.input_shape, model.preprocess, model.source.weights)
     found = _of_bundle(spec)
-    warn_if_random(terminal, spec, found.weights)
+    warn_of_bundle(terminal, spec, found.weights)
     return found
 
 

@@ -164,6 +164,7 @@ force_option = click.option("--force", is_flag=True, help="Replace what an earli
 keep_sample_option = click.option(
     "--keep-sample",
     is_flag=True,
-    help="Store the first of your images in the bundle, as the sample that `verify` runs. Without it, a built-in "
-    "photograph or noise is stored, and nothing of your images.",
+    help="Store the first of your images in the bundle, as the sample that `verify` runs. Without it, an image that "
+    "quantkit has anyway (a photograph, or one of the digits if these are the images) or noise is stored, and nothing "
+    "of yours.",
 )

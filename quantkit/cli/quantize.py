@@ -150,7 +150,7 @@ def quantize(
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.save(out, force, written_as, keep_sample=keep_sample)
-    _report(terminal, model, weights, quantized, out, no_latency, outcome)
+    _report(terminal, model, weights, preset, quantized, out, no_latency, outcome)
     if outcome is not None and not outcome.met:
         context.exit(GOAL_MISSED)
 
@@ -227,6 +227,7 @@ def _report(
     terminal: Terminal,
     model: str,
     weights: str,
+    preset: Optional[str],
     quantized: QuantizedModel,
     out: Path,
     no_latency: bool,
@@ -244,7 +245,7 @@ def _report(
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
         milliseconds = latencies(quantized.source, quantized.graph)
     result = quantize_result(quantized, out, kernels, milliseconds)
-    tables = quantize_tables(result, model, weights)
+    tables = quantize_tables(result, model, weights, preset)
     if outcome is not None:
         result["search"] = mixed_result(outcome)
         tables[2:2] = mixed_tables(result["search"])

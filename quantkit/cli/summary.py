@@ -81,8 +81,15 @@ def quantize_result(
     }
 
 
-def quantize_tables(result: Result, model: str, weights: str) -> list[Any]:
-    """``quantize_result`` in words, and what to do next with the network that was called ``model`` and its weights."""
+def quantize_tables(result: Result, model: str, weights: str, preset: Optional[str]) -> list[Any]:
+    """``quantize_result`` in words, and what to do next.
+
+    Args:
+        result: what is told.
+        model: how the network was called.
+        weights: how its weights were.
+        preset: of recovery, None where none was given.
+    """
     from rich.text import Text
 
     size, agreement, kernels = result["size"], result["agreement"], result["kernels"]
@@ -100,7 +107,7 @@ def quantize_tables(result: Result, model: str, weights: str) -> list[Any]:
         ("parameters", _sizes(size["fp32"], size["int8"])),
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
         ("calibrated", f"{calibration['method']}, {images_text(calibration['samples'])} of {calibration['data']}"),
-        ("recovered", _recovery_text(result["recovery"], calibration["samples"])),
+        ("recovered", _recovery_text(result, preset)),
         (
             "as FP32",
             f"{agreement_text(agreement)} (of {images_text(agreement['samples'])} that it was calibrated with)",
@@ -165,11 +172,16 @@ def grid_of(rows: list[tuple[str, str]]) -> Any:
     return table
 
 
-def _recovery_text(recovery: Mapping[str, Any], calibrated: int) -> str:
+def _recovery_text(result: Result, preset: Optional[str]) -> str:
+    recovery = result["recovery"]
     names = {"centre": "ranges centred", "refit": "weights refitted", "rounding": "rounded jointly", "bias": "biases"}
     done = [text for name, text in names.items() if recovery[name]]
-    mirrored = ", mirrored ones included" if recovery["images"] > calibrated else ""
-    return f"{', '.join(done)}, with {images_text(recovery['images'])}{mirrored}" if done else "nothing"
+    if done:
+        mirrored = ", mirrored ones included" if recovery["images"] > result["calibration"]["samples"] else ""
+        return f"{', '.join(done)}, with {images_text(recovery['images'])}{mirrored}"
+    if preset is not None:
+        return f"nothing (preset {preset})"
+    return "nothing (random weights)" if result["weights"]["kind"] == "random" else "nothing"
 
 
 def _counted(counts: Any) -> str:

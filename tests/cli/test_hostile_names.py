@@ -174,9 +174,9 @@ def test_what_a_bundle_says_of_operators_and_outputs(printed: Ran, bundle: str, 
 
 
 def test_random_weights_are_an_alarm_all_the_same(engine: None, capsys: pytest.CaptureFixture[str]) -> None:
-    from quantkit.cli.networks import warn_if_random
+    from quantkit.cli.networks import warn_of_bundle
 
-    warn_if_random(Terminal(Work()), NAME, "random")
+    warn_of_bundle(Terminal(Work()), NAME, "random")
     assert f"{NAME} was never trained" in capsys.readouterr().err
 
 

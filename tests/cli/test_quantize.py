@@ -151,7 +151,40 @@ def test_exclusions_stay_fp32_and_say_so(run: Run, options: list[object], int8_e
 def test_random_weights_are_unmissable(run: Run, options: list[object], int8_engine: None) -> None:
     result = run("quantize", *options, "--weights", "random", "--no-latency")
     assert "RANDOM WEIGHTS" in result.stderr
+    assert "--weights pretrained or --weights FILE" in " ".join(result.stderr.split())
     assert "RANDOM: predictions mean nothing" in result.stdout
+    assert "nothing (random weights)" in result.stdout
+
+
+def test_of_a_bundle_no_weights_can_be_given(run: Run, options: list[object], engine: None) -> None:
+    requires("onnx")
+    assert run("fuse", *options, "--weights", "random", "--no-latency", "--out", "f").exit_code == 0
+    for command in (["evaluate", "f", "--data", options[-1], "--json"], ["export", "f", "--out", "f.onnx"]):
+        said = " ".join(run(*command).stderr.split())
+        assert "RANDOM WEIGHTS" in said
+        assert "make it anew, of the trained network" in said and "--weights" not in said
+
+
+def test_where_no_weights_can_be_had_the_remedy_is_told_once(
+    run: Run, engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from quantkit.errors import WeightsUnavailable
+    from quantkit.models import weights
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise WeightsUnavailable("nobody answers")
+
+    monkeypatch.setattr(weights, "obtain", unreachable)
+    result = run("fuse", "cifar_resnet20_v1", "--out", "f", "--calib-data", "digits:test", "--no-latency")
+    assert result.exit_code == 0, result.stderr
+    said = " ".join(result.stderr.split())
+    assert "nobody answers" in said and "RANDOM WEIGHTS" in said
+    assert said.count("--weights") == 1
+
+
+def test_what_was_not_recovered_has_a_reason(run: Run, options: list[object], int8_engine: None) -> None:
+    result = run("quantize", *options, "--calib", 5, "--preset", "none", "--no-latency")
+    assert "nothing (preset none)" in result.stdout
 
 
 def test_a_bundle_may_hold_its_onnx_file(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
