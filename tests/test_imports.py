@@ -189,7 +189,7 @@ def test_only_those_who_write_or_read_onnx_files_import_onnx() -> None:
 
 
 def test_slow_libraries_are_imported_where_they_are_used() -> None:
-    # A class of rich's to stand on, in a module that is itself imported where it is used (``test_help_loads_nothing_heavy``).
+    # A class of rich's to stand on, in a module that ``test_help_loads_nothing_heavy`` holds to be imported late.
     assert foreign(PACKAGE, SLOW, outside_functions=True, except_in=["cli.console"]) == []
 
 
