@@ -24,6 +24,7 @@ from quantkit.evaluation.accuracy import hits
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import DEFAULT_PRESET, Recovery, preset
 
 BATCH = 10
@@ -149,7 +150,7 @@ def _own_rows(
 ) -> Iterator[Row]:
     for method in suite.get("methods", ()):
         table = pipeline.calibrate(source, chosen, count, method)
-        graph = int8_graph(source.fused.graph, pipeline.plan(source, table))
+        graph = int8_graph(QuantizedGraph(source.fused.graph, pipeline.plan(source, table)))
         outputs = _first(outputs_of(graph, trial.test, BATCH))
         yield trial.row(f"quantkit {method}", outputs, calibration_samples=count)
     table = pipeline.calibrate(source, chosen, count)
@@ -158,7 +159,7 @@ def _own_rows(
         begin = time.perf_counter()
         recovered = pipeline.recover(source, table, planned, chosen, wanted)
         seconds = time.perf_counter() - begin
-        outputs = _first(outputs_of(int8_graph(recovered.graph, recovered.plan), trial.test, BATCH))
+        outputs = _first(outputs_of(int8_graph(recovered.network), trial.test, BATCH))
         yield trial.row(form, outputs, calibration_samples=count, seconds=seconds)
         if peers is not None and form in ONNX_FORMS:
             quantized = pipeline.emit(source, table, recovered, chosen)

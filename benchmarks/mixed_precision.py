@@ -32,7 +32,6 @@ from quantkit.evaluation.paired import Paired, paired
 from quantkit.graph.graph import Graph
 from quantkit.host.cpu import read_cpu
 from quantkit.quantization.goal import Goal
-from quantkit.quantization.mixed import int8_layers
 from quantkit.search.search import Outcome, mixed_precision
 
 _COLUMNS = (
@@ -92,9 +91,7 @@ def _searched(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path, 
     spent = (time.perf_counter() - begin) / 60
     recovered = pipeline.recover(source, table, pipeline.plan(source, table), chosen)
     graphs = {"int8": pipeline.emit(source, table, recovered, chosen).graph, "mixed": outcome.network.graph}
-    return _found(
-        outcome, goal, model.graph, graphs, images[1::2], spent, len(int8_layers(recovered.graph, recovered.plan))
-    )
+    return _found(outcome, goal, model.graph, graphs, images[1::2], spent, len(recovered.network.int8_layers))
 
 
 def _found(

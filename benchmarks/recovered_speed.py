@@ -73,7 +73,7 @@ def _timings(
     graphs = {}
     for preset in _PRESETS:
         recovered = pipeline.recover(source, table, planned, chosen, preset)
-        graphs[preset] = int8_graph(recovered.graph, recovered.plan)
+        graphs[preset] = int8_graph(recovered.network)
     image = next(batches(chosen, model.preprocess, model.input_shape, 1)).data
     for batch in (1, 16):
         data = np.repeat(image, batch, axis=0)

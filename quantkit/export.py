@@ -13,13 +13,12 @@ from quantkit.bundle.read import Bundle, read_bundle
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.onnx_model import DEFAULT_OPSET, onnx_model
 from quantkit.emission.qdq import qdq_network
-from quantkit.emission.read_int8 import read_int8
 from quantkit.engine.execute import infer_shapes
 from quantkit.errors import UserError
 from quantkit.files import writing
-from quantkit.graph.graph import Graph
 from quantkit.models.model import Model
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange
 
 if TYPE_CHECKING:
@@ -42,22 +41,26 @@ def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
 
 
 def int8_onnx(
-    model: Model, settings: Optional[Settings], opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none"
+    model: Model,
+    network: QuantizedGraph,
+    settings: Optional[Settings],
+    opset: int = DEFAULT_OPSET,
+    reduce_range: ReduceRange = "none",
 ) -> bytes:
     """An INT8 network in ONNX's QDQ form, with an open batch size; see ``emission.qdq``.
 
     Args:
-        model: a network as ``emission.mxnet_int8`` emits it.
+        model: what was quantized, for its input and its provenance.
+        network: the quantized network.
         settings: how it was quantized, where that is known; the file's metadata say so.
         opset: the version of ONNX's operators, 13 to 21.
         reduce_range: which weights are to have fewer than 8 bits; see ``quantization.reduced_range``.
 
     Raises:
-        ModelError: an operator has no ONNX form, or the network was not emitted by quantkit.
+        ModelError: an operator has no ONNX form.
         UserError: the opset is unknown, or the package ``onnx`` is not installed.
     """
-    graph, plan = read_int8(model.graph)
-    return bytes(_fused_onnx(model, settings, graph, plan, opset, reduce_range).SerializeToString())
+    return bytes(_fused_onnx(model, settings, network, opset, reduce_range).SerializeToString())
 
 
 def export_int8_onnx(
@@ -76,9 +79,9 @@ def export_int8_onnx(
     """
     opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
     check_int8_bundle(opened)
-    graph, plan = read_int8(opened.graph)
-    _write(_fused_onnx(opened.model, opened.manifest.settings, graph, plan, opset, reduce_range), path)
-    return plan
+    network = opened.network
+    _write(_fused_onnx(opened.model, opened.manifest.settings, network, opset, reduce_range), path)
+    return network.plan
 
 
 def check_int8_bundle(bundle: Bundle) -> None:
@@ -100,20 +103,21 @@ def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int =
         BundleError, ModelError, UserError, QuantkitError: see ``export_int8_onnx``.
     """
     opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
-    graph, plan = read_int8(opened.graph)
-    decisions = {name: replace(each, precision="fp32", reason="") for name, each in plan.decisions.items()}
-    floats = Plan(decisions, {})
-    _write(_fused_onnx(opened.model, opened.manifest.settings, graph, floats, opset, "none"), path)
-    return floats
+    network = opened.network
+    decisions = {name: replace(each, precision="fp32", reason="") for name, each in network.plan.decisions.items()}
+    floats = replace(network, plan=Plan(decisions, {}))
+    _write(_fused_onnx(opened.model, opened.manifest.settings, floats, opset, "none"), path)
+    return floats.plan
 
 
 def _fused_onnx(
-    model: Model, settings: Optional[Settings], graph: Graph, plan: Plan, opset: int, reduce_range: ReduceRange
+    model: Model, settings: Optional[Settings], network: QuantizedGraph, opset: int, reduce_range: ReduceRange
 ) -> ModelProto:
+    graph = network.graph
     shapes = infer_shapes(float_graph(graph), dict.fromkeys(graph.inputs, (1, *model.input_shape)))
-    network = qdq_network(graph, plan, shapes, reduce_range)
+    written = qdq_network(network, shapes, reduce_range)
     known = {"quantization": json.dumps(asdict(settings)), "reduce_range": reduce_range} if settings else {}
-    return onnx_model(network.graph, network.shapes, opset, {**_metadata(model), **known})
+    return onnx_model(written.graph, written.shapes, opset, {**_metadata(model), **known})
 
 
 def _metadata(model: Model) -> Mapping[str, str]:

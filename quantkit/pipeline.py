@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from itertools import tee
@@ -35,6 +35,7 @@ from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import ActivationType, Plan, calibration_targets, make_plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.before_sum import with_ranges_before_sums
 from quantkit.recovery.preset import DEFAULT_PRESET, NO_RECOVERY, Recovery, preset
 from quantkit.recovery.reconstruction import Progress
@@ -90,17 +91,22 @@ class FusedModel:
 class QuantizedModel:
     """An INT8 network with all that led to it.
 
-    ``agreement`` is with FP32 on the calibration samples. ``mixed`` is how layers were returned to FP32, None where
-    no goal was given.
+    ``network`` was lowered to ``graph``, which MXNet runs. ``agreement`` is with FP32 on the calibration samples.
+    ``mixed`` is how layers were returned to FP32, None where no goal was given.
     """
 
     source: FusedModel
     table: CalibrationTable
-    plan: Plan
+    network: QuantizedGraph
     recovery: Recovery
     graph: Graph
     agreement: Agreement
     mixed: Optional[MixedPrecision] = None
+
+    @property
+    def plan(self) -> Plan:
+        """What became of the fused operators and tensors."""
+        return self.network.plan
 
     def save(
         self,
@@ -133,7 +139,7 @@ class QuantizedModel:
             file.write(content)
 
     def _onnx(self, opset: int) -> bytes:
-        return int8_onnx(replace(self.source.model, graph=self.graph), settings_of(self), opset)
+        return int8_onnx(self.source.model, self.network, settings_of(self), opset)
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -255,7 +261,8 @@ def recover(
     images = [batch.data for batch in batched]
     if wanted.mirror and images:
         images = with_mirrored(images, most)
-    return recovered(source.fused, plan, images, table.method, wanted, progress)
+    network = QuantizedGraph(source.fused.graph, plan)
+    return recovered(network, source.fused.original, images, table.method, wanted, progress)
 
 
 def emit(
@@ -266,15 +273,15 @@ def emit(
     progress: Progress = silent,
 ) -> QuantizedModel:
     """Emit the INT8 network, of a plan or of what was recovered, and compare it with FP32 on at most 100 samples."""
-    fused = source.fused.graph
-    final = plan if isinstance(plan, Recovered) else Recovered(fused, plan, NO_RECOVERY, fused)
+    recovery = plan.recovery if isinstance(plan, Recovered) else NO_RECOVERY
+    network = plan.network if isinstance(plan, Recovered) else QuantizedGraph(source.fused.graph, plan)
     few = _chosen(samples, min(table.samples, _SUM_SAMPLES), at_most=True)
     inputs = (batch.data for batch in _batches(source.model, few))
-    complete = with_ranges_before_sums(final.graph, final.plan, inputs, BATCH_SIZE, table.method)
-    graph = int8_graph(final.graph, complete)
+    complete = with_ranges_before_sums(network, inputs, BATCH_SIZE, table.method)
+    graph = int8_graph(complete)
     chosen = _chosen(samples, min(table.samples, _AGREEMENT_SAMPLES), at_most=True)
     found = compare(source.model.graph, graph, source.model, chosen, progress)
-    return QuantizedModel(source, table, complete, final.recovery, graph, found)
+    return QuantizedModel(source, table, complete, recovery, graph, found)
 
 
 def compare(reference: Graph, other: Graph, model: Model, samples: Any, progress: Progress = silent) -> Agreement:

@@ -10,6 +10,7 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from quantkit.data.npz import npz_file
 from quantkit.data.record import record_file
 from quantkit.data.samples import Samples
 from quantkit.files import shipped
+from quantkit.folders import scratch_folder
 from quantkit.formats.npz import read_npy, read_npz
 from quantkit.graph import nnvm
 from quantkit.graph.params import read_params, write_params
@@ -307,6 +309,33 @@ def _load_manifest(path: Path) -> object:
     return repr(read_manifest(path.parent))
 
 
+@cache
+def _quantized() -> tuple[Mapping[str, bytes], Any]:
+    """The files of a quantized network, and what it is lowered to."""
+    from quantkit.bundle.quantization import write_quantized
+    from quantkit.emission.mxnet_int8 import int8_graph
+    from tests.emission.networks import quantized
+
+    network = quantized("v1")
+    with scratch_folder() as folder:
+        write_quantized(network, folder)
+        return {path.name: path.read_bytes() for path in folder.iterdir()}, int8_graph(network)
+
+
+def _load_quantized(path: Path) -> object:
+    from quantkit.bundle.quantization import read_quantized
+
+    found = read_quantized(path.parent, _quantized()[1])
+    return nnvm.serialize(found.graph), _bytes(found.graph.params), repr(found.plan)
+
+
+def _quantized_loader(name: str, file: str) -> Loader:
+    def beside() -> Mapping[str, bytes]:
+        return {other: content for other, content in _quantized()[0].items() if other != file}
+
+    return Loader(name, file, lambda: _quantized()[0][file], _load_quantized, beside)
+
+
 def _load_journal(path: Path) -> object:
     from quantkit.search.journal import Journal
 
@@ -386,6 +415,8 @@ LOADERS = (
     Loader("card", "net.toml", lambda: CARD, _load_card, lambda: {"labels.txt": b"cat\ndog\ncow\n"}),
     Loader("card's labels", "labels.txt", lambda: b"cat\ndog\ncow\n", _load_card, lambda: {"net.toml": CARD}),
     Loader("manifest", "manifest.json", _manifest, _load_manifest),
+    _quantized_loader("quantization", "quantization.json"),
+    _quantized_loader("fused symbol", "fused-symbol.json"),
     Loader("table", "calibration.json", _table, lambda path: repr(read_table(path))),
     Loader("journal", "search.jsonl", _journal, _load_journal),
     Loader("download notes", ".net.params.part.json", _notes, _load_notes),

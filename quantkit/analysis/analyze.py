@@ -21,8 +21,7 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
-from quantkit.emission.read_int8 import read_int8
-from quantkit.errors import BundleError, ModelError, UserError
+from quantkit.errors import UserError
 from quantkit.evaluation.agreement import agreement
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.pipeline import silent
@@ -74,12 +73,8 @@ def analyze(
     known = every.size if every.positions is None else len(every.positions)
     number = DEFAULT_IMAGES if count is None else count
     chosen = take(every, number if known is None or count is not None else min(number, known))
-    try:
-        graph, plan = read_int8(opened.graph)
-    except ModelError as error:
-        raise BundleError(f"bundle {opened.directory}: {error}") from error
     source = fused_reference(opened, reference, every)
-    comparison = Comparison(source.fused.graph, int8_network(graph, plan), recovery.centre)
+    comparison = Comparison(source.fused.graph, int8_network(opened.network), recovery.centre)
     seen = InputWatch()
     size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -12,8 +12,9 @@ from quantkit.analysis.overflow import Saturating, can_saturate, saturating
 from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS
-from quantkit.quantization.arithmetic import activation_params, quantize
-from quantkit.quantization.plan import Activation, Plan
+from quantkit.quantization.arithmetic import quantize
+from quantkit.quantization.plan import Activation
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.weights import engine_integers
 from quantkit.recovery.simulation import (
     activated,
@@ -32,53 +33,47 @@ _WITHOUT_WEIGHTS = {"Pooling", "Concat", "concat"} | ADDITIONS
 
 @dataclass(frozen=True, eq=False)
 class Int8Network:
-    """A fused network, what becomes of it in INT8, and the real values of its layers' integer weights by layer."""
+    """A quantized network, and the real values of its layers' integer weights by layer."""
 
-    graph: Graph
-    plan: Plan
+    network: QuantizedGraph
     weights: Mapping[str, np.ndarray]
+
+    @property
+    def graph(self) -> Graph:
+        """The fused network."""
+        return self.network.graph
 
     def is_int8(self, node: Node) -> bool:
         """Whether a node runs in INT8."""
-        return self.plan.decisions[node.name].precision == "int8"
+        return self.network.is_int8(node)
 
     def is_layer(self, node: Node) -> bool:
         """Whether a node runs in INT8 and does more than to pass integers on."""
         return self.is_int8(node) and (unit_of(node) is not None or node.op in _WITHOUT_WEIGHTS)
 
-    def addend_form(self, unit: Unit) -> Optional[Activation]:
-        """The integers that a layer adds to: signed ones for a signed result, see ``emission.mxnet_int8``."""
-        if unit.addend is None:
-            return None
-        form = self.plan.activations[unit.addend]
-        return replace(form, dtype="int8") if self.plan.activations[unit.node.output].dtype == "int8" else form
-
     def has_seven_bits(self, tensor: Tensor) -> bool:
         """Whether a tensor is an unsigned sum in place of a signed addend, which takes every second integer."""
-        unit = unit_of(self.graph.producer(tensor))
-        addend = self.addend_form(unit) if unit is not None and self.is_int8(unit.node) else None
-        return addend is not None and (self.plan.activations[tensor].dtype, addend.dtype) == ("uint8", "int8")
+        unit = self.network.int8_layer(self.graph.producer(tensor))
+        addend = None if unit is None else self.network.addend_form(unit)
+        return addend is not None and (self.network.form(tensor).dtype, addend.dtype) == ("uint8", "int8")
 
     def rounded_result(self, unit: Unit, values: np.ndarray) -> np.ndarray:
         """What a layer puts out after its way through integers; dense layers put out floats."""
         if not unit.is_convolution:
             return values
-        form, addend = self.plan.activations[unit.node.output], self.addend_form(unit)
+        form, addend = self.network.form(unit.node.output), self.network.addend_form(unit)
         return rounded(values, form) if addend is None else rounded_sum(values, form, addend)
 
     def rounded_input(self, tensor: Tensor, values: np.ndarray, form: Optional[Activation] = None) -> np.ndarray:
         """A tensor after its way through the integers that are planned for it, or those of ``form``."""
-        return rounded(values, form or self.plan.activations[tensor])
+        return rounded(values, form or self.network.form(tensor))
 
 
-def int8_network(graph: Graph, plan: Plan) -> Int8Network:
+def int8_network(network: QuantizedGraph) -> Int8Network:
     """The network with the weights of its INT8 layers rounded, once and for all."""
-    weights = {}
-    for node in graph.nodes:
-        unit = unit_of(node)
-        if unit is not None and plan.decisions[node.name].precision == "int8":
-            weights[node.name] = engine_rounded(unit, graph.params[unit.weight.node])
-    return Int8Network(graph, plan, weights)
+    params = network.graph.params
+    weights = {unit.node.name: engine_rounded(unit, params[unit.weight.node]) for unit in network.int8_layers}
+    return Int8Network(network, weights)
 
 
 def float_results(graph: Graph, node: Node, values: Values) -> list[np.ndarray]:
@@ -110,7 +105,7 @@ def _int8_layer(
     data = network.rounded_input(unit.data, values[unit.data])
     addend = _addend(unit, values)
     if unit.addend is not None and addend is not None:
-        addend = network.rounded_input(unit.addend, addend, network.addend_form(unit))
+        addend = network.rounded_input(unit.addend, addend, network.network.addend_form(unit))
     result = _summed(network.graph, unit, weight, data, addend)
     return network.rounded_result(unit, activated(unit, result if lost is None else result - lost))
 
@@ -124,16 +119,15 @@ def without_vnni(network: Int8Network, node: Node, values: Values) -> tuple[Opti
     if unit is None:
         return None, int8_results(network, node, values)[0]
     weight = network.graph.params[unit.weight.node]
-    form = network.plan.activations[unit.data]
+    form = network.network.form(unit.data)
     if unit.is_convolution and form.dtype == "int8":
         whole, scale = engine_integers(weight, halved=True)
         return None, _int8_layer(network, unit, values, whole * scale.reshape(-1, *(1,) * (weight.ndim - 1)))
     if not can_saturate(unit, form.dtype):
         return None, int8_results(network, node, values)[0]
-    params = activation_params(form.range, form.dtype)
     whole, scale = layer_integers(unit, weight)
-    found = saturating(unit, quantize(values[unit.data], params), whole)
-    step = (scale * np.float32(params.scale)).reshape(-1, *(1,) * (found.lost.ndim - 2))
+    found = saturating(unit, quantize(values[unit.data], form.params), whole)
+    step = (scale * np.float32(form.params.scale)).reshape(-1, *(1,) * (found.lost.ndim - 2))
     return found, _int8_layer(network, unit, values, network.weights[node.name], found.lost * step)
 
 
@@ -177,7 +171,7 @@ def parts(network: Int8Network, reference: Graph, node: Node, exact: Values, shi
     def through(tensor: Tensor, form: Optional[Activation] = None) -> np.ndarray:
         return network.rounded_input(tensor, moved[tensor], form) - shifts.get(tensor, np.float32(0.0))
 
-    addend = None if unit.addend is None else through(unit.addend, network.addend_form(unit))
+    addend = None if unit.addend is None else through(unit.addend, network.network.addend_form(unit))
     weight = reference.params[original.weight.node]
     result = activated(original, _summed(reference, original, weight, through(unit.data), addend))
     activations = network.rounded_result(unit, result + back) - back

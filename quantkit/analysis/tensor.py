@@ -12,7 +12,7 @@ from quantkit.calibration.clipping import ClippingObserver
 from quantkit.calibration.histogram import Histogram
 from quantkit.calibration.methods import observer
 from quantkit.calibration.ranges import Range
-from quantkit.quantization.arithmetic import LIMITS, DType, activation_params
+from quantkit.quantization.arithmetic import LIMITS, DType
 from quantkit.quantization.plan import Activation
 
 PERCENTILES = (1.0, 50.0, 99.0, 99.9)
@@ -41,7 +41,7 @@ class Grid:
 
 def grid(form: Activation, halved: bool = False) -> Grid:
     """The integers of a form; ``halved``: in every second one of an unsigned type, see ``emission.mxnet_int8``."""
-    params = activation_params(form.range, form.dtype)
+    params = form.params
     low, high = LIMITS[form.dtype]
     if halved:
         return Grid(2 * params.scale, low, high // 2, form.dtype)

@@ -14,6 +14,7 @@ from quantkit.analysis.tensor import TensorWatch, grid
 from quantkit.errors import ModelError
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.centring import can_shift
 from quantkit.recovery.constants import with_constants_folded
 
@@ -50,7 +51,8 @@ class Comparison:
             ModelError: the networks have different operators.
         """
         reference = with_constants_folded(reference)
-        network = replace(network, graph=with_constants_folded(network.graph))
+        folded = replace(network.network, graph=with_constants_folded(network.graph))
+        network = replace(network, network=folded)
         self._reference, self._network = reference, network
         names = [{node.name for node in graph.nodes} for graph in (reference, network.graph)]
         if names[0] != names[1]:
@@ -65,10 +67,12 @@ class Comparison:
         }
         self.tensors = {
             tensor: TensorWatch(grid(form, network.has_seven_bits(tensor)))
-            for tensor, form in network.plan.activations.items()
+            for tensor, form in network.network.plan.activations.items()
         }
         self._shiftable = {
-            node.output for node in reference.nodes if centred and can_shift(reference, network.plan, node)
+            node.output
+            for node in reference.nodes
+            if centred and can_shift(QuantizedGraph(reference, network.network.plan), node)
         }
         self.shifts: dict[Tensor, np.ndarray] = {}
         self._last_reader = {tensor: node.name for node in reference.nodes for tensor in node.inputs}

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, Optional
 
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
+from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION
 from quantkit.contained import file_in
 from quantkit.errors import BundleError, UserError
 from quantkit.folders import Kind
@@ -35,14 +36,20 @@ ENGINES_FILE = "engines.json"
 REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
 """The files that every bundle holds besides the manifest."""
 
-KNOWN = REQUIRED | {MANIFEST, LABELS, TABLE, ONNX, ENGINES_FILE}
+REQUIRED_INT8 = REQUIRED | {TABLE, FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION}
+"""Those that INT8 bundles hold.
+
+The fused network has its parameters from ``PARAMS``, and from ``FUSED_PARAMS`` what is not there.
+"""
+
+KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX, ENGINES_FILE}
 """The files that a bundle may hold."""
 
 BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
 """What the folder of a bundle holds."""
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
-_VERSION: Literal[1] = 1
+_VERSION: Literal[2] = 2
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Shape = Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
@@ -165,7 +172,7 @@ class Manifest:
     files: dict[_FileName, FileEntry]
     sample: Optional[SampleOrigin] = None
     format: Literal["quantkit-bundle"] = _FORMAT
-    version: Literal[1] = _VERSION
+    version: Literal[2] = _VERSION
 
 
 def manifest_text(manifest: Manifest) -> str:
@@ -201,7 +208,7 @@ def read_manifest(directory: Path) -> Manifest:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "its beginning"
         raise BundleError(f"{path} is damaged at {where}: {first['msg']}; write the bundle again") from error
-    required = REQUIRED | {TABLE} if manifest.kind == "int8" else REQUIRED
+    required = REQUIRED_INT8 if manifest.kind == "int8" else REQUIRED
     if missing := sorted(required - set(manifest.files)):
         raise BundleError(f"{path} does not list {', '.join(missing)}; write the bundle again")
     return manifest

@@ -23,10 +23,12 @@ from quantkit.bundle.manifest import (
     Manifest,
     read_manifest,
 )
+from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION, read_quantized
 from quantkit.bundle.replaced import reading_whole
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.contained import file_in
 from quantkit.data.preprocess import Preprocess
+from quantkit.emission.mxnet_float import fused_graph
 from quantkit.emission.onnx_conversion import WRITTEN_OPERATORS
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.errors import BundleError, DataError, ModelError, UserError
@@ -39,6 +41,8 @@ from quantkit.graph.graph import Graph
 from quantkit.models.card import Card, read_card
 from quantkit.models.labels import NAMED, label_names
 from quantkit.models.model import Model, Source
+from quantkit.quantization.plan import float_plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.text_files import MEBIBYTE, read_bytes
 
 _Read = TypeVar("_Read")
@@ -89,6 +93,24 @@ class Bundle:
                 f"the manifest says {self.manifest.input.name!r}; write the bundle again"
             )
         return graph
+
+    @cached_property
+    def network(self) -> QuantizedGraph:
+        """The fused network and how it is quantized; all of it in FP32 in FP32 bundles.
+
+        Raises:
+            BundleError: it contradicts itself, or ``graph`` is not what it is lowered to.
+        """
+        return self._unmixed(self._read_network)
+
+    def _read_network(self) -> QuantizedGraph:
+        if self.manifest.kind == "fp32":
+            fused = fused_graph(self.graph)
+            return QuantizedGraph(fused, float_plan(fused))
+        try:
+            return read_quantized(self.directory, self.graph)
+        except ModelError as error:
+            raise _damaged(self.directory, f"{QUANTIZATION} with {FUSED_SYMBOL} and {FUSED_PARAMS}", error) from error
 
     @property
     def model(self) -> Model:

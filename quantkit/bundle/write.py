@@ -35,6 +35,7 @@ from quantkit.bundle.manifest import (
     Settings,
     manifest_text,
 )
+from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.sample import StoredSample, stored_sample
 from quantkit.calibration.table import write_table
 from quantkit.engine.execute import auxiliary_params, run
@@ -75,6 +76,7 @@ def write_bundle(
         write_table(quantized.table, new / TABLE)
         if onnx is not None:
             (new / ONNX).write_bytes(onnx)
+        write_quantized(quantized.network, new)
         operators = explain(quantized.source.fused, quantized.plan)
         agreement = AgreementResult(found.images, found.top1, found.cosine)
         sample = stored_sample(quantized.source, quantized.table, keep_sample)
@@ -102,7 +104,7 @@ def write_float_bundle(
     """Write a fused FP32 network as a bundle; see ``write_bundle``."""
     directory = Path(directory)
     with replacing(directory, force, BUNDLE) as new:
-        operators = explain(fused.fused, float_plan(fused.fused))
+        operators = explain(fused.fused, float_plan(fused.fused.graph))
         _write(new, "fp32", fused, fused.graph, stored_sample(fused, None, keep_sample), operators, None, None)
     return directory
 

@@ -159,7 +159,7 @@ def _engine_checks(
     content = bundle.onnx
     if content is None:
         terminal.stage("writing the network as ONNX, which the bundle does not hold")
-        content = int8_onnx(bundle.model, bundle.manifest.settings)
+        content = int8_onnx(bundle.model, bundle.network, bundle.manifest.settings)
     try:
         found.append(engine_parity(bundle, content, engine, images, _BATCH_SIZE, layers, terminal.progress))
     except EngineError as error:

@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from quantkit.fusion.unit import Unit
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.weights import without_dead_channels
 
 CONVOLUTION = "_sg_mkldnn_conv"
 DENSE = "_sg_mkldnn_fully_connected"
@@ -63,3 +67,11 @@ def with_relu_only(unit: Unit) -> Unit:
     relu = replace(unit.activation, op="Activation", attrs={"act_type": "relu"})
     nodes = tuple(relu if inner is unit.activation else inner for inner in unit.node.body.nodes)
     return replace(unit, node=replace(unit.node, body=replace(unit.node.body, nodes=nodes)), activation=relu)
+
+
+def engine_weight(network: QuantizedGraph, unit: Unit) -> np.ndarray:
+    """The weights that an INT8 convolution is lowered with: its own, where the engine can quantize these."""
+    params = network.graph.params
+    bias = params[unit.bias.node] if unit.bias else None
+    steps = (network.form(tensor).params.scale for tensor in (unit.data, unit.node.output))
+    return without_dead_channels(params[unit.weight.node], bias, *steps)

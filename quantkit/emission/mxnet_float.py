@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from quantkit.emission.layers import fused_layer
-from quantkit.fusion.unit import has_constant_weights, unit_of
+from quantkit.emission.layers import CONVOLUTION, DENSE, fused_layer
+from quantkit.fusion.unit import FUSED, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node
 
 
@@ -20,6 +20,20 @@ def float_node(graph: Graph, node: Node) -> Node:
     if unit is None or not has_constant_weights(graph.params, unit) or not _has_kernel(node, unit.is_convolution):
         return node
     return fused_layer(unit, node.name, node.inputs, {})
+
+
+def fused_graph(graph: Graph) -> Graph:
+    """The fused graph of which ``float_graph`` makes this one."""
+    return replace(graph, nodes=tuple(map(_fused_node, graph.nodes)))
+
+
+def _fused_node(node: Node) -> Node:
+    if node.op not in (CONVOLUTION, DENSE) or node.body is None:
+        return node
+    core, *rest = node.body.nodes
+    if rest:
+        return replace(node, op=FUSED[core.op], attrs={})
+    return replace(node, op=core.op, attrs=core.attrs, body=None)
 
 
 def _has_kernel(node: Node, is_convolution: bool) -> bool:

@@ -1,4 +1,4 @@
-"""A fused network and its plan as an INT8 symbol that stock MXNet 1.5 to 1.9 runs.
+"""A quantized network as an INT8 symbol that stock MXNet 1.5 to 1.9 runs.
 
 Every INT8 tensor is a triple (integers, low, high), three outputs of one node. The FP32 form of a
 tensor keeps the tensor's own name, so the network's outputs are called what they were.
@@ -6,69 +6,112 @@ tensor keeps the tensor's own name, so the network's outputs are called what the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Optional
 
 import numpy as np
 
-from quantkit.emission.layers import fused_layer, with_core_attrs, with_relu_only
+from quantkit.calibration.ranges import Range
+from quantkit.emission.layers import engine_weight, fused_layer, with_core_attrs, with_relu_only
 from quantkit.emission.mxnet_float import float_node
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.nnvm import OWN_ATTRIBUTE
 from quantkit.graph.operators import ADDITIONS, integer, integers
-from quantkit.quantization.arithmetic import DType, activation_params
-from quantkit.quantization.plan import Activation, Plan
-from quantkit.quantization.weights import per_channel_int8, without_dead_channels
+from quantkit.quantization.arithmetic import DType
+from quantkit.quantization.plan import Activation
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.weights import per_channel_int8
 
 PREFIX = "quantized_"
 
 # With weights of this range one integer step of the engine's INT8 dense layer is exactly 1.
 UNIT_STEP_RANGE = 127.5
 
-# Of no use to MXNet, which ignores such names: kept for ONNX.
-BEFORE_SUM = f"{OWN_ATTRIBUTE}range_before_sum__"
 
+@dataclass(frozen=True)
+class StoredIntegers:
+    """Where an emitted network has the integers of a tensor, and what they mean there.
 
-def int8_graph(graph: Graph, plan: Plan) -> Graph:
-    """Emit the network that the plan describes.
-
-    Args:
-        graph: the fused graph that the plan was made for.
-        plan: decisions and integer forms.
+    They span another range than planned where the kernel cannot do otherwise: see ``_emit_convolution``.
     """
-    emission = _Emission(graph, plan)
+
+    tensor: Tensor
+    form: Activation
+
+
+@dataclass(frozen=True)
+class StoredWeight:
+    """The emitted network's parameters that stand for one of the fused network's: integers, and a scale a channel."""
+
+    integers: str
+    scales: str
+
+
+@dataclass(frozen=True, eq=False)
+class Int8Symbol:
+    """The emitted network, and where it has what of the fused one.
+
+    ``integers`` has each of the fused network's tensors that has integers in the emitted one, ``weights`` the
+    parameters that are integers there. The other parameters keep their names, or have a form that the engine likes.
+    """
+
+    graph: Graph
+    integers: Mapping[Tensor, StoredIntegers]
+    weights: Mapping[str, StoredWeight]
+
+
+def int8_graph(network: QuantizedGraph) -> Graph:
+    """Emit a quantized network for MXNet."""
+    return int8_symbol(network).graph
+
+
+def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
+    """Emit a quantized network for MXNet, and say where its tensors' integers are."""
+    graph, emission = network.graph, _Emission(network)
     for node in graph.nodes:
-        if plan.decisions[node.name].precision == "fp32":
-            emission.add(float_node(graph, replace(node, inputs=tuple(map(emission.as_float, node.inputs)))))
-        else:
+        if network.is_int8(node):
             _emitter(node)(emission, node)
+        else:
+            emission.add(float_node(graph, replace(node, inputs=tuple(map(emission.as_float, node.inputs)))))
     outputs = tuple(map(emission.as_float, graph.outputs))
-    return Graph(tuple(emission.nodes), graph.inputs, outputs, {**graph.params, **emission.params}).pruned()
+    emitted = Graph(tuple(emission.nodes), graph.inputs, outputs, {**graph.params, **emission.params}).pruned()
+    stored = {tensor: each for tensor, each in emission.stored.items() if each.tensor.node in emitted.by_name}
+    return Int8Symbol(emitted, stored, emission.weights)
 
 
 @dataclass
 class _Emission:
     """The nodes emitted so far, and which forms of which tensors exist among them."""
 
-    graph: Graph
-    plan: Plan
+    network: QuantizedGraph
     nodes: list[Node] = field(default_factory=list)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     integers: dict[tuple[Tensor, DType], str] = field(default_factory=dict)
+    stored: dict[Tensor, StoredIntegers] = field(default_factory=dict)
+    weights: dict[str, StoredWeight] = field(default_factory=dict)
     native: dict[Tensor, str] = field(default_factory=dict)
     dequantized: set[Tensor] = field(default_factory=set)
+
+    @property
+    def graph(self) -> Graph:
+        return self.network.graph
 
     def add(self, node: Node) -> Tensor:
         self.nodes.append(node)
         return node.output
 
-    def add_int8(self, node: Node, stands_for: Tensor) -> None:
-        """Add a node whose integers stand for a tensor of the fused graph."""
+    def add_int8(self, node: Node, stands_for: Tensor, values: Range) -> None:
+        """Add a node whose integers stand for a tensor of the fused graph, and span ``values``."""
         self.native[stands_for] = self.add(replace(node, name=self.free_name(node.name))).node
-        self.integers[stands_for, self.plan.activations[stands_for].dtype] = self.native[stands_for]
+        self.store(stands_for, self.native[stands_for], Activation(values, self.network.form(stands_for).dtype))
+
+    def store(self, tensor: Tensor, node: str, form: Activation) -> None:
+        """Note that a node has a tensor's integers in this form."""
+        self.integers[tensor, form.dtype] = node
+        if form.dtype == self.network.form(tensor).dtype:
+            self.stored[tensor] = StoredIntegers(Tensor(node), form)
 
     def add_param(self, name: str, value: np.ndarray) -> Tensor:
         free = self.free_name(name)
@@ -92,59 +135,60 @@ class _Emission:
 
     def as_int8(self, tensor: Tensor, dtype: Optional[DType] = None) -> tuple[Tensor, Tensor, Tensor]:
         """The tensor as integers of ``dtype`` (None: as planned), quantized where it exists in FP32 only."""
-        form = self.plan.activations[tensor]
+        form = self.network.form(tensor)
         wanted: DType = dtype or form.dtype
         if (tensor, wanted) not in self.integers:
-            self.integers[tensor, wanted] = self._quantize(tensor, replace(form, dtype=wanted))
+            self._quantize(tensor, replace(form, dtype=wanted))
         return _triple(self.integers[tensor, wanted])
 
-    def _quantize(self, tensor: Tensor, form: Activation) -> str:
+    def _quantize(self, tensor: Tensor, form: Activation) -> None:
         name = self.free_name(
             f"{tensor.node}_{tensor.index}_{form.dtype}" if tensor.index else f"{tensor.node}_{form.dtype}"
         )
-        attrs = {"out_type": form.dtype, **_calibrated(form)}
+        values = _calibrated_range(form)
+        attrs = {"out_type": form.dtype, **_attributes(values)}
         producer = self.graph.producer(tensor)
         self.add(
             Node(name, "_contrib_quantize_v2", (self.as_float(tensor),), attrs, producer.origin if producer else ())
         )
-        return name
+        self.store(tensor, name, replace(form, range=values))
 
 
 def _triple(name: str) -> tuple[Tensor, Tensor, Tensor]:
     return Tensor(name, 0), Tensor(name, 1), Tensor(name, 2)
 
 
-def _calibrated(form: Activation, factor: float = 1.0) -> dict[str, str]:
-    """The range attributes, in full precision: with MXNet's own six decimals small ranges become 0."""
+def _calibrated_range(form: Activation, factor: float = 1.0) -> Range:
     peak = float(np.float32(form.range.largest * factor))
-    low = 0.0 if form.dtype == "uint8" else -peak
-    return {"min_calib_range": repr(low), "max_calib_range": repr(peak)}
+    return Range(0.0 if form.dtype == "uint8" else -peak, peak)
+
+
+def _attributes(values: Range) -> dict[str, str]:
+    """The range attributes, in full precision: with MXNet's own six decimals small ranges become 0."""
+    return {"min_calib_range": repr(values.low), "max_calib_range": repr(values.high)}
 
 
 def _emit_convolution(emission: _Emission, node: Node) -> None:
     unit = with_relu_only(_unit(node))
-    form = emission.plan.activations[node.output]
+    form = emission.network.form(node.output)
     factor = 1.0
     data, *data_range = emission.as_int8(unit.data)
     weight = _safe_weight(emission, unit)
-    if emission.plan.activations[unit.data].dtype == "uint8" and _is_pointwise_depthwise(emission.graph, unit):
+    if emission.network.form(unit.data).dtype == "uint8" and _is_pointwise_depthwise(emission.graph, unit):
         unit, weight = _widened(emission, unit, weight)
     inputs = [data, weight, *((unit.bias,) if unit.bias else ())]
     sum_range: list[Tensor] = []
-    if unit.addend is not None:
-        # The kernel adds in place, in the addend's type: a signed result needs a signed addend.
-        signed: Optional[DType] = "int8" if form.dtype == "int8" else None
-        addend, *sum_range = emission.as_int8(unit.addend, signed)
+    added = emission.network.addend_form(unit)
+    if unit.addend is not None and added is not None:
+        addend, *sum_range = emission.as_int8(unit.addend, added.dtype)
         inputs.append(addend)
-        if form.dtype == "uint8" and emission.plan.activations[unit.addend].dtype == "int8":
+        if (form.dtype, added.dtype) == ("uint8", "int8"):
             # In place of a signed addend the unsigned result saturates at 127: give it the full range in 7 bits.
             factor = 2.0
     inputs += [*data_range, *sum_range]
-    extra = {"quantized": "true", **_calibrated(form, factor)}
-    if node.output in emission.plan.before_sums:
-        before = emission.plan.before_sums[node.output]
-        extra[BEFORE_SUM] = f"({before.low!r}, {before.high!r})"
-    emission.add_int8(fused_layer(unit, PREFIX + node.name, tuple(inputs), extra), node.output)
+    values = _calibrated_range(form, factor)
+    extra = {"quantized": "true", **_attributes(values)}
+    emission.add_int8(fused_layer(unit, PREFIX + node.name, tuple(inputs), extra), node.output, values)
 
 
 def _is_pointwise_depthwise(graph: Graph, unit: Unit) -> bool:
@@ -164,15 +208,8 @@ def _widened(emission: _Emission, unit: Unit, weight: Tensor) -> tuple[Unit, Ten
 
 
 def _safe_weight(emission: _Emission, unit: Unit) -> Tensor:
-    weight = emission.graph.params[unit.weight.node]
-    bias = emission.graph.params[unit.bias.node] if unit.bias else None
-    activations = emission.plan.activations
-    steps = (
-        activation_params(activations[tensor].range, activations[tensor].dtype).scale
-        for tensor in (unit.data, unit.node.output)
-    )
-    safe = without_dead_channels(weight, bias, *steps)
-    if safe is weight:
+    safe = engine_weight(emission.network, unit)
+    if safe is emission.graph.params[unit.weight.node]:
         return unit.weight
     return emission.add_param(f"{unit.node.name}_safe_weight", safe)
 
@@ -190,6 +227,7 @@ def _emit_dense(emission: _Emission, node: Node) -> None:
     low = emission.add_param(f"{node.name}_weight_low", np.array([-UNIT_STEP_RANGE], np.float32))
     high = emission.add_param(f"{node.name}_weight_high", np.array([UNIT_STEP_RANGE], np.float32))
     scales = emission.add_param(f"{node.name}_weight_scale", scale.reshape(1, -1))
+    emission.weights[unit.weight.node] = StoredWeight(stored.node, scales.node)
     data, *data_range = emission.as_int8(unit.data)
     core = replace(unit.core, attrs={**unit.core.attrs, "no_bias": "True"}, inputs=unit.core.inputs[:2])
     bare = Unit(replace(core, inputs=(data, stored), origin=node.origin), core)
@@ -213,29 +251,24 @@ def _emit_following(emission: _Emission, node: Node) -> None:
     # Global pooling needs no kernel, but the INT8 operator checks that there is one.
     attrs = {"kernel": "(1, 1)", **node.attrs} if node.op == "Pooling" else node.attrs
     quantized = Node(PREFIX + node.name, operator, emission.as_int8(node.inputs[0]), attrs, node.origin)
-    emission.add_int8(quantized, node.output)
+    emission.add_int8(quantized, node.output, emission.stored[node.inputs[0]].form.range)
 
 
 def _emit_concat(emission: _Emission, node: Node) -> None:
     triples = [emission.as_int8(tensor) for tensor in node.inputs]
     inputs = [triple[0] for triple in triples] + [bound for triple in triples for bound in triple[1:]]
-    emission.add_int8(
-        Node(PREFIX + node.name, "_contrib_quantized_concat", tuple(inputs), node.attrs, node.origin), node.output
-    )
+    spans = [emission.stored[tensor].form.range for tensor in node.inputs]
+    values = Range(min(span.low for span in spans), max(span.high for span in spans))
+    concat = Node(PREFIX + node.name, "_contrib_quantized_concat", tuple(inputs), node.attrs, node.origin)
+    emission.add_int8(concat, node.output, values)
 
 
 def _emit_addition(emission: _Emission, node: Node) -> None:
     (first, *first_range), (second, *second_range) = (emission.as_int8(tensor) for tensor in node.inputs)
-    emission.add_int8(
-        Node(
-            PREFIX + node.name,
-            "_contrib_quantized_elemwise_add",
-            (first, second, *first_range, *second_range),
-            _calibrated(emission.plan.activations[node.output]),
-            node.origin,
-        ),
-        node.output,
-    )
+    values = _calibrated_range(emission.network.form(node.output))
+    inputs = (first, second, *first_range, *second_range)
+    addition = Node(PREFIX + node.name, "_contrib_quantized_elemwise_add", inputs, _attributes(values), node.origin)
+    emission.add_int8(addition, node.output, values)
 
 
 def _unit(node: Node) -> Unit:

@@ -1,4 +1,4 @@
-"""A fused network and its plan as a network of plain operators with QuantizeLinear and DequantizeLinear between them.
+"""A quantized network as a network of plain operators with QuantizeLinear and DequantizeLinear between them.
 
 So ONNX writes INT8 networks: operators compute with real numbers, and every tensor that has an integer form is rounded
 to it and back. Engines recognise the pattern and compute in integers. Scales are those of the engine's own INT8
@@ -16,13 +16,14 @@ from typing import Optional
 import numpy as np
 
 from quantkit.calibration.ranges import Range
-from quantkit.emission.layers import with_relu_only
+from quantkit.emission.layers import engine_weight, with_relu_only
 from quantkit.emission.subsampling import with_subsampling
 from quantkit.fusion.unit import Unit, unit_of, unrolled
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import flag, integer
-from quantkit.quantization.arithmetic import QuantParams, activation_params, affine_params
+from quantkit.quantization.arithmetic import QuantParams, affine_params
 from quantkit.quantization.plan import Activation, Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange, with_reduced_range
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 
@@ -44,22 +45,21 @@ class QdqNetwork:
 
 
 def qdq_network(
-    graph: Graph, plan: Plan, shapes: Mapping[Tensor, Shape], reduce_range: ReduceRange = "none"
+    network: QuantizedGraph, shapes: Mapping[Tensor, Shape], reduce_range: ReduceRange = "none"
 ) -> QdqNetwork:
     """Write out a fused network: layers apart from what is fused into them, and each rounding as two nodes.
 
     A tensor of the fused network keeps its name; where it has integers, its name stands for what they mean.
 
     Args:
-        graph: the fused network, with weights that the engine can quantize.
-        plan: what becomes of its operators and tensors.
+        network: the quantized network.
         shapes: of the fused network's tensors.
         reduce_range: which weights are to have fewer than 8 bits; see ``quantization.reduced_range``.
     """
-    graph, plan, known = with_subsampling(graph, plan, shapes)
-    emission = _Emission(graph, plan, reduce_range, known)
+    network, known = with_subsampling(network, shapes)
+    graph, emission = network.graph, _Emission(network, reduce_range, known)
     for node in graph.nodes:
-        if plan.decisions[node.name].precision == "fp32":
+        if not network.is_int8(node):
             emission.write_out(node, node.inputs)
         elif unit_of(node) is None:
             emission.write_out(node, tuple(map(emission.rounded, node.inputs)))
@@ -73,13 +73,16 @@ def qdq_network(
 class _Emission:
     """The nodes written so far; ``in_integers`` has, for tensors that are computed in FP32, their rounded form."""
 
-    graph: Graph
-    plan: Plan
+    network: QuantizedGraph
     reduce_range: ReduceRange
     shapes: dict[Tensor, Shape]
     nodes: list[Node] = field(default_factory=list)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     in_integers: dict[Tensor, Tensor] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> Graph:
+        return self.network.graph
 
     def add(self, node: Node, shape: Shape) -> Tensor:
         self.nodes.append(node)
@@ -103,11 +106,11 @@ class _Emission:
     def rounded(self, tensor: Tensor) -> Tensor:
         """The tensor's values after rounding to the integers of the plan."""
         producer = self.graph.producer(tensor)
-        if producer is not None and _puts_out_integers(self.plan, producer):
+        if producer is not None and self.network.computes_integers(producer):
             return tensor
         if tensor not in self.in_integers:
             name = f"{tensor.node}_{tensor.index}" if tensor.index else tensor.node
-            params = tensor_params(self.plan.activations[tensor])
+            params = tensor_params(self.network.form(tensor))
             self.in_integers[tensor] = self.round(tensor, params, name, self.free_name(f"{name}_dequantized"))
         return self.in_integers[tensor]
 
@@ -133,7 +136,7 @@ class _Emission:
 
         ``before_sum`` is how a layer's result is rounded before something is added to it.
         """
-        rounds = _puts_out_integers(self.plan, node)
+        rounds = self.network.computes_integers(node)
         last = self.free_name(f"{node.name}_unrounded") if rounds else node.name
         first, *rest = unrolled(node, inputs, last, self.free_name)
         shape = self.shapes[node.output]
@@ -144,19 +147,12 @@ class _Emission:
             operands = tuple(result if tensor == first.output else tensor for tensor in part.inputs)
             self.add(replace(part, inputs=operands), shape)
         if rounds:
-            self.round(Tensor(last), tensor_params(self.plan.activations[node.output]), node.name, node.name)
+            self.round(Tensor(last), tensor_params(self.network.form(node.output)), node.name, node.name)
 
 
 def tensor_params(form: Activation) -> QuantParams:
     """The rounding that is the engine's own, in unsigned integers."""
-    params = activation_params(form.range, form.dtype)
-    return replace(params, dtype="uint8", zero_point=128) if form.dtype == "int8" else params
-
-
-def _puts_out_integers(plan: Plan, node: Node) -> bool:
-    unit = unit_of(node)
-    is_dense = unit is not None and not unit.is_convolution
-    return plan.decisions[node.name].precision == "int8" and not is_dense
+    return replace(form.params, dtype="uint8", zero_point=128) if form.dtype == "int8" else form.params
 
 
 def _write_int8_layer(emission: _Emission, node: Node) -> None:
@@ -164,23 +160,23 @@ def _write_int8_layer(emission: _Emission, node: Node) -> None:
     if unit is None:
         raise TypeError(f"{node.name} is not a layer")
     params = emission.graph.params
-    weight = params[unit.weight.node]
+    weight = engine_weight(emission.network, unit) if unit.is_convolution else params[unit.weight.node]
     integers, scale = engine_integers(weight) if unit.is_convolution else per_channel_int8(weight)
     # All INT8 convolutions in groups are depthwise.
     depthwise = unit.is_convolution and integer(unit.core, "num_group", 1) > 1
     integers, scale = with_reduced_range(weight, integers, scale, emission.reduce_range, depthwise)
     data = emission.rounded(unit.data)
     if not unit.is_convolution and flag(unit.core, "flatten", default=True) and len(emission.shapes[data]) != 2:
-        data = _flattened(emission, node, data, tensor_params(emission.plan.activations[unit.data]))
+        data = _flattened(emission, node, data, tensor_params(emission.network.form(unit.data)))
     inputs = [data, emission.constant(unit.weight.node, integers, scale)]
     if unit.bias is not None:
-        step = tensor_params(emission.plan.activations[unit.data]).scale * scale
+        step = tensor_params(emission.network.form(unit.data)).scale * scale
         stored = np.rint(params[unit.bias.node].reshape(-1) / step.astype(np.float64)).astype(np.int32)
         inputs.append(emission.constant(unit.bias.node, stored, step.astype(np.float32)))
     before_sum = None
     if unit.addend is not None:
         inputs.append(emission.rounded(unit.addend))
-        before_sum = affine_params(_range_before_sum(unit, unit.addend, emission.plan))
+        before_sum = affine_params(_range_before_sum(unit, unit.addend, emission.network.plan))
     emission.write_out(with_relu_only(unit).node if unit.is_convolution else node, inputs, before_sum)
 
 

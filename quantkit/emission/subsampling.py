@@ -13,24 +13,20 @@ from typing import Optional
 
 from quantkit.emission.layers import with_core_attrs
 from quantkit.fusion.unit import Unit, unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.graph import Node, Tensor
 from quantkit.graph.operators import integers
-from quantkit.quantization.plan import Decision, Plan
+from quantkit.quantization.plan import Decision
+from quantkit.quantization.quantized_graph import QuantizedGraph
 
 Shape = tuple[int, ...]
 
 
 def with_subsampling(
-    graph: Graph, plan: Plan, shapes: Mapping[Tensor, Shape]
-) -> tuple[Graph, Plan, dict[Tensor, Shape]]:
-    """The same network, its plan and its shapes with max pooling of single values before such convolutions.
-
-    Args:
-        graph: the fused network.
-        plan: what becomes of it.
-        shapes: of its tensors.
-    """
-    sampled = {tensor: strides for tensor in plan.activations if (strides := _strides(graph, plan, tensor))}
+    network: QuantizedGraph, shapes: Mapping[Tensor, Shape]
+) -> tuple[QuantizedGraph, dict[Tensor, Shape]]:
+    """The same network and its tensors' shapes with max pooling of single values before such convolutions."""
+    graph, plan = network.graph, network.plan
+    sampled = {tensor: strides for tensor in plan.activations if (strides := _strides(network, tensor))}
     names = {tensor: Tensor(graph.free_name(f"{tensor.node}_subsampled")) for tensor in sampled}
     nodes: list[Node] = []
     made: dict[Tensor, Shape] = {}
@@ -48,18 +44,19 @@ def with_subsampling(
     decisions = {name.node: Decision(name.node, "Pooling", (), "int8") for name in made}
     forms = {names[tensor]: plan.activations[tensor] for tensor in sampled}
     complete = replace(plan, decisions={**plan.decisions, **decisions}, activations={**plan.activations, **forms})
-    return replace(graph, nodes=tuple(nodes)), complete, {**shapes, **made}
+    return QuantizedGraph(replace(graph, nodes=tuple(nodes)), complete), {**shapes, **made}
 
 
-def _strides(graph: Graph, plan: Plan, tensor: Tensor) -> Optional[Shape]:
+def _strides(network: QuantizedGraph, tensor: Tensor) -> Optional[Shape]:
     """The one stride with which INT8 convolutions of single values, and nothing else, read a computed tensor."""
+    graph = network.graph
     readers = graph.consumers.get(tensor, ())
     if not readers or tensor in graph.outputs or graph.producer(tensor) is None:
         return None
     found = set()
     for reader in readers:
-        unit = unit_of(reader)
-        if unit is None or plan.decisions[reader.name].precision == "fp32":
+        unit = network.int8_layer(reader)
+        if unit is None:
             return None
         found.add(integers(unit.core, "stride") if _is_pointwise(unit, tensor) else ())
     (strides, *others) = found

@@ -15,9 +15,6 @@ from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.symbol_entries import Entries, Entry, entries_of
 from quantkit.text_files import MEBIBYTE, parse_json
 
-# What quantkit notes for itself in a symbol; MXNet ignores names that begin with two underscores.
-OWN_ATTRIBUTE = "__quantkit_"
-
 # The oldest release that runs INT8 networks: newer ones read it without upgrading, older ones need not apply.
 FORMAT_VERSION = 10500
 
@@ -61,8 +58,7 @@ def _graph(entries: Entries, params: Mapping[str, np.ndarray]) -> Graph:
             name=names[position],
             op=entry.op,
             inputs=tuple(Tensor(names[node], output) for node, output in entry.inputs),
-            # Hints are for training and profiling, but for our own.
-            attrs={**entry.attrs, **{key: text for key, text in entry.hints.items() if key.startswith(OWN_ATTRIBUTE)}},
+            attrs=entry.attrs,
             origin=(entry.name,),
             body=_graph(entry.body, {}) if entry.body else None,
         )

@@ -85,7 +85,7 @@ def engine_parity(
     precision = None
     if chosen.executed_layers is not None:
         precision = precision_parity(file, chosen.executed_layers(content, {name: sample}))
-    by_layer = tuple(layer_parity(bundle.graph, file, chosen, sample, progress)) if layers else None
+    by_layer = tuple(layer_parity(bundle.network, file, chosen, sample, progress)) if layers else None
     return EngineParity(engine, chosen.version, on_sample, on_images, precision, by_layer)
 
 

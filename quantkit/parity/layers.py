@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from quantkit.emission.mxnet_int8 import Int8Symbol, int8_symbol
 from quantkit.emission.onnx_conversion import name_of
 from quantkit.emission.qdq import tensor_params
-from quantkit.emission.read_int8 import read_int8, stored_integers
 from quantkit.engine.execute import run
 from quantkit.evaluation.agreement import cosines
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.arithmetic import dequantize
-from quantkit.quantization.plan import Plan, operator_name
+from quantkit.quantization.plan import operator_name
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.runtimes.engines import OnnxEngine
 from quantkit.runtimes.onnx_file import OnnxFile
 from quantkit.runtimes.session import Inputs
@@ -71,7 +72,7 @@ def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
 
 
 def layer_parity(
-    graph: Graph, file: OnnxFile, engine: OnnxEngine, images: np.ndarray, progress: Progress = silent
+    network: QuantizedGraph, file: OnnxFile, engine: OnnxEngine, images: np.ndarray, progress: Progress = silent
 ) -> list[LayerParity]:
     """Compare every tensor that has integers, and the results of dense layers, in the network's order.
 
@@ -80,7 +81,7 @@ def layer_parity(
     each tensor: to show an inner tensor of a whole network would keep engines from fusing what computes it.
 
     Args:
-        graph: the bundle's network, as MXNet runs it.
+        network: the quantized network.
         file: its ONNX file.
         engine: the engine.
         images: a batch of the network's input, float32; all tensors of it are held at once.
@@ -90,8 +91,8 @@ def layer_parity(
         EngineError: an engine cannot run the network.
         ModelError: the file has other tensors than the network.
     """
-    layers = _layers(graph, file, images)
-    (name,) = graph.inputs
+    layers = _layers(network, file, images)
+    (name,) = network.graph.inputs
     tensors = [layer.writes for layer in layers]
     found = _tensors(file, engine, {name: images}, tensors)
     walk = progress(zip(layers, found), len(layers), f"comparing {engine.title} with MXNet layer by layer")
@@ -132,30 +133,29 @@ def _share_beyond(expected: np.ndarray, found: np.ndarray, step: float) -> float
     return 1.0 - float(close.mean())
 
 
-def _layers(graph: Graph, file: OnnxFile, images: np.ndarray) -> list[_Layer]:
-    fused, plan = read_int8(graph)
-    values = _mxnet_values(graph, fused, plan, images)
-    steps = {tensor: stored.params.scale for tensor, stored in stored_integers(graph).items()}
+def _layers(network: QuantizedGraph, file: OnnxFile, images: np.ndarray) -> list[_Layer]:
+    symbol = int8_symbol(network)
+    values = _mxnet_values(network, symbol, images)
 
     def rounded(tensor: Tensor, operator: str, reads: Mapping[str, np.ndarray]) -> _Layer:
-        step = max(steps[tensor], tensor_params(plan.activations[tensor]).scale)
+        step = max(symbol.integers[tensor].form.params.scale, tensor_params(network.form(tensor)).scale)
         return _Layer(tensor, operator, reads, file.rounding(name_of(tensor)).after, values.integers[tensor], step)
 
     def quantized_later(tensors: Sequence[Tensor]) -> Iterator[_Layer]:
         for tensor in tensors:
-            if tensor in values.floats and tensor in plan.activations and tensor not in seen:
+            if tensor in values.floats and tensor in network.plan.activations and tensor not in seen:
                 seen.add(tensor)
                 yield rounded(tensor, "quantize", {file.rounding(name_of(tensor)).before: values.floats[tensor]})
 
     seen: set[Tensor] = set()
     found: list[_Layer] = []
-    for node in fused.nodes:
-        if plan.decisions[node.name].precision == "fp32":
+    for node in network.graph.nodes:
+        if not network.is_int8(node):
             continue
-        data = _data(node, fused)
+        data = _data(node, network.graph)
         found += quantized_later(data)
         reads = {file.rounding(name_of(tensor)).before: values.integers[tensor] for tensor in data}
-        if node.output in plan.activations and node.output not in values.floats:
+        if network.computes_integers(node):
             found.append(rounded(node.output, operator_name(node), reads))
         else:
             expected = values.floats[node.output]
@@ -179,24 +179,18 @@ class _Values:
     integers: Mapping[Tensor, np.ndarray]
 
 
-def _mxnet_values(graph: Graph, fused: Graph, plan: Plan, images: np.ndarray) -> _Values:
-    (name,) = graph.inputs
-    stored = stored_integers(graph)
+def _mxnet_values(network: QuantizedGraph, symbol: Int8Symbol, images: np.ndarray) -> _Values:
+    (name,) = network.graph.inputs
+    computed = dict.fromkeys([*network.plan.activations, *(node.output for node in network.graph.nodes)])
     in_floats = [
         tensor
-        for tensor in dict.fromkeys([*plan.activations, *(node.output for node in fused.nodes)])
-        if tensor.node in graph.by_name and _is_float(fused, plan, tensor)
+        for tensor in computed
+        if tensor.node in symbol.graph.by_name and not network.computes_integers(network.graph.by_name[tensor.node])
     ]
+    stored = symbol.integers
     wanted = [*in_floats, *(each.tensor for each in stored.values())]
-    results = dict(zip(wanted, run(graph.with_outputs(wanted), {name: images})))
+    results = dict(zip(wanted, run(symbol.graph.with_outputs(wanted), {name: images})))
     return _Values(
         {Tensor(name): images, **{tensor: results[tensor] for tensor in in_floats}},
-        {tensor: dequantize(results[each.tensor], each.params) for tensor, each in stored.items()},
+        {tensor: dequantize(results[each.tensor], each.form.params) for tensor, each in stored.items()},
     )
-
-
-def _is_float(fused: Graph, plan: Plan, tensor: Tensor) -> bool:
-    """Whether the operator that computes the tensor puts out FP32."""
-    unit = unit_of(fused.producer(tensor))
-    is_dense = unit is not None and not unit.is_convolution
-    return is_dense or plan.decisions[tensor.node].precision == "fp32"

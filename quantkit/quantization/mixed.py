@@ -7,44 +7,35 @@ from dataclasses import replace
 
 from quantkit.errors import UserError
 from quantkit.fusion.unit import unit_of
-from quantkit.graph.graph import Graph
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 
 KEPT = "kept in FP32 for accuracy"
 """The reason of a decision to return a layer to FP32."""
 
 
-def int8_layers(graph: Graph, plan: Plan) -> tuple[str, ...]:
-    """The names of the convolutions and dense layers that run in INT8, in topological order."""
-    return tuple(
-        node.name for node in graph.nodes if unit_of(node) is not None and plan.decisions[node.name].precision == "int8"
-    )
-
-
-def kept_in_fp32(graph: Graph, plan: Plan, layers: Collection[str]) -> Plan:
-    """The plan with ``layers`` in FP32.
+def kept_in_fp32(network: QuantizedGraph, layers: Collection[str]) -> QuantizedGraph:
+    """The network with ``layers`` in FP32.
 
     Operators without weights (pooling, sums, concatenations) go along where all that they read is FP32 then.
     All other decisions, and the integer forms of the tensors, stay what they are.
 
     Args:
-        graph: the network that the plan is for.
-        plan: what becomes of its operators.
+        network: the quantized network.
         layers: names of convolutions and dense layers that run in INT8.
 
     Raises:
         UserError: one of ``layers`` is no such layer.
     """
-    if strangers := sorted(set(layers) - set(int8_layers(graph, plan))):
+    if strangers := sorted(set(layers) - {unit.node.name for unit in network.int8_layers}):
         raise UserError(f"{strangers[0]!r} is no layer that runs in INT8, so it cannot be returned to FP32")
-    decisions = dict(plan.decisions)
-    for node in graph.nodes:
+    decisions = dict(network.plan.decisions)
+    for node in network.graph.nodes:
         decision = decisions[node.name]
         if decision.precision == "fp32":
             continue
-        producers = [decisions.get(tensor.node) for tensor in node.inputs if tensor.node not in graph.params]
+        producers = [decisions.get(tensor.node) for tensor in node.inputs if tensor.node not in network.graph.params]
         if node.name in layers:
             decisions[node.name] = replace(decision, precision="fp32", reason=KEPT)
         elif unit_of(node) is None and all(made is None or made.precision == "fp32" for made in producers):
             decisions[node.name] = replace(decision, precision="fp32", reason="all that it reads is FP32")
-    return replace(plan, decisions=decisions)
+    return replace(network, plan=replace(network.plan, decisions=decisions))

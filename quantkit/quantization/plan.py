@@ -13,7 +13,7 @@ from quantkit.fusion.fuse import Fused
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS, flag, integer, integers
-from quantkit.quantization.arithmetic import DType
+from quantkit.quantization.arithmetic import DType, QuantParams, activation_params
 from quantkit.quantization.exclude import excluded_nodes
 
 Precision = Literal["int8", "fp32"]
@@ -26,6 +26,11 @@ class Activation:
 
     range: Range
     dtype: DType
+
+    @property
+    def params(self) -> QuantParams:
+        """The rounding that it means."""
+        return activation_params(self.range, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -101,15 +106,15 @@ def make_plan(
     return Plan(decisions, state.activations, tuple(exclude), activations)
 
 
-def float_plan(fused: Fused) -> Plan:
-    """The plan that leaves everything in FP32."""
+WITHOUT_WEIGHTS = frozenset({"Pooling", "Flatten", "flatten", "Concat", "concat"}) | ADDITIONS
+"""The operators besides convolutions and dense layers that may run in INT8."""
+
+
+def float_plan(graph: Graph) -> Plan:
+    """The plan that leaves everything of a fused network in FP32."""
     reason = "the network was fused, not quantized"
     return Plan(
-        {
-            node.name: Decision(node.name, operator_name(node), node.origin, "fp32", reason)
-            for node in fused.graph.nodes
-        },
-        {},
+        {node.name: Decision(node.name, operator_name(node), node.origin, "fp32", reason) for node in graph.nodes}, {}
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node
 from quantkit.graph.operators import flag, number
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.patches import channel_sums
 from quantkit.recovery.simulation import engine_rounded
 
@@ -26,7 +26,7 @@ from quantkit.recovery.simulation import engine_rounded
 _LEAST_DEVIATION = 1e-12
 
 
-def with_analytic_biases(original: Graph, graph: Graph, plan: Plan) -> Graph:
+def with_analytic_biases(original: Graph, network: QuantizedGraph) -> QuantizedGraph:
     """The network with biases that make up for the rounding of weights.
 
     Layers whose input does not come straight out of a batch normalization, with at most a ReLU between, stay as they
@@ -34,20 +34,17 @@ def with_analytic_biases(original: Graph, graph: Graph, plan: Plan) -> Graph:
 
     Args:
         original: the network before fusion, for its batch normalizations.
-        graph: the fused network, its INT8 layers with biases of their own.
-        plan: what becomes of its tensors.
+        network: the quantized network, its INT8 layers with biases of their own.
     """
+    graph = network.graph
     params = dict(graph.params)
-    for node in graph.nodes:
-        unit = unit_of(node)
-        if unit is None or unit.bias is None or plan.decisions[node.name].precision != "int8":
-            continue
+    for unit in network.int8_layers:
         mean = _mean_input(original, graph, unit)
-        if mean is not None:
+        if mean is not None and unit.bias is not None:
             weight = graph.params[unit.weight.node]
             shift = channel_sums(unit, engine_rounded(unit, weight) - weight, mean)
             params[unit.bias.node] = (params[unit.bias.node] - shift).astype(np.float32)
-    return replace(graph, params=params)
+    return replace(network, graph=replace(graph, params=params))
 
 
 def clipped_normal_mean(mean: np.ndarray, deviation: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -13,19 +13,18 @@ import numpy as np
 
 from quantkit.calibration.collect import collect_ranges
 from quantkit.emission.mxnet_float import float_graph
-from quantkit.fusion.unit import unit_of, unrolled
+from quantkit.fusion.unit import unrolled
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 
 
 def with_ranges_before_sums(
-    graph: Graph, plan: Plan, batches: Iterable[np.ndarray], batch_size: int, method: str
-) -> Plan:
-    """The plan with the range of every INT8 layer's result before its sum, as the network has them in FP32.
+    network: QuantizedGraph, batches: Iterable[np.ndarray], batch_size: int, method: str
+) -> QuantizedGraph:
+    """The network with the range of every INT8 layer's result before its sum, as it has them in FP32.
 
     Args:
-        graph: the fused network, with the weights and biases that are emitted.
-        plan: what becomes of it.
+        network: the quantized network, with the weights and biases that are emitted.
         batches: float32 input, at most ``batch_size`` samples each.
         batch_size: see ``collect_ranges``.
         method: the calibration method.
@@ -33,20 +32,22 @@ def with_ranges_before_sums(
     Raises:
         DataError: there are no batches, or results are NaN or infinite.
     """
-    apart, results = _with_sums_apart(graph, plan)
+    apart, results = _with_sums_apart(network)
     if not results:
-        return plan
+        return network
     found = collect_ranges(float_graph(apart), list(results.values()), batches, batch_size, method)
-    return replace(plan, before_sums={tensor: found[str(result)] for tensor, result in results.items()})
+    before_sums = {tensor: found[str(result)] for tensor, result in results.items()}
+    return replace(network, plan=replace(network.plan, before_sums=before_sums))
 
 
-def _with_sums_apart(graph: Graph, plan: Plan) -> tuple[Graph, dict[Tensor, Tensor]]:
+def _with_sums_apart(network: QuantizedGraph) -> tuple[Graph, dict[Tensor, Tensor]]:
     """The network with sums as operators of their own, and for each sum the result of its layer."""
+    graph = network.graph
     nodes: list[Node] = []
     results: dict[Tensor, Tensor] = {}
     for node in graph.nodes:
-        unit = unit_of(node)
-        if unit is None or unit.addition is None or plan.decisions[node.name].precision == "fp32":
+        unit = network.int8_layer(node)
+        if unit is None or unit.addition is None:
             nodes.append(node)
             continue
         parts = unrolled(node, node.inputs, node.name, lambda wanted: graph.free_name(f"{wanted}_before_sum"))

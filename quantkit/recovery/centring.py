@@ -20,29 +20,29 @@ from quantkit.engine.stream import outputs_of
 from quantkit.fusion.unit import extended, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import integers
-from quantkit.quantization.plan import Activation, Plan
-from quantkit.recovery.int8_layers import int8_convolution
+from quantkit.quantization.plan import Activation
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.patches import channel_sums
 
 _BATCH = 4
 
 
-def centred(graph: Graph, plan: Plan, images: np.ndarray, method: str) -> tuple[Graph, Plan]:
-    """The network with shifted tensors, and the plan with their new ranges.
+def centred(network: QuantizedGraph, images: np.ndarray, method: str) -> QuantizedGraph:
+    """The network with shifted tensors and their new ranges.
 
     The middle of a channel is halfway between its smallest and its largest value on the images. A tensor
     whose range does not become narrower stays as it is. One that is only ever added to unsigned results
     becomes unsigned itself, which the kernel adds without loss of a bit.
 
     Args:
-        graph: the fused network, its INT8 layers with biases.
-        plan: what becomes of its tensors.
+        network: the quantized network, its INT8 layers with biases.
         images: the network's input, float32.
         method: the calibration method, for the new ranges.
     """
-    tensors = [node.output for node in graph.nodes if can_shift(graph, plan, node)]
+    graph, plan = network.graph, network.plan
+    tensors = [node.output for node in graph.nodes if can_shift(network, node)]
     if not tensors:
-        return graph, plan
+        return network
     batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
     middles = _middles(graph, tensors, batches)
     tried = _shifted(graph, {tensor: -middle for tensor, middle in middles.items()})
@@ -54,7 +54,7 @@ def centred(graph: Graph, plan: Plan, images: np.ndarray, method: str) -> tuple[
         peak = ranges[str(tensor)].largest
         if not 0 < peak < forms[tensor].range.largest:
             continue
-        if _only_added_to_unsigned(graph, plan, tensor):
+        if _only_added_to_unsigned(network, tensor):
             unsigned.append(tensor)
             shifts[tensor] = peak - middle
             forms[tensor] = Activation(Range(0.0, 2 * peak), "uint8")
@@ -63,32 +63,33 @@ def centred(graph: Graph, plan: Plan, images: np.ndarray, method: str) -> tuple[
             forms[tensor] = Activation(Range(-peak, peak), "int8")
     shifted = _shifted(graph, shifts)
     nodes = tuple(_with_relu(node) if node.output in unsigned else node for node in shifted.nodes)
-    return replace(shifted, nodes=nodes), replace(plan, activations=forms)
+    return QuantizedGraph(replace(shifted, nodes=nodes), replace(plan, activations=forms))
 
 
-def can_shift(graph: Graph, plan: Plan, node: Node) -> bool:
+def can_shift(network: QuantizedGraph, node: Node) -> bool:
     """Whether a constant may be added to each channel of what a node puts out: its readers can take it out again."""
-    unit = int8_convolution(graph, plan, node)
+    unit, graph = network.int8_convolution(node), network.graph
     if unit is None or unit.activation is not None or node.output in graph.outputs:
         return False
-    return all(_takes_shift(graph, plan, reader, node.output) for reader in graph.consumers.get(node.output, ()))
+    return all(_takes_shift(network, reader, node.output) for reader in graph.consumers.get(node.output, ()))
 
 
-def _takes_shift(graph: Graph, plan: Plan, reader: Node, tensor: Tensor) -> bool:
-    unit = int8_convolution(graph, plan, reader)
+def _takes_shift(network: QuantizedGraph, reader: Node, tensor: Tensor) -> bool:
+    unit = network.int8_convolution(reader)
     if unit is None:
         return False
     # At a padded border some of the constant is missing.
     return tensor != unit.data or not any(integers(unit.core, "pad"))
 
 
-def _only_added_to_unsigned(graph: Graph, plan: Plan, tensor: Tensor) -> bool:
+def _only_added_to_unsigned(network: QuantizedGraph, tensor: Tensor) -> bool:
+    graph = network.graph
     own = unit_of(graph.producer(tensor))
     if own is None or own.addend is not None:
         return False
     readers = [(reader, unit_of(reader)) for reader in graph.consumers[tensor]]
     return all(
-        unit is not None and unit.addend == tensor != unit.data and plan.activations[reader.output].dtype == "uint8"
+        unit is not None and unit.addend == tensor != unit.data and network.form(reader.output).dtype == "uint8"
         for reader, unit in readers
     )
 

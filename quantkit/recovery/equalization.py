@@ -22,7 +22,7 @@ from quantkit.engine.stream import outputs_of
 from quantkit.fusion.unit import Unit
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.plan import Plan
-from quantkit.recovery.int8_layers import int8_convolution
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.patches import group_count
 
 _BATCH = 4
@@ -31,55 +31,56 @@ _BATCH = 4
 _LARGEST_FACTOR = 8.0
 
 
-def equalized(graph: Graph, plan: Plan, images: np.ndarray, method: str) -> tuple[Graph, Plan]:
-    """The network with scaled tensors, and the plan with their new ranges.
+def equalized(network: QuantizedGraph, images: np.ndarray, method: str) -> QuantizedGraph:
+    """The network with scaled tensors and their new ranges.
 
     Args:
-        graph: the fused network, its INT8 layers with weights and biases of their own.
-        plan: what becomes of its tensors.
+        network: the quantized network, its INT8 layers with weights and biases of their own.
         images: the network's input, float32.
         method: the calibration method, for the new ranges.
     """
-    trunks = list(_scaled_alike(graph, plan))
+    graph, plan = network.graph, network.plan
+    trunks = list(_scaled_alike(network))
     tensors = [tensor for trunk in trunks for tensor in trunk]
     if not tensors:
-        return graph, plan
+        return network
     batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
     peaks = _peaks(graph, tensors, batches)
     # Where a tensor is 0 on all images, they show neither factors nor ranges.
     shown = [trunk for trunk in trunks if all(peaks[tensor].any() for tensor in trunk)]
     factors = {tensor: factor for trunk in shown for tensor, factor in _factors(plan, trunk, peaks).items()}
-    scaled = _scaled(graph, plan, factors)
+    scaled = _scaled(network, factors)
     ranges = collect_ranges(float_graph(scaled), list(factors), batches, _BATCH, method) if factors else {}
     forms = {tensor: replace(plan.activations[tensor], range=ranges[str(tensor)]) for tensor in factors}
-    return scaled, replace(plan, activations={**plan.activations, **forms})
+    return QuantizedGraph(scaled, replace(plan, activations={**plan.activations, **forms}))
 
 
-def _scaled_alike(graph: Graph, plan: Plan) -> Iterator[tuple[Tensor, ...]]:
+def _scaled_alike(network: QuantizedGraph) -> Iterator[tuple[Tensor, ...]]:
     """Tensors that sums tie together, and that can all be scaled."""
     tied: dict[Tensor, tuple[Tensor, ...]] = {}
-    for node in graph.nodes:
-        unit = int8_convolution(graph, plan, node)
-        if unit is None:
+    for unit in network.int8_layers:
+        if not unit.is_convolution:
             continue
-        joined = (*tied.get(unit.addend, (unit.addend,)), node.output) if unit.addend is not None else (node.output,)
+        output = unit.node.output
+        joined = (*tied.get(unit.addend, (unit.addend,)), output) if unit.addend is not None else (output,)
         tied.update(dict.fromkeys(joined, joined))
     for trunk in dict.fromkeys(tied.values()):
-        if all(_can_scale(graph, plan, tensor) for tensor in trunk):
+        if all(_can_scale(network, tensor) for tensor in trunk):
             yield trunk
 
 
-def _can_scale(graph: Graph, plan: Plan, tensor: Tensor) -> bool:
-    unit = int8_convolution(graph, plan, graph.producer(tensor))
+def _can_scale(network: QuantizedGraph, tensor: Tensor) -> bool:
+    graph = network.graph
+    unit = network.int8_convolution(graph.producer(tensor))
     if unit is None or unit.activation_kind not in (None, "relu") or tensor in graph.outputs:
         return False
     readers = graph.consumers.get(tensor, ())
-    return bool(readers) and all(_takes_scale(graph, plan, reader, tensor) for reader in readers)
+    return bool(readers) and all(_takes_scale(network, reader, tensor) for reader in readers)
 
 
-def _takes_scale(graph: Graph, plan: Plan, reader: Node, tensor: Tensor) -> bool:
-    unit = int8_convolution(graph, plan, reader)
-    return unit is not None and (tensor != unit.data or _is_depthwise(graph, unit))
+def _takes_scale(network: QuantizedGraph, reader: Node, tensor: Tensor) -> bool:
+    unit = network.int8_convolution(reader)
+    return unit is not None and (tensor != unit.data or _is_depthwise(network.graph, unit))
 
 
 def _is_depthwise(graph: Graph, unit: Unit) -> bool:
@@ -105,13 +106,12 @@ def _factors(plan: Plan, trunk: tuple[Tensor, ...], peaks: Mapping[Tensor, np.nd
     return dict.fromkeys(trunk, factor.astype(np.float32))
 
 
-def _scaled(graph: Graph, plan: Plan, factors: Mapping[Tensor, np.ndarray]) -> Graph:
-    params = dict(graph.params)
-    for node in graph.nodes:
-        unit = int8_convolution(graph, plan, node)
-        if unit is None or unit.bias is None:
+def _scaled(network: QuantizedGraph, factors: Mapping[Tensor, np.ndarray]) -> Graph:
+    params = dict(network.graph.params)
+    for unit in network.int8_layers:
+        if not unit.is_convolution or unit.bias is None:
             continue
-        result = factors.get(node.output, np.float32(1.0))
+        result = factors.get(unit.node.output, np.float32(1.0))
         weight, bias = params[unit.weight.node], params[unit.bias.node]
         tail = (1,) * (weight.ndim - 2)
         weight = weight * np.broadcast_to(result, len(weight)).reshape(-1, 1, *tail)
@@ -119,4 +119,4 @@ def _scaled(graph: Graph, plan: Plan, factors: Mapping[Tensor, np.ndarray]) -> G
             weight = weight / factors[unit.data].reshape(-1, 1, *tail)
         params[unit.weight.node] = weight.astype(np.float32)
         params[unit.bias.node] = (bias * result).astype(np.float32)
-    return replace(graph, params=params)
+    return replace(network.graph, params=params)

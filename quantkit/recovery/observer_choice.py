@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from typing import Optional
 
 import numpy as np
 
@@ -18,9 +17,9 @@ from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.ranges import Range
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.engine.stream import outputs_of
-from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import Plan
+from quantkit.fusion.unit import Unit, unit_of
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.simulation import linear, rounded
 
 CANDIDATES = ("mse", "minmax", "percentile", "entropy")
@@ -31,33 +30,33 @@ _BATCH = 4
 _IMAGES = 8
 
 
-def with_chosen_ranges(graph: Graph, plan: Plan, images: np.ndarray) -> Plan:
-    """The plan with the best of the ranges that four calibration methods find for each tensor.
+def with_chosen_ranges(network: QuantizedGraph, images: np.ndarray) -> QuantizedGraph:
+    """The network with the best of the ranges that four calibration methods find for each tensor.
 
     Only tensors that nothing but INT8 convolutions and dense layers read have a choice: the other INT8 operators
     pass their input's scale on. One that is 0 on all images keeps its range.
 
     Args:
-        graph: the fused network.
-        plan: what becomes of its tensors.
+        network: the quantized network.
         images: the network's input, float32.
     """
-    readers = {tensor: units for tensor in plan.activations if (units := _readers(graph, plan, tensor))}
+    graph, plan = network.graph, network.plan
+    readers = {tensor: units for tensor in plan.activations if (units := _readers(network, tensor))}
     if not readers:
-        return plan
-    network = float_graph(graph)
+        return network
+    floats = float_graph(graph)
     batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
-    found = [collect_ranges(network, list(readers), batches, _BATCH, method) for method in CANDIDATES]
+    found = [collect_ranges(floats, list(readers), batches, _BATCH, method) for method in CANDIDATES]
     candidates = {
         tensor: list(dict.fromkeys(ranges[str(tensor)] for ranges in found))
         for tensor in readers
         if all(ranges[str(tensor)].largest > 0 for ranges in found)
     }
     if not candidates:
-        return plan
+        return network
     errors: dict[tuple[Tensor, Range], float] = defaultdict(float)
     few = batches[: _IMAGES // _BATCH]
-    for values in outputs_of(network.with_outputs(list(candidates)).pruned(), few, _BATCH):
+    for values in outputs_of(floats.with_outputs(list(candidates)).pruned(), few, _BATCH):
         for tensor, value in zip(candidates, values):
             for candidate in candidates[tensor]:
                 form = replace(plan.activations[tensor], range=candidate)
@@ -67,25 +66,19 @@ def with_chosen_ranges(graph: Graph, plan: Plan, images: np.ndarray) -> Plan:
     for tensor in candidates:
         best = min((errors[tensor, candidate], index) for index, candidate in enumerate(candidates[tensor]))[1]
         forms[tensor] = replace(forms[tensor], range=candidates[tensor][best])
-    return replace(plan, activations=forms)
+    return replace(network, plan=replace(plan, activations=forms))
 
 
-def _readers(graph: Graph, plan: Plan, tensor: Tensor) -> tuple[Unit, ...]:
+def _readers(network: QuantizedGraph, tensor: Tensor) -> tuple[Unit, ...]:
     """The INT8 layers that read the tensor; none where others read it, or the user, or where its scale is another's."""
+    graph = network.graph
     producer = graph.producer(tensor)
-    passed_on = producer is not None and plan.decisions[producer.name].precision == "int8" and unit_of(producer) is None
+    passed_on = producer is not None and network.is_int8(producer) and unit_of(producer) is None
     if passed_on or tensor in graph.outputs:
         return ()
     readers = graph.consumers.get(tensor, ())
-    units = tuple(unit for reader in readers if (unit := _int8_layer(graph, plan, reader)) is not None)
+    units = tuple(unit for reader in readers if (unit := network.int8_layer(reader)) is not None)
     return units if len(units) == len(readers) else ()
-
-
-def _int8_layer(graph: Graph, plan: Plan, node: Node) -> Optional[Unit]:
-    unit = unit_of(node)
-    if unit is None or not has_constant_weights(graph.params, unit):
-        return None
-    return unit if plan.decisions[node.name].precision == "int8" else None
 
 
 def _effect(graph: Graph, unit: Unit, tensor: Tensor, error: np.ndarray) -> float:

@@ -6,27 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
+from quantkit.fusion.unit import Unit
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 
 
-def with_own_params(graph: Graph, plan: Plan) -> Graph:
+def with_own_params(network: QuantizedGraph) -> QuantizedGraph:
     """The same network; in it no INT8 layer lacks a bias, or shares a parameter with another operator."""
-    for node in graph.nodes:
-        unit = unit_of(node)
-        if (
-            unit is None
-            or plan.decisions[node.name].precision != "int8"
-            or not has_constant_weights(graph.params, unit)
-        ):
-            continue
+    graph = network.graph
+    for unit in network.int8_layers:
         if unit.bias is None:
-            graph = _replaced(graph, node, _with_bias(graph, unit))
+            graph = _replaced(graph, unit.node, _with_bias(graph, unit))
         for tensor in (unit.weight, unit.bias):
             if tensor is not None and len(graph.consumers[tensor]) > 1:
-                graph = _with_copy(graph, node.name, tensor)
-    return graph
+                graph = _with_copy(graph, unit.node.name, tensor)
+    return replace(network, graph=graph)
 
 
 def _with_bias(graph: Graph, unit: Unit) -> tuple[Node, str, np.ndarray]:

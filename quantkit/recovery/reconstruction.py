@@ -11,7 +11,7 @@ import numpy as np
 
 from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import Activation, Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.weights import engine_weights, peak_scale
 from quantkit.recovery.bias_correction import bias_correction
 from quantkit.recovery.constants import with_constants_folded
@@ -30,25 +30,26 @@ _ROWS = 10_000
 _FEWEST_ROWS = 1_000
 
 
-def reconstruct(graph: Graph, plan: Plan, images: np.ndarray, recovery: Recovery, progress: Progress) -> Graph:
-    """The fused network with other weights and biases in its INT8 layers.
+def reconstruct(network: QuantizedGraph, images: np.ndarray, recovery: Recovery, progress: Progress) -> QuantizedGraph:
+    """The network with other weights and biases in its INT8 layers.
 
     The network runs twice side by side, as it is and as INT8 will compute it. Where a layer comes, its
     input in INT8 is known, and so is what it should put out.
 
     Args:
-        graph: the fused network, its INT8 layers with biases.
-        plan: what becomes of its operators and tensors.
+        network: the quantized network, its INT8 layers with biases.
         images: the network's input, float32 (images, channels, height, width).
         recovery: which techniques to use.
         progress: wraps the operators.
     """
-    (name,) = graph.inputs
-    folded = with_constants_folded(graph)
-    walk = Walk(folded, plan, recovery, {Tensor(name): images}, {Tensor(name): images}, dict(folded.params))
+    (name,) = network.graph.inputs
+    folded = with_constants_folded(network.graph)
+    start = {Tensor(name): images}
+    walk = Walk(replace(network, graph=folded), recovery, {**start}, {**start}, dict(folded.params))
     for node in progress(folded.nodes, len(folded.nodes), "recovering accuracy"):
         walk.take(node)
-    return replace(graph, params={name: walk.params[name] for name in graph.params})
+    params = {name: walk.params[name] for name in network.graph.params}
+    return replace(network, graph=replace(network.graph, params=params))
 
 
 @dataclass
@@ -56,8 +57,7 @@ class Walk:
     """A network run twice side by side, operator by operator, and repaired on the way.
 
     Attributes:
-        graph: the fused network, no operator of which computes from parameters alone.
-        plan: what becomes of its operators and tensors.
+        network: the quantized network, no operator of which computes from parameters alone.
         recovery: the techniques; with none, the INT8 network is simulated and no more.
         exact: the tensors that are still to be read, as FP32 has them.
         quantized: the same tensors as INT8 has them, in real numbers.
@@ -65,20 +65,24 @@ class Walk:
         done: the operators behind.
     """
 
-    graph: Graph
-    plan: Plan
+    network: QuantizedGraph
     recovery: Recovery
     exact: dict[Tensor, np.ndarray]
     quantized: dict[Tensor, np.ndarray]
     params: dict[str, np.ndarray]
     done: set[str] = field(default_factory=set)
 
+    @property
+    def graph(self) -> Graph:
+        """The fused network, as it was."""
+        return self.network.graph
+
     def take(self, node: Node) -> None:
         """Run the next operator."""
         unit = unit_of(node)
         if unit is None or not has_constant_weights(self.graph.params, unit):
             self._follow(node)
-        elif self.plan.decisions[node.name].precision == "int8":
+        elif self.network.is_int8(node):
             self._recover(unit)
         else:
             self._keep(unit)
@@ -96,9 +100,8 @@ class Walk:
             inputs = [values.get(tensor, tensor.node) for tensor in node.inputs]
             for index, found in enumerate(operator_results(node, inputs, self.params, count)):
                 values[Tensor(node.name, index)] = found
-        form = self.plan.activations.get(node.output)
-        if form is not None and self.plan.decisions[node.name].precision == "int8":
-            self.quantized[node.output] = rounded(self.quantized[node.output], form)
+        if self.network.is_int8(node):
+            self.quantized[node.output] = rounded(self.quantized[node.output], self.network.form(node.output))
 
     def _keep(self, unit: Unit) -> None:
         """A layer that stays in FP32."""
@@ -110,20 +113,19 @@ class Walk:
 
     def _recover(self, unit: Unit) -> None:
         """A layer that becomes INT8."""
-        forms = self.plan.activations
         wanted = self._linear(unit, self.exact[unit.data])
-        inputs = rounded(self.quantized[unit.data], forms[unit.data])
+        inputs = rounded(self.quantized[unit.data], self.network.form(unit.data))
         target = wanted
-        if unit.addend is not None:
+        addend = self.network.addend_form(unit)
+        if unit.addend is not None and addend is not None:
             wanted = wanted + self.exact[unit.addend]
-            addend = self._addend(unit, unit.addend)
             added = rounded(self.quantized[unit.addend], addend)
             target = wanted - added
         if self.recovery.refit or self.recovery.rounding:
             self.params[unit.weight.node] = self._weight(unit, inputs, target)
         weight = engine_rounded(unit, self.params[unit.weight.node])
         found = linear(unit, inputs, weight, self._bias(unit))
-        if unit.addend is not None:
+        if addend is not None:
             found += added
         self.exact[unit.node.output] = activated(unit, wanted)
         if (self.recovery.bias or self.recovery.refit) and unit.bias is not None:
@@ -132,15 +134,9 @@ class Walk:
             found += change.reshape(-1, *(1,) * (found.ndim - 2))
         result = activated(unit, found)
         if unit.is_convolution:
-            form = forms[unit.node.output]
-            result = rounded_sum(result, form, addend) if unit.addend is not None else rounded(result, form)
+            form = self.network.form(unit.node.output)
+            result = rounded_sum(result, form, addend) if addend is not None else rounded(result, form)
         self.quantized[unit.node.output] = result
-
-    def _addend(self, unit: Unit, addend: Tensor) -> Activation:
-        """The integers that the kernel adds to: for a signed result signed ones."""
-        form = self.plan.activations[addend]
-        signed = self.plan.activations[unit.node.output].dtype == "int8"
-        return replace(form, dtype="int8") if signed else form
 
     def _linear(self, unit: Unit, inputs: np.ndarray) -> np.ndarray:
         return linear(unit, inputs, self.graph.params[unit.weight.node], self._bias(unit))

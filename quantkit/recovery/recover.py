@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from quantkit.errors import DataError
-from quantkit.fusion.fuse import Fused
 from quantkit.graph.graph import Graph
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.analytic_bias import with_analytic_biases
 from quantkit.recovery.centring import centred
 from quantkit.recovery.equalization import equalized
@@ -22,15 +21,14 @@ from quantkit.recovery.reconstruction import Progress, reconstruct
 
 @dataclass(frozen=True, eq=False)
 class Recovered:
-    """A fused network whose weights, biases and plan were changed for INT8. In FP32 it is no longer the original.
+    """A quantized network whose weights, biases and ranges were changed. In FP32 it is no longer the original.
 
     ``recovery`` says how; its ``images`` is how many there were, mirrored ones included. ``exact`` is the same network
     before its weights were adapted to rounding, tensors shifted already: a layer that returns to FP32 takes its
     parameters from there.
     """
 
-    graph: Graph
-    plan: Plan
+    network: QuantizedGraph
     recovery: Recovery
     exact: Graph
 
@@ -48,13 +46,18 @@ def with_mirrored(batches: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
 
 
 def recover(
-    fused: Fused, plan: Plan, batches: Sequence[np.ndarray], method: str, recovery: Recovery, progress: Progress
+    network: QuantizedGraph,
+    original: Graph,
+    batches: Sequence[np.ndarray],
+    method: str,
+    recovery: Recovery,
+    progress: Progress,
 ) -> Recovered:
     """Apply the techniques that ``recovery`` switches on.
 
     Args:
-        fused: the fused network.
-        plan: what becomes of its operators and tensors. The same operators run in INT8 afterwards.
+        network: the quantized network. The same operators run in INT8 afterwards.
+        original: the network before fusion.
         batches: preprocessed samples, each float32 (images, channels, height, width).
         method: the calibration method, for tensors whose range changes.
         recovery: the techniques. With none of them nothing is changed, and no samples are needed.
@@ -64,21 +67,21 @@ def recover(
         DataError: there are no samples.
     """
     if not recovery.works:
-        return Recovered(fused.graph, plan, NO_RECOVERY, fused.graph)
-    graph = with_own_params(fused.graph, plan)
+        return Recovered(network, NO_RECOVERY, network.graph)
+    network = with_own_params(network)
     if recovery.analytic_bias:
-        corrected = with_analytic_biases(fused.original, graph, plan)
-        return Recovered(corrected, plan, replace(recovery, images=0), graph)
+        corrected = with_analytic_biases(original, network)
+        return Recovered(corrected, replace(recovery, images=0), network.graph)
     if not batches:
         raise DataError("there are no samples to recover accuracy with; give some, or use the preset none")
     images = np.concatenate(batches)
     if recovery.centre:
-        graph, plan = centred(graph, plan, images, method)
+        network = centred(network, images, method)
     if recovery.equalize:
-        graph, plan = equalized(graph, plan, images, method)
+        network = equalized(network, images, method)
     if recovery.observers:
-        plan = with_chosen_ranges(graph, plan, images)
-    exact = graph
+        network = with_chosen_ranges(network, images)
+    exact = network.graph
     if recovery.simulates:
-        graph = reconstruct(graph, plan, images, recovery, progress)
-    return Recovered(graph, plan, replace(recovery, images=len(images)), exact)
+        network = reconstruct(network, images, recovery, progress)
+    return Recovered(network, replace(recovery, images=len(images)), exact)

@@ -12,7 +12,7 @@ from quantkit.engine.execute import Executor
 from quantkit.engine.stream import filled
 from quantkit.fusion.unit import Unit
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.arithmetic import QuantParams, activation_params, dequantize, quantize
+from quantkit.quantization.arithmetic import QuantParams, dequantize, quantize
 from quantkit.quantization.plan import Activation
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 
@@ -22,7 +22,7 @@ _HIGHEST_SIGNED = 127
 
 def rounded(values: np.ndarray, form: Activation) -> np.ndarray:
     """The values after their way through integers of ``form``, float32."""
-    return through(values, activation_params(form.range, form.dtype))
+    return through(values, form.params)
 
 
 def through(values: np.ndarray, params: QuantParams) -> np.ndarray:
@@ -34,8 +34,7 @@ def rounded_sum(values: np.ndarray, form: Activation, addend: Activation) -> np.
     """The result of a convolution that adds ``addend`` in place; see ``emission.mxnet_int8``."""
     if (form.dtype, addend.dtype) != ("uint8", "int8"):
         return rounded(values, form)
-    params = activation_params(form.range, form.dtype)
-    coarse = replace(params, scale=2 * params.scale)
+    coarse = replace(form.params, scale=2 * form.params.scale)
     return np.minimum(through(values, coarse), np.float32(_HIGHEST_SIGNED * coarse.scale))
 
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from quantkit.fusion.unit import unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.graph import Node, Tensor
 from quantkit.graph.operators import ADDITIONS
-from quantkit.quantization.mixed import int8_layers
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Candidate:
     layers: frozenset[str]
 
 
-def candidates(graph: Graph, plan: Plan) -> tuple[Candidate, ...]:
+def candidates(network: QuantizedGraph) -> tuple[Candidate, ...]:
     """All candidates of a network, none with the same layers as one before it.
 
     Alone in FP32, a layer is spared the rounding of its weights; its input and its output are still integers where
@@ -29,18 +28,19 @@ def candidates(graph: Graph, plan: Plan) -> tuple[Candidate, ...]:
     and the layers that produce and read a tensor (and those that pooling or concatenation ties to it).
     """
     found: dict[frozenset[str], Candidate] = {}
-    for candidate in (*_single(graph, plan), *_branches(graph, plan), *_ends(graph, plan)):
+    for candidate in (*_single(network), *_branches(network), *_ends(network)):
         found.setdefault(candidate.layers, candidate)
     return tuple(found.values())
 
 
-def _single(graph: Graph, plan: Plan) -> Iterator[Candidate]:
-    for name in int8_layers(graph, plan):
-        yield Candidate(name, frozenset({name}))
+def _single(network: QuantizedGraph) -> Iterator[Candidate]:
+    for unit in network.int8_layers:
+        yield Candidate(unit.node.name, frozenset({unit.node.name}))
 
 
-def _branches(graph: Graph, plan: Plan) -> Iterator[Candidate]:
-    layers = frozenset(int8_layers(graph, plan))
+def _branches(network: QuantizedGraph) -> Iterator[Candidate]:
+    graph = network.graph
+    layers = frozenset(unit.node.name for unit in network.int8_layers)
     above: dict[str, frozenset[str]] = {}
     forced: dict[str, frozenset[str]] = {}
     order = {node.name: position for position, node in enumerate(graph.nodes)}
@@ -63,14 +63,14 @@ def _joins(node: Node) -> bool:
     return (unit is not None and unit.addition is not None) or node.op in ADDITIONS or node.op.lower() == "concat"
 
 
-def _ends(graph: Graph, plan: Plan) -> Iterator[Candidate]:
-    for name in int8_layers(graph, plan):
-        layers = _around(graph, plan, graph.by_name[name].output)
+def _ends(network: QuantizedGraph) -> Iterator[Candidate]:
+    for unit in network.int8_layers:
+        layers = _around(network, unit.node.output)
         if len(layers) > 1:
-            yield Candidate(f"{name} and what reads it", layers)
+            yield Candidate(f"{unit.node.name} and what reads it", layers)
 
 
-def _around(graph: Graph, plan: Plan, tensor: Tensor) -> frozenset[str]:
+def _around(network: QuantizedGraph, tensor: Tensor) -> frozenset[str]:
     """The INT8 layers that produce or read a tensor, or another that INT8 operators without weights tie to it."""
     layers = set()
     seen: set[Tensor] = set()
@@ -78,9 +78,9 @@ def _around(graph: Graph, plan: Plan, tensor: Tensor) -> frozenset[str]:
     while ahead:
         tensor = ahead.pop()
         seen.add(tensor)
-        producer = graph.producer(tensor)
-        for node in (*((producer,) if producer else ()), *graph.consumers.get(tensor, ())):
-            if plan.decisions[node.name].precision == "fp32":
+        producer = network.graph.producer(tensor)
+        for node in (*((producer,) if producer else ()), *network.graph.consumers.get(tensor, ())):
+            if not network.is_int8(node):
                 continue
             if unit_of(node) is not None:
                 layers.add(node.name)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Optional
 
 from quantkit.quantization.goal import Goal
-from quantkit.quantization.mixed import int8_layers
 from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered
 from quantkit.search.candidates import Candidate
@@ -116,7 +115,7 @@ class Exploration:
         """The layers in the network's order, with what each gives alone."""
         rows = []
         start = self._measurements.check(_NONE)
-        for name, decision in self._recovered.plan.decisions.items():
+        for name, decision in self._recovered.network.plan.decisions.items():
             if name in layers:
                 trial = self._known(frozenset({name}))
                 share = None if trial is None else 1 - trial.divergence / start.divergence
@@ -153,7 +152,7 @@ class Exploration:
         if goal.max_drop is None:
             next((layers for layers in reversed(list(path)) if fits(layers)), None)
             return
-        whole = frozenset(int8_layers(self._recovered.graph, self._recovered.plan))
+        whole = frozenset(unit.node.name for unit in self._recovered.network.int8_layers)
         found = first_meeting(path, fits)
         if found is None:
             reserve = whole if allowed(measurements.trial(whole)) and fits(whole) else None

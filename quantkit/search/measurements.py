@@ -107,10 +107,11 @@ class Check:
 
 def with_layers_in_fp32(recovered: Recovered, layers: Collection[str]) -> Recovered:
     """The recovered network with ``layers`` in FP32, where they have the parameters from before they were adapted."""
-    names = {tensor.node for layer in layers for tensor in recovered.graph.by_name[layer].inputs}
+    graph = recovered.network.graph
+    names = {tensor.node for layer in layers for tensor in graph.by_name[layer].inputs}
     exact = {name: recovered.exact.params[name] for name in names & recovered.exact.params.keys()}
-    graph = replace(recovered.graph, params={**recovered.graph.params, **exact})
-    return replace(recovered, graph=graph, plan=kept_in_fp32(graph, recovered.plan, layers))
+    with_exact = replace(recovered.network, graph=replace(graph, params={**graph.params, **exact}))
+    return replace(recovered, network=kept_in_fp32(with_exact, layers))
 
 
 class Measurements:
@@ -146,7 +147,7 @@ class Measurements:
         self._images = images
         self._made: dict[Layers, Recovered] = {}
         for kind, *layers in journal:
-            known = recovered.graph.by_name.keys() >= set(layers)
+            known = recovered.network.graph.by_name.keys() >= set(layers)
             if not known or _key(kind, frozenset(layers)) != (kind, *layers):
                 raise self._damaged((kind, *layers))
             if kind in _CHECKS.values():
@@ -239,8 +240,7 @@ class Measurements:
         return divergence(self._images.scores, scores(graph, self._images.subset))
 
     def _graph(self, layers: Layers, again: bool = False) -> Graph:
-        network = self.network(layers, again)
-        return int8_graph(network.graph, network.plan)
+        return int8_graph(self.network(layers, again).network)
 
     @cached_property
     def _int8(self) -> Graph:

@@ -21,8 +21,9 @@ from quantkit.host.load import read_load
 from quantkit.models.model import Model
 from quantkit.pipeline import FusedModel, QuantizedModel, emit, recover, silent
 from quantkit.quantization.goal import Goal, MixedPrecision
-from quantkit.quantization.mixed import int8_layers, kept_in_fp32
+from quantkit.quantization.mixed import kept_in_fp32
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered
@@ -122,22 +123,22 @@ def mixed_precision(
     """
     check_request(source.model, goal, images, minutes)
     recovered = recover(source, table, plan, samples, recovery, progress)
-    if not int8_layers(recovered.graph, recovered.plan):
+    if not recovered.network.int8_layers:
         raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
     looked_at = judged(source, take(open_samples(samples), table.samples) if images is None else images, progress)
     _warn_of_few(len(looked_at.predictions), goal)
     path = journal_path(_facts(source, table, recovered, looked_at))
 
     def anew(layers: Layers) -> Recovered:
-        mixed = kept_in_fp32(source.fused.graph, plan, layers)
-        return recover(source, table, mixed, samples, recovery, progress)
+        mixed = kept_in_fp32(QuantizedGraph(source.fused.graph, plan), layers)
+        return recover(source, table, mixed.plan, samples, recovery, progress)
 
     _warn_of_load(path)
     with locked(path.with_suffix(".lock"), _refuse):
         journal = Journal(path)
         begun(journal)
         measurements = Measurements(source, recovered, anew, looked_at, journal, Budget(60 * minutes))
-        search = Exploration(measurements, recovered, goal, candidates(recovered.graph, recovered.plan), progress)
+        search = Exploration(measurements, recovered, goal, candidates(recovered.network), progress)
         time_is_up = search.run()
         chosen = best(tuple(measurements.checks.values()), goal)
         network = emit(source, table, measurements.network(chosen.layers, chosen.again), samples, progress)
@@ -232,7 +233,7 @@ def _facts(source: FusedModel, table: CalibrationTable, recovered: Recovered, im
         "fp32": nnvm.sha256_of(source.model.graph),
         "fused": source.sha256,
         "exact": nnvm.sha256_of(recovered.exact),
-        "int8": nnvm.sha256_of(int8_graph(recovered.graph, recovered.plan)),
+        "int8": nnvm.sha256_of(int8_graph(recovered.network)),
         "calibration": [table.method, table.samples, table.data_sha256],
         "recovery": asdict(recovered.recovery),
         "images": images.sha256,

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +147,7 @@ def _forms(subject: Subject, model: Model, calibration: Any, read: Read) -> Iter
         int8 = pipeline.emit(fused, table, pipeline.recover(fused, table, plan, calibration, preset), calibration)
         yield preset, computed(int8.graph)
         for engine in subject.onnx if preset == "balanced" else ():
-            session = ONNX_ENGINES[engine].open_session(int8_onnx(replace(model, graph=int8.graph), settings_of(int8)))
+            session = ONNX_ENGINES[engine].open_session(int8_onnx(model, int8.network, settings_of(int8)))
             (name,) = session.inputs
             outputs = [session.run({name: batch.data})[0] for batch in read()]
             yield f"{preset}, ONNX in {engine}", np.concatenate(outputs)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from quantkit.analysis.layer import Int8Network, float_results, int8_network, int8_results, parts
 from quantkit.emission.mxnet_int8 import int8_graph
-from quantkit.emission.read_int8 import read_int8
 from quantkit.engine.execute import run
 from quantkit.graph.graph import Graph, Tensor
-from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
+from quantkit.quantization.arithmetic import dequantize, quantize
 from quantkit.quantization.plan import Plan
-from tests.emission.test_read_int8 import NETWORKS
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from tests.emission.networks import NETWORKS
 from tests.networks import DATA, Builder, images
 from tests.recovery.networks import planned
 
@@ -20,7 +22,7 @@ from tests.recovery.networks import planned
 def network_of(graph: Graph, data: np.ndarray) -> tuple[Graph, Int8Network]:
     """The fused network, and its INT8 form read back from what was emitted."""
     fused, plan = planned(graph, data)
-    return fused.graph, int8_network(*read_int8(int8_graph(fused.graph, plan)))
+    return fused.graph, int8_network(QuantizedGraph(fused.graph, plan))
 
 
 @pytest.mark.usefixtures("int8_engine")
@@ -29,13 +31,13 @@ def network_of(graph: Graph, data: np.ndarray) -> tuple[Graph, Int8Network]:
 def test_each_layer_computes_the_integers_of_the_engine(name: str) -> None:
     data = images()
     _, network = network_of(NETWORKS[name](), data)
-    values = engine_values(network.graph, network.plan, data)
+    values = engine_values(network.graph, network.network.plan, data)
     layers = [node for node in network.graph.nodes if network.is_layer(node)]
     assert layers
     for node in layers:
         (found,) = int8_results(network, node, values)
-        form = network.plan.activations.get(node.output)
-        step = activation_params(form.range, form.dtype).scale if form else np.abs(found).max() * 1e-5
+        form = network.network.plan.activations.get(node.output)
+        step = form.params.scale if form else np.abs(found).max() * 1e-5
         difference = np.abs(found - values[node.output]) / step
         # A sum on the edge between two integers may fall to either side.
         assert difference.max() < (2.01 if network.has_seven_bits(node.output) else 1.01), node.name
@@ -47,7 +49,7 @@ def engine_values(graph: Graph, plan: Plan, data: np.ndarray) -> dict[Tensor, np
     read = [tensor for tensor in graph.consumers if graph.producer(tensor) is not None]
     tensors = [*(node.output for node in graph.nodes), *read]
     with_all = Graph(graph.nodes, graph.inputs, tuple(dict.fromkeys((*graph.outputs, *tensors))), graph.params)
-    emitted = int8_graph(with_all, plan)
+    emitted = int8_graph(QuantizedGraph(with_all, plan))
     return {DATA: data, **dict(zip(emitted.outputs, run(emitted, {"data": data})))}
 
 
@@ -59,7 +61,7 @@ def test_the_parts_of_an_error_against_numpy() -> None:
     weight, bias = graph.params["conv_weight"][:, :, 0, 0], graph.params["conv_bias"]
     largest = np.abs(weight).max(axis=1)
     coarse = np.clip(np.rint(weight * (np.float32(127.5) / largest)[:, None]), -128, 127) * largest[:, None] / 127.5
-    given, put = (activation_params(network.plan.activations[t].range, "int8") for t in (DATA, Tensor("conv")))
+    given, put = (network.network.form(t).params for t in (DATA, Tensor("conv")))
 
     def through(values: np.ndarray, params: object) -> np.ndarray:
         return dequantize(quantize(values, params), params)  # type: ignore[arg-type]
@@ -90,9 +92,8 @@ def test_a_shift_of_tensors_is_taken_out_again() -> None:
     effect = np.einsum("oc,c->o", network.weights["conv"][:, :, 0, 0], shift_in.ravel())
     params = dict(network.graph.params)
     params["conv_bias"] = params["conv_bias"] - effect + shift_out.ravel()
-    moved = Int8Network(
-        Graph(network.graph.nodes, ("data",), network.graph.outputs, params), network.plan, network.weights
-    )
+    graph = Graph(network.graph.nodes, ("data",), network.graph.outputs, params)
+    moved = replace(network, network=replace(network.network, graph=graph))
     plain = parts(network, reference, node, {DATA: data}, {})
     found = parts(moved, reference, node, {DATA: data}, {DATA: shift_in, Tensor("conv"): shift_out})
     assert plain.weights is not None
@@ -102,7 +103,7 @@ def test_a_shift_of_tensors_is_taken_out_again() -> None:
     for one, other in ((plain.own, found.own), (plain.activations, found.activations)):
         errors = [np.square(each - exact).mean() for each in (one, other)]
         assert errors[1] == pytest.approx(errors[0], rel=0.3)
-    step = activation_params(network.plan.activations[Tensor("conv")].range, "int8").scale
+    step = network.network.form(Tensor("conv")).params.scale
     for each in (found.own, found.activations):
         integers = (each + shift_out) / step
         np.testing.assert_allclose(integers, np.rint(integers), atol=1e-3)

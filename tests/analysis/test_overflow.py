@@ -16,6 +16,7 @@ from quantkit.analysis.overflow import OverflowSums, can_saturate, saturating
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder
 from tests.recovery.networks import planned
 
@@ -124,11 +125,11 @@ def test_the_engine_without_vnni_loses_what_is_predicted(name: str, tmp_path: Pa
     channels = weights.shape[1] if weights.ndim == 4 and "depthwise" not in name else 8 if weights.ndim == 4 else 16
     data = np.random.default_rng(1).uniform(low, 1, (2, channels, 8, 8)).astype(np.float32)
     fused, plan = planned(graph, data)
-    network = int8_network(fused.graph, plan)
+    network = int8_network(QuantizedGraph(fused.graph, plan))
     node = network.graph.nodes[0]
     found, predicted = without_vnni(network, node, {DATA: data})
     exact = int8_results(network, node, {DATA: data})[0]
-    engine = run_without_vnni(int8_graph(fused.graph, plan), data, tmp_path)
+    engine = run_without_vnni(int8_graph(QuantizedGraph(fused.graph, plan)), data, tmp_path)
     step = np.abs(exact).max() / 127
     # Depthwise convolutions and those of signed input do not saturate, but the latter have coarser weights.
     assert (np.abs(engine - exact).max() > 2.5 * step) == (found is not None and bool(found.counts.any()))

@@ -9,10 +9,10 @@ from quantkit.analysis.layer import int8_network
 from quantkit.analysis.walk import Comparison
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.mxnet_int8 import int8_graph
-from quantkit.emission.read_int8 import read_int8
 from quantkit.engine.execute import run
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.recover import recover
 from tests.networks import images, inverted_residual, residual_v1, residual_v2
@@ -25,8 +25,8 @@ DATA = images(16, seed=3)
 
 def compared(graph: Graph, recovery: Recovery, batch: int, centred: bool) -> Comparison:
     fused, plan = planned(graph, DATA)
-    found = recover(fused, plan, [DATA], "minmax", recovery, silent)
-    comparison = Comparison(fused.graph, int8_network(*read_int8(int8_graph(found.graph, found.plan))), centred)
+    found = recover(QuantizedGraph(fused.graph, plan), fused.original, [DATA], "minmax", recovery, silent)
+    comparison = Comparison(fused.graph, int8_network(QuantizedGraph(found.network.graph, found.network.plan)), centred)
     for start in range(0, len(DATA), batch):
         comparison.add(DATA[start : start + batch])
     return comparison
@@ -44,10 +44,10 @@ def test_the_same_whatever_the_batches() -> None:
 
 def test_the_outputs_are_those_of_the_engine() -> None:
     fused, plan = planned(residual_v2(), DATA)
-    int8 = int8_graph(fused.graph, plan)
-    exact, found = Comparison(fused.graph, int8_network(*read_int8(int8)), False).add(DATA)
+    network = QuantizedGraph(fused.graph, plan)
+    exact, found = Comparison(fused.graph, int8_network(network), False).add(DATA)
     np.testing.assert_allclose(exact, run(float_graph(fused.graph), {"data": DATA})[0], atol=1e-4)
-    engine = run(int8, {"data": DATA})[0]
+    engine = run(int8_graph(network), {"data": DATA})[0]
     # Without VNNI the engine's own sums may saturate.
     assert np.abs(found - engine).max() < 0.2 * np.abs(engine - exact).max() + 0.01 * np.abs(exact).max()
 
@@ -70,7 +70,7 @@ def test_tensors_that_recovery_shifted(graph: Graph) -> None:
 
 def test_only_int8_layers_are_compared() -> None:
     fused, plan = planned(residual_v1(), DATA, "conv1")
-    comparison = Comparison(fused.graph, int8_network(*read_int8(int8_graph(fused.graph, plan))), False)
+    comparison = Comparison(fused.graph, int8_network(QuantizedGraph(fused.graph, plan)), False)
     assert "relu1" not in comparison.layers
     assert {"relu0", "relu2", "dense"} <= comparison.layers.keys()
 
@@ -79,7 +79,7 @@ def test_another_network_is_refused_by_name() -> None:
     fused, plan = planned(residual_v1(), DATA)
     other, _ = planned(residual_v2(), DATA)
     with pytest.raises(ModelError, match="has no operator"):
-        Comparison(other.graph, int8_network(*read_int8(int8_graph(fused.graph, plan))), False)
+        Comparison(other.graph, int8_network(QuantizedGraph(fused.graph, plan)), False)
 
 
 def test_weights_that_are_computed_from_parameters() -> None:

@@ -21,6 +21,7 @@ from quantkit.graph.graph import Graph
 from quantkit.models.model import Model, Source
 from quantkit.pipeline import FusedModel, QuantizedModel
 from quantkit.quantization.goal import MixedPrecision
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import PRESETS
 from tests.networks import DATA, Builder
 
@@ -47,7 +48,8 @@ def as_if_quantized(source: FusedModel, samples: Any) -> QuantizedModel:
     table = pipeline.calibrate(source, samples, 3, "minmax")
     mixed = MixedPrecision(1.0, None, True, ("dense",), "agreement", 0.5, 6, "own")
     plan = pipeline.plan(source, table, "dense", "int8")
-    return QuantizedModel(source, table, plan, PRESETS["fast"], source.graph, Agreement(6, 0.75, 0.5), mixed)
+    network = QuantizedGraph(source.fused.graph, plan)
+    return QuantizedModel(source, table, network, PRESETS["fast"], source.graph, Agreement(6, 0.75, 0.5), mixed)
 
 
 @pytest.fixture(scope="session")

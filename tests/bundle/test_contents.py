@@ -86,7 +86,7 @@ def test_the_network_comes_back(source: FusedModel, tmp_path: Path) -> None:
     model = bundle.model
     assert (model.name, model.input_shape, model.preprocess) == ("hand-made", (3, 16, 16), PREPROCESS)
     assert (model.source, model.labels) == (SOURCE, tuple("abcdefghij"))
-    assert bundle.operators == explain(source.fused, float_plan(source.fused))
+    assert bundle.operators == explain(source.fused, float_plan(source.fused.graph))
     assert {row.precision for row in bundle.operators} <= {"fp32", "gone"}
 
 

@@ -12,9 +12,12 @@ import pytest
 
 from quantkit.bundle import read_bundle, read_manifest
 from quantkit.bundle.manifest import manifest_text
+from quantkit.bundle.write import write_bundle
 from quantkit.errors import BundleError
+from quantkit.pipeline import QuantizedModel
 
 FILES = ["model-symbol.json", "model-0000.params", "card.toml", "labels.txt", "sample.npz", "operators.json"]
+INT8_FILES = ["fused-symbol.json", "fused-0000.params", "quantization.json", "calibration.json"]
 
 
 def flip(path: Path) -> None:
@@ -37,11 +40,35 @@ def test_every_damaged_file_is_named(bundle: Path, name: str, damage: Callable[[
         read_bundle(bundle)
 
 
+@pytest.mark.parametrize("name", INT8_FILES)
+def test_int8_bundles_have_further_files(quantized: QuantizedModel, name: str, tmp_path: Path, edit: Any) -> None:
+    bundle = write_bundle(quantized, tmp_path / "bundle")
+    flip(bundle / name)
+    with pytest.raises(BundleError, match=f"{name} .*its hash is another"):
+        read_bundle(bundle)
+    edit(bundle, lambda manifest: manifest["files"].pop(name))
+    with pytest.raises(BundleError, match=f"does not list {name}; write"):
+        read_bundle(bundle)
+
+
+@pytest.mark.usefixtures("int8_engine")
+@pytest.mark.parametrize("name", INT8_FILES[:3])
+def test_the_quantized_network_of_a_bundle_is_the_one_that_was_lowered(
+    digits_int8: QuantizedModel, name: str, tmp_path: Path, resign: Any
+) -> None:
+    bundle = write_bundle(digits_int8, tmp_path / "bundle")
+    assert vars(read_bundle(bundle).network.plan) == vars(digits_int8.plan)
+    (bundle / name).write_bytes((bundle / name).read_bytes()[:-10])
+    resign(bundle)
+    with pytest.raises(BundleError, match=r"quantization\.json with .* cannot be used"):
+        _ = read_bundle(bundle).network
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda m: m.update(format="zip"), r"damaged at format"),
-        (lambda m: m.update(version=2), r"is of version 2, and this quantkit reads 1"),
+        (lambda m: m.update(version=1), r"is of version 1, and this quantkit reads 2"),
         (lambda m: m.pop("version"), None),
         (lambda m: m.update(kind="int4"), r"damaged at kind"),
         (lambda m: m.update(surprise=1), r"damaged at surprise"),
@@ -73,7 +100,7 @@ def test_an_edited_manifest_is_refused(bundle: Path, edit: Callable[..., None], 
         read_bundle(bundle)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 1}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 2}'])
 def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes) -> None:
     (bundle / "manifest.json").write_bytes(content)
     place = "kind" if content.endswith(b"}") else "its beginning"

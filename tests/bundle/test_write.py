@@ -47,7 +47,7 @@ def test_two_processes_write_the_same_bytes(engine: None, tmp_path: Path) -> Non
 
 
 def test_two_processes_write_the_same_int8_bytes(int8_engine: None, tmp_path: Path) -> None:
-    assert len(written_twice(WRITE_INT8, tmp_path)) == 8
+    assert len(written_twice(WRITE_INT8, tmp_path)) == 11
 
 
 def written_twice(program: str, folder: Path) -> dict[Path, bytes]:
@@ -161,6 +161,6 @@ def test_labels_are_one_a_line() -> None:
 def test_the_manifest_is_plain_json(written: Path) -> None:
     document = json.loads((written / "manifest.json").read_text())
     assert document["format"] == "quantkit-bundle"
-    assert document["version"] == 1
+    assert document["version"] == 2
     assert document["input"] == {"name": "data", "shape": [3, 16, 16], "dtype": "float32", "layout": "NCHW"}
     assert document["source"]["weights"] == "given"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from quantkit.calibration.ranges import Range
-from quantkit.emission.mxnet_int8 import int8_graph
-from quantkit.emission.read_int8 import read_int8, stored_integers
-from quantkit.errors import ModelError
-from quantkit.fusion.fuse import Fused
+from quantkit.emission.mxnet_float import float_graph, fused_graph
+from quantkit.emission.mxnet_int8 import int8_graph, int8_symbol
+from quantkit.engine.execute import run
+from quantkit.fusion.fuse import Fused, fuse
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.arithmetic import dequantize
 from quantkit.quantization.plan import Plan
-from tests.emission.test_read_int8 import NETWORKS, addend_first, branches, pointwise
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from tests.emission.networks import NETWORKS, addend_first, branches, pointwise, quantized
 from tests.networks import DATA, Builder, images, residual_v1
 from tests.recovery.networks import planned
 
@@ -27,7 +27,7 @@ BOUNDS = ("min_calib_range", "max_calib_range")
 
 def emitted(graph: Graph, *exclude: str) -> tuple[Fused, Plan, Graph]:
     fused, plan = planned(graph, images(), *exclude)
-    return fused, plan, int8_graph(fused.graph, plan)
+    return fused, plan, int8_graph(QuantizedGraph(fused.graph, plan))
 
 
 def line(node: Node) -> str:
@@ -180,15 +180,6 @@ def test_ranges_are_those_of_the_plan(name: str) -> None:
     assert seen
 
 
-def test_the_range_before_a_sum_is_a_note_at_the_layer() -> None:
-    fused, plan = planned(residual_v1(), images())
-    complete = replace(plan, before_sums={Tensor("relu2"): Range(-1.25, 3.5)})
-    noted = [node for node in int8_graph(fused.graph, complete).nodes if any("before_sum" in key for key in node.attrs)]
-    assert [(node.name, node.attrs["__quantkit_range_before_sum__"]) for node in noted] == [
-        ("quantized_relu2", "(-1.25, 3.5)")
-    ]
-
-
 def test_dense_parameters_are_stored_as_integers_rows_and_a_step_of_1() -> None:
     fused, _, int8 = emitted(residual_v1())
     weight = fused.graph.params["dense_weight"].astype(np.float64)
@@ -218,34 +209,16 @@ def test_a_widened_layer_pads_one_more_on_each_side(pad: tuple[int, int]) -> Non
     np.testing.assert_array_equal(wide[:, :, 1, 1], graph.params["w"][:, :, 0, 0])
     assert wide.shape == (8, 1, 3, 3)
     assert np.count_nonzero(wide) == 8
-    # And back.
-    read = read_int8(int8)[0]
-    core = read.by_name["pointwise"].attrs
-    assert (core["kernel"], core["pad"]) == ("(1, 1)", str(pad))
-    np.testing.assert_array_equal(read.params[read.by_name["pointwise"].inputs[1].node], graph.params["w"])
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_who_did_what_comes_back(name: str) -> None:
-    fused, plan, int8 = emitted(NETWORKS[name]())
-    read, found = read_int8(int8)
-    assert [node.origin for node in read.nodes] == [node.origin for node in fused.graph.nodes]
-    for node in read.nodes:
-        decision = found.decisions[node.name]
-        assert (decision.node, decision.origin) == (node.name, node.origin)
-        # A clip that saturation does comes back as a ReLU.
-        assert decision.operator.removesuffix("6") == plan.decisions[node.name].operator.removesuffix("6")
-        assert decision.reason == ("" if decision.precision == "int8" else "it runs in FP32 in the INT8 network")
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_stored_integers_are_found_where_they_are(name: str) -> None:
-    _, plan, int8 = emitted(NETWORKS[name]())
-    stored = stored_integers(int8)
+    fused, plan = planned(NETWORKS[name](), images())
+    stored = int8_symbol(QuantizedGraph(fused.graph, plan)).integers
     assert stored.keys() == plan.activations.keys()
     for tensor, each in stored.items():
         form = plan.activations[tensor]
-        assert each.params.dtype == form.dtype
+        assert each.form.dtype == form.dtype
         assert each.tensor.index == 0
         names = (
             f"quantized_{tensor.node}",
@@ -255,119 +228,40 @@ def test_stored_integers_are_found_where_they_are(name: str) -> None:
         assert each.tensor.node in names
 
 
-def changed(graph: Graph, name: str, **fields: Any) -> Graph:
-    """The network with other fields of one node."""
-    nodes = tuple(replace(node, **fields) if node.name == name else node for node in graph.nodes)
-    return replace(graph, nodes=nodes)
+@pytest.mark.usefixtures("int8_engine")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_stored_integers_mean_what_the_engine_dequantizes_them_to(name: str) -> None:
+    symbol = int8_symbol(quantized(name))
+    for tensor, each in symbol.integers.items():
+        triple = tuple(Tensor(each.tensor.node, index) for index in range(3))
+        again = Node("again", "_contrib_dequantize", triple)
+        nodes, outputs = (*symbol.graph.nodes, again), (each.tensor, again.output)
+        found, expected = run(replace(symbol.graph, nodes=nodes, outputs=outputs), {"data": images(seed=5)})
+        assert found.dtype == each.form.dtype, tensor
+        np.testing.assert_allclose(dequantize(found, each.form.params), expected, rtol=1e-6)
 
 
-def without(graph: Graph, name: str, attr: str, **attrs: str) -> Graph:
-    kept = {key: value for key, value in graph.by_name[name].attrs.items() if key != attr}
-    return changed(graph, name, attrs={**kept, **attrs})
-
-
-def with_param(graph: Graph, name: str, value: float) -> Graph:
-    return replace(graph, params={**graph.params, name: np.full_like(graph.params[name], value)})
-
-
-def inside(graph: Graph, name: str, **fields: Any) -> Graph:
-    """The network with other fields of the first operator inside of a layer."""
-    body = graph.by_name[name].body
-    assert body is not None
-    first, *rest = body.nodes
-    return changed(graph, name, body=replace(body, nodes=(replace(first, **fields), *rest)))
-
-
-def reading(graph: Graph, name: str, position: int, tensor: str) -> Graph:
-    inputs = list(graph.by_name[name].inputs)
-    inputs[position] = Tensor(tensor)
-    return changed(graph, name, inputs=tuple(inputs))
-
-
-FOREIGN: dict[str, tuple[Callable[[Graph], Graph], str, str]] = {
-    "range missing": (lambda g: without(g, "data_int8", "max_calib_range"), "data_int8", "it has no calibrated range"),
-    "type missing": (lambda g: without(g, "data_int8", "out_type"), "data_int8", "its integers are of type ''"),
-    "range in words": (
-        lambda g: without(g, "quantized_relu2", "", __quantkit_range_before_sum__="(0, much)"),
-        "quantized_relu2", "__quantkit_range_before_sum__='(0, much)' is no range",
-    ),
-    "range of three": (
-        lambda g: without(g, "quantized_relu2", "", __quantkit_range_before_sum__="(0, 1, 2)"),
-        "quantized_relu2", "__quantkit_range_before_sum__='(0, 1, 2)' is no range",
-    ),
-    "something else inside": (
-        lambda g: inside(g, "quantized_relu0", op="tanh"),
-        "quantized_relu0", "there is no convolution or dense layer inside",
-    ),
-    "nothing inside": (
-        lambda g: changed(g, "quantized_relu0", body=None),
-        "quantized_relu0", "there is no convolution or dense layer inside",
-    ),
-    "sum forgotten": (
-        lambda g: changed(without(g, "quantized_relu2", "with_sum"), "quantized_relu2",
-                          inputs=g.by_name["quantized_relu2"].inputs[:5]),
-        "quantized_relu2", "its flags and what is inside of it differ",
-    ),
-    "computed weights": (
-        lambda g: reading(g, "quantized_relu1", 1, "quantized_relu0"),
-        "quantized_relu1", "its weights are no parameter",
-    ),
-    "step of a dense layer": (
-        lambda g: with_param(g, "dense_weight_high", 127.0), "quantized_dense", "one step of its weights is not 1"
-    ),
-    "other step of a dense layer": (
-        lambda g: with_param(g, "dense_weight_low", -128.0), "quantized_dense", "one step of its weights is not 1"
-    ),
-    "computed dense weights": (
-        lambda g: reading(g, "quantized_dense", 1, "flatten"), "quantized_dense", "one step of its weights is not 1"
-    ),
-    "computed step": (
-        lambda g: reading(g, "quantized_dense", 5, "flatten"), "quantized_dense", "one step of its weights is not 1"
-    ),
-    "more inputs of a dense layer": (
-        lambda g: changed(g, "quantized_dense", inputs=(*g.by_name["quantized_dense"].inputs, Tensor("flatten"))),
-        "quantized_dense", "it does not put out floats",
-    ),
-    "no scale": (
-        lambda g: changed(g, "dense_scaled", op="broadcast_sub"),
-        "quantized_dense", "no scale for each channel follows it",
-    ),
-    "computed scale": (
-        lambda g: reading(g, "dense_scaled", 1, "flatten"),
-        "dense_scaled", "what it takes for each channel is no parameter",
-    ),
-    "scale of three": (
-        lambda g: changed(g, "dense_scaled", inputs=(*g.by_name["dense_scaled"].inputs, Tensor("dense_bias_row"))),
-        "dense_scaled", "what it takes for each channel is no parameter",
-    ),
-    "real numbers": (
-        lambda g: reading(g, "quantized_relu0", 0, "data"), "quantized_relu0", "'data' comes to it in no integer form"
-    ),
-    "real numbers in a dense layer": (
-        lambda g: reading(g, "quantized_dense", 0, "flatten"),
-        "quantized_dense", "'flatten' comes to it in no integer form",
-    ),
-    "real numbers added": (
-        lambda g: reading(g, "quantized_relu2", 3, "data"), "quantized_relu2", "'data' comes to it in no integer form"
-    ),
-    "engine's own": (
-        lambda g: changed(g, "quantized_relu1", op="_sg_mkldnn_selfatt_qk"),
-        "quantized_relu1", "quantkit emits no such operator",
-    ),
-    "engine's own integers": (
-        lambda g: changed(g, "quantized_relu1", op="_contrib_quantized_act"),
-        "quantized_relu1", "quantkit emits no such operator",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", FOREIGN)
-def test_what_quantkit_does_not_emit_is_refused(case: str) -> None:
-    change, name, told = FOREIGN[case]
-    graph = change(emitted(residual_v1(True))[2])
-    with pytest.raises(ModelError) as caught:
-        read_int8(graph)
-    assert str(caught.value) == (
-        f"node {name!r} ({graph.by_name[name].op}) cannot be read back: {told}; "
-        "give an INT8 network that quantkit emitted"
+@pytest.mark.usefixtures("int8_engine")
+def test_integers_that_are_pooled_keep_the_range_that_they_have_in_the_engine() -> None:
+    """An unsigned sum in place of a signed addend spans twice what was planned, and so does what follows it."""
+    graph = residual_v1(signed_shortcut=True)
+    pooled = Node("pooled", "Pooling", (Tensor("relu2"),), {"kernel": "(2, 2)", "stride": "(2, 2)"})
+    fused, plan = planned(replace(graph, nodes=(*graph.nodes, pooled), outputs=(pooled.output,)).pruned(), images())
+    symbol = int8_symbol(QuantizedGraph(fused.graph, plan))
+    forms = [symbol.integers[Tensor(name)].form for name in ("relu2", "pooled")]
+    assert forms[0] == forms[1]
+    assert forms[0].range.largest == np.float32(2 * plan.activations[Tensor("relu2")].range.largest)
+    values, integers = run(
+        symbol.graph.with_outputs([pooled.output, symbol.integers[pooled.output].tensor]), {"data": images(seed=5)}
     )
+    np.testing.assert_allclose(dequantize(integers, forms[1].params), values, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_fp32_form_is_the_fused_network_again(name: str) -> None:
+    graph = fuse(NETWORKS[name](), (3, 16, 16)).graph
+    found = fused_graph(float_graph(graph))
+    assert [replace(node, body=None) for node in found.nodes] == [replace(node, body=None) for node in graph.nodes]
+    bodies = [[(*node.body.nodes, *node.body.outputs) for node in each.nodes if node.body] for each in (found, graph)]
+    assert bodies[0] == bodies[1]
+    assert found.outputs == graph.outputs

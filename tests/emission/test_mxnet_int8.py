@@ -19,6 +19,7 @@ from quantkit.fusion.fuse import Fused, fuse
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
 from quantkit.quantization.plan import Plan, calibration_targets, make_plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, residual_v1, residual_v2
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
@@ -30,7 +31,7 @@ def quantized(graph: Graph, data: np.ndarray, exclude: Sequence[str] = ()) -> tu
     ranges = collect_ranges(float_graph(fused.graph), targets, [data], len(data), "minmax")
     table = CalibrationTable("minmax", len(data), "random", ranges, "0" * 64, "0" * 64)
     plan = make_plan(fused, table, exclude)
-    return fused, plan, int8_graph(fused.graph, plan)
+    return fused, plan, int8_graph(QuantizedGraph(fused.graph, plan))
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
@@ -192,10 +193,10 @@ def test_several_outputs_keep_their_names() -> None:
 
 
 def test_range_attributes_keep_full_precision() -> None:
-    from quantkit.emission.mxnet_int8 import _calibrated
+    from quantkit.emission.mxnet_int8 import _attributes, _calibrated_range
     from quantkit.quantization.plan import Activation
 
-    attrs = _calibrated(Activation(Range(-1e-9, 1.23456789e-9), "int8"))
+    attrs = _attributes(_calibrated_range(Activation(Range(-1e-9, 1.23456789e-9), "int8")))
     assert float(attrs["max_calib_range"]) == pytest.approx(1.23456789e-9, rel=1e-7)
     assert attrs["min_calib_range"] == "-" + attrs["max_calib_range"]
 

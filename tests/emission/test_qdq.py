@@ -17,15 +17,14 @@ from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.emission.onnx_model import OPSETS, onnx_model
 from quantkit.emission.qdq import DEQUANTIZE, QUANTIZE, qdq_network
-from quantkit.emission.read_int8 import read_int8
 from quantkit.engine.execute import infer_shapes, run
 from quantkit.errors import UserError
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.arithmetic import activation_params
 from quantkit.quantization.plan import Plan
-from tests.emission.test_read_int8 import NETWORKS
-from tests.emission.test_read_int8 import emitted as emitted_there
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from tests.emission.networks import NETWORKS, quantized
 from tests.emission.test_subsampling import downsampling
 from tests.networks import images
 from tests.recovery.networks import planned, simulated
@@ -36,14 +35,14 @@ pytestmark = pytest.mark.usefixtures("engine")
 
 
 def emitted(name: str, preset: str = "none", *exclude: str) -> tuple[Graph, Plan, Graph]:
-    """The fused network and its plan as they come out of a bundle, and the INT8 network there."""
-    int8 = emitted_there(name, preset, *exclude)[2]
-    return (*read_int8(int8), int8)
+    """A network and its plan, and what it is lowered to."""
+    made = quantized(name, preset, *exclude)
+    return made.graph, made.plan, int8_graph(made)
 
 
 def network(graph: Graph, plan: Plan, shapes: Mapping[str, tuple[int, ...]], **options: Any) -> Any:
     """The fused network with its roundings."""
-    return qdq_network(graph, plan, infer_shapes(float_graph(graph), shapes), **options)
+    return qdq_network(QuantizedGraph(graph, plan), infer_shapes(float_graph(graph), shapes), **options)
 
 
 def session(graph: Graph, plan: Plan, shapes: Mapping[str, tuple[int, ...]], **written: Any) -> Any:
@@ -66,7 +65,7 @@ def alone(graph: Graph, node: Node) -> Graph:
 
 def downsampled() -> tuple[Graph, Plan]:
     fused, plan = planned(downsampling(), images())
-    return read_int8(int8_graph(fused.graph, plan))
+    return fused.graph, plan
 
 
 def test_openvino_computes_strided_layers_in_integers() -> None:

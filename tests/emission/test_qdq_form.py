@@ -12,9 +12,9 @@ from quantkit.emission.onnx_model import onnx_model
 from quantkit.emission.qdq import DEQUANTIZE, QdqNetwork
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.plan import Plan
+from tests.emission.networks import NETWORKS
 from tests.emission.test_emitted_form import line
 from tests.emission.test_qdq import network
-from tests.emission.test_read_int8 import NETWORKS
 from tests.emission.test_subsampling import downsampling
 from tests.networks import DATA, Builder, images, residual_v1
 from tests.recovery.networks import planned

@@ -10,7 +10,9 @@ from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.subsampling import with_subsampling
 from quantkit.engine.execute import infer_shapes, run
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images
+from tests.quantized import parts_of
 from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -56,7 +58,8 @@ def test_it_computes_the_same_with_one_subsampling(size: int) -> None:
     data = images(size=size)
     fused, plan = planned(downsampling(), data)
     shapes = infer_shapes(float_graph(fused.graph), {"data": data.shape})
-    graph, complete, known = with_subsampling(fused.graph, plan, shapes)
+    made, known = with_subsampling(QuantizedGraph(fused.graph, plan), shapes)
+    graph, complete = parts_of(made)
     assert Counter(node.op for node in graph.nodes)["Pooling"] == 1
     for expected, found in zip(*(run(float_graph(each), {"data": data}) for each in (fused.graph, graph))):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
@@ -81,7 +84,8 @@ def test_other_tensors_are_left_alone(build: Callable[[], Graph]) -> None:
     data = images()
     fused, plan = planned(build(), data)
     shapes = infer_shapes(float_graph(fused.graph), {"data": data.shape})
-    found, complete, known = with_subsampling(fused.graph, plan, shapes)
+    made, known = with_subsampling(QuantizedGraph(fused.graph, plan), shapes)
+    found, complete = parts_of(made)
     assert [node.op for node in found.nodes] == [node.op for node in fused.graph.nodes]
     assert complete.decisions == plan.decisions
     assert known == dict(shapes)
@@ -91,5 +95,5 @@ def test_layers_in_fp32_keep_their_stride() -> None:
     data = images()
     fused, plan = planned(downsampling(), data, "shortcut")
     shapes = infer_shapes(float_graph(fused.graph), {"data": data.shape})
-    found, _, _ = with_subsampling(fused.graph, plan, shapes)
-    assert not any(node.op == "Pooling" for node in found.nodes)
+    found, _ = with_subsampling(QuantizedGraph(fused.graph, plan), shapes)
+    assert not any(node.op == "Pooling" for node in found.graph.nodes)

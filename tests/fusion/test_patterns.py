@@ -16,6 +16,7 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import run
 from quantkit.fusion.fuse import fuse
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.equivalence import as_near_as_simulated, close
 from tests.networks import DATA, Builder
 from tests.random_graphs import Network
@@ -62,7 +63,7 @@ def check(graph: Graph, shape: tuple[int, ...] = SHAPE) -> None:
     close(network, float_graph(fuse(graph, shape).graph))
     fused, plan = planned(graph, network.data)
     assert "int8" in {decision.precision for decision in plan.decisions.values()}
-    as_near_as_simulated(network, run(int8_graph(fused.graph, plan), {"data": network.data}), 2.0)
+    as_near_as_simulated(network, run(int8_graph(QuantizedGraph(fused.graph, plan)), {"data": network.data}), 2.0)
 
 
 @pytest.mark.parametrize(("follower", "normalized", "readers"), product(FOLLOWERS, (False, True), READERS))

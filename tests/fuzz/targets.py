@@ -40,6 +40,7 @@ TARGETS = {
         Target("labels-csv", _named("labels.csv")),
         Target("card", _named("card")),
         Target("manifest", _named("manifest"), mutators.json_text),
+        Target("quantization", _named("quantization"), mutators.json_text),
         Target("table", _named("table"), mutators.json_text),
         Target("journal", _named("journal"), mutators.json_lines),
         Target("engines", _named("engines.json"), mutators.json_text),

@@ -5,23 +5,22 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from quantkit.emission.read_int8 import read_int8
 from quantkit.errors import ModelError
-from quantkit.graph.graph import Graph
 from quantkit.parity.layers import LayerParity, first_diverging, layer_parity
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import OnnxFile, parse
-from tests.emission.test_read_int8 import NETWORKS
-from tests.emission.test_read_int8 import emitted as emitted_there
+from tests.emission.networks import NETWORKS
+from tests.emission.networks import quantized as quantized_there
 from tests.networks import fire, images, residual_v1
 from tests.requirements import requires
-from tests.runtimes.networks import emitted, int8_file
+from tests.runtimes.networks import int8_file, quantized
 
 requires("onnx")
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
 
-def compared(int8: Graph, file: OnnxFile, name: str = "reference") -> list[LayerParity]:
+def compared(int8: QuantizedGraph, file: OnnxFile, name: str = "reference") -> list[LayerParity]:
     requires(ONNX_ENGINES[name].package)
     return layer_parity(int8, file, ONNX_ENGINES[name], images(2))
 
@@ -29,9 +28,9 @@ def compared(int8: Graph, file: OnnxFile, name: str = "reference") -> list[Layer
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("name", ONNX_ENGINES)
 def test_every_layer_computes_what_it_does_in_mxnet(network: str, name: str) -> None:
-    int8 = emitted_there(network, "balanced")[2]
+    int8 = quantized_there(network, "balanced")
     found = compared(int8, parse(int8_file(int8)), name)
-    assert {layer.tensor for layer in found} >= {str(tensor) for tensor in read_int8(int8)[1].activations}
+    assert {layer.tensor for layer in found} >= {str(tensor) for tensor in int8.plan.activations}
     assert {layer.tensor: layer.alone for layer in found if not layer.ok} == {}
     assert min(layer.cosine for layer in found) > 0.998
 
@@ -48,7 +47,7 @@ def with_changed(file: OnnxFile, name: str, change: Callable[[np.ndarray], np.nd
 
 
 def test_a_layer_with_other_weights_is_named_and_those_after_it_are_not() -> None:
-    int8 = emitted(residual_v1(), images(4))
+    int8 = quantized(residual_v1(), images(4))
     file = parse(int8_file(int8))
     found = compared(int8, with_changed(file, "bn1_weight_integers", lambda weight: np.roll(weight, 1, axis=0)))
     wrong = [layer for layer in found if not layer.ok]
@@ -59,7 +58,7 @@ def test_a_layer_with_other_weights_is_named_and_those_after_it_are_not() -> Non
 
 
 def test_another_network_s_file_is_refused() -> None:
-    int8 = emitted(residual_v1(), images(4))
-    other = parse(int8_file(emitted(fire(), images(4))))
+    int8 = quantized(residual_v1(), images(4))
+    other = parse(int8_file(quantized(fire(), images(4))))
     with pytest.raises(ModelError, match="does not round the tensor 'relu0'"):
         compared(int8, other)

@@ -4,18 +4,19 @@ import pytest
 
 from quantkit.graph.graph import Graph
 from quantkit.parity.precision import PrecisionParity, precision_parity
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import OnnxFile, parse
 from quantkit.runtimes.session import ExecutedLayer
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.requirements import requires
-from tests.runtimes.networks import emitted, int8_file
+from tests.runtimes.networks import int8_file, quantized
 
 requires("onnx")
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
 
-def ran(int8: Graph, name: str) -> PrecisionParity:
+def ran(int8: QuantizedGraph, name: str) -> PrecisionParity:
     chosen = ONNX_ENGINES[name]
     requires(chosen.package)
     assert chosen.executed_layers is not None
@@ -26,7 +27,7 @@ def ran(int8: Graph, name: str) -> PrecisionParity:
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("network", [residual_v1, residual_v2, inverted_residual])
 def test_every_layer_runs_in_integers(name: str, network: object) -> None:
-    found = ran(emitted(network(), images(4)), name)  # type: ignore[operator]
+    found = ran(quantized(network(), images(4)), name)  # type: ignore[operator]
     assert found.ok
     assert (found.left, found.planned) == ((), ())
     assert sum(found.kernels.values()) >= 4
@@ -34,13 +35,13 @@ def test_every_layer_runs_in_integers(name: str, network: object) -> None:
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_layers_that_the_plan_leaves_in_fp32_are_named_and_allowed(name: str) -> None:
-    found = ran(emitted(residual_v1(), images(4), "dense"), name)
+    found = ran(quantized(residual_v1(), images(4), "dense"), name)
     assert found.ok
     assert found.planned == ("dense",)
 
 
 def test_a_layer_that_ran_in_fp32_all_the_same_is_named() -> None:
-    file: OnnxFile = parse(int8_file(emitted(residual_v1(), images(4))))
+    file: OnnxFile = parse(int8_file(quantized(residual_v1(), images(4))))
     layers = [ExecutedLayer(frozenset({name}), "QLinearConv", "int8") for name in file.layers]
     assert precision_parity(file, layers).ok
     slow = [ExecutedLayer(layers[1].names, "Conv", "fp32")]
@@ -60,4 +61,4 @@ def reshaped_at_the_end() -> Graph:
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_a_layer_goes_by_the_name_of_what_only_reshapes_it_too(name: str) -> None:
-    assert ran(emitted(reshaped_at_the_end(), images(4)), name).ok
+    assert ran(quantized(reshaped_at_the_end(), images(4)), name).ok

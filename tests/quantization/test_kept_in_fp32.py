@@ -8,16 +8,18 @@ from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.exclude import excluded_nodes
-from quantkit.quantization.mixed import KEPT, int8_layers, kept_in_fp32
+from quantkit.quantization.mixed import KEPT, kept_in_fp32
 from quantkit.quantization.plan import Plan, float_plan, operator_name
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder
 from tests.quantization.networks import Fuser, concatenated, planned, reason, whole
+from tests.quantized import int8_names
 
 
 def test_everything_can_stay_fp32() -> None:
     b, both = concatenated("relu1", "conv2")
     graph = b.graph(both)
-    plan = float_plan(whole(graph))
+    plan = float_plan(whole(graph).graph)
     assert list(plan.decisions) == [node.name for node in graph.nodes]
     for node in graph.nodes:
         decision = plan.decisions[node.name]
@@ -68,8 +70,8 @@ def mixed_network() -> tuple[Graph, Plan]:
 
 def test_layers_in_int8() -> None:
     graph, plan = mixed_network()
-    assert int8_layers(graph, plan) == ("relu1", "relu2", "relu3")
-    assert int8_layers(graph, kept_in_fp32(graph, plan, ["relu2"])) == ("relu1", "relu3")
+    assert int8_names(graph, plan) == ("relu1", "relu2", "relu3")
+    assert int8_names(graph, kept_in_fp32(QuantizedGraph(graph, plan), ["relu2"]).plan) == ("relu1", "relu3")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_layers_in_int8() -> None:
 )  # fmt: skip
 def test_what_returns_to_fp32(layers: list[str], along: list[str]) -> None:
     graph, plan = mixed_network()
-    mixed = kept_in_fp32(graph, plan, layers)
+    mixed = kept_in_fp32(QuantizedGraph(graph, plan), layers).plan
     reasons = {name: decision.reason for name, decision in mixed.decisions.items() if decision.precision == "fp32"}
     assert reasons == {
         **dict.fromkeys(layers, KEPT),
@@ -97,4 +99,4 @@ def test_what_is_no_int8_layer_cannot_return_to_fp32() -> None:
     for stranger in ("pool", "sin", "nothing"):
         message = f"^'{stranger}' is no layer that runs in INT8, so it cannot be returned to FP32$"
         with pytest.raises(UserError, match=message):
-            kept_in_fp32(graph, plan, ["relu1", stranger])
+            kept_in_fp32(QuantizedGraph(graph, plan), ["relu1", stranger])

@@ -13,6 +13,7 @@ from quantkit.emission.mxnet_float import float_graph
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.plan import Plan, calibration_targets, make_plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import NO_RECOVERY
 from quantkit.recovery.reconstruction import Walk
 from tests.networks import DATA, Builder
@@ -46,7 +47,9 @@ def simulated(
     graph: Graph, plan: Plan, data: np.ndarray, given: Mapping[Tensor, np.ndarray]
 ) -> dict[Tensor, np.ndarray]:
     """Every tensor as the INT8 network has it, in real numbers; what follows from a ``given`` one takes that."""
-    walk = Walk(graph, plan, NO_RECOVERY, {Tensor("data"): data}, {Tensor("data"): data}, dict(graph.params))
+    walk = Walk(
+        QuantizedGraph(graph, plan), NO_RECOVERY, {Tensor("data"): data}, {Tensor("data"): data}, dict(graph.params)
+    )
     found: dict[Tensor, np.ndarray] = {}
     for node in graph.nodes:
         walk.take(node)

@@ -12,6 +12,7 @@ from quantkit.engine.execute import run
 from quantkit.errors import UserError
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.analytic_bias import clipped_normal_mean, with_analytic_biases
 from quantkit.recovery.own_params import with_own_params
 from quantkit.recovery.preset import Recovery
@@ -56,10 +57,10 @@ def normalized(activation: str = "relu", fix_gamma: bool = False) -> Graph:
 
 def corrected(graph: Graph) -> tuple[Graph, Graph, Unit]:
     fused, plan = planned(graph, SEEN)
-    own = with_own_params(fused.graph, plan)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     unit = unit_of(own.by_name["last"])
     assert unit is not None
-    return own, with_analytic_biases(fused.original, own, plan), unit
+    return own, with_analytic_biases(fused.original, QuantizedGraph(own, plan)).graph, unit
 
 
 @pytest.mark.parametrize(
@@ -101,8 +102,8 @@ def test_layers_in_fp32_and_dense_layers_behind_norms_stay() -> None:
     last = b.op("sigmoid", "bent", b.batch_norm("bn2", b.conv("conv2", first, 8, 4, bias=False), 4))
     graph = b.graph(b.dense("dense", b.op("Flatten", "flat", last), 1024, 3), b.conv("fp32", first, 8, 2))
     fused, plan = planned(graph, images(), "fp32")
-    own = with_own_params(fused.graph, plan)
-    new = with_analytic_biases(fused.original, own, plan)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
+    new = with_analytic_biases(fused.original, QuantizedGraph(own, plan)).graph
     changed = {name for name, value in own.params.items() if not np.array_equal(value, new.params[name])}
     assert changed == {"bn2_bias"}
     assert new.nodes == own.nodes
@@ -145,12 +146,14 @@ def test_a_sum_is_not_what_batch_normalization_put_out() -> None:
 
 def test_it_needs_no_images_and_keeps_the_exact_network() -> None:
     fused, plan = planned(normalized(), SEEN)
-    found = recover(fused, plan, [], "minmax", Recovery(analytic_bias=True), silent)
+    found = recover(
+        QuantizedGraph(fused.graph, plan), fused.original, [], "minmax", Recovery(analytic_bias=True), silent
+    )
     assert found.recovery == Recovery(analytic_bias=True, images=0)
-    unit = unit_of(found.graph.by_name["last"])
+    unit = unit_of(found.network.graph.by_name["last"])
     assert unit is not None
     assert unit.bias is not None
-    assert not np.array_equal(found.graph.params[unit.bias.node], found.exact.params[unit.bias.node])
+    assert not np.array_equal(found.network.graph.params[unit.bias.node], found.exact.params[unit.bias.node])
     np.testing.assert_array_equal(found.exact.params[unit.bias.node], fused.graph.params[unit.bias.node])
 
 

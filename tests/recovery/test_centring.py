@@ -13,9 +13,11 @@ from quantkit.engine.execute import run
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.centring import centred
 from quantkit.recovery.own_params import with_own_params
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
+from tests.quantized import parts_of
 from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -23,8 +25,8 @@ pytestmark = pytest.mark.usefixtures("engine")
 
 def shifted(graph: Graph, *exclude: str) -> tuple[Graph, Plan, Graph, Plan]:
     fused, plan = planned(graph, images(), *exclude)
-    own = with_own_params(fused.graph, plan)
-    return own, plan, *centred(own, plan, images(), "minmax")
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
+    return own, plan, *parts_of(centred(QuantizedGraph(own, plan), images(), "minmax"))
 
 
 def lopsided(graph: Graph) -> Graph:
@@ -58,7 +60,9 @@ def test_the_error_in_int8_falls(int8_engine: None) -> None:
     own, plan, new, changed = shifted(lopsided(inverted_residual()))
     data = images(32, seed=5)
     exact = run(float_graph(own), {"data": data})[0]
-    before, after = (run(int8_graph(*pair), {"data": data})[0] for pair in ((own, plan), (new, changed)))
+    before, after = (
+        run(int8_graph(QuantizedGraph(*pair)), {"data": data})[0] for pair in ((own, plan), (new, changed))
+    )
     assert np.square(after - exact).mean() < 0.8 * np.square(before - exact).mean()
 
 
@@ -71,7 +75,9 @@ def test_a_shortcut_that_is_only_added_becomes_unsigned(int8_engine: None) -> No
     assert unit.activation_kind == "relu"
     data = images()
     exact = run(float_graph(own), {"data": data})[0]
-    before, after = (run(int8_graph(*pair), {"data": data})[0] for pair in ((own, plan), (new, changed)))
+    before, after = (
+        run(int8_graph(QuantizedGraph(*pair)), {"data": data})[0] for pair in ((own, plan), (new, changed))
+    )
     assert np.square(after - exact).mean() < np.square(before - exact).mean()
 
 

@@ -10,6 +10,7 @@ import pytest
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.engine.execute import run
 from quantkit.graph.graph import Tensor
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.constants import with_constants_folded
 from quantkit.recovery.preset import PRESETS
 from quantkit.recovery.recover import recover
@@ -40,9 +41,11 @@ def test_where_there_is_nothing_to_fold() -> None:
 
 def test_recovery_of_a_network_with_computed_weights() -> None:
     fused, plan = planned(computed_weights(), images())
-    found = recover(fused, plan, [images()], "minmax", PRESETS["balanced"], silent)
-    assert [node.name for node in found.graph.nodes] == [node.name for node in fused.graph.nodes]
-    before, after = (run(float_graph(graph), {"data": images()})[0] for graph in (fused.graph, found.graph))
+    found = recover(
+        QuantizedGraph(fused.graph, plan), fused.original, [images()], "minmax", PRESETS["balanced"], silent
+    )
+    assert [node.name for node in found.network.graph.nodes] == [node.name for node in fused.graph.nodes]
+    before, after = (run(float_graph(graph), {"data": images()})[0] for graph in (fused.graph, found.network.graph))
     np.testing.assert_allclose(after, before, atol=0.1 * np.abs(before).max())
     assert np.any(after != before)
 

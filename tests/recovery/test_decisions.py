@@ -13,10 +13,10 @@ from quantkit.errors import DataError
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.plan import Activation
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.before_sum import with_ranges_before_sums
 from quantkit.recovery.centring import can_shift, centred
 from quantkit.recovery.equalization import equalized
-from quantkit.recovery.int8_layers import int8_convolution
 from quantkit.recovery.observer_choice import with_chosen_ranges
 from quantkit.recovery.own_params import with_own_params
 from quantkit.recovery.preset import PRESETS, Recovery
@@ -24,6 +24,7 @@ from quantkit.recovery.reconstruction import reconstruct
 from quantkit.recovery.recover import recover
 from tests import numpy_engine
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
+from tests.quantized import parts_of
 from tests.recovery.networks import planned, silent
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -49,9 +50,9 @@ def same(first: Graph, second: Graph) -> bool:
 def test_shifted_tensors_are_in_the_middle_of_their_range() -> None:
     """``project_bn`` and ``add`` are read by 1x1 convolutions, and by the sum."""
     fused, plan = planned(inverted_residual(), SEEN)
-    own = with_own_params(fused.graph, plan)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     before = {name: values(own, name) for name in ("project_bn", "add")}
-    new, changed = centred(own, plan, SEEN, "minmax")
+    new, changed = parts_of(centred(QuantizedGraph(own, plan), SEEN, "minmax"))
     for name, exact in before.items():
         moved = exact - middle(exact).reshape(1, -1, 1, 1)
         peak = np.abs(moved).max()
@@ -69,12 +70,12 @@ def test_shifted_tensors_are_in_the_middle_of_their_range() -> None:
 
 def test_an_unsigned_shortcut_begins_at_0() -> None:
     fused, plan = planned(residual_v1(signed_shortcut=True), SEEN)
-    own = with_own_params(fused.graph, plan)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     (name,) = {"bn2", "bn3"} & set(own.by_name)
     exact = values(own, name)
     moved = exact - middle(exact).reshape(1, -1, 1, 1)
     peak = float(np.abs(moved).max())
-    new, changed = centred(own, plan, SEEN, "minmax")
+    new, changed = parts_of(centred(QuantizedGraph(own, plan), SEEN, "minmax"))
     assert changed.activations[Tensor(name)].dtype == "uint8"
     span = changed.activations[Tensor(name)].range
     assert (span.low, span.high) == pytest.approx((0.0, 2 * peak), rel=1e-4)
@@ -92,34 +93,36 @@ def test_an_unsigned_shortcut_begins_at_0() -> None:
 
 def test_who_can_be_shifted() -> None:
     fused, plan = planned(inverted_residual(), SEEN)
-    can = {node.name for node in fused.graph.nodes if can_shift(fused.graph, plan, node)}
+    can = {node.name for node in fused.graph.nodes if can_shift(QuantizedGraph(fused.graph, plan), node)}
     assert can == {"project_bn", "add"}
     fused, plan = planned(residual_v2(), SEEN)
-    can = {node.name for node in fused.graph.nodes if can_shift(fused.graph, plan, node)}
+    can = {node.name for node in fused.graph.nodes if can_shift(QuantizedGraph(fused.graph, plan), node)}
     assert can == {"conv0", "add"}
 
 
 def test_a_tensor_whose_range_would_not_shrink_is_not_shifted() -> None:
     fused, plan = planned(inverted_residual(), SEEN)
-    own = with_own_params(fused.graph, plan)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     narrow = {
         tensor: replace(form, range=Range(-1e-3, 1e-3)) if str(tensor) in ("project_bn", "add") else form
         for tensor, form in plan.activations.items()
     }
     plan = replace(plan, activations=narrow)
-    new, changed = centred(own, plan, SEEN, "minmax")
+    new, changed = parts_of(centred(QuantizedGraph(own, plan), SEEN, "minmax"))
     assert vars(changed) == vars(plan)
     assert same(new, own)
 
 
 def test_one_tensor_that_is_not_shifted_does_not_hinder_the_next() -> None:
     fused, plan = planned(inverted_residual(), SEEN)
-    own = with_own_params(fused.graph, plan)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     first, second = Tensor("project_bn"), Tensor("add")
-    assert [t for t in centred(own, plan, SEEN, "minmax")[1].activations if t in (first, second)] == [first, second]
+    assert [
+        t for t in parts_of(centred(QuantizedGraph(own, plan), SEEN, "minmax"))[1].activations if t in (first, second)
+    ] == [first, second]
     wide = {tensor: replace(form, range=Range(-100, 100)) for tensor, form in plan.activations.items()}
     forms = {**wide, first: replace(plan.activations[first], range=Range(-1e-3, 1e-3))}
-    _, changed = centred(own, replace(plan, activations=forms), SEEN, "minmax")
+    _, changed = parts_of(centred(QuantizedGraph(own, replace(plan, activations=forms)), SEEN, "minmax"))
     assert changed.activations[first] == forms[first]
     assert changed.activations[second] != forms[second]
 
@@ -138,8 +141,8 @@ def test_small_tensors_are_shifted_too() -> None:
     peaks = []
     for factor in (1, 2**-10):
         fused, plan = planned(two_layers(factor), SEEN)
-        own = with_own_params(fused.graph, plan)
-        changed = centred(own, plan, SEEN, "minmax")[1]
+        own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
+        changed = parts_of(centred(QuantizedGraph(own, plan), SEEN, "minmax"))[1]
         assert changed.activations[Tensor("first")] != plan.activations[Tensor("first")]
         peaks.append(changed.activations[Tensor("first")].range.largest / factor)
     assert peaks[0] == pytest.approx(peaks[1], rel=1e-3)
@@ -150,8 +153,8 @@ def test_a_constant_tensor_keeps_its_range() -> None:
     graph = two_layers(1)
     constant = {"first_weight": np.zeros((8, 3, 1, 1), np.float32), "first_bias": np.ones(8, np.float32)}
     fused, plan = planned(replace(graph, params={**graph.params, **constant}), SEEN)
-    own = with_own_params(fused.graph, plan)
-    assert centred(own, plan, SEEN, "minmax")[1].activations == plan.activations
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
+    assert parts_of(centred(QuantizedGraph(own, plan), SEEN, "minmax"))[1].activations == plan.activations
 
 
 @pytest.mark.parametrize("loud", [0, 9])
@@ -162,8 +165,8 @@ def test_every_image_counts_for_the_factors(loud: int) -> None:
     seen = SEEN.copy()
     seen[loud] *= np.arange(1, 4, dtype=np.float32).reshape(-1, 1, 1) * 4
     fused, plan = planned(graph, seen)
-    own = with_own_params(fused.graph, plan)
-    new = equalized(own, plan, seen, "minmax")[0]
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
+    new = parts_of(equalized(QuantizedGraph(own, plan), seen, "minmax"))[0]
     peaks = values(own, "relu0", seen).max((0, 2, 3))
     factor = peaks.max() / np.maximum(peaks, peaks.max() / 8)
     np.testing.assert_allclose(new.params["conv0_bias"], own.params["conv0_bias"] * factor, rtol=1e-5)
@@ -176,8 +179,8 @@ def test_factors_bring_every_channel_to_the_largest() -> None:
     b.params["conv0_bias"] *= np.geomspace(0.01, 1, 8, dtype=np.float32)
     graph = b.graph(b.relu("relu1", b.conv("depthwise", data, 8, 8, groups=8)))
     fused, plan = planned(graph, SEEN)
-    own = with_own_params(fused.graph, plan)
-    new, changed = equalized(own, plan, SEEN, "minmax")
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
+    new, changed = parts_of(equalized(QuantizedGraph(own, plan), SEEN, "minmax"))
     peaks = values(own, "relu0").max((0, 2, 3))
     factor = peaks.max() / np.maximum(peaks, peaks.max() / 8)
     for name, shape in (("conv0_weight", (-1, 1, 1, 1)), ("conv0_bias", (-1,))):
@@ -200,7 +203,7 @@ def test_own_parameters_have_names_that_tell_whose_they_are() -> None:
     added = b.relu("relu2", b.op("elemwise_add", "add", second, first))
     graph = b.graph(b.conv("conv3", added, 3, 4, bias=False))
     fused, plan = planned(graph, SEEN)
-    own = with_own_params(fused.graph, plan)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     assert own.params.keys() == {
         "conv1_weight", "relu1_own_conv1_weight", "conv3_weight",
         "relu1_zero_bias", "relu2_zero_bias", "conv3_zero_bias",
@@ -225,50 +228,53 @@ def test_own_parameters_have_names_that_tell_whose_they_are() -> None:
 
 def test_int8_convolutions_are_neither_dense_nor_fp32_nor_of_computed_weights() -> None:
     fused, plan = planned(residual_v1(), SEEN, "conv1")
-    found = {node.name for node in fused.graph.nodes if int8_convolution(fused.graph, plan, node) is not None}
+    network = QuantizedGraph(fused.graph, plan)
+    found = {node.name for node in fused.graph.nodes if network.int8_convolution(node) is not None}
     assert found == {"relu0", "relu2"}
-    assert int8_convolution(fused.graph, plan, None) is None
+    assert network.int8_convolution(None) is None
 
 
 def test_the_range_before_a_sum_is_found_with_other_parts_in_fp32() -> None:
     fused, plan = planned(residual_v2(), SEEN, "conv1")
-    found = with_ranges_before_sums(fused.graph, plan, [SEEN[:4], SEEN[4:8], SEEN[8:]], 4, "minmax")
+    found = with_ranges_before_sums(
+        QuantizedGraph(fused.graph, plan), [SEEN[:4], SEEN[4:8], SEEN[8:]], 4, "minmax"
+    ).plan
     assert list(found.before_sums) == [Tensor("add")]
     exact = numpy_engine.run(fused.original.with_outputs([Tensor("conv2")]).pruned(), {"data": SEEN})[0]
     span = found.before_sums[Tensor("add")]
     assert (span.low, span.high) == pytest.approx((exact.min(), exact.max()), rel=1e-4)
     assert vars(replace(found, before_sums={})) == vars(plan)
     with pytest.raises(DataError):
-        with_ranges_before_sums(fused.graph, plan, [], 4, "minmax")
+        with_ranges_before_sums(QuantizedGraph(fused.graph, plan), [], 4, "minmax")
 
 
 def test_techniques_follow_one_another() -> None:
     """Each takes what the one before has left; the exact network is that before weights are adapted."""
     fused, plan = planned(residual_v2(), SEEN)
-    own = with_own_params(fused.graph, plan)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     batches = [SEEN[:4], SEEN[4:]]
-    graph, now = centred(own, plan, SEEN, "minmax")
-    found = recover(fused, plan, batches, "minmax", Recovery(centre=True), silent)
-    assert same(found.graph, graph)
+    graph, now = parts_of(centred(QuantizedGraph(own, plan), SEEN, "minmax"))
+    found = recover(QuantizedGraph(fused.graph, plan), fused.original, batches, "minmax", Recovery(centre=True), silent)
+    assert same(found.network.graph, graph)
     assert same(found.exact, graph)
-    assert vars(found.plan) == vars(now)
+    assert vars(found.network.plan) == vars(now)
     assert found.recovery == Recovery(centre=True, images=10)
-    graph, now = equalized(graph, now, SEEN, "minmax")
-    now = with_chosen_ranges(graph, now, SEEN)
+    graph, now = parts_of(equalized(QuantizedGraph(graph, now), SEEN, "minmax"))
+    now = with_chosen_ranges(QuantizedGraph(graph, now), SEEN).plan
     switched = Recovery(centre=True, equalize=True, observers=True, bias=True, images=3)
-    found = recover(fused, plan, batches, "minmax", switched, silent)
+    found = recover(QuantizedGraph(fused.graph, plan), fused.original, batches, "minmax", switched, silent)
     assert same(found.exact, graph)
-    assert vars(found.plan) == vars(now)
-    assert same(found.graph, reconstruct(graph, now, SEEN, switched, silent))
+    assert vars(found.network.plan) == vars(now)
+    assert same(found.network.graph, reconstruct(QuantizedGraph(graph, now), SEEN, switched, silent).graph)
     assert found.recovery == replace(switched, images=10)
     with pytest.raises(DataError) as caught:
-        recover(fused, plan, [], "minmax", PRESETS["fast"], silent)
+        recover(QuantizedGraph(fused.graph, plan), fused.original, [], "minmax", PRESETS["fast"], silent)
     assert str(caught.value) == "there are no samples to recover accuracy with; give some, or use the preset none"
 
 
 def test_forms_are_kept_where_ranges_are_chosen() -> None:
     fused, plan = planned(residual_v1(), SEEN)
-    changed = with_chosen_ranges(fused.graph, plan, SEEN)
+    changed = with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan
     for tensor, form in plan.activations.items():
         assert isinstance(changed.activations[tensor], Activation)
         assert changed.activations[tensor].dtype == form.dtype

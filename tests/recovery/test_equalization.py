@@ -12,9 +12,11 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import run
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.equalization import equalized
 from quantkit.recovery.own_params import with_own_params
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
+from tests.quantized import parts_of
 from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -25,8 +27,8 @@ SEEN = images(64)
 
 def scaled(graph: Graph, *exclude: str) -> tuple[Graph, Plan, Graph, Plan]:
     fused, plan = planned(graph, SEEN, *exclude)
-    own = with_own_params(fused.graph, plan)
-    return own, plan, *equalized(own, plan, SEEN, "minmax")
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
+    return own, plan, *parts_of(equalized(QuantizedGraph(own, plan), SEEN, "minmax"))
 
 
 def before_depthwise() -> Graph:
@@ -87,7 +89,9 @@ def test_the_error_in_int8_falls(make: object, int8_engine: None) -> None:
     own, plan, new, changed = scaled(make())
     data = images(32, seed=5)
     exact = run(float_graph(own), {"data": data})[0]
-    before, after = (run(int8_graph(*pair), {"data": data})[0] for pair in ((own, plan), (new, changed)))
+    before, after = (
+        run(int8_graph(QuantizedGraph(*pair)), {"data": data})[0] for pair in ((own, plan), (new, changed))
+    )
     assert np.square(after - exact).mean() < 0.9 * np.square(before - exact).mean()
 
 
@@ -145,8 +149,8 @@ def test_images_that_leave_the_tensor_0_change_nothing() -> None:
     graph = before_depthwise()
     params = {**graph.params, "conv0_bias": np.zeros(8, np.float32)}
     fused, plan = planned(replace(graph, params=params), SEEN)
-    own = with_own_params(fused.graph, plan)
-    new, changed = equalized(own, plan, np.zeros_like(SEEN), "minmax")
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
+    new, changed = parts_of(equalized(QuantizedGraph(own, plan), np.zeros_like(SEEN), "minmax"))
     assert changed.activations == plan.activations
     for name, value in own.params.items():
         np.testing.assert_array_equal(new.params[name], value)

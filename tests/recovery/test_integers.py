@@ -13,6 +13,7 @@ from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.arithmetic import activation_params, quantize
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 from quantkit.recovery.constants import with_constants_folded
 from quantkit.recovery.own_params import with_own_params
@@ -133,7 +134,7 @@ def test_beside_it_runs_the_exact_network(case: str) -> None:
     data = images(9)
     fused, plan = planned(build(), data, *exclude)
     graph = with_constants_folded(fused.graph)
-    walk = Walk(graph, plan, NO_RECOVERY, {DATA: data}, {DATA: data}, dict(graph.params))
+    walk = Walk(QuantizedGraph(graph, plan), NO_RECOVERY, {DATA: data}, {DATA: data}, dict(graph.params))
     left = list(graph.nodes)
     while left:
         walk.take(left.pop(0))
@@ -163,8 +164,8 @@ def test_each_technique_brings_integers_nearer_on_other_images(technique: str, b
         for tensor, form in plan.activations.items()
     }
     plan = replace(plan, activations=forms)
-    own = with_own_params(fused.graph, plan)
-    found = reconstruct(own, plan, seen, Recovery(**{technique: True}), silent)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
+    found = reconstruct(QuantizedGraph(own, plan), seen, Recovery(**{technique: True}), silent).graph
     assert error(found, plan, fused.original, unseen) < 0.95 * error(own, plan, fused.original, unseen)
     assert found.nodes == own.nodes
     assert found.params.keys() == own.params.keys()
@@ -178,5 +179,5 @@ def test_the_walk_is_shown_operator_by_operator() -> None:
         return shown[-1][0]
 
     fused, plan = planned(residual_v1(), images())
-    reconstruct(fused.graph, plan, images(), Recovery(bias=True), progress)
+    reconstruct(QuantizedGraph(fused.graph, plan), images(), Recovery(bias=True), progress)
     assert shown == [(list(fused.graph.nodes), len(fused.graph.nodes), "recovering accuracy")]

@@ -13,6 +13,7 @@ from quantkit.emission.mxnet_float import float_graph
 from quantkit.engine.execute import run
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.observer_choice import CANDIDATES, with_chosen_ranges
 from quantkit.recovery.simulation import rounded
 from tests.networks import DATA, Builder, images
@@ -48,7 +49,7 @@ def output_error(graph: Graph, plan: Plan, values: Range) -> float:
 @pytest.mark.parametrize("read", [0.0, 1.0])
 def test_the_range_is_the_candidate_of_least_output_error(read: float) -> None:
     fused, plan = planned(with_outlier(read), SEEN)
-    chosen = with_chosen_ranges(fused.graph, plan, SEEN).activations[Tensor("relu0")].range
+    chosen = with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations[Tensor("relu0")].range
     network = float_graph(fused.graph)
     ranges = [collect_ranges(network, [Tensor("relu0")], [SEEN], 8, method)["relu0"] for method in CANDIDATES]
     errors = [output_error(fused.graph, plan, each) for each in ranges]
@@ -59,7 +60,7 @@ def test_the_range_is_the_candidate_of_least_output_error(read: float) -> None:
 def test_what_the_reader_ignores_may_be_clipped() -> None:
     """The same tensor; only the reader differs."""
     ignored, taken = (
-        with_chosen_ranges(fused.graph, plan, SEEN).activations[Tensor("relu0")].range.largest
+        with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations[Tensor("relu0")].range.largest
         for fused, plan in (planned(with_outlier(read), SEEN) for read in (0.0, 1.0))
     )
     assert ignored < taken
@@ -71,7 +72,7 @@ def test_scales_that_others_share_stay() -> None:
     data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
     pooled = b.op("Pooling", "pool", data, kernel=(2, 2), stride=(2, 2), pool_type="max")
     fused, plan = planned(b.graph(b.relu("relu1", b.conv("conv1", pooled, 8, 8))), SEEN)
-    changed = with_chosen_ranges(fused.graph, plan, SEEN).activations
+    changed = with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations
     for name in ("relu0", "pool", "relu1"):
         assert changed[Tensor(name)] == plan.activations[Tensor(name)]
 
@@ -80,7 +81,7 @@ def test_what_others_read_keeps_its_range() -> None:
     b = Builder()
     data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
     fused, plan = planned(b.graph(b.relu("relu1", b.conv("conv1", data, 8, 8)), b.op("tanh", "tanh", data)), SEEN)
-    assert with_chosen_ranges(fused.graph, plan, SEEN).activations[data] == plan.activations[data]
+    assert with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations[data] == plan.activations[data]
 
 
 def test_sums_count_as_readers() -> None:
@@ -95,7 +96,7 @@ def test_sums_count_as_readers() -> None:
         fused, plan = planned(
             b.graph(b.relu("relu1", b.op("elemwise_add", "add", result, data) if is_added else result)), SEEN
         )
-        return with_chosen_ranges(fused.graph, plan, SEEN).activations[data].range.largest
+        return with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations[data].range.largest
 
     assert chosen(is_added=True) > chosen(is_added=False)
 
@@ -105,23 +106,25 @@ def test_results_of_the_network_keep_their_range() -> None:
     data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
     graph = b.graph(b.relu("relu1", b.conv("conv1", data, 8, 8)), data)
     fused, plan = planned(graph, SEEN)
-    assert with_chosen_ranges(fused.graph, plan, SEEN).activations[data] == plan.activations[data]
+    assert with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations[data] == plan.activations[data]
     alone, plan = planned(replace(graph, outputs=graph.outputs[:1]), SEEN)
-    assert with_chosen_ranges(alone.graph, plan, SEEN).activations[data] != plan.activations[data]
+    assert with_chosen_ranges(QuantizedGraph(alone.graph, plan), SEEN).plan.activations[data] != plan.activations[data]
 
 
 def test_images_that_leave_tensors_0_change_nothing() -> None:
     b = Builder()
     data = b.relu("relu0", b.conv("conv0", DATA, 3, 8, bias=False))
     fused, plan = planned(b.graph(b.relu("relu1", b.conv("conv1", data, 8, 8))), SEEN)
-    assert with_chosen_ranges(fused.graph, plan, np.zeros_like(SEEN)).activations == plan.activations
+    assert (
+        with_chosen_ranges(QuantizedGraph(fused.graph, plan), np.zeros_like(SEEN)).plan.activations == plan.activations
+    )
 
 
 def test_every_image_counts_for_the_ranges() -> None:
     data = SEEN.copy()
     data[-1] *= 5
     fused, plan = planned(with_outlier(1.0), data)
-    chosen = with_chosen_ranges(fused.graph, plan, data).activations[Tensor("relu0")].range
+    chosen = with_chosen_ranges(QuantizedGraph(fused.graph, plan), data).plan.activations[Tensor("relu0")].range
     network = float_graph(fused.graph)
     ranges = [collect_ranges(network, [Tensor("relu0")], [data], 8, method)["relu0"] for method in CANDIDATES]
     assert min(abs(chosen.largest - each.largest) for each in ranges) < 1e-4 * chosen.largest
@@ -133,7 +136,8 @@ def test_small_tensors_have_a_choice_too() -> None:
     small = {name: graph.params[name] / 1024 for name in ("conv0_weight", "conv0_bias")}
     pairs = [planned(each, SEEN) for each in (graph, replace(graph, params={**graph.params, **small}))]
     large, reduced = (
-        with_chosen_ranges(fused.graph, plan, SEEN).activations[Tensor("relu0")].range.largest for fused, plan in pairs
+        with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations[Tensor("relu0")].range.largest
+        for fused, plan in pairs
     )
     assert reduced < 1
     assert reduced * 1024 == pytest.approx(large, rel=1e-3)
@@ -144,9 +148,9 @@ def test_a_reader_in_fp32_leaves_no_choice() -> None:
     data = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
     graph = b.graph(b.relu("relu1", b.conv("conv1", data, 8, 8)), b.relu("relu2", b.conv("conv2", data, 8, 8)))
     fused, plan = planned(graph, SEEN, "conv2")
-    assert with_chosen_ranges(fused.graph, plan, SEEN).activations[data] == plan.activations[data]
+    assert with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations[data] == plan.activations[data]
     fused, plan = planned(graph, SEEN)
-    assert with_chosen_ranges(fused.graph, plan, SEEN).activations[data] != plan.activations[data]
+    assert with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations[data] != plan.activations[data]
 
 
 def test_a_layer_that_also_adds_what_it_reads_counts_as_both() -> None:
@@ -160,6 +164,6 @@ def test_a_layer_that_also_adds_what_it_reads_counts_as_both() -> None:
         b.params["conv1_weight"] *= np.float32(factor)
         b.params["conv1_weight"][:, 0] = 0
         fused, plan = planned(b.graph(b.relu("relu1", b.op("elemwise_add", "add", result, data))), SEEN)
-        return with_chosen_ranges(fused.graph, plan, SEEN).activations[data].range.largest
+        return with_chosen_ranges(QuantizedGraph(fused.graph, plan), SEEN).plan.activations[data].range.largest
 
     assert chosen(1000.0) < chosen(1.0)

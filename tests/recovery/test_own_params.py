@@ -6,6 +6,7 @@ import pytest
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.engine.execute import run
 from quantkit.fusion.unit import unit_of
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.own_params import with_own_params
 from tests.networks import DATA, Builder, images
 from tests.recovery.networks import planned
@@ -23,7 +24,7 @@ def test_shared_and_missing_parameters_become_own_ones() -> None:
     graph = b.graph(b.conv("conv3", added, 3, 4, bias=False))
     data = images()
     fused, plan = planned(graph, data)
-    own = with_own_params(fused.graph, plan)
+    own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     units = [unit for unit in map(unit_of, own.nodes) if unit is not None]
     names = [tensor.node for unit in units for tensor in (unit.weight, unit.bias) if tensor is not None]
     assert len(units) == 3
@@ -36,4 +37,4 @@ def test_layers_that_stay_fp32_are_left_alone() -> None:
     b = Builder()
     graph = b.graph(b.conv("conv", DATA, 3, 4, bias=False))
     fused, plan = planned(graph, images(), "conv")
-    assert with_own_params(fused.graph, plan) is fused.graph
+    assert with_own_params(QuantizedGraph(fused.graph, plan)).graph is fused.graph

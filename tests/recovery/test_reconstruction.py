@@ -9,6 +9,7 @@ import pytest
 
 from quantkit.graph.graph import Tensor
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.weights import engine_integers
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.reconstruction import reconstruct
@@ -30,7 +31,7 @@ def test_biases_take_up_the_mean_error_where_the_activation_lets_them(rectified:
     # Channels that are active often and seldom.
     bias = np.linspace(-2, 1, 8, dtype=np.float32)
     fused, plan = planned(replace(graph, params={"conv_weight": weight, "conv_bias": bias}), data)
-    found = reconstruct(fused.graph, plan, data, Recovery(bias=True), silent)
+    found = reconstruct(QuantizedGraph(fused.graph, plan), data, Recovery(bias=True), silent).graph
 
     form = plan.activations[Tensor("data")]
     params = activation_params(form.range, form.dtype)

@@ -16,6 +16,7 @@ from quantkit.graph.graph import Graph, Tensor
 from quantkit.pipeline import FusedModel, QuantizedModel
 from quantkit.pipeline import recover as recover_model
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import NO_RECOVERY, PRESETS, Recovery, preset
 from quantkit.recovery.recover import recover, with_mirrored
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
@@ -54,7 +55,7 @@ def narrow() -> Graph:
 def error(graph: Graph, plan: Plan, reference: Graph) -> float:
     """The mean squared error in INT8 on images that nothing was fitted to."""
     exact = run(float_graph(reference), {"data": UNSEEN})[0]
-    return float(np.square(run(int8_graph(graph, plan), {"data": UNSEEN})[0] - exact).mean())
+    return float(np.square(run(int8_graph(QuantizedGraph(graph, plan)), {"data": UNSEEN})[0] - exact).mean())
 
 
 @INT8
@@ -62,8 +63,8 @@ def error(graph: Graph, plan: Plan, reference: Graph) -> float:
 def test_each_technique_lowers_the_error_on_new_images(name: str) -> None:
     graph = narrow()
     fused, plan = planned(graph, SEEN)
-    found = recover(fused, plan, [SEEN], "minmax", TECHNIQUES[name], silent)
-    assert error(found.graph, found.plan, fused.graph) < 0.8 * error(fused.graph, plan, fused.graph)
+    found = recover(QuantizedGraph(fused.graph, plan), fused.original, [SEEN], "minmax", TECHNIQUES[name], silent)
+    assert error(found.network.graph, found.network.plan, fused.graph) < 0.8 * error(fused.graph, plan, fused.graph)
 
 
 @INT8
@@ -71,17 +72,23 @@ def test_each_technique_lowers_the_error_on_new_images(name: str) -> None:
 @pytest.mark.parametrize("graph", [residual_v1(True), residual_v2(), inverted_residual()], ids=["v1", "v2", "inverted"])
 def test_all_together_on_blocks_of_real_networks(graph: Graph) -> None:
     fused, plan = planned(graph, SEEN)
-    found = recover(fused, plan, [SEEN[:10], SEEN[10:]], "minmax", PRESETS["balanced"], silent)
-    assert error(found.graph, found.plan, fused.graph) < 0.9 * error(fused.graph, plan, fused.graph)
+    found = recover(
+        QuantizedGraph(fused.graph, plan), fused.original, [SEEN[:10], SEEN[10:]], "minmax", PRESETS["balanced"], silent
+    )
+    assert error(found.network.graph, found.network.plan, fused.graph) < 0.9 * error(fused.graph, plan, fused.graph)
     assert found.recovery == replace(PRESETS["balanced"], images=len(SEEN))
-    assert found.plan.decisions == plan.decisions
+    assert found.network.plan.decisions == plan.decisions
 
 
 @INT8
 def test_one_image_is_enough_to_run() -> None:
     fused, plan = planned(residual_v1(), SEEN)
-    found = recover(fused, plan, [SEEN[:1]], "minmax", PRESETS["balanced"], silent)
-    assert np.isfinite(run(int8_graph(found.graph, found.plan), {"data": UNSEEN})[0]).all()
+    found = recover(
+        QuantizedGraph(fused.graph, plan), fused.original, [SEEN[:1]], "minmax", PRESETS["balanced"], silent
+    )
+    assert np.isfinite(
+        run(int8_graph(QuantizedGraph(found.network.graph, found.network.plan)), {"data": UNSEEN})[0]
+    ).all()
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -90,25 +97,30 @@ def test_a_channel_of_the_smallest_weights_stays_dead() -> None:
     weight = graph.params["conv0_weight"].copy()
     weight[1] *= 1e-44
     fused, plan = planned(replace(graph, params={**graph.params, "conv0_weight": weight}), SEEN)
-    found = recover(fused, plan, [SEEN], "minmax", Recovery(rounding=True, bias=True), silent)
-    assert not found.graph.params["conv0_weight"][1].any()
+    found = recover(
+        QuantizedGraph(fused.graph, plan), fused.original, [SEEN], "minmax", Recovery(rounding=True, bias=True), silent
+    )
+    assert not found.network.graph.params["conv0_weight"][1].any()
 
 
 def test_the_same_images_give_the_same_network() -> None:
     fused, plan = planned(residual_v1(), SEEN)
-    first, second = (recover(fused, plan, [SEEN], "mse", PRESETS["balanced"], silent) for _ in range(2))
-    assert first.graph.params.keys() == second.graph.params.keys()
-    for name, value in first.graph.params.items():
-        np.testing.assert_array_equal(value, second.graph.params[name])
+    first, second = (
+        recover(QuantizedGraph(fused.graph, plan), fused.original, [SEEN], "mse", PRESETS["balanced"], silent)
+        for _ in range(2)
+    )
+    assert first.network.graph.params.keys() == second.network.graph.params.keys()
+    for name, value in first.network.graph.params.items():
+        np.testing.assert_array_equal(value, second.network.graph.params[name])
 
 
 def test_layers_in_fp32_keep_their_weights() -> None:
     fused, plan = planned(residual_v1(), SEEN, "conv1")
-    found = recover(fused, plan, [SEEN], "minmax", PRESETS["balanced"], silent)
-    unit = unit_of(found.graph.by_name["relu1"])
+    found = recover(QuantizedGraph(fused.graph, plan), fused.original, [SEEN], "minmax", PRESETS["balanced"], silent)
+    unit = unit_of(found.network.graph.by_name["relu1"])
     assert unit is not None
     assert plan.decisions["relu1"].precision == "fp32"
-    np.testing.assert_array_equal(found.graph.params[unit.weight.node], fused.graph.params[unit.weight.node])
+    np.testing.assert_array_equal(found.network.graph.params[unit.weight.node], fused.graph.params[unit.weight.node])
 
 
 def test_mirror_images_fill_up_what_is_missing() -> None:
@@ -139,14 +151,14 @@ def test_mirror_images_are_looked_at_where_they_serve_a_technique(
 
 def test_none_changes_nothing() -> None:
     fused, plan = planned(residual_v1(), SEEN)
-    found = recover(fused, plan, [], "minmax", preset("none"), silent)
-    assert (found.graph, found.plan, found.recovery) == (fused.graph, plan, NO_RECOVERY)
+    found = recover(QuantizedGraph(fused.graph, plan), fused.original, [], "minmax", preset("none"), silent)
+    assert (found.network.graph, found.network.plan, found.recovery) == (fused.graph, plan, NO_RECOVERY)
 
 
 def test_without_samples_there_is_a_clear_error() -> None:
     fused, plan = planned(residual_v1(), SEEN)
     with pytest.raises(DataError, match="no samples"):
-        recover(fused, plan, [], "minmax", preset("fast"), silent)
+        recover(QuantizedGraph(fused.graph, plan), fused.original, [], "minmax", preset("fast"), silent)
 
 
 def test_an_unknown_preset_is_refused() -> None:
@@ -166,10 +178,10 @@ def test_layers_with_a_sum_are_fitted_to_what_the_addend_leaves(graph: Graph) ->
     """The simulated error of the sum falls, which it does not where the fit aims at something else."""
     fused, plan = planned(graph, SEEN)
     (name,) = (node.name for node in fused.graph.nodes if (unit := unit_of(node)) and unit.addend is not None)
-    found = recover(fused, plan, [SEEN], "minmax", Recovery(refit=True), silent)
+    found = recover(QuantizedGraph(fused.graph, plan), fused.original, [SEEN], "minmax", Recovery(refit=True), silent)
     (exact,) = run(float_graph(fused.graph).with_outputs([Tensor(name)]).pruned(), {"data": SEEN})
     errors = [
-        np.square(simulated(each.graph, each.plan, SEEN, {})[Tensor(name)] - exact).mean()
-        for each in (replace(found, graph=found.exact), found)
+        np.square(simulated(each, found.network.plan, SEEN, {})[Tensor(name)] - exact).mean()
+        for each in (found.exact, found.network.graph)
     ]
     assert errors[1] < 0.97 * errors[0]

@@ -11,6 +11,7 @@ from quantkit.engine.execute import run
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.arithmetic import activation_params
 from quantkit.quantization.plan import Activation
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.recover import recover
 from quantkit.recovery.simulation import rounded, rounded_sum
@@ -41,15 +42,17 @@ NETWORKS = {
 def test_the_engine_computes_the_same_integers(name: str) -> None:
     data = images()
     fused, plan = planned(NETWORKS[name], data)
-    recovered = recover(fused, plan, [data], "minmax", Recovery(bias=True), silent)
-    int8 = int8_graph(recovered.graph, recovered.plan)
+    recovered = recover(
+        QuantizedGraph(fused.graph, plan), fused.original, [data], "minmax", Recovery(bias=True), silent
+    )
+    int8 = int8_graph(QuantizedGraph(recovered.network.graph, recovered.network.plan))
     names = {node.name for node in int8.nodes}
-    tensors = [tensor for tensor in recovered.plan.activations if f"quantized_{tensor.node}" in names]
+    tensors = [tensor for tensor in recovered.network.plan.activations if f"quantized_{tensor.node}" in names]
     assert len(tensors) >= 3
     found = run(int8.with_outputs([Tensor(f"quantized_{tensor.node}") for tensor in tensors]).pruned(), {"data": data})
-    scales = {tensor: stored_scale(int8, tensor, recovered.plan.activations[tensor]) for tensor in tensors}
+    scales = {tensor: stored_scale(int8, tensor, recovered.network.plan.activations[tensor]) for tensor in tensors}
     given = {tensor: integers * np.float32(scales[tensor]) for tensor, integers in zip(tensors, found)}
-    wanted = simulated(recovered.graph, recovered.plan, data, given)
+    wanted = simulated(recovered.network.graph, recovered.network.plan, data, given)
     for tensor in tensors:
         difference = np.abs(given[tensor] - wanted[tensor]) / scales[tensor]
         # A sum on the edge between two integers may fall to either side.

@@ -11,6 +11,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
 from quantkit.quantization.plan import Activation, Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 from quantkit.recovery import reconstruction
 from quantkit.recovery.preset import Recovery
@@ -119,7 +120,7 @@ def layer(name: str, clipped: float = 0.5) -> Layer:
 
 
 def recovered(case: Layer, recovery: Recovery) -> np.ndarray:
-    return reconstruct(case.graph, case.plan, case.data, recovery, silent).params["layer_weight"]
+    return reconstruct(QuantizedGraph(case.graph, case.plan), case.data, recovery, silent).graph.params["layer_weight"]
 
 
 @pytest.mark.parametrize("name", LAYERS)

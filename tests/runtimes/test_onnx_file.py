@@ -8,7 +8,7 @@ from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import OnnxFile, parse
 from tests.networks import images, residual_v1
 from tests.requirements import requires
-from tests.runtimes.networks import emitted, int8_file
+from tests.runtimes.networks import int8_file, quantized
 
 requires("onnx")
 pytestmark = pytest.mark.usefixtures("int8_engine")
@@ -18,7 +18,7 @@ open_reference = ONNX_ENGINES["reference"].open_session
 
 @pytest.fixture(scope="module")
 def file() -> OnnxFile:
-    return parse(int8_file(emitted(residual_v1(), images(4), "dense")))
+    return parse(int8_file(quantized(residual_v1(), images(4), "dense")))
 
 
 def test_where_tensors_are_rounded(file: OnnxFile) -> None:

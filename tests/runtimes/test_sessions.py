@@ -15,7 +15,7 @@ from quantkit.runtimes.engines import ONNX_ENGINES, OnnxEngine
 from quantkit.text_files import parse_json
 from tests.networks import images, residual_v1
 from tests.requirements import package, requires
-from tests.runtimes.networks import emitted, float_file, int8_file
+from tests.runtimes.networks import float_file, int8_file, quantized
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -84,7 +84,7 @@ def test_layers_in_fp32_are_seen(name: str) -> None:
 @pytest.mark.parametrize("name", WITH_KERNELS)
 def test_layers_in_int8_are_seen_by_name(name: str, int8_engine: None) -> None:
     engine = engine_of(name)
-    content = int8_file(emitted(residual_v1(), images(4)))
+    content = int8_file(quantized(residual_v1(), images(4)))
     layers = engine.executed_layers(content, {"data": images(1)})
     in_integers = {name for layer in layers if layer.precision == "int8" for name in layer.names}
     assert {"bn0", "bn1", "bn2"} <= in_integers

@@ -9,10 +9,12 @@ import pytest
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.mixed import int8_layers, kept_in_fp32
+from quantkit.quantization.mixed import kept_in_fp32
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.search.candidates import candidates
 from tests.networks import fire, images, inverted_residual, residual_v1, residual_v2
+from tests.quantized import int8_names
 from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -45,19 +47,19 @@ def branches(graph: Graph, plan: Plan) -> set[frozenset[str]]:
         ways = list(paths(graph, node))
         shared = [name for name in ways[0][:-1] if all(name in way for way in ways)]
         inside = {name for way in ways for name in (way[way.index(shared[-1]) + 1 :] if shared else way)}
-        found.add(frozenset(inside) & frozenset(int8_layers(graph, plan)))
+        found.add(frozenset(inside) & frozenset(int8_names(graph, plan)))
     return found
 
 
 def test_single_layers_come_first_and_nothing_comes_twice(network: tuple[Graph, Plan]) -> None:
-    found = candidates(*network)
-    layers = int8_layers(*network)
+    found = candidates(QuantizedGraph(*network))
+    layers = int8_names(*network)
     assert [candidate.layers for candidate in found[: len(layers)]] == [frozenset({name}) for name in layers]
     assert len({candidate.layers for candidate in found}) == len(found)
 
 
 def test_branches_are_what_lies_on_the_ways_from_the_fork(network: tuple[Graph, Plan]) -> None:
-    found = candidates(*network)
+    found = candidates(QuantizedGraph(*network))
     expected = branches(*network)
     assert expected
     assert expected <= {candidate.layers for candidate in found}
@@ -67,11 +69,13 @@ def test_branches_are_what_lies_on_the_ways_from_the_fork(network: tuple[Graph, 
 
 def test_with_both_ends_in_fp32_a_tensor_is_never_rounded(network: tuple[Graph, Plan]) -> None:
     graph, plan = network
-    groups = [candidate for candidate in candidates(graph, plan) if candidate.name.endswith("what reads it")]
+    groups = [
+        candidate for candidate in candidates(QuantizedGraph(graph, plan)) if candidate.name.endswith("what reads it")
+    ]
     assert groups
     for group in groups:
         name = group.name.split(" and ")[0]
-        emitted = int8_graph(graph, kept_in_fp32(graph, plan, group.layers))
+        emitted = int8_graph(kept_in_fp32(QuantizedGraph(graph, plan), group.layers))
         readers = [node for node in emitted.nodes if Tensor(name) in node.inputs]
         assert readers
         assert not any("quantize" in node.op for node in readers), group
@@ -79,7 +83,7 @@ def test_with_both_ends_in_fp32_a_tensor_is_never_rounded(network: tuple[Graph, 
 
 def test_the_groups_of_a_fire_module() -> None:
     fused, plan = planned(fire(), images(6))
-    found = {candidate.name: candidate.layers for candidate in candidates(fused.graph, plan)}
+    found = {candidate.name: candidate.layers for candidate in candidates(QuantizedGraph(fused.graph, plan))}
     assert found["branches joined by both"] == {"left_relu", "right_relu"}
     assert found["squeeze_relu and what reads it"] == {"squeeze_relu", "left_relu", "right_relu"}
     assert found["left_relu and what reads it"] == {"left_relu", "right_relu", "last_relu"}

@@ -14,13 +14,14 @@ import pytest
 from quantkit.evaluation.drop import Drop
 from quantkit.fusion.fuse import Fused
 from quantkit.quantization.goal import Goal
-from quantkit.quantization.mixed import int8_layers
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.search.candidates import Candidate
 from quantkit.search.choose import Layers, Trial
 from quantkit.search.explore import Exploration, best, meets
 from quantkit.search.measurements import Check, TimeIsUp
 from tests.networks import fire, images
+from tests.quantized import int8_names
 from tests.recovery.networks import planned
 
 INT8_MS, FP32_MS = 2.0, 8.0
@@ -85,10 +86,10 @@ def explored(
     network: tuple[Fused, Plan], goal: Goal, seed: int, recovers: bool = False, affordable: Optional[int] = None
 ) -> tuple[World, Check, bool]:
     fused, plan = network
-    layers = int8_layers(fused.graph, plan)
+    layers = int8_names(fused.graph, plan)
     random = np.random.default_rng(seed)
     world = World(dict(zip(layers, random.uniform(0.1, 2, len(layers)))), dict.fromkeys(layers, 0.25), affordable)
-    recovered = SimpleNamespace(graph=fused.graph, plan=plan, recovery=SimpleNamespace(works=recovers))
+    recovered = SimpleNamespace(network=QuantizedGraph(fused.graph, plan), recovery=SimpleNamespace(works=recovers))
     found = [Candidate(name, frozenset({name})) for name in layers]
     search = Exploration(world, recovered, goal, found, lambda stream, total, title: stream)  # type: ignore[arg-type]
     ended = search.run()
@@ -165,11 +166,11 @@ def test_a_set_between_those_looked_at_first_may_meet_the_goal(network: tuple[Fu
             return replace(found, drop=replace(found.drop, points=0.0 if lucky else 9.0))
 
     fused, plan = network
-    layers = int8_layers(fused.graph, plan)
+    layers = int8_names(fused.graph, plan)
     assert len(layers) == 5
     goal = Goal(max_drop=1.0)
     world = Coarse(dict(zip(layers, (5.0, 4.0, 3.0, 2.0, -1.0))), dict.fromkeys(layers, 0.2))
-    recovered = SimpleNamespace(graph=fused.graph, plan=plan, recovery=SimpleNamespace(works=False))
+    recovered = SimpleNamespace(network=QuantizedGraph(fused.graph, plan), recovery=SimpleNamespace(works=False))
     found = [Candidate(name, frozenset({name})) for name in layers]
     Exploration(world, recovered, goal, found, lambda stream, total, title: stream).run()  # type: ignore[arg-type]
     checks = [world.check(layers) for layers, _ in list(world.checks)]
@@ -188,11 +189,11 @@ def test_what_the_search_had_come_to_is_judged_at_the_end(network: tuple[Fused, 
 
 def test_layers_that_only_came_with_their_group_are_taken_out_again(network: tuple[Fused, Plan]) -> None:
     fused, plan = network
-    useful, useless, *others = int8_layers(fused.graph, plan)
+    useful, useless, *others = int8_names(fused.graph, plan)
     world = World(
         {useful: 2.0, useless: 0.0, **dict.fromkeys(others, 0.1)}, dict.fromkeys((useful, useless, *others), 0.2)
     )
-    recovered = SimpleNamespace(graph=fused.graph, plan=plan, recovery=SimpleNamespace(works=False))
+    recovered = SimpleNamespace(network=QuantizedGraph(fused.graph, plan), recovery=SimpleNamespace(works=False))
     group = [Candidate("both", frozenset({useful, useless}))]
     goal = Goal(max_drop=1.0)
     Exploration(world, recovered, goal, group, lambda stream, total, title: stream).run()  # type: ignore[arg-type]

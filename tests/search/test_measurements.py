@@ -21,7 +21,8 @@ TRIAL = {"divergence": 0.1, "milliseconds": 0.5, "noise": 0.01}
 
 def measured(path: Path, kind: str, value: Any, layers: tuple[str, ...] = ()) -> Any:
     path.write_text(json.dumps({"what": [kind, *layers], "value": value}) + "\n")
-    network: Any = SimpleNamespace(graph=SimpleNamespace(by_name=dict.fromkeys(("a", "b"))))
+    graph = SimpleNamespace(by_name=dict.fromkeys(("a", "b")))
+    network: Any = SimpleNamespace(network=SimpleNamespace(graph=graph))
     images: Any = SimpleNamespace(predictions=np.array([1, 2, 4]), labels=None)
     nothing: Any = None
     found = Measurements(nothing, network, nothing, images, Journal(path), Budget(0))

@@ -22,12 +22,14 @@ from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.host.load import Load
 from quantkit.pipeline import FusedModel
-from quantkit.quantization.mixed import KEPT, int8_layers
+from quantkit.quantization.mixed import KEPT
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.search import images as search_images
 from quantkit.search import measurements, search
 from quantkit.search.images import judged
 from quantkit.search.measurements import Measurements, with_layers_in_fp32
+from tests.quantized import int8_names, parts_of
 from tests.recovery.networks import silent
 
 GOAL = quantkit.Goal(max_drop=0.3)
@@ -88,7 +90,7 @@ def test_the_goal_is_met_and_what_is_said_is_true(
         name: float((top1(graph, digits_fused, images) == images[1]).mean())
         for name, graph in {
             "fp32": digits_fused.model.graph,
-            "int8": int8_graph(digits_fused.fused.graph, tight[1]),
+            "int8": int8_graph(QuantizedGraph(digits_fused.fused.graph, tight[1])),
             "mixed": found.network.graph,
         }.items()
     }
@@ -97,7 +99,7 @@ def test_the_goal_is_met_and_what_is_said_is_true(
     assert found.chosen.drop.points == pytest.approx(100 * (right["fp32"] - right["mixed"]))
     assert found.chosen.drop.points <= 0.3
     assert found.chosen.divergence < found.int8.divergence
-    total = len(int8_layers(digits_fused.fused.graph, tight[1]))
+    total = len(int8_names(digits_fused.fused.graph, tight[1]))
     assert 0 < len(found.layers) < total
 
     bundle = read_bundle(found.network.save(tmp_path / "bundle"))
@@ -188,12 +190,12 @@ def test_speed_alone_needs_no_images(begin: Callable[..., search.Outcome]) -> No
 def test_layers_in_fp32_have_the_weights_they_had(digits_fused: FusedModel, int8_engine: None) -> None:
     table = quantkit.calibrate(digits_fused, "digits:train", 32)
     recovered = quantkit.recover(digits_fused, table, quantkit.plan(digits_fused, table), "digits:train", "balanced")
-    layers = int8_layers(recovered.graph, recovered.plan)
+    layers = int8_names(*parts_of(recovered.network))
     (batch,) = batches(quantkit.images("digits:train"), digits_fused.model.preprocess, (3, 32, 32), 32, limit=32)
     exact = run(float_graph(digits_fused.fused.graph), {"data": batch.data})[0]
     mixed = with_layers_in_fp32(recovered, layers)
-    found = run(int8_graph(mixed.graph, mixed.plan), {"data": batch.data})[0]
-    adapted = run(float_graph(recovered.graph), {"data": batch.data})[0]
+    found = run(int8_graph(mixed.network), {"data": batch.data})[0]
+    adapted = run(float_graph(recovered.network.graph), {"data": batch.data})[0]
     assert np.abs(found - exact).max() < 1e-4 * np.abs(exact).max() < 0.1 * np.abs(adapted - exact).max()
 
 

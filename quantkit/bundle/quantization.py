@@ -1,0 +1,195 @@
+"""The files that hold a bundle's quantized network: the fused network, and how each operator and tensor is quantized.
+
+Together they are the ``QuantizedGraph`` that was lowered to the bundle's symbol. Parameters that are in the symbol's
+own file are not stored again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+
+from quantkit.calibration.ranges import Range
+from quantkit.emission.mxnet_float import float_graph, fused_graph
+from quantkit.emission.mxnet_int8 import StoredWeight, int8_graph, int8_symbol
+from quantkit.errors import ModelError, UserError
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Graph, Tensor
+from quantkit.graph.params import read_params, write_params
+from quantkit.quantization.arithmetic import DType
+from quantkit.quantization.plan import Activation, ActivationType, Decision, Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
+from quantkit.text_files import MEBIBYTE, read_bytes, read_text
+
+FUSED_SYMBOL = "fused-symbol.json"
+FUSED_PARAMS = "fused-0000.params"
+QUANTIZATION = "quantization.json"
+
+_LARGEST_FILE = 64 * MEBIBYTE
+
+_FORMAT: Literal["quantkit-quantization"] = "quantkit-quantization"
+_VERSION: Literal[1] = 1
+
+_Index = Annotated[int, Field(ge=0)]
+_Positive = Annotated[FiniteFloat, Field(gt=0)]
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A tensor (an output of a node), and between which values it lies."""
+
+    node: str
+    index: _Index
+    low: FiniteFloat
+    high: FiniteFloat
+
+    @property
+    def tensor(self) -> Tensor:
+        return Tensor(self.node, self.index)
+
+    @property
+    def range(self) -> Range:
+        return Range(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class _TensorQuantization(_Span):
+    """The integers of a tensor: ``real = scale * (integer - zero_point)``; the range gives the scale."""
+
+    dtype: DType
+    scale: _Positive
+    zero_point: Literal[0] = 0
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """A parameter of the fused network that the symbol's parameters hold as integers with a scale per channel."""
+
+    name: str
+    integers: str
+    scales: str
+    axis: Literal[0] = 0
+
+
+@dataclass(frozen=True)
+class _Document:
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    exclude: tuple[str, ...]
+    activation_type: ActivationType
+    operators: tuple[Decision, ...]
+    tensors: tuple[_TensorQuantization, ...]
+    before_sums: tuple[_Span, ...]
+    weights: tuple[_Weight, ...]
+    format: Literal["quantkit-quantization"] = _FORMAT
+    version: Literal[1] = _VERSION
+
+
+def write_quantized(network: QuantizedGraph, folder: Path) -> None:
+    """Write a quantized network beside what it was lowered to: the fused network, its own parameters, and the plan."""
+    symbol = int8_symbol(network)
+    (folder / FUSED_SYMBOL).write_bytes(nnvm.serialize(float_graph(network.graph)).encode())
+    elsewhere = symbol.graph.params.keys() | symbol.weights.keys()
+    own = {name: network.graph.params[name] for name in sorted(network.graph.params.keys() - elsewhere)}
+    with (folder / FUSED_PARAMS).open("wb") as file:
+        write_params(file, own)
+    (folder / QUANTIZATION).write_bytes(_text(network.plan, symbol.weights).encode())
+
+
+def read_quantized(folder: Path, lowered: Graph) -> QuantizedGraph:
+    """Read a quantized network; ``lowered`` is what it was lowered to.
+
+    Raises:
+        ModelError: a file cannot be read or is damaged, one contradicts another, or the network is lowered to something
+            else.
+    """
+    try:
+        network = _read(folder, lowered)
+        problem = _difference(int8_graph(network), lowered)
+    # Weights of shapes that do not go together are a ValueError of NumPy's.
+    except (OSError, UserError, ValueError) as error:
+        raise ModelError(str(error)) from error
+    if problem:
+        raise ModelError(f"the network is lowered to another one than it says: {problem}")
+    return network
+
+
+def _read(folder: Path, lowered: Graph) -> QuantizedGraph:
+    plan, weights = _parsed(read_bytes(folder / QUANTIZATION, _LARGEST_FILE))
+    params = {**lowered.params, **_dequantized(weights, lowered.params), **read_params(folder / FUSED_PARAMS)}
+    fused = fused_graph(nnvm.parse(read_text(folder / FUSED_SYMBOL, nnvm.LARGEST_SYMBOL), params))
+    origins = {name: decision.origin for name, decision in plan.decisions.items()}
+    nodes = tuple(replace(node, origin=origins.get(node.name, ())) for node in fused.nodes)
+    network = QuantizedGraph(replace(fused, nodes=nodes), plan)
+    check_quantized(network)
+    return network
+
+
+def _difference(made: Graph, found: Graph) -> str:
+    """Where two networks differ; empty where they are the same."""
+    if nnvm.serialize(made) != nnvm.serialize(found):
+        return "its operators are others"
+    name = next((name for name in made.params if not np.array_equal(made.params[name], found.params[name])), None)
+    return "" if name is None else f"the values of {name!r} are others"
+
+
+def _text(plan: Plan, weights: Mapping[str, StoredWeight]) -> str:
+    document = _Document(
+        plan.exclude,
+        plan.activation_type,
+        tuple(plan.decisions.values()),
+        tuple(_tensor(tensor, form) for tensor, form in plan.activations.items()),
+        tuple(_Span(each.node, each.index, span.low, span.high) for each, span in plan.before_sums.items()),
+        tuple(_Weight(name, stored.integers, stored.scales) for name, stored in weights.items()),
+    )
+    return json.dumps(asdict(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _tensor(tensor: Tensor, form: Activation) -> _TensorQuantization:
+    span = form.range
+    return _TensorQuantization(tensor.node, tensor.index, span.low, span.high, form.dtype, form.params.scale)
+
+
+def _parsed(content: bytes) -> tuple[Plan, Mapping[str, StoredWeight]]:
+    """The plan, and the fused network's parameters that are integers in the lowered one's."""
+    try:
+        document = _schema().validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "its beginning"
+        raise ModelError(f"{QUANTIZATION} at {where}: {first['msg']}") from error
+    try:
+        forms = {each.tensor: Activation(each.range, each.dtype) for each in document.tensors}
+        before_sums = {each.tensor: each.range for each in document.before_sums}
+    except UserError as error:
+        raise ModelError(f"{QUANTIZATION}: {error}") from error
+    for each in document.tensors:
+        if forms[each.tensor].params.scale != each.scale:
+            raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is not the one of its range")
+    decisions = {each.node: each for each in document.operators}
+    plan = Plan(decisions, forms, document.exclude, document.activation_type, before_sums)
+    return plan, {each.name: StoredWeight(each.integers, each.scales) for each in document.weights}
+
+
+def _dequantized(weights: Mapping[str, StoredWeight], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parameters that are stored as integers, as the FP32 values that these stand for."""
+    found = {}
+    for name, stored in weights.items():
+        integers, scales = params.get(stored.integers), params.get(stored.scales)
+        if integers is None or scales is None or scales.size != len(integers):
+            raise ModelError(f"there are no integers and scales of {name!r}")
+        found[name] = np.asarray(integers * scales.reshape(-1, *(1,) * (integers.ndim - 1)), np.float32)
+    return found
+
+
+@cache
+def _schema() -> TypeAdapter[_Document]:
+    """It takes longer to make than to use."""
+    return TypeAdapter(_Document)

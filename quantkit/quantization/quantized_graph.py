@@ -1,0 +1,80 @@
+"""The value between quantization and lowering: a fused network, and how everything in it is quantized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Optional
+
+from quantkit.errors import ModelError
+from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.plan import WITHOUT_WEIGHTS, Activation, Plan
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedGraph:
+    """A fused network with the weights and biases that are to be quantized, and the plan of its quantization.
+
+    ``plan`` decides on every node of ``graph``, and has the integer form of every tensor that has one.
+    """
+
+    graph: Graph
+    plan: Plan
+
+    def is_int8(self, node: Node) -> bool:
+        """Whether a node runs in INT8."""
+        return self.plan.decisions[node.name].precision == "int8"
+
+    def int8_layer(self, node: Optional[Node]) -> Optional[Unit]:
+        """The convolution or dense layer that a node is, if it runs in INT8."""
+        unit = unit_of(node)
+        return unit if unit is not None and self.is_int8(unit.node) else None
+
+    def int8_convolution(self, node: Optional[Node]) -> Optional[Unit]:
+        """The convolution that a node is, if it runs in INT8."""
+        unit = self.int8_layer(node)
+        return unit if unit is not None and unit.is_convolution else None
+
+    @cached_property
+    def int8_layers(self) -> tuple[Unit, ...]:
+        """The convolutions and dense layers that run in INT8, in topological order."""
+        return tuple(unit for node in self.graph.nodes if (unit := self.int8_layer(node)) is not None)
+
+    def computes_integers(self, node: Node) -> bool:
+        """Whether a node puts out integers: all INT8 operators do but dense layers, whose results are FP32."""
+        unit = unit_of(node)
+        return self.is_int8(node) and (unit is None or unit.is_convolution)
+
+    def addend_form(self, unit: Unit) -> Optional[Activation]:
+        """The integers that an INT8 layer adds to, None where it adds nothing.
+
+        The kernel adds in place, in the addend's type: a signed result needs a signed addend.
+        """
+        if unit.addend is None:
+            return None
+        form = self.form(unit.addend)
+        return replace(form, dtype="int8") if self.form(unit.node.output).dtype == "int8" else form
+
+    def form(self, tensor: Tensor) -> Activation:
+        """The integer form of a tensor that has one."""
+        return self.plan.activations[tensor]
+
+
+def check_quantized(network: QuantizedGraph) -> None:
+    """Make sure that a network and its plan belong together, so that it can be lowered.
+
+    Raises:
+        ModelError: the plan is not of these nodes, makes INT8 of what has no INT8 form, or lacks a tensor's integers.
+    """
+    names = {node.name for node in network.graph.nodes}
+    if other := sorted(names ^ network.plan.decisions.keys()):
+        raise ModelError(f"network and plan do not agree on whether there is a node {other[0]!r}")
+    for node in filter(network.is_int8, network.graph.nodes):
+        unit = unit_of(node)
+        if not (node.op in WITHOUT_WEIGHTS if unit is None else has_constant_weights(network.graph.params, unit)):
+            raise ModelError(f"node {node.name!r} ({node.op}) has no INT8 form")
+        read = node.inputs if unit is None else filter(None, (unit.data, unit.addend))
+        wanted = (*read, *((node.output,) if network.computes_integers(node) else ()))
+        if missing := [tensor for tensor in wanted if tensor not in network.plan.activations]:
+            raise ModelError(f"tensor {str(missing[0])!r} has no integer form, and node {node.name!r} runs in INT8")

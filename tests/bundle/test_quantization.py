@@ -1,0 +1,146 @@
+"""Quantized networks in files: what is read is lowered to the same network to the last bit, or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION, read_quantized, write_quantized
+from quantkit.calibration.ranges import Range
+from quantkit.emission.mxnet_int8 import int8_graph
+from quantkit.errors import ModelError
+from quantkit.graph import nnvm
+from quantkit.graph.graph import Tensor
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from tests.emission.networks import NETWORKS, quantized
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+def again(network: QuantizedGraph, folder: Path) -> QuantizedGraph:
+    write_quantized(network, folder)
+    return read_quantized(folder, int8_graph(network))
+
+
+@pytest.mark.parametrize("preset", ["none", "balanced"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_is_what_it_was(name: str, preset: str, tmp_path: Path) -> None:
+    network = quantized(name, preset)
+    found = again(network, tmp_path)
+    assert vars(found.plan) == vars(network.plan)
+    assert nnvm.serialize(found.graph) == nnvm.serialize(network.graph)
+    assert [node.origin for node in found.graph.nodes] == [node.origin for node in network.graph.nodes]
+    assert found.graph.params.keys() == network.graph.params.keys()
+    dense = {unit.weight.node for unit in network.int8_layers if not unit.is_convolution}
+    for name, value in found.graph.params.items():
+        before = network.graph.params[name]
+        # Stored as integers of 127 levels, of which the same integers are made again.
+        tolerance = np.abs(before).max() / 250 if name in dense else 0.0
+        np.testing.assert_allclose(value, before, rtol=0, atol=tolerance)
+
+
+def test_ranges_before_sums_and_what_was_asked_for_come_along(tmp_path: Path) -> None:
+    network = quantized("v1", "none", "conv1")
+    plan = replace(network.plan, before_sums={Tensor("relu2"): Range(-1.25, 3.5)}, activation_type="int8")
+    found = again(replace(network, plan=plan), tmp_path).plan
+    assert vars(found) == vars(plan)
+    assert found.exclude == ("conv1",)
+
+
+def test_nothing_is_stored_twice(tmp_path: Path) -> None:
+    network = quantized("v1")
+    write_quantized(network, tmp_path)
+    # The bias of the dense layer, which stands in the lowered network as a row.
+    (own,) = nnvm_params(tmp_path)
+    assert own == "dense_bias"
+
+
+def nnvm_params(folder: Path) -> list[str]:
+    from quantkit.graph.params import read_params
+
+    return list(read_params(folder / FUSED_PARAMS))
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads((folder / QUANTIZATION).read_text())
+    change(document)
+    (folder / QUANTIZATION).write_text(json.dumps(document))
+
+
+def tensor(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in document["tensors"] if each["node"] == name)
+    return found
+
+
+def operator(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(each for each in document["operators"] if each["node"] == name)
+    return found
+
+
+DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "another version": (lambda d: d.update(version=3), "at version: "),
+    "a field too many": (lambda d: d.update(further=1), "at further: "),
+    "no tensors": (lambda d: d.update(tensors=[]), "has no integer form, and node '.*' runs in INT8"),
+    "another scale": (lambda d: tensor(d, "relu1").update(scale=1.0), "scale of 'relu1' is not the one"),
+    "an empty range": (lambda d: tensor(d, "relu1").update(low=3.0, high=1.0), "low end lies above its high end"),
+    "a zero point": (lambda d: tensor(d, "relu1").update(zero_point=3), "zero_point"),
+    "another range": (
+        lambda d: tensor(d, "relu1").update(high=255.5, scale=1.0), "lowered to another one than it says: its operators"
+    ),
+    "a layer in FP32": (lambda d: operator(d, "relu1").update(precision="fp32"), "its operators are others"),
+    "an operator that has no INT8 form": (
+        lambda d: d["operators"].append({**operator(d, "flatten"), "node": "more"}), "whether there is a node 'more'"
+    ),
+    "an operator too few": (lambda d: d["operators"].pop(), "do not agree on whether there is a node 'dense'"),
+    "weights that are not there": (
+        lambda d: d["weights"][0].update(integers="nothing"), "there are no integers and scales of 'dense_weight'"
+    ),
+    "weights of another parameter": (
+        lambda d: d["weights"][0].update(name="relu0_weight"), "has no INT8 form"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_what_contradicts_itself_is_refused(case: str, tmp_path: Path) -> None:
+    change, message = DAMAGE[case]
+    network = quantized("v1")
+    write_quantized(network, tmp_path)
+    changed(tmp_path, change)
+    with pytest.raises(ModelError, match=message):
+        read_quantized(tmp_path, int8_graph(network))
+
+
+def test_an_operator_without_an_int8_form_cannot_have_one(tmp_path: Path) -> None:
+    network = quantized("two readers")
+    write_quantized(network, tmp_path)
+    changed(tmp_path, lambda d: operator(d, "relu").update(precision="int8"))
+    with pytest.raises(ModelError, match=r"node 'relu' \(relu|Activation\) has no INT8 form"):
+        read_quantized(tmp_path, int8_graph(network))
+
+
+def test_other_weights_are_another_network(tmp_path: Path) -> None:
+    network, other = quantized("v1"), quantized("signed shortcut")
+    write_quantized(network, tmp_path)
+    lowered = int8_graph(network)
+    params = {**lowered.params, "dense_bias_row": lowered.params["dense_bias_row"] + 1}
+    with pytest.raises(ModelError, match="the values of 'dense_bias_row' are others"):
+        read_quantized(tmp_path, replace(lowered, params=params))
+    with pytest.raises(ModelError):
+        read_quantized(tmp_path, int8_graph(other))
+
+
+@pytest.mark.parametrize("name", [FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION])
+def test_a_file_that_breaks_off(name: str, tmp_path: Path) -> None:
+    network = quantized("v1")
+    write_quantized(network, tmp_path)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ModelError):
+        read_quantized(tmp_path, int8_graph(network))
