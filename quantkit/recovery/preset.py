@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
-from quantkit.graph.graph import Tensor
+from quantkit.graph.graph import Graph, Tensor
 
 DEFAULT_PRESET = "balanced"
 
 _PIXELS = 224 * 224
 _MEMORY = 4 * 1024**3
 _LIVE = 10
-"""Copies of the largest tensor, about, that exist at once."""
+"""Copies of the largest tensor, about, that exist at once, besides the tensors that are still to be read."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,9 @@ class Recovery:
         (name,) = fused.graph.inputs
         pixels = prod(fused.shapes[Tensor(name)][2:])
         largest = max(prod(shape) for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
-        return max(1, min(-(-self.images * _PIXELS // pixels), _MEMORY // (_LIVE * 4 * largest)))
+        # Once in FP32 and once in INT8.
+        waiting = 2 * most_waiting(fused.graph, fused.shapes)
+        return max(1, min(-(-self.images * _PIXELS // pixels), _MEMORY // (4 * max(_LIVE * largest, waiting))))
 
     @property
     def works(self) -> bool:
@@ -100,3 +103,16 @@ def preset(name: str) -> Recovery:
     if name not in PRESETS:
         raise UserError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def most_waiting(graph: Graph, shapes: Mapping[Tensor, tuple[int, ...]]) -> int:
+    """The most values that wait at once to be read, where operators run in their order."""
+    last = {tensor: index for index, node in enumerate(graph.nodes) for tensor in node.inputs}
+    last.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
+    place = {node.name: index for index, node in enumerate(graph.nodes)}
+    change = [0] * (len(graph.nodes) + 2)
+    for tensor, end in last.items():
+        if tensor.node not in graph.params:
+            change[place.get(tensor.node, 0)] += prod(shapes[tensor])
+            change[end + 1] -= prod(shapes[tensor])
+    return max(accumulate(change))

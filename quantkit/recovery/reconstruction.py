@@ -72,6 +72,12 @@ class Walk:
     params: dict[str, np.ndarray]
     done: set[str] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        """Note for each operator the last of its outputs that something reads."""
+        self._last_read: dict[str, int] = {}
+        for tensor in (*self.graph.consumers, *self.graph.outputs):
+            self._last_read[tensor.node] = max(tensor.index, self._last_read.get(tensor.node, 0))
+
     @property
     def graph(self) -> Graph:
         """The fused network, as it was."""
@@ -94,8 +100,7 @@ class Walk:
 
     def _follow(self, node: Node) -> None:
         """An operator without weights of its own."""
-        read = {tensor.index for tensor in (*self.graph.consumers, *self.graph.outputs) if tensor.node == node.name}
-        count = max(read, default=0) + 1
+        count = self._last_read.get(node.name, 0) + 1
         for values in (self.exact, self.quantized):
             inputs = [values.get(tensor, tensor.node) for tensor in node.inputs]
             for index, found in enumerate(operator_results(node, inputs, self.params, count)):
@@ -121,7 +126,9 @@ class Walk:
             wanted = wanted + self.exact[unit.addend]
             added = rounded(self.quantized[unit.addend], addend)
             target = wanted - added
-        if self.recovery.refit or self.recovery.rounding:
+        # Of wider layers the fewest rows that tell anything would not fit into memory.
+        narrow = _width(unit, self.graph.params[unit.weight.node]) * _FEWEST_ROWS <= _ELEMENTS
+        if (self.recovery.refit or self.recovery.rounding) and narrow:
             self.params[unit.weight.node] = self._weight(unit, inputs, target)
         weight = engine_rounded(unit, self.params[unit.weight.node])
         found = linear(unit, inputs, weight, self._bias(unit))
@@ -149,7 +156,7 @@ class Walk:
         old = self.graph.params[unit.weight.node]
         groups = group_count(unit)
         weight = old.reshape(groups, len(old) // groups, -1).astype(np.float32)
-        seen, wanted, odd = _rows(unit, inputs, target, groups * weight.shape[2])
+        seen, wanted, odd = _rows(unit, inputs, target, _width(unit, old))
         few = seen.shape[1] < seen.shape[2]
         basis = row_basis(seen) if few else None
         reduced = seen if basis is None else seen @ basis
@@ -167,6 +174,11 @@ class Walk:
             integers = round_jointly(weight, scale.reshape(groups, -1), curved).reshape(flat.shape)
             weight = engine_weights(integers, scale) if unit.is_convolution else integers * scale[:, None]
         return weight.reshape(old.shape).astype(np.float32)
+
+
+def _width(unit: Unit, weight: np.ndarray) -> int:
+    """How many values of a layer's input, all groups together, one position of its output follows from."""
+    return group_count(unit) * int(weight[0].size)
 
 
 def _rows(unit: Unit, inputs: np.ndarray, target: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -17,7 +17,8 @@ from quantkit.pipeline import FusedModel, QuantizedModel
 from quantkit.pipeline import recover as recover_model
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.recovery.preset import NO_RECOVERY, PRESETS, Recovery, preset
+from quantkit.recovery import reconstruction
+from quantkit.recovery.preset import NO_RECOVERY, PRESETS, Recovery, most_waiting, preset
 from quantkit.recovery.recover import recover, with_mirrored
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.recovery.networks import planned, silent, simulated
@@ -171,6 +172,33 @@ def test_as_many_images_as_memory_holds() -> None:
     assert PRESETS["balanced"].samples(fused) == 32 * 224 * 224 // 256
     large = replace(fused, shapes=dict.fromkeys(fused.shapes, (1, 4096, 1024, 1024)))
     assert PRESETS["best"].samples(large) == 1
+
+
+def test_tensors_that_wait_to_be_read_count_for_memory() -> None:
+    b = Builder()
+    parts = [b.op("relu", f"relu{index}", DATA) for index in range(5)]
+    chain = b.op("add_n", "add", *parts, num_args=5)
+    graph = b.graph(b.op("tanh", "tanh", chain))
+    shapes = {DATA: (1, 2, 3), **{node.output: (1, 2, 3) for node in graph.nodes}}
+    # The five and the sum of them; the input is gone by then.
+    assert most_waiting(graph, shapes) == 6 * 6
+    assert most_waiting(graph.with_outputs([DATA, Tensor("tanh")]), shapes) == 7 * 6
+    fused, _ = planned(residual_v1(), images(size=16))
+    assert PRESETS["balanced"].samples(replace(fused, graph=graph, shapes=dict.fromkeys(shapes, (1, 4096, 4096)))) == 5
+
+
+def test_layers_too_wide_to_be_fitted_keep_their_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    fused, plan = planned(residual_v1(), SEEN)
+    network = QuantizedGraph(fused.graph, plan)
+    monkeypatch.setattr(reconstruction, "_ELEMENTS", 1000 * 16 * 9 - 1)
+    found = recover(network, fused.original, [SEEN], "minmax", Recovery(refit=True), silent).network
+    changed = {
+        unit.node.name
+        for unit in network.int8_layers
+        if not np.array_equal(found.graph.params[unit.weight.node], fused.graph.params[unit.weight.node])
+    }
+    # The others read 16 channels of 3 x 3, or have nothing to gain.
+    assert changed == {"relu0"}
 
 
 @pytest.mark.parametrize("graph", [residual_v1(True), residual_v2()], ids=["v1", "v2"])
