@@ -208,4 +208,4 @@ def test_sessions_take_the_threads_that_are_asked_for(
     if name == "onnxruntime":
         assert session._session.get_session_options().intra_op_num_threads == asked
     else:
-        assert session._compiled.get_property("INFERENCE_NUM_THREADS") == asked
+        assert session._request.get_compiled_model().get_property("INFERENCE_NUM_THREADS") == asked
