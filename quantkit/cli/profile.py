@@ -26,8 +26,9 @@ _TOP = 15
 _TRACE = "trace.json"
 _STEADY = 0.2
 
-# Columns of the table of layers: the narrowest for kernels, and all that hold figures with what separates them.
-_KERNEL, _FIGURES = 16, 36
+# Widths in the table of layers: of the longest word below the names, of all words there, of the longest word of
+# kernels, of all columns of figures.
+_WORD, _WORDS, _KERNEL, _FIGURES = 9, 21, 16, 36
 
 _SPENT = {
     "int8": "INT8 kernels",
@@ -219,11 +220,12 @@ def _layers_table(found: Profile, everything: bool) -> Any:
     rows = sorted(found.rows, key=lambda row: -row.milliseconds)
     shown = rows if everything else rows[:_TOP]
     texts = [(row.layer.name, row.layer.operator, _kernel_text(row)) for row in shown]
-    beside = _fit(texts)
+    widths = _widths(texts)
+    beside = bool(widths)
     others = ("", "") if beside else ()
     table = _table("layer", *(("operator", "kernel") if beside else ()), "ms", "%", "GMAC/s", "of peak")
-    if beside:
-        table.columns[0].no_wrap = table.columns[1].no_wrap = True
+    for column, width in zip(table.columns, widths):
+        column.width = width
     for row, (name, operator, kernel) in zip(shown, texts):
         below = Text.assemble(f"{name}\n", (f"{operator}, ", "dim"), kernel)
         table.add_row(
@@ -242,15 +244,17 @@ def _layers_table(found: Profile, everything: bool) -> Any:
     return table
 
 
-def _fit(texts: Sequence[tuple[str, str, Text]]) -> bool:
-    """Whether the terminal has room for names, operators and kernels side by side with no name broken."""
+def _widths(texts: Sequence[tuple[str, str, Text]]) -> tuple[int, ...]:
+    """Of names and operators that stand whole beside the kernels; none where the terminal has no room for that."""
     from rich.cells import cell_len
 
     from quantkit.cli.console import PlainConsole
 
-    widest = [max((cell_len(str(text)) for text in column), default=0) for column in zip(*texts)]
-    # Kernels are words, which are wrapped.
-    return sum(widest[:2]) + _KERNEL + _FIGURES <= PlainConsole().width
+    # Kernels are words, which are wrapped, as is what stands below the names where there is no room for it.
+    name = max([_WORD, *(cell_len(row[0]) for row in texts)])
+    operator = max([_WORD, *(cell_len(row[1]) for row in texts)])
+    room = PlainConsole().width - operator - _KERNEL - _FIGURES
+    return (min(max(name, _WORDS), room), operator) if name <= room else ()
 
 
 def _operators_table(found: Profile) -> Any:
