@@ -1,0 +1,74 @@
+"""What a quantized graph tells of its layers, and which plans do not go with which networks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from quantkit.errors import ModelError
+from quantkit.graph.graph import Tensor
+from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
+from tests.networks import images, residual_v1
+from tests.recovery.networks import planned
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+def quantized(*exclude: str) -> QuantizedGraph:
+    fused, plan = planned(residual_v1(), images(), *exclude)
+    return QuantizedGraph(fused.graph, plan)
+
+
+def test_int8_layers_are_convolutions_and_dense_layers_in_order() -> None:
+    network = quantized("conv1")
+    assert [unit.node.name for unit in network.int8_layers] == ["relu0", "relu2", "dense"]
+    assert network.int8_layer(network.graph.by_name["relu1"]) is None
+    assert network.int8_layer(network.graph.by_name["pool"]) is None
+    assert network.int8_layer(None) is None
+    assert network.int8_convolution(network.graph.by_name["dense"]) is None
+    assert network.int8_convolution(network.graph.by_name["relu0"]) is not None
+
+
+def test_all_int8_operators_but_dense_layers_put_out_integers() -> None:
+    network = quantized("conv1")
+    nodes = network.graph.by_name
+    found = {name: network.computes_integers(nodes[name]) for name in ("relu0", "relu1", "relu2", "pool", "dense")}
+    assert found == {"relu0": True, "relu1": False, "relu2": True, "pool": False, "dense": False}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_a_signed_result_needs_a_signed_addend(dtype: str) -> None:
+    network = quantized()
+    (unit,) = (unit for unit in network.int8_layers if unit.addend is not None)
+    assert unit.addend is not None
+    forms = dict(network.plan.activations)
+    forms[unit.addend] = replace(forms[unit.addend], dtype="uint8")
+    forms[unit.node.output] = replace(forms[unit.node.output], dtype=dtype)
+    changed = replace(network, plan=replace(network.plan, activations=forms))
+    assert changed.addend_form(unit) == replace(forms[unit.addend], dtype=dtype)
+    assert changed.addend_form(network.int8_layers[0]) is None
+
+
+def test_a_plan_of_another_network_is_refused() -> None:
+    network = quantized()
+    check_quantized(network)
+    decisions = {name: each for name, each in network.plan.decisions.items() if name != "pool"}
+    with pytest.raises(ModelError, match="do not agree on whether there is a node 'pool'"):
+        check_quantized(replace(network, plan=replace(network.plan, decisions=decisions)))
+
+
+@pytest.mark.parametrize("name", ["data", "relu1", "relu2"])
+def test_every_tensor_of_an_int8_operator_needs_integers(name: str) -> None:
+    network = quantized()
+    forms = {tensor: form for tensor, form in network.plan.activations.items() if tensor != Tensor(name)}
+    with pytest.raises(ModelError, match=f"tensor '{name}' has no integer form, and node '.*' runs in INT8"):
+        check_quantized(replace(network, plan=replace(network.plan, activations=forms)))
+
+
+def test_computed_weights_have_no_int8_form() -> None:
+    network = quantized()
+    params = {name: value for name, value in network.graph.params.items() if name != "dense_weight"}
+    graph = replace(network.graph, inputs=("data", "dense_weight"), params=params)
+    with pytest.raises(ModelError, match=r"node 'dense' \(FullyConnected\) has no INT8 form"):
+        check_quantized(replace(network, graph=graph))
