@@ -170,7 +170,7 @@ def _table() -> bytes:
 def _manifest() -> bytes:
     from quantkit.bundle import manifest as m
 
-    files = {name: m.FileEntry("0" * 64, 10) for name in sorted(m.REQUIRED | {m.TABLE})}
+    files = {name: m.FileEntry("0" * 64, 10) for name in sorted(m.REQUIRED_INT8)}
     return m.manifest_text(
         m.Manifest(
             "int8", "net", "0.1.0", m.Engine("1.9.1", "1.26.4", "avx512_vnni"), m.Input("data", (3, 8, 8)),

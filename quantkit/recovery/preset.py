@@ -106,13 +106,16 @@ def preset(name: str) -> Recovery:
 
 
 def most_waiting(graph: Graph, shapes: Mapping[Tensor, tuple[int, ...]]) -> int:
-    """The most values that wait at once to be read, where operators run in their order."""
+    """The most values that wait at once to be read, where operators run in their order.
+
+    Of tensors without a shape, which rewriting has made, there are few, and small ones.
+    """
     last = {tensor: index for index, node in enumerate(graph.nodes) for tensor in node.inputs}
     last.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
     place = {node.name: index for index, node in enumerate(graph.nodes)}
     change = [0] * (len(graph.nodes) + 2)
     for tensor, end in last.items():
-        if tensor.node not in graph.params:
+        if tensor in shapes and tensor.node not in graph.params:
             change[place.get(tensor.node, 0)] += prod(shapes[tensor])
             change[end + 1] -= prod(shapes[tensor])
     return max(accumulate(change))
