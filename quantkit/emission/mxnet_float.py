@@ -7,6 +7,7 @@ from dataclasses import replace
 from quantkit.emission.layers import CONVOLUTION, DENSE, fused_layer
 from quantkit.fusion.unit import FUSED, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node
+from quantkit.graph.operators import integers
 
 
 def float_graph(graph: Graph) -> Graph:
@@ -38,4 +39,4 @@ def _fused_node(node: Node) -> Node:
 
 def _has_kernel(node: Node, is_convolution: bool) -> bool:
     # Unfused 1-D convolutions stay what they are: the fused operator takes 2-D and 3-D kernels only.
-    return not is_convolution or node.body is not None or node.attrs.get("kernel", "").count(",") >= 1
+    return not is_convolution or node.body is not None or len(integers(node, "kernel")) > 1

@@ -72,7 +72,7 @@ def _same(op: str, conversion: Conversion, node: Node, **attributes: Attribute) 
 def _with_scalar(op: str, turned: bool, conversion: Conversion, node: Node) -> None:
     """An operator of a tensor and a scalar, which stands first where ``turned``."""
     data = conversion.read(node.inputs[0])
-    scalar = conversion.floats(node, "scalar", number(node, "scalar", 0.0))
+    scalar = conversion.floats(node, "scalar", number(node, "scalar", 1.0))
     conversion.finish(node, op, *((scalar, data) if turned else (data, scalar)))
 
 

@@ -127,6 +127,9 @@ CASES: dict[str, Build] = {
     "average": pooled(pool_type="avg", pad=(1, 1)),
     "average without padding": pooled(pool_type="avg", pad=(1, 1), count_include_pad=False),
     "average without an overhang": pooled(pool_type="avg", pooling_convention="full", kernel=(3, 2)),
+    "average without an overhang, in threes": pooled(
+        pool_type="avg", pooling_convention="full", kernel=(2, 4), stride=(3, 3), pad=(1, 1)
+    ),
     "global average": pooled(pool_type="avg", global_pool=True),
     "global max": pooled(pool_type="max", global_pool=True),
     "adaptive average": one("_contrib_AdaptiveAvgPooling2D", output_size=1),
@@ -164,7 +167,7 @@ CASES: dict[str, Build] = {
     "flatten": one("Flatten"),
     **{
         f"reshape {codes}": one("Reshape", shape=codes)
-        for codes in ((0, -1), (-1, 756), (0, 0, -3), (0, -4, 2, -1, -2), (0, 2, 3, 9, 14), (-2, 1))
+        for codes in ((0, -1), (-1, 756), (0, 0, -3), (0, -4, 2, -1, -2), (0, 2, 3, 9, 14), (-2, 1), (-1, 14))
     },
     "concat": one("Concat", "data", "exp", num_args=2, dim=2),
     "concat by default": one("Concat", "data", "exp", num_args=2),
@@ -232,7 +235,11 @@ CASES: dict[str, Build] = {
     "axes turned round, twice": lambda b: b.op("transpose", "one", b.op("transpose", "turned", DATA)),
     "choice of rows by default": chosen_row,
     "mean of all": lambda b: b.op("broadcast_sub", "one", DATA, b.op("mean", "mean", DATA, keepdims=True)),
-    "softmax at temperature 1": one("softmax", temperature=1.0),
+    "mean of all, as None says": lambda b: b.op(
+        "broadcast_sub", "one", DATA, b.op("mean", "mean", DATA, axis=None, keepdims=True)
+    ),
+    "softmax at temperature 1": one("softmax", temperature=1),
+    "softmax at temperature 1.0": one("softmax", temperature=1.0),
     "softmax activation of rows": lambda b: b.op("SoftmaxActivation", "one", b.op("Flatten", "rows", DATA)),
     "convolution of volumes": volumes,
     "dense layer of rows": lambda b: b.dense("one", b.op("Flatten", "rows", DATA), 756, 5),

@@ -22,7 +22,7 @@ from tests.networks import DATA, Builder, inverted_residual, residual_v1, residu
 from tests.requirements import package, requires
 
 onnxruntime = package("onnxruntime")
-numpy_helper = package("onnx").numpy_helper
+onnx = package("onnx")
 pytestmark = pytest.mark.usefixtures("engine")
 
 NETWORKS = {"residual v1": residual_v1(True), "residual v2": residual_v2(), "inverted residual": inverted_residual()}
@@ -115,9 +115,16 @@ def test_the_file_is_of_the_oldest_format_that_holds_its_operators(opset: int, v
     assert written(residual_v1(), (3, 16, 16), opset).ir_version == version
 
 
+def test_shapes_that_onnx_infers_otherwise_are_refused() -> None:
+    graph = residual_v1()
+    shapes = infer_shapes(graph, {"data": (1, 3, 16, 16)})
+    with pytest.raises(onnx.shape_inference.InferenceError, match=r"dimension 1: \(10\) vs \(11\)"):
+        onnx_model(graph, {**shapes, Tensor("dense"): (1, 11)})
+
+
 def test_parameters_are_written_as_they_are() -> None:
     graph = residual_v1()
-    found = {each.name: numpy_helper.to_array(each) for each in written(graph, (3, 16, 16)).graph.initializer}
+    found = {each.name: onnx.numpy_helper.to_array(each) for each in written(graph, (3, 16, 16)).graph.initializer}
     for name, value in graph.params.items():
         np.testing.assert_array_equal(found[name], value)
 
@@ -157,6 +164,7 @@ def test_new_sizes_are_exact(extent: int) -> None:
 
     for wanted in range(1, 400):
         assert np.floor(np.float32(extent) * _scale(extent, wanted)) == wanted
+        assert _scale(extent, extent * wanted) == wanted
 
 
 REFUSED: dict[str, tuple[Build, str]] = {

@@ -10,6 +10,7 @@ from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.subsampling import with_subsampling
 from quantkit.engine.execute import infer_shapes, run
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.quantization.plan import Decision
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images
 from tests.quantized import parts_of
@@ -34,6 +35,12 @@ def downsampling() -> Graph:
     return b.graph(b.relu("out", b.op("elemwise_add", "add", body, strided(b, "shortcut", stem))))
 
 
+def one_reader(**attrs: object) -> Graph:
+    """A convolution of single values with nothing fused into it, with stride 2 if not these parameters."""
+    b = Builder()
+    return b.graph(strided(b, "shortcut", b.relu("stem", b.conv("conv", DATA, 3, 8)), **attrs))
+
+
 def two_readers(**attrs: object) -> Graph:
     """One convolution of single values with stride 2, and another of these parameters."""
     b = Builder()
@@ -54,9 +61,10 @@ def put_out() -> Graph:
 
 
 @pytest.mark.parametrize("size", [16, 15])
-def test_it_computes_the_same_with_one_subsampling(size: int) -> None:
+@pytest.mark.parametrize("build", [downsampling, one_reader])
+def test_it_computes_the_same_with_one_subsampling(build: Callable[[], Graph], size: int) -> None:
     data = images(size=size)
-    fused, plan = planned(downsampling(), data)
+    fused, plan = planned(build(), data)
     shapes = infer_shapes(float_graph(fused.graph), {"data": data.shape})
     made, known = with_subsampling(QuantizedGraph(fused.graph, plan), shapes)
     graph, complete = parts_of(made)
@@ -67,7 +75,7 @@ def test_it_computes_the_same_with_one_subsampling(size: int) -> None:
     assert known == again
     (pool,) = (node for node in graph.nodes if node.op == "Pooling")
     assert complete.activations[pool.output] == plan.activations[pool.inputs[0]]
-    assert complete.decisions[pool.name].precision == "int8"
+    assert complete.decisions[pool.name] == Decision(pool.name, "Pooling", (), "int8")
 
 
 @pytest.mark.parametrize(
@@ -75,6 +83,7 @@ def test_it_computes_the_same_with_one_subsampling(size: int) -> None:
     [
         also_read_whole,
         put_out,
+        lambda: one_reader(stride=(1, 1)),
         lambda: two_readers(kernel=(3, 3), pad=(1, 1)),
         lambda: two_readers(stride=(4, 4)),
         lambda: two_readers(pad=(1, 1)),

@@ -1,0 +1,91 @@
+"""Fused layers as values, and in their FP32 form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.emission.layers import with_core_attrs, with_relu_only
+from quantkit.emission.mxnet_float import float_graph
+from quantkit.fusion.fuse import fuse
+from quantkit.fusion.unit import Unit, unit_of
+from quantkit.graph.graph import Graph, Tensor
+from tests.emission.test_emitted_form import line
+from tests.networks import DATA, Builder, inverted_residual, residual_v1
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+def layers(graph: Graph) -> list[Unit]:
+    return [unit for node in fuse(graph, (3, 16, 16)).graph.nodes if (unit := unit_of(node))]
+
+
+def fused_layers() -> list[Unit]:
+    return [unit for graph in (inverted_residual(), residual_v1()) for unit in layers(graph) if unit.node.body]
+
+
+def test_a_clip_becomes_plain_relu_and_the_rest_stays() -> None:
+    kinds = []
+    for unit in layers(inverted_residual()):
+        found = with_relu_only(unit)
+        kinds.append((unit.activation_kind, found.activation_kind))
+        if unit.activation_kind != "relu6":
+            assert found is unit
+            continue
+        assert unit.node.body is not None
+        assert unit.activation is not None
+        relu = replace(unit.activation, op="Activation", attrs={"act_type": "relu"})
+        body = replace(unit.node.body, nodes=(*unit.node.body.nodes[:-1], relu))
+        # What the node says, and what the unit says.
+        assert found == Unit(found.node, unit.core, unit.addition, relu) == unit_of(found.node)
+        assert found.node.body is not None
+        assert found.node.body.nodes == body.nodes
+        assert replace(found.node, body=None) == replace(unit.node, body=None)
+    assert set(kinds) == {("relu6", "relu"), (None, None)}
+
+
+def test_another_parameter_of_a_fused_layer_is_in_the_unit_and_in_the_node() -> None:
+    for unit in fused_layers():
+        found = with_core_attrs(unit, {"pad": "(2, 2)"})
+        assert found.core == replace(unit.core, attrs={**unit.core.attrs, "pad": "(2, 2)"})
+        assert found == unit_of(found.node)
+        assert (found.addition, found.activation) == (unit.addition, unit.activation)
+
+
+def fp32(graph: Graph) -> list[str]:
+    return [line(node) for node in float_graph(graph).nodes]
+
+
+def test_a_dense_layer_in_fp32_says_that_it_has_a_relu() -> None:
+    b = Builder()
+    graph = fuse(b.graph(b.relu("relu", b.dense("dense", DATA, 768, 10))), (3, 16, 16)).graph
+    assert fp32(graph) == [
+        "relu = _sg_mkldnn_fully_connected(data, dense_weight, dense_bias) "
+        "[FullyConnected(data, weight, bias)] [Activation(dense)] with_relu of dense relu"
+    ]
+
+
+@pytest.mark.parametrize("kernel", ["(3, 3)", "(1, 3, 3)"])
+def test_convolutions_in_two_dimensions_and_more_are_fused_layers_in_fp32(kernel: str) -> None:
+    b = Builder()
+    graph = b.graph(b.op("Convolution", "conv", DATA, b.param("w", np.ones(1)), kernel=kernel, no_bias=True))
+    assert fp32(graph) == ["conv = _sg_mkldnn_conv(data, w) [Convolution(data, weight)] of conv"]
+
+
+@pytest.mark.parametrize("kernel", ["(3,)", "(3)", "3", "[3L]"])
+def test_convolutions_in_one_dimension_stay_what_they_are(kernel: str) -> None:
+    b = Builder()
+    graph = b.graph(b.op("Convolution", "conv", DATA, b.param("w", np.ones(1)), kernel=kernel, no_bias=True))
+    assert float_graph(graph).nodes == graph.nodes
+
+
+@pytest.mark.parametrize("computed", ["weight", "bias"])
+def test_layers_of_computed_parameters_stay_what_they_are(computed: str) -> None:
+    """The engine's fused layers would keep the values of the first run."""
+    b = Builder()
+    params = {"weight": b.param("w", np.ones((8, 3, 3, 3))), "bias": b.param("b", np.ones(8))}
+    inputs = {**params, computed: b.op("tanh", "computed", params[computed])}
+    graph = b.graph(b.op("Convolution", "conv", DATA, *inputs.values(), kernel=(3, 3), num_filter=8))
+    assert float_graph(graph).nodes == graph.nodes
