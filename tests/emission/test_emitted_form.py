@@ -162,6 +162,16 @@ def test_names_that_are_taken_get_a_number() -> None:
     assert {"quantized_quantized_last", "quantized_last_2", "data_int8_1"} <= set(names)
 
 
+def test_emitted_names_give_way_to_each_other() -> None:
+    """Integers of the tensor "dense_weight", and those of a dense layer's weight, which has another name."""
+    b = Builder()
+    data = b.op("tanh", "dense_weight", DATA)
+    dense = b.op("FullyConnected", "dense", data, b.param("w", b.random.normal(size=(5, 768))), num_hidden=5, no_bias=1)
+    int8 = emitted(b.graph(dense))[2]
+    assert int8.by_name["quantized_dense"].inputs[:2] == (Tensor("dense_weight_int8_1"), Tensor("dense_weight_int8"))
+    assert int8.params["dense_weight_int8"].shape == (5, 768)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_ranges_are_those_of_the_plan(name: str) -> None:
     """Symmetric where there are negative values; of an unsigned sum in the place of a signed addend twice as wide."""
@@ -191,6 +201,9 @@ def test_dense_parameters_are_stored_as_integers_rows_and_a_step_of_1() -> None:
     np.testing.assert_array_equal(int8.params["dense_bias_row"], fused.graph.params["dense_bias"][None])
     assert (int8.params["dense_weight_low"].item(), int8.params["dense_weight_high"].item()) == (-127.5, 127.5)
     assert "dense_weight" not in int8.params
+    (core,) = int8.by_name["quantized_dense"].body.nodes  # type: ignore[union-attr]
+    # As MXNet writes it.
+    assert core.attrs == {"num_hidden": "10", "no_bias": "True"}
 
 
 @pytest.mark.parametrize("pad", [(0, 0), (1, 2)])
@@ -209,6 +222,15 @@ def test_a_widened_layer_pads_one_more_on_each_side(pad: tuple[int, int]) -> Non
     np.testing.assert_array_equal(wide[:, :, 1, 1], graph.params["w"][:, :, 0, 0])
     assert wide.shape == (8, 1, 3, 3)
     assert np.count_nonzero(wide) == 8
+
+
+def test_a_layer_that_is_not_depthwise_is_not_widened() -> None:
+    """One of two channels out of one, whose number of groups is left out."""
+    b = Builder()
+    stem = b.relu("relu", b.conv("conv", DATA, 3, 1))
+    weight = b.param("w", np.ones((2, 1, 1, 1)))
+    graph = b.graph(b.op("Convolution", "last", stem, weight, kernel=(1, 1), num_filter=2, no_bias=True))
+    assert emitted(graph)[2].by_name["quantized_last"].inputs[1] == weight
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -26,7 +26,7 @@ from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.emission.networks import NETWORKS, quantized
 from tests.emission.test_subsampling import downsampling
-from tests.networks import images
+from tests.networks import DATA, Builder, images
 from tests.recovery.networks import planned, simulated
 from tests.requirements import package
 
@@ -181,7 +181,14 @@ def test_signed_tensors_hold_the_same_levels() -> None:
 
 @pytest.mark.parametrize(
     ("measured", "taken"),
-    [((-0.5, 0.75), (-0.5, 0.75)), ((-1e6, 0.75), (None, 0.75)), ((-0.5, 1e6), (-0.5, None)), (None, (None, None))],
+    [
+        ((-0.5, 0.75), (-0.5, 0.75)),
+        ((-1e6, 0.75), (None, 0.75)),
+        ((-0.5, 1e6), (-0.5, None)),
+        ((0.25, 0.75), (0, 0.75)),
+        ((-0.5, -0.25), (-0.5, 0)),
+        (None, (None, None)),
+    ],
 )
 def test_results_before_a_sum_are_rounded_to_what_was_measured_and_matters(measured: Any, taken: Any) -> None:
     """Beyond the result's range less the addend's, the sum is 0 or saturates."""
@@ -228,6 +235,28 @@ def test_depthwise_convolutions_are_not_narrowed_without_need() -> None:
     (name,) = (name for name, value in made["none"].items() if value.dtype == np.int8 and value.shape[1:] == (1, 3, 3))
     np.testing.assert_array_equal(made["auto"][name], made["none"][name])
     assert np.abs(made["all"][name].astype(int)).max() == 64
+
+
+@pytest.mark.parametrize(
+    ("groups", "narrowed"), [({}, True), ({"num_group": 1}, True), ({"num_group": 2}, False)], ids=["none", "1", "2"]
+)
+def test_convolutions_of_all_channels_are_narrowed_where_they_need_it(groups: dict[str, int], narrowed: bool) -> None:
+    """Two equal weights side by side overflow, but in a depthwise convolution."""
+    b = Builder()
+    stem = b.relu("relu", b.conv("conv", DATA, 3, 2))
+    weight = b.param("w", np.ones((2, 2 // groups.get("num_group", 1), 3, 3)))
+    attrs = {"kernel": (3, 3), "num_filter": 2, "no_bias": True, **groups}
+    fused, plan = planned(b.graph(b.op("Convolution", "last", stem, weight, **attrs)), images())
+    made = network(fused.graph, plan, {"data": images().shape}, reduce_range="auto").graph
+    assert (np.abs(made.params["w_integers"].astype(int)).max() == 64) == narrowed
+
+
+def test_dense_layers_are_narrowed_where_they_need_it() -> None:
+    b = Builder()
+    dense = b.op("FullyConnected", "dense", DATA, b.param("w", np.ones((5, 768))), num_hidden=5, no_bias=True)
+    fused, plan = planned(b.graph(dense), images())
+    made = network(fused.graph, plan, {"data": images().shape}, reduce_range="auto").graph
+    assert np.abs(made.params["w_integers"].astype(int)).max() == 64
 
 
 def test_an_unknown_reduction_is_refused() -> None:

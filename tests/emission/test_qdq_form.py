@@ -16,7 +16,7 @@ from tests.emission.networks import NETWORKS
 from tests.emission.test_emitted_form import line
 from tests.emission.test_qdq import network
 from tests.emission.test_subsampling import downsampling
-from tests.networks import DATA, Builder, images, residual_v1
+from tests.networks import DATA, Builder, images, inverted_residual, residual_v1
 from tests.recovery.networks import planned
 from tests.requirements import package
 
@@ -134,6 +134,33 @@ def test_names_that_are_taken_get_a_number() -> None:
     graph = made(b.graph(b.conv("conv", DATA, 3, 8), scaled))[2].graph
     (first,) = (node for node in graph.nodes if node.op == "QuantizeLinear" and node.inputs[0] == DATA)
     assert (first.name, first.inputs[1].node) == ("data_quantized_2", "data_scale_2")
+
+
+def test_layers_that_share_weights_have_constants_of_their_own() -> None:
+    """Their biases have the steps of their products."""
+    b = Builder()
+    data = b.conv("conv", DATA, 3, 3)
+    weight, bias = Tensor("conv_weight"), Tensor("conv_bias")
+    for name in ("second", "third"):
+        attrs = {"kernel": (3, 3), "pad": (1, 1), "num_filter": 3}
+        data = b.op("Convolution", name, b.op("tanh", f"{name}_data", data), weight, bias, **attrs)
+    nodes = made(b.graph(data))[2].graph.by_name
+    layers = [node for node in nodes.values() if node.op == "Convolution"]
+    assert len(layers) == 3
+    for layer, suffix in zip(layers, ("", "_1", "_2")):
+        assert [each.node for each in layer.inputs[1:]] == [
+            f"conv_weight_dequantized{suffix}",
+            f"conv_bias_dequantized{suffix}",
+        ]
+        assert [each.node for each in nodes[f"conv_bias_dequantized{suffix}"].inputs] == [
+            f"conv_bias_{part}{suffix}" for part in ("integers", "scale", "zero_points")
+        ]
+
+
+def test_clips_of_convolutions_are_left_to_saturation() -> None:
+    nodes = [line(node) for node in made(inverted_residual())[2].graph.nodes]
+    assert "depthwise_clip_unrounded = Activation(depthwise_bn) act_type=relu of depthwise_clip" in nodes
+    assert not any("clip(" in node for node in nodes)
 
 
 @pytest.mark.parametrize("name", BUILT)
