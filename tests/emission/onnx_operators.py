@@ -231,6 +231,7 @@ CASES: dict[str, Build] = {
     "hard sigmoid by default": one("hard_sigmoid"),
     "swapped axes by default": one("SwapAxis"),
     "split by default": lambda b: b.op("SliceChannel", "one", DATA, num_outputs=2),
+    "split of rows": one("SliceChannel", num_outputs=3, axis=2),
     "padding by default": one("Pad", mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 3, 4)),
     "axes turned round, twice": lambda b: b.op("transpose", "one", b.op("transpose", "turned", DATA)),
     "choice of rows by default": chosen_row,
