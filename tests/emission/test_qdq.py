@@ -22,7 +22,7 @@ from quantkit.errors import UserError
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.arithmetic import activation_params
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.emission.networks import NETWORKS, quantized
 from tests.emission.test_subsampling import downsampling
@@ -201,6 +201,18 @@ def test_results_before_a_sum_are_rounded_to_what_was_measured_and_matters(measu
     low, high = (bound if bound is not None else limit for bound, limit in zip(taken, (-addend, whole)))
     assert scale == pytest.approx((high - low) / 255, rel=1e-6)
     assert zero_point == np.rint(-low / scale)
+
+
+@pytest.mark.parametrize(("measured", "taken"), [((1.5, 2), (0, 0.5)), ((-2, -1.5), (-0.25, 0))])
+def test_results_that_always_saturate_a_sum_are_rounded_to_its_ends(measured: Any, taken: Any) -> None:
+    graph, plan, _ = emitted("v1")
+    forms = {Tensor(name): Activation(Range(0, peak), "uint8") for name, peak in (("relu2", 0.5), ("relu0", 0.25))}
+    plan = replace(plan, activations={**plan.activations, **forms}, before_sums={Tensor("relu2"): Range(*measured)})
+    made = network(graph, plan, {"data": images().shape}).graph
+    (total,) = (node for node in made.nodes if node.op == "elemwise_add")
+    scale, zero_point = (made.params[each.node] for each in made.by_name[total.inputs[0].node].inputs[1:])
+    assert scale == pytest.approx((taken[1] - taken[0]) / 255, rel=1e-6)
+    assert zero_point == (255 if taken[0] else 0)
 
 
 @pytest.mark.parametrize("opset", OPSETS)
