@@ -38,7 +38,10 @@ def _renew_lock() -> None:
     _ENGINE = RLock()
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+# A fork waits until no run is under way: in the child nobody would give back the locks that it holds inside the engine.
+os.register_at_fork(
+    before=lambda: _ENGINE.acquire(), after_in_parent=lambda: _ENGINE.release(), after_in_child=_renew_lock
+)
 
 
 @contextmanager

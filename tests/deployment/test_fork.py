@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from quantkit.bundle import Bundle, read_bundle
+from quantkit.engine import execute
 from quantkit.engine.execute import Executor
 from quantkit.predict import Predictor
 from tests.requirements import requires
@@ -140,3 +141,21 @@ def test_auto_does_not_remember_that_it_was_forked(bundle: Bundle, tmp_path: Pat
     said = in_a_fork(lambda: str(Predictor(bundle, engine="auto")))
     assert said.startswith("ForkError: OpenVINO was loaded in process")
     assert not (bundle.directory / "engines.json").exists()
+
+
+def test_a_fork_waits_until_no_run_is_under_way() -> None:
+    forked = threading.Event()
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        forked.set()
+
+    thread = threading.Thread(target=fork)
+    with execute._ENGINE:
+        thread.start()
+        assert not forked.wait(0.5)
+    thread.join(LIMIT)
+    assert forked.is_set()
