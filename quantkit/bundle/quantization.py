@@ -134,6 +134,9 @@ def _read(folder: Path, lowered: Graph) -> QuantizedGraph:
 
 def _difference(made: Graph, found: Graph) -> str:
     """Where two networks differ; empty where they are the same."""
+    # A variable is an input or a parameter by the parameters' files alone.
+    if made.inputs != found.inputs:
+        return "its inputs are others"
     if nnvm.serialize(made) != nnvm.serialize(found):
         return "its operators are others"
     name = next((name for name in made.params if not np.array_equal(made.params[name], found.params[name])), None)
@@ -183,7 +186,7 @@ def _dequantized(weights: Mapping[str, StoredWeight], params: Mapping[str, np.nd
     found = {}
     for name, stored in weights.items():
         integers, scales = params.get(stored.integers), params.get(stored.scales)
-        if integers is None or scales is None or scales.size != len(integers):
+        if integers is None or scales is None or integers.ndim == 0 or scales.size != len(integers):
             raise ModelError(f"there are no integers and scales of {name!r}")
         found[name] = np.asarray(integers * scales.reshape(-1, *(1,) * (integers.ndim - 1)), np.float32)
     return found

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-NUMBER, EIGHT_BYTES, DELIMITED, FOUR_BYTES = 0, 1, 2, 5
+NUMBER, DELIMITED, FOUR_BYTES = 0, 2, 5
 
-_SKIPPED = {EIGHT_BYTES: 8, FOUR_BYTES: 4}
+_EIGHT_BYTES = 1
+_SKIPPED = {_EIGHT_BYTES: 8, FOUR_BYTES: 4}
 _LONGEST_NUMBER = 10
 # Some readers drop what is beyond, and so find another field than others do.
 _LARGEST_KEY = (1 << 32) - 1

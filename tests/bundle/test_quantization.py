@@ -17,6 +17,7 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.errors import ModelError
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Tensor
+from quantkit.graph.params import read_params, write_params
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.emission.networks import NETWORKS, quantized
 
@@ -57,14 +58,7 @@ def test_nothing_is_stored_twice(tmp_path: Path) -> None:
     network = quantized("v1")
     write_quantized(network, tmp_path)
     # The bias of the dense layer, which stands in the lowered network as a row.
-    (own,) = nnvm_params(tmp_path)
-    assert own == "dense_bias"
-
-
-def nnvm_params(folder: Path) -> list[str]:
-    from quantkit.graph.params import read_params
-
-    return list(read_params(folder / FUSED_PARAMS))
+    assert list(read_params(tmp_path / FUSED_PARAMS)) == ["dense_bias"]
 
 
 def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -134,6 +128,16 @@ def test_other_weights_are_another_network(tmp_path: Path) -> None:
         read_quantized(tmp_path, replace(lowered, params=params))
     with pytest.raises(ModelError):
         read_quantized(tmp_path, int8_graph(other))
+
+
+def test_parameters_in_the_place_of_the_input_are_another_network(tmp_path: Path) -> None:
+    network = quantized("v1")
+    write_quantized(network, tmp_path)
+    own = read_params(tmp_path / FUSED_PARAMS)
+    with (tmp_path / FUSED_PARAMS).open("wb") as file:
+        write_params(file, {**own, "data": np.ones((1, 3, 16, 16), np.float32)})
+    with pytest.raises(ModelError, match="its inputs are others"):
+        read_quantized(tmp_path, int8_graph(network))
 
 
 @pytest.mark.parametrize("name", [FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION])
