@@ -11,7 +11,6 @@ import numpy as np
 from quantkit.analysis.overflow import Saturating, can_saturate, saturating
 from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import ADDITIONS
 from quantkit.quantization.arithmetic import quantize
 from quantkit.quantization.plan import Activation
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -28,7 +27,7 @@ from quantkit.recovery.simulation import (
 
 Values = Mapping[Tensor, np.ndarray]
 
-_WITHOUT_WEIGHTS = {"Pooling", "Concat", "concat"} | ADDITIONS
+_PASSING_ON = ("Flatten", "flatten")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ class Int8Network:
 
     def is_layer(self, node: Node) -> bool:
         """Whether a node runs in INT8 and does more than to pass integers on."""
-        return self.is_int8(node) and (unit_of(node) is not None or node.op in _WITHOUT_WEIGHTS)
+        return self.is_int8(node) and node.op not in _PASSING_ON
 
     def has_seven_bits(self, tensor: Tensor) -> bool:
         """Whether a tensor is an unsigned sum in place of a signed addend, which takes every second integer."""
