@@ -156,6 +156,7 @@ def receive(
         BrokenOff: the host cannot be reached within ``patience`` or has a fault; later, from the iterator: the file
             breaks off or comes too slowly.
     """
+    check_address(url, url, verified)
     host = urlsplit(str(url)).netloc
     seconds = patience.wait_for(host, limits.answer)
     headers = {"Accept-Encoding": "identity"}

@@ -221,6 +221,12 @@ def test_addresses_that_are_followed(url: str, here: str, verified: bool, compla
         check_address(Address(here), Address(url), verified)
 
 
+@pytest.mark.parametrize("url", ["https://[::1/x", "https://[not-an-address]/x", "hub.example/x"])
+def test_what_is_no_address_is_refused_before_anything_is_sent(url: str) -> None:
+    with pytest.raises(WeightsUnavailable, match=r"not an address|only https"):
+        receive(Address(url), 0, "", Patience(60.0), LIMITS, verified=True)
+
+
 def test_proxies_of_the_environment_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
