@@ -26,8 +26,8 @@ from quantkit.host.limits import read_limits
 from quantkit.host.threads import recommended_threads
 
 REMEDY = (
-    "install one of them, each in its own virtual environment: pip install 'quantkit[onednn]' (mxnet 1.9.1) "
-    "or pip install 'quantkit[mkl]' (mxnet-mkl 1.6.0); both need the system library libgomp1"
+    "in quantkit's checkout, install one of them, each in its own virtual environment: pip install '.[onednn]' "
+    "(mxnet 1.9.1) or pip install '.[mkl]' (mxnet-mkl 1.6.0); both need the system library libgomp1"
 )
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"

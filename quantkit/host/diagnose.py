@@ -24,7 +24,7 @@ _WITHOUT_VNNI = (
     "in MXNet, find the layers that lose by it with `quantkit analyze`, and keep them in FP32 with `quantkit quantize "
     "--exclude`; for ONNX Runtime and OpenVINO, `quantkit export --reduce-range auto`; or run on a processor with VNNI"
 )
-_NEWER_ENGINE = "pip install 'quantkit[onednn]' in another environment: its oneDNN uses it"
+_NEWER_ENGINE = "pip install '.[onednn]' in quantkit's checkout and another environment: its oneDNN uses it"
 
 # These pin threads or shape their waiting in Intel's OpenMP; other KMP_ names are set by libraries.
 _INTEL_OPENMP = ("KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_HW_SUBSET")
