@@ -11,8 +11,8 @@ from onnx import ModelProto, TensorProto, helper
 
 from quantkit.formats import onnx_parts
 from quantkit.formats.onnx_parts import _DEEPEST, _VALUES, MODEL, _parts, parts_problem
-from tests.loaders import _onnx, _onnx_outside
 from tests.onnx_import import hostile
+from tests.sound_files import onnx_model, onnx_outside
 
 
 def counted(content: bytes) -> int:
@@ -62,8 +62,8 @@ def _branches() -> ModelProto:
 @pytest.mark.parametrize(
     "content",
     [
-        _onnx().SerializeToString(),
-        _onnx_outside()[0],
+        onnx_model().SerializeToString(),
+        onnx_outside()[0],
         _branches().SerializeToString(),
         everything(ModelProto.DESCRIPTOR).SerializeToString(),
         b"",
@@ -119,7 +119,7 @@ def test_integers_of_a_byte_each_count(name: str, monkeypatch: pytest.MonkeyPatc
     assert f"has {len(content)} bytes beside the values of its tensors" in str(parts_problem(content))
 
 
-@pytest.mark.parametrize("content", [_onnx().SerializeToString(), _branches().SerializeToString()])
+@pytest.mark.parametrize("content", [onnx_model().SerializeToString(), _branches().SerializeToString()])
 def test_parts_may_be_as_many_as_is_said(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = parts_of(ModelProto.FromString(content))
     monkeypatch.setattr(onnx_parts, "MOST_PARTS", parts)

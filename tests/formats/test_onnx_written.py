@@ -12,7 +12,7 @@ from onnx import ModelProto, helper
 from quantkit.emission.onnx_conversion import WRITTEN_OPERATORS
 from quantkit.formats.onnx_written import written_problem
 from quantkit.formats.protobuf import fields
-from tests.loaders import written_onnx
+from tests.sound_files import written_onnx
 
 
 def problem(content: bytes) -> str:

@@ -1,0 +1,242 @@
+"""A sound file of every kind that strangers may have made, as bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from quantkit.benchmark.result_files import CELLS
+from quantkit.calibration.ranges import Range
+from quantkit.calibration.table import CalibrationTable, write_table
+from quantkit.files import shipped
+from quantkit.folders import scratch_folder
+from quantkit.graph import nnvm
+from quantkit.graph.params import write_params
+from tests.networks import residual_v1
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), np.uint8)
+LABELS = np.arange(6, dtype=np.uint8)
+
+
+def npz(save: Callable[..., None]) -> Callable[[], bytes]:
+    def sound() -> bytes:
+        file = io.BytesIO()
+        save(file, x=PIXELS, y=LABELS)
+        return file.getvalue()
+
+    return sound
+
+
+def npy() -> bytes:
+    file = io.BytesIO()
+    np.save(file, PIXELS)
+    return file.getvalue()
+
+
+def image(kind: str, **options: Any) -> Callable[[], bytes]:
+    def sound() -> bytes:
+        file = io.BytesIO()
+        Image.fromarray(PIXELS[0]).save(file, kind, **options)
+        return file.getvalue()
+
+    return sound
+
+
+def record() -> bytes:
+    contents = [struct.pack("<IfQQ", 0, label, 1, 0) + image("PNG")() for label in range(3)]
+    return b"".join(
+        struct.pack("<II", 0xCED7230A, len(content)) + content + bytes(-len(content) % 4) for content in contents
+    )
+
+
+def params() -> bytes:
+    file = io.BytesIO()
+    write_params(file, {f"arg:{name}": value for name, value in list(residual_v1().params.items())[:3]})
+    return file.getvalue()
+
+
+def symbol() -> bytes:
+    return nnvm.serialize(residual_v1()).encode()
+
+
+def onnx_model() -> Any:
+    """A small network with a shape that is computed, so that constants are folded, and with quantkit's metadata."""
+    from onnx import helper
+
+    from tests.onnx_import.files import Writer
+
+    w = Writer(13, ("N", 3, 4, 4))
+    data = w.op("Relu", w.conv("x", 3, 2))
+    batch = w.op("Unsqueeze", w.op("Gather", w.op("Shape", data), np.array(0), axis=0), np.array([0]))
+    shape = w.op("Concat", batch, np.array([-1]), axis=0)
+    model = w.model(w.op("Gemm", w.op("Reshape", data, shape), w.normal(3, 8), w.normal(3), transB=1))
+    preprocess = {"resize": 5, "crop": 4, "mean": [0.5] * 3, "std": [0.25] * 3, "scale": 255.0, "rotate180": False}
+    told = {"preprocess": json.dumps(preprocess), "labels": json.dumps(["cat", "dog", "cow"])}
+    helper.set_model_props(model, told)
+    return model
+
+
+def onnx_inside() -> bytes:
+    content: bytes = onnx_model().SerializeToString()
+    return content
+
+
+def onnx_outside() -> tuple[bytes, bytes]:
+    """The same network with its weights in another file, and that file."""
+    from onnx import TensorProto
+
+    model, weights = onnx_model(), b""
+    for tensor in model.graph.initializer:
+        tensor.data_location = TensorProto.EXTERNAL
+        places = {"location": "w.bin", "offset": len(weights), "length": len(tensor.raw_data)}
+        for key, value in places.items():
+            tensor.external_data.add(key=key, value=str(value))
+        weights += tensor.raw_data
+        tensor.ClearField("raw_data")
+    return model.SerializeToString(), weights
+
+
+def safetensors() -> bytes:
+    arrays = {"a": np.arange(6, dtype="<f4").reshape(2, 3), "b": np.arange(4, dtype="<f2")}
+    header, values = {}, b""
+    for (name, array), kind in zip(arrays.items(), ("F32", "F16")):
+        places = [len(values), len(values) + array.nbytes]
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": places}
+        values += array.tobytes()
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + values
+
+
+CARD = b"""name = "net"
+symbol = "net-symbol.json"
+params = "net-0000.params"
+input_shape = [3, 224, 224]
+classes = 3
+labels = "labels.txt"
+
+[preprocess]
+resize = 256
+crop = 224
+scale = 255.0
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"""
+
+
+def table() -> bytes:
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        ranges = {"conv0": Range(-1.25, 3.5), "relu0": Range(0.0, 7.75)}
+        write_table(CalibrationTable("mse", 10, "photos", ranges, "a" * 64, "b" * 64), Path(folder) / "t.json")
+        return (Path(folder) / "t.json").read_bytes()
+
+
+def manifest() -> bytes:
+    from quantkit.bundle import manifest as m
+
+    files = {name: m.FileEntry("0" * 64, 10) for name in sorted(m.REQUIRED_INT8)}
+    return m.manifest_text(
+        m.Manifest(
+            "int8", "net", "0.1.0", m.Engine("1.9.1", "1.26.4", "avx512_vnni"), m.Input("data", (3, 8, 8)),
+            (m.Output("softmax", (10,)),), m.Origin("net", "pretrained", "net.params", "c" * 64),
+            m.Settings("mse", 10, "photos", (), "int8"), m.FusionResult(4, 1e-6, 1e-4, 0),
+            m.AgreementResult(10, 1.0, 0.999), files,
+        )
+    ).encode()  # fmt: skip
+
+
+def journal() -> bytes:
+    lines = [{"what": ["trial", name], "value": {"milliseconds": 0.25}} for name in ("a", "b")]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+ADDRESS = "https://example.org/net.params"
+
+
+def download_notes() -> bytes:
+    from quantkit.models.download import _Begun
+
+    return json.dumps(asdict(_Begun(ADDRESS, '"one"', 1000, "c" * 40, "d" * 64))).encode()
+
+
+def trust_record() -> bytes:
+    from quantkit.models.trust import FORMAT, Record
+
+    record = Record("url", ADDRESS, "c" * 40, '"one"', 1000, "d" * 64, "2026-01-02T03:04:05+00:00")
+    return json.dumps({"format": FORMAT, **asdict(record)}).encode()
+
+
+def engines() -> bytes:
+    from quantkit.deployment.fastest import Measured
+
+    measured = Measured("a processor", 2, {"mxnet": "1.9.1", "openvino": "2026.4.1"}, {"mxnet": 1.5}, ("openvino",))
+    return json.dumps([asdict(measured)]).encode()
+
+
+def build_record() -> bytes:
+    from pydantic import TypeAdapter
+
+    from quantkit.benchmark.build import Build
+
+    build = Build("b", "/python", "3.11", "1.26", "1.9.1", "/lib", ("MKLDNN",), True)
+    return json.dumps({"build": TypeAdapter(Build).dump_python(build), "stamp": "s"}).encode()
+
+
+def suite_file() -> bytes:
+    return (shipped("benchmarks") / "smoke.toml").read_bytes()
+
+
+def results() -> tuple[bytes, bytes]:
+    """What a run of a suite says of itself, and one of its results."""
+    from tempfile import TemporaryDirectory
+
+    from quantkit.benchmark.result_files import write_cell, write_run
+    from tests.benchmark.cells import cell, closed_loop
+    from tests.benchmark.fakes import run_of, suite
+
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / CELLS).mkdir()
+        write_run(run_of(suite()), folder)
+        write_cell(cell([[closed_loop([3, 4])]]), folder)
+        (result,) = (folder / CELLS).iterdir()
+        return (folder / "run.json").read_bytes(), result.read_bytes()
+
+
+def written_onnx() -> Any:
+    """A small network, as ``emission.onnx_model`` writes them."""
+    from onnx import helper, numpy_helper
+
+    shapes = [helper.make_tensor_value_info(name, 1, ["N", 3, 8, 8]) for name in ("x", "y")]
+    conv = helper.make_node("Conv", ["x", "w"], ["c"], "conv", kernel_shape=[1, 1], pads=[0, 0, 0, 0], group=1)
+    clip = helper.make_node("LeakyRelu", ["c"], ["y"], "leaky", alpha=0.25)
+    weight = numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")
+    made = helper.make_model(
+        helper.make_graph([conv, clip], "network", shapes[:1], shapes[1:], [weight]),
+        producer_name="quantkit", opset_imports=[helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    helper.set_model_props(made, {"labels": '["é"]'})
+    return made
+
+
+@cache
+def quantized_files() -> tuple[Mapping[str, bytes], Any]:
+    """The files of a quantized network, and what it is lowered to."""
+    from quantkit.bundle.quantization import write_quantized
+    from quantkit.emission.mxnet_int8 import int8_graph
+    from tests.emission.networks import quantized
+
+    network = quantized("v1")
+    with scratch_folder() as folder:
+        write_quantized(network, folder)
+        return {path.name: path.read_bytes() for path in folder.iterdir()}, int8_graph(network)
