@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from quantkit import errors as errors
     from quantkit.analysis.analysis import Analysis as Analysis
     from quantkit.analysis.analyze import analyze as analyze
+    from quantkit.data.dataset import CalibrationDataset as CalibrationDataset
     from quantkit.data.sources import open_samples as images
     from quantkit.loading import load as load
     from quantkit.measurement import Conditions as Conditions
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Analysis",
+    "CalibrationDataset",
     "Conditions",
     "FusedModel",
     "Goal",
@@ -62,6 +64,7 @@ __all__ = [
 # Where each public name is defined: its module, and its name there (empty: the module itself).
 _HOMES = {
     "Analysis": ("quantkit.analysis.analysis", "Analysis"),
+    "CalibrationDataset": ("quantkit.data.dataset", "CalibrationDataset"),
     "Conditions": ("quantkit.measurement", "Conditions"),
     "FusedModel": ("quantkit.pipeline", "FusedModel"),
     "Goal": ("quantkit.quantization.goal", "Goal"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +15,8 @@ import numpy as np
 from quantkit.bundle.write import settings_of, write_bundle
 from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.table import CalibrationTable
-from quantkit.data.batches import Batch, batches, check_not_constant
-from quantkit.data.samples import Samples, take
-from quantkit.data.sources import open_samples
+from quantkit.data.batches import check_not_constant
+from quantkit.data.dataset import CalibrationDataset
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.emission.onnx_model import DEFAULT_OPSET
@@ -166,8 +164,8 @@ def fuse_model(model: Model, samples: Any = "builtin") -> FusedModel:
         DataError: the samples cannot be used.
     """
     fused = fuse(model.graph, model.input_shape)
-    chosen = _chosen(samples, _GATE_SAMPLES, at_most=True)
-    batched = list(_batches(model, chosen))
+    chosen = _chosen(model, samples, _GATE_SAMPLES, at_most=True)
+    batched = list(chosen.batches(BATCH_SIZE))
     few, names = [batch.data for batch in batched], [name for batch in batched for name in batch.names]
     check = check_fusion(model.graph, float_graph(fused.graph), few, BATCH_SIZE, names)
     return FusedModel(model, fused, check, few[0][:1], chosen.name if chosen.builtin else "")
@@ -192,20 +190,13 @@ def calibrate(
     Raises:
         DataError: too few samples, or some that cannot be used.
     """
-    chosen = _chosen(samples, DEFAULT_SAMPLES if count is None else count, at_most=count is None)
-    digest = hashlib.sha256()
-    seen = 0
-
-    def observed() -> Iterator[np.ndarray]:
-        nonlocal seen
-        stream = check_not_constant(_batches(source.model, chosen), chosen.name)
-        for batch in progress(stream, -(-len(chosen) // BATCH_SIZE), f"calibrating ({method})"):
-            digest.update(batch.data.tobytes())
-            seen += len(batch.data)
-            yield batch.data
-
-    ranges = collect_ranges(source.graph, calibration_targets(source.fused.graph), observed(), BATCH_SIZE, method)
-    return CalibrationTable(method, seen, chosen.name, ranges, source.sha256, digest.hexdigest())
+    wanted = DEFAULT_SAMPLES if count is None else count
+    chosen = _chosen(source.model, samples, wanted, at_most=count is None)
+    stream = check_not_constant(chosen.batches(BATCH_SIZE), chosen.name)
+    shown = progress(stream, steps(chosen), f"calibrating ({method})")
+    targets = calibration_targets(source.fused.graph)
+    ranges = collect_ranges(source.graph, targets, (batch.data for batch in shown), BATCH_SIZE, method)
+    return CalibrationTable(method, len(chosen), chosen.name, ranges, source.sha256, chosen.sha256)
 
 
 def plan(
@@ -256,9 +247,10 @@ def recover(
         recovery = "none" if source.model.source.weights == "random" else DEFAULT_PRESET
     wanted = preset(recovery) if isinstance(recovery, str) else recovery
     most = wanted.samples(source.fused)
-    chosen = _chosen(samples, min(table.samples, most), at_most=True) if wanted.needs_images else None
-    batched = _batches(source.model, chosen) if chosen is not None else ()
-    images = [batch.data for batch in batched]
+    images: list[np.ndarray] = []
+    if wanted.needs_images:
+        chosen = _chosen(source.model, samples, min(table.samples, most), at_most=True)
+        images = [batch.data for batch in chosen.batches(BATCH_SIZE)]
     if wanted.mirror and images:
         images = with_mirrored(images, most)
     network = QuantizedGraph(source.fused.graph, plan)
@@ -275,21 +267,22 @@ def emit(
     """Emit the INT8 network, of a plan or of what was recovered, and compare it with FP32 on at most 100 samples."""
     recovery = plan.recovery if isinstance(plan, Recovered) else NO_RECOVERY
     network = plan.network if isinstance(plan, Recovered) else QuantizedGraph(source.fused.graph, plan)
-    few = _chosen(samples, min(table.samples, _SUM_SAMPLES), at_most=True)
-    inputs = (batch.data for batch in _batches(source.model, few))
+    data = dataset(source.model, samples)
+    few = _chosen(source.model, data, min(table.samples, _SUM_SAMPLES), at_most=True)
+    inputs = (batch.data for batch in few.batches(BATCH_SIZE))
     complete = with_ranges_before_sums(network, inputs, BATCH_SIZE, table.method)
     graph = int8_graph(complete)
-    chosen = _chosen(samples, min(table.samples, _AGREEMENT_SAMPLES), at_most=True)
+    chosen = _chosen(source.model, data, min(table.samples, _AGREEMENT_SAMPLES), at_most=True)
     found = compare(source.model.graph, graph, source.model, chosen, progress)
     return QuantizedModel(source, table, complete, recovery, graph, found)
 
 
 def compare(reference: Graph, other: Graph, model: Model, samples: Any, progress: Progress = silent) -> Agreement:
     """Run two forms of a model's network over samples, batch by batch, and compare their first outputs."""
-    chosen = open_samples(samples)
+    chosen = dataset(model, samples)
 
     def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        stream = progress(_batches(model, chosen), -(-len(chosen) // BATCH_SIZE), "comparing with FP32")
+        stream = progress(chosen.batches(BATCH_SIZE), steps(chosen), "comparing with FP32")
         first, second = tee(batch.data for batch in stream)
         for a, b in zip(outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE)):
             yield a[0], b[0]
@@ -325,18 +318,32 @@ def quantize(
             ``model`` is not a Model yet.
     """
     loaded = model if isinstance(model, Model) else load_model(model, **loading)
+    samples = dataset(loaded, samples)
     source = fuse_model(loaded, samples)
     found = table if table is not None else calibrate(source, samples, calib, method, progress)
     planned = plan(source, found, exclude, activations)
     return emit(source, found, recover(source, found, planned, samples, recovery, progress), samples, progress)
 
 
-def _chosen(samples: Any, count: int, at_most: bool = False) -> Samples:
-    opened = open_samples(samples)
-    if at_most and (opened.size is not None or opened.positions is not None):
-        count = min(count, len(opened))
-    return take(opened, count)
+def dataset(model: Model, samples: Any) -> CalibrationDataset:
+    """Anything that ``open_samples`` takes as the model reads it; a dataset comes back as it is.
+
+    Raises:
+        UserError: the dataset was made for a model that reads other inputs.
+    """
+    if not isinstance(samples, CalibrationDataset):
+        return CalibrationDataset(samples, model.preprocess, model.input_shape)
+    samples.check_form(model.preprocess, model.input_shape, model.name)
+    return samples
 
 
-def _batches(model: Model, samples: Samples) -> Iterator[Batch]:
-    return batches(samples, model.preprocess, model.input_shape, BATCH_SIZE)
+def _chosen(model: Model, samples: Any, count: int, at_most: bool = False) -> CalibrationDataset:
+    opened = dataset(model, samples)
+    if at_most and opened.size is not None:
+        count = min(count, opened.size)
+    return opened.subset(count)
+
+
+def steps(chosen: CalibrationDataset) -> int:
+    """How many batches the progress display is to expect; 0 where nobody knows."""
+    return 0 if chosen.size is None else -(-chosen.size // BATCH_SIZE)

@@ -52,7 +52,7 @@ def calibrate(
     from quantkit.calibration.methods import observer
     from quantkit.calibration.table import write_table
     from quantkit.cli.networks import check_count, load
-    from quantkit.pipeline import DEFAULT_METHOD, fuse_model
+    from quantkit.pipeline import DEFAULT_METHOD, dataset, fuse_model
     from quantkit.pipeline import calibrate as calibrated
 
     data = calib_data or "builtin"
@@ -60,7 +60,8 @@ def calibrate(
     check_count(data, calib)
     loaded = load(terminal, model, weights, input_shape)
     terminal.stage("fusing operators and comparing with the original")
-    table = calibrated(fuse_model(loaded, data), data, calib, method or DEFAULT_METHOD, terminal.progress)
+    images = dataset(loaded, data)
+    table = calibrated(fuse_model(loaded, images), images, calib, method or DEFAULT_METHOD, terminal.progress)
     with terminal.work.writing(out):
         write_table(table, out)
     result = _result(loaded.name, table, out)

@@ -86,19 +86,18 @@ def _of_model(
     input_shape: Optional[tuple[int, ...]],
 ) -> Sequence[Explanation]:
     from quantkit.cli.networks import check_count, load
-    from quantkit.data.sources import open_samples
     from quantkit.explain import explain as explained
-    from quantkit.pipeline import calibrate, fuse_model, plan
+    from quantkit.pipeline import calibrate, dataset, fuse_model, plan
     from quantkit.quantization.exclude import excluded_nodes
 
     check_count(data, None)
-    size = open_samples(data).size
-    count = _SAMPLES if size is None else min(size, _SAMPLES)
     model = load(terminal, spec, weights, input_shape)
     terminal.stage("fusing operators and comparing with the original")
-    source = fuse_model(model, data)
+    images = dataset(model, data)
+    source = fuse_model(model, images)
     excluded_nodes(source.fused, exclude)
-    table = calibrate(source, data, count, "minmax", terminal.progress)
+    count = _SAMPLES if images.size is None else min(images.size, _SAMPLES)
+    table = calibrate(source, images, count, "minmax", terminal.progress)
     return explained(source.fused, plan(source, table, exclude, activations))  # type: ignore[arg-type]
 
 

@@ -122,7 +122,7 @@ def quantize(
     goal = _goal(terminal, data, max_drop, eval_data, min_speedup, search_budget, no_latency)
     from quantkit.cli.networks import load
     from quantkit.engine.build import check_int8
-    from quantkit.pipeline import DEFAULT_METHOD, calibrate, check_formats, emit, fuse_model, plan, recover
+    from quantkit.pipeline import DEFAULT_METHOD, calibrate, check_formats, dataset, emit, fuse_model, plan, recover
     from quantkit.quantization.exclude import excluded_nodes
     from quantkit.search.search import DEFAULT_MINUTES, check_request, mixed_precision
 
@@ -133,18 +133,19 @@ def quantize(
     minutes = DEFAULT_MINUTES if search_budget is None else search_budget
     if goal is not None:
         check_request(loaded, goal, eval_data, minutes)
-    source = fuse_model(loaded, data)
+    images = dataset(loaded, data)
+    source = fuse_model(loaded, images)
     excluded_nodes(source.fused, exclude)
     if table is None:
-        table = calibrate(source, data, calib, method or DEFAULT_METHOD, terminal.progress)
+        table = calibrate(source, images, calib, method or DEFAULT_METHOD, terminal.progress)
     decided = plan(source, table, exclude, activations)  # type: ignore[arg-type]
     if goal is None:
-        recovered = recover(source, table, decided, data, preset, terminal.progress)
-        quantized = emit(source, table, recovered, data, terminal.progress)
+        recovered = recover(source, table, decided, images, preset, terminal.progress)
+        quantized = emit(source, table, recovered, images, terminal.progress)
         outcome = None
     else:
         outcome = mixed_precision(
-            source, table, decided, goal, eval_data, data, preset, minutes, terminal.progress, _begun(terminal)
+            source, table, decided, goal, eval_data, images, preset, minutes, terminal.progress, _begun(terminal)
         )
         quantized = outcome.network
     terminal.stage(f"writing {out}")

@@ -16,10 +16,11 @@ def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
     """The samples in ``batches``: each is an array of samples, or a pair of one and their labels.
 
     The arrays are NumPy's, or have ``asnumpy()`` (MXNet's), and are laid out as for ``arrays``. Reading
-    starts anew with each iteration, where ``batches`` can do that. Taking N takes the first N.
+    starts anew with each iteration; an iterator, such as a generator, is read on instead. Taking N takes the first N.
 
     Raises:
-        DataError: on iterating, a batch that is neither, or labels that do not fit.
+        DataError: on iterating, a batch that is neither, or labels that do not fit; a sample of an iterator that was
+            read before.
     """
 
     def stream() -> Iterator[Sample]:
@@ -32,6 +33,8 @@ def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
             yield from _split(x, _numpy(pair[1]) if len(pair) == 2 else None, start, name)
             start += len(x)
 
+    if iter(batches) is batches:
+        return Samples(name, _ReadOn(stream(), name).read, None, any_order=True)
     return _streamed(name, stream)
 
 
@@ -62,6 +65,31 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
             start += kept
 
     return _streamed(name, stream)
+
+
+class _ReadOn:
+    """Samples that can be read only once, each at its place from the very first on."""
+
+    def __init__(self, stream: Iterator[Sample], name: str) -> None:
+        self._stream = stream
+        self._name = name
+        self._next = 0
+
+    def read(self, positions: Iterable[int]) -> Iterator[Sample]:
+        """As ``Samples.read``."""
+        for position in positions:
+            if position < self._next:
+                raise DataError(
+                    f"sample {position} of {self._name} was read before, and an iterator gives each only once; give "
+                    "something that can be iterated anew, such as a list or a DataLoader"
+                )
+            for sample in self._stream:
+                self._next += 1
+                if self._next > position:
+                    yield sample
+                    break
+            else:
+                return
 
 
 def _streamed(name: str, stream: Any) -> Samples:

@@ -10,14 +10,12 @@ from typing import Any, Optional
 
 import numpy as np
 
-from quantkit.data.batches import batches
-from quantkit.data.samples import Samples, take
-from quantkit.data.sources import open_samples
+from quantkit.data.dataset import CalibrationDataset
 from quantkit.engine.stream import outputs_of
 from quantkit.evaluation.divergence import log_probabilities
 from quantkit.graph.graph import Graph
 from quantkit.models.model import Model
-from quantkit.pipeline import BATCH_SIZE, FusedModel
+from quantkit.pipeline import BATCH_SIZE, FusedModel, dataset, steps
 from quantkit.recovery.reconstruction import Progress
 
 # Enough to tell layers apart by a smooth measure; each is run for every candidate.
@@ -39,7 +37,7 @@ class Judged:
     """
 
     model: Model
-    samples: Samples
+    samples: CalibrationDataset
     labels: Optional[np.ndarray]
     predictions: np.ndarray
     subset: np.ndarray
@@ -53,13 +51,14 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
     Raises:
         DataError: they cannot be used, or a label does not fit the network.
     """
-    model, opened = source.model, open_samples(samples)
+    model = source.model
+    opened = dataset(model, samples)
     classes = prod(source.fused.shapes[model.graph.outputs[0]][1:])
     digest = hashlib.sha256()
     labels: list[np.ndarray] = []
 
     def read() -> Iterator[np.ndarray]:
-        stream = batches(opened, model.preprocess, model.input_shape, BATCH_SIZE, classes=classes)
+        stream = opened.batches(BATCH_SIZE, classes)
         for batch in progress(stream, steps(opened), "running FP32 over the evaluation images"):
             digest.update(batch.data.tobytes())
             if batch.labels is not None:
@@ -68,8 +67,8 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
             yield batch.data
 
     found = np.concatenate([_classes(output) for output, *_ in outputs_of(model.graph, read(), BATCH_SIZE)])
-    few = take(opened, min(_SUBSET, len(found)))
-    subset = np.concatenate([part.data for part in batches(few, model.preprocess, model.input_shape, BATCH_SIZE)])
+    few = opened.subset(min(_SUBSET, len(found)))
+    subset = np.concatenate([part.data for part in few.batches(BATCH_SIZE)])
     return Judged(
         model,
         opened,
@@ -83,8 +82,7 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
 
 def predictions(graph: Graph, judged: Judged) -> np.ndarray:
     """The classes that a form of the network predicts for all images, int64 of shape (images,)."""
-    model = judged.model
-    stream = (batch.data for batch in batches(judged.samples, model.preprocess, model.input_shape, BATCH_SIZE))
+    stream = (batch.data for batch in judged.samples.batches(BATCH_SIZE))
     return np.concatenate([_classes(output) for output, *_ in outputs_of(graph, stream, BATCH_SIZE)])
 
 
@@ -92,12 +90,6 @@ def scores(graph: Graph, images: np.ndarray) -> np.ndarray:
     """A network's log probabilities for preprocessed images, float64 of shape (images, classes)."""
     parts = (images[start : start + BATCH_SIZE] for start in range(0, len(images), BATCH_SIZE))
     return log_probabilities(np.concatenate([output for output, *_ in outputs_of(graph, parts, BATCH_SIZE)]))
-
-
-def steps(samples: Samples) -> int:
-    """How many batches the images make; 0 where only reading to the end tells."""
-    known = samples.size is not None or samples.positions is not None
-    return -(-len(samples) // BATCH_SIZE) if known else 0
 
 
 def _classes(outputs: np.ndarray) -> np.ndarray:

@@ -11,15 +11,13 @@ from typing import Any, Union
 
 from quantkit.bundle.engine import present_engine
 from quantkit.calibration.table import CalibrationTable
-from quantkit.data.samples import take
-from quantkit.data.sources import open_samples
 from quantkit.errors import UserError
 from quantkit.files import locked
 from quantkit.graph import nnvm
 from quantkit.host.cpu import read_cpu
 from quantkit.host.load import read_load
 from quantkit.models.model import Model
-from quantkit.pipeline import FusedModel, QuantizedModel, emit, recover, silent
+from quantkit.pipeline import FusedModel, QuantizedModel, dataset, emit, recover, silent
 from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.mixed import kept_in_fp32
 from quantkit.quantization.plan import Plan
@@ -122,10 +120,11 @@ def mixed_precision(
         QuantkitError: measurements cannot be kept.
     """
     check_request(source.model, goal, images, minutes)
+    samples = dataset(source.model, samples)
     recovered = recover(source, table, plan, samples, recovery, progress)
     if not recovered.network.int8_layers:
         raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
-    looked_at = judged(source, take(open_samples(samples), table.samples) if images is None else images, progress)
+    looked_at = judged(source, samples.subset(table.samples) if images is None else images, progress)
     _warn_of_few(len(looked_at.predictions), goal)
     path = journal_path(_facts(source, table, recovered, looked_at))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,15 +72,21 @@ def test_without_labels() -> None:
         assert [sample.label for sample in samples] == [None] * 7
 
 
-def test_an_exhausted_or_empty_source_is_an_error() -> None:
-    def once() -> Iterator[Array]:
-        yield FLOATS
-
-    samples = data_loader(once())
-    list(samples)
-    for exhausted in (samples, data_loader([]), data_iter(Iter(FLOATS[:0], None))):
+def test_an_empty_source_is_an_error() -> None:
+    for empty in (data_loader([]), data_loader(iter([])), data_iter(Iter(FLOATS[:0], None))):
         with pytest.raises(DataError, match="gave no samples"):
-            list(exhausted)
+            list(empty)
+
+
+def test_an_iterator_is_read_on_and_never_gives_other_samples_for_those_read_before() -> None:
+    samples = data_loader(iter([FLOATS[:3], FLOATS[3:]]))
+    np.testing.assert_array_equal([sample.image for sample in take(samples, 2)], FLOATS[:2])
+    with pytest.raises(DataError, match="sample 0 of data loader was read before"):
+        list(samples)
+    np.testing.assert_array_equal([sample.image for sample in samples.read([2, 4])], FLOATS[[2, 4]])
+    with pytest.raises(DataError, match="sample 3 of data loader was read before"):
+        list(samples.read([3]))
+    assert [sample.name for sample in samples.read([6, 7])] == ["sample 6 of data loader"]
 
 
 @pytest.mark.parametrize(

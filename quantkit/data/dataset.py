@@ -1,0 +1,151 @@
+"""Calibration data: samples as one network reads them, decoded and preprocessed once for all stages."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from itertools import tee
+from threading import Lock
+from typing import Any, Optional
+
+from quantkit.data.batches import Batch, batches, prepare
+from quantkit.data.preprocess import Preprocess
+from quantkit.data.samples import Sample, Samples, take
+from quantkit.data.sources import open_samples
+from quantkit.errors import UserError
+
+CACHE_BYTES = 1 << 30
+"""Bytes of preprocessed samples that a dataset holds; 1,783 of (3, 224, 224)."""
+
+
+class CalibrationDataset:
+    """Samples as one network reads them, each read and preprocessed once, however many stages look at it.
+
+    What was preprocessed stays in memory and is shared with all subsets. Samples beyond ``cache_bytes`` are read anew
+    each time, so a source that can be iterated only once, such as a generator, has to fit.
+
+    Args:
+        data: anything that ``open_samples`` takes.
+        preprocess: how images become the network's input; None: samples are float32 and taken as they are.
+        input_shape: of one sample, without the batch axis.
+        cache_bytes: how much is held.
+
+    Raises:
+        DataError: see ``open_samples``.
+    """
+
+    def __init__(
+        self, data: Any, preprocess: Optional[Preprocess], input_shape: Sequence[int], cache_bytes: int = CACHE_BYTES
+    ) -> None:
+        source = open_samples(data)
+        cache = _Cache(source, preprocess, tuple(input_shape), cache_bytes)
+        self._form = (preprocess, tuple(input_shape))
+        self._whole = self._samples = replace(source, read=cache.read)
+        self._sha256 = ""
+
+    def __repr__(self) -> str:
+        size = "an unknown number of" if self.size is None else self.size
+        return f"CalibrationDataset({self.name!r}, {size} samples of {self._form[1]})"
+
+    def __len__(self) -> int:
+        """How many samples there are.
+
+        Raises:
+            TypeError: only reading to the end would tell.
+        """
+        return len(self._samples)
+
+    @property
+    def name(self) -> str:
+        """Where the samples come from, for messages."""
+        return self._samples.name
+
+    @property
+    def builtin(self) -> bool:
+        """Whether the samples come with quantkit."""
+        return self._samples.builtin
+
+    @property
+    def size(self) -> Optional[int]:
+        """How many samples there are; None where only reading to the end would tell."""
+        positions = self._samples.positions
+        return self._samples.size if positions is None else len(positions)
+
+    @property
+    def sha256(self) -> str:
+        """What identifies the preprocessed samples: the SHA-256 of their values, in order."""
+        if not self._sha256:
+            for _ in self.batches(1):
+                pass
+        return self._sha256
+
+    def subset(self, num_samples: int) -> CalibrationDataset:
+        """``num_samples`` of all the samples; see ``samples.take``. A smaller subset is part of a larger one.
+
+        Raises:
+            DataError: there are not so many.
+        """
+        found = copy(self)
+        found._samples, found._sha256 = take(self._whole, num_samples), ""
+        return found
+
+    def batches(self, batch_size: int, classes: Optional[int] = None) -> Generator[Batch, None, None]:
+        """The samples in batches; see ``batches.batches``.
+
+        Raises:
+            DataError: a sample cannot be used.
+        """
+        digest = hashlib.sha256()
+        for batch in batches(self._samples, *self._form, batch_size, classes=classes):
+            if not self._sha256:
+                digest.update(batch.data.tobytes())
+            yield batch
+        self._sha256 = self._sha256 or digest.hexdigest()
+
+    def check_form(self, preprocess: Optional[Preprocess], input_shape: Sequence[int], name: str) -> None:
+        """Make sure that the network ``name`` reads samples in this form.
+
+        Raises:
+            UserError: it does not.
+        """
+        if self._form != (preprocess, tuple(input_shape)):
+            raise UserError(
+                f"the calibration dataset {self.name!r} was preprocessed for another network than {name!r}; make one "
+                "with that network's preprocessing and input shape"
+            )
+
+
+class _Cache:
+    """The samples of a source, preprocessed, by their positions."""
+
+    def __init__(
+        self, source: Samples, preprocess: Optional[Preprocess], input_shape: tuple[int, ...], most_bytes: int
+    ) -> None:
+        self._source = source
+        self._form = (preprocess, input_shape)
+        self._left = most_bytes
+        self._held: dict[int, Sample] = {}
+        self._lock = Lock()
+
+    def read(self, positions: Iterable[int]) -> Iterator[Sample]:
+        """As ``Samples.read``, in several threads at once too."""
+        held = self._held.copy()
+        positions, ahead = tee(positions)
+        fresh = self._source.read(position for position in ahead if position not in held)
+        for position in positions:
+            sample = held.get(position)
+            if sample is None:
+                read = next(fresh, None)
+                if read is None:
+                    return
+                sample = self._kept(position, prepare(read, *self._form))
+            yield sample
+
+    def _kept(self, position: int, sample: Sample) -> Sample:
+        with self._lock:
+            if position not in self._held and sample.image.nbytes <= self._left:
+                self._left -= sample.image.nbytes
+                self._held[position] = sample
+        return sample

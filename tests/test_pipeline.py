@@ -1,0 +1,78 @@
+"""The stages in a row: what each does with the sample data that they share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import quantkit
+from quantkit.data import folder as folders
+from quantkit.data.samples import Samples, take
+from quantkit.errors import UserError
+from quantkit.graph import nnvm
+from quantkit.pipeline import dataset
+
+NETWORK = "digits_resnet20_v1"
+
+
+@pytest.fixture(scope="module")
+def digits() -> Samples:
+    return take(quantkit.images("digits:train"), 20)
+
+
+def assert_same(found: quantkit.QuantizedModel, expected: quantkit.QuantizedModel) -> None:
+    assert nnvm.sha256_of(found.graph) == nnvm.sha256_of(expected.graph)
+    assert vars(found.plan) == vars(expected.plan)
+    assert found.agreement == expected.agreement
+
+
+def test_each_image_is_decoded_once(
+    int8_engine: None, digits: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index, sample in enumerate(digits):
+        Image.fromarray(sample.image).save(tmp_path / f"{index:02}.png")
+    decoded: Counter[str] = Counter()
+    decode = folders.decode
+
+    def counted(file: Path, name: str) -> np.ndarray[Any, Any]:
+        decoded[name] += 1
+        return decode(file, name)
+
+    monkeypatch.setattr(folders, "decode", counted)
+    quantized = quantkit.quantize(NETWORK, 12, tmp_path)
+    assert quantized.recovery.needs_images
+    assert len(decoded) == quantized.table.samples == 12
+    assert set(decoded.values()) == {1}
+
+
+def test_a_generator_gives_what_a_list_gives(int8_engine: None, digits: Samples) -> None:
+    batches = [np.stack([sample.image]) for sample in digits]
+
+    def once() -> Iterator[np.ndarray[Any, Any]]:
+        yield from batches
+
+    assert_same(quantkit.quantize(NETWORK, 10, once()), quantkit.quantize(NETWORK, 10, batches))
+
+
+def test_a_dataset_serves_every_stage(int8_engine: None, digits: Samples) -> None:
+    model = quantkit.load(NETWORK)
+    data = dataset(model, digits)
+    assert dataset(model, data) is data
+    fused = quantkit.fuse(model, data)
+    table = quantkit.calibrate(fused, data, 8)
+    recovered = quantkit.recover(fused, table, quantkit.plan(fused, table), data)
+    assert table.data_sha256 == data.subset(8).sha256
+    assert_same(quantkit.emit(fused, table, recovered, data), quantkit.quantize(model, 8, digits))
+
+
+def test_a_dataset_of_another_network_is_refused(engine: None) -> None:
+    model = quantkit.load(NETWORK)
+    other = quantkit.CalibrationDataset("digits:train", None, (3, 32, 32))
+    with pytest.raises(UserError, match=f"was preprocessed for another network than '{NETWORK}'"):
+        quantkit.fuse(model, other)
