@@ -34,7 +34,10 @@ FAST = ["-m", "not engine and not timing"]
 
 # In the first FP32 networks run in NumPy, see tests/numpy_engine.py; in the others MXNet is there before the process of
 # each mutant is forked, see tests/conftest.py.
-ENGINES = {**dict.fromkeys(("fusion", "recovery"), "numpy"), **dict.fromkeys(("bundle", "emission"), "forked")}
+ENGINES = {
+    **dict.fromkeys(("fusion", "recovery"), "numpy"),
+    **dict.fromkeys(("quantization", "bundle", "emission"), "forked"),
+}
 
 # Processes of their own, which know nothing of the mutant, or take seconds to start.
 _PROCESSES = [
@@ -51,7 +54,7 @@ _BENCHMARK = ("statistics", "placement", "schedule", "server")
 ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "fusion": (["quantkit/fusion/*"], ["tests/fusion", "-m", "not int8"]),
     "calibration": (["quantkit/calibration/*"], ["tests/calibration", *FAST]),
-    "quantization": (["quantkit/quantization/*"], ["tests/quantization", *FAST]),
+    "quantization": (["quantkit/quantization/*"], ["tests/quantization", "-m", "not int8"]),
     "recovery": (["quantkit/recovery/*"], ["tests/recovery", "-m", "not int8"]),
     "emission": (["quantkit/emission/*"], ["tests/emission", *_PROCESSES]),
     "evaluation": (["quantkit/evaluation/*"], ["tests/evaluation", *FAST]),

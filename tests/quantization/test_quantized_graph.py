@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from quantkit.errors import ModelError
-from quantkit.graph.graph import Tensor
+from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
+from tests.emission.networks import branches
 from tests.networks import images, residual_v1
 from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
 
 
-def quantized(*exclude: str) -> QuantizedGraph:
-    fused, plan = planned(residual_v1(), images(), *exclude)
+def quantized(*exclude: str, of: Callable[[], Graph] = residual_v1) -> QuantizedGraph:
+    fused, plan = planned(of(), images(), *exclude)
     return QuantizedGraph(fused.graph, plan)
 
 
@@ -64,6 +66,20 @@ def test_every_tensor_of_an_int8_operator_needs_integers(name: str) -> None:
     forms = {tensor: form for tensor, form in network.plan.activations.items() if tensor != Tensor(name)}
     with pytest.raises(ModelError, match=f"tensor '{name}' has no integer form, and node '.*' runs in INT8"):
         check_quantized(replace(network, plan=replace(network.plan, activations=forms)))
+
+
+@pytest.mark.parametrize("op", ["Pooling", "softmax"])
+def test_of_operators_without_weights_only_some_have_an_int8_form(op: str) -> None:
+    network = quantized(of=branches)
+    pool = network.graph.by_name["pool"]
+    assert network.computes_integers(pool)
+    nodes = tuple(replace(node, op=op) if node is pool else node for node in network.graph.nodes)
+    changed = replace(network, graph=replace(network.graph, nodes=nodes))
+    if op == "Pooling":
+        check_quantized(changed)
+    else:
+        with pytest.raises(ModelError, match=r"node 'pool' \(softmax\) has no INT8 form"):
+            check_quantized(changed)
 
 
 def test_computed_weights_have_no_int8_form() -> None:
