@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.bundle import quantization
 from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION, read_quantized, write_quantized
 from quantkit.calibration.ranges import Range
 from quantkit.emission.mxnet_int8 import int8_graph
@@ -54,6 +55,13 @@ def test_ranges_before_sums_and_what_was_asked_for_come_along(tmp_path: Path) ->
     assert found.exclude == ("conv1",)
 
 
+def test_the_file_is_for_people_too(tmp_path: Path) -> None:
+    network = quantized("v1")
+    write_quantized(replace(network, plan=replace(network.plan, exclude=("Größe*",))), tmp_path)
+    lines = (tmp_path / QUANTIZATION).read_text(encoding="utf-8").splitlines()
+    assert lines[:3] == ["{", ' "exclude": [', '  "Größe*"']
+
+
 def test_nothing_is_stored_twice(tmp_path: Path) -> None:
     network = quantized("v1")
     write_quantized(network, tmp_path)
@@ -94,6 +102,10 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "an operator too few": (lambda d: d["operators"].pop(), "do not agree on whether there is a node 'dense'"),
     "weights that are not there": (
         lambda d: d["weights"][0].update(integers="nothing"), "there are no integers and scales of 'dense_weight'"
+    ),
+    "an operator without a name": (lambda d: d["operators"][0].pop("node"), r"at operators\.0\.node: "),
+    "scales of another parameter": (
+        lambda d: d["weights"][0].update(scales="relu0_weight"), "there are no integers and scales of 'dense_weight'"
     ),
     "weights of another parameter": (
         lambda d: d["weights"][0].update(name="relu0_weight"), "has no INT8 form"
@@ -136,8 +148,35 @@ def test_parameters_in_the_place_of_the_input_are_another_network(tmp_path: Path
     own = read_params(tmp_path / FUSED_PARAMS)
     with (tmp_path / FUSED_PARAMS).open("wb") as file:
         write_params(file, {**own, "data": np.ones((1, 3, 16, 16), np.float32)})
-    with pytest.raises(ModelError, match="its inputs are others"):
+    with pytest.raises(ModelError, match=r"than it says: its inputs are others$"):
         read_quantized(tmp_path, int8_graph(network))
+
+
+def test_a_scalar_holds_no_weights(tmp_path: Path) -> None:
+    network = quantized("v1")
+    write_quantized(network, tmp_path)
+    lowered = int8_graph(network)
+    name = json.loads((tmp_path / QUANTIZATION).read_text())["weights"][0]["integers"]
+    scalar = replace(lowered, params={**lowered.params, name: np.array(3, np.int8)})
+    with pytest.raises(ModelError, match="there are no integers and scales of 'dense_weight'"):
+        read_quantized(tmp_path, scalar)
+
+
+def test_an_empty_file_and_long_ones_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = quantized("v1")
+    write_quantized(network, tmp_path)
+    lowered = int8_graph(network)
+    with monkeypatch.context() as patch:
+        patch.setattr(quantization, "_LARGEST_FILE", 100)
+        with pytest.raises(ModelError, match=f"more than 100 bytes.*{QUANTIZATION}"):
+            read_quantized(tmp_path, lowered)
+    with monkeypatch.context() as patch:
+        patch.setattr(nnvm, "LARGEST_SYMBOL", 100)
+        with pytest.raises(ModelError, match=f"more than 100 bytes.*{FUSED_SYMBOL}"):
+            read_quantized(tmp_path, lowered)
+    (tmp_path / QUANTIZATION).write_bytes(b"")
+    with pytest.raises(ModelError, match=f"{QUANTIZATION} at its beginning: "):
+        read_quantized(tmp_path, lowered)
 
 
 @pytest.mark.parametrize("name", [FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION])

@@ -1,0 +1,107 @@
+"""The large parts of a bundle, read when they are asked for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quantkit.bundle import read, read_bundle
+from quantkit.bundle.quantization import write_quantized
+from quantkit.bundle.read import Bundle
+from quantkit.bundle.write import write_bundle, write_float_bundle
+from quantkit.emission.mxnet_int8 import int8_graph
+from quantkit.errors import BundleError
+from quantkit.graph import nnvm
+from quantkit.graph.params import read_params, write_params
+from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.quantization.plan import float_plan
+from tests.emission.networks import quantized as small_quantized
+from tests.sound_files import written_onnx
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+@pytest.fixture
+def int8_bundle(quantized: QuantizedModel, tmp_path: Path) -> Path:
+    return write_bundle(quantized, tmp_path / "int8")
+
+
+def test_the_network_of_an_fp32_bundle_has_no_integers(source: FusedModel, tmp_path: Path) -> None:
+    network = read_bundle(write_float_bundle(source, tmp_path / "fp32")).network
+    assert nnvm.serialize(network.graph) == nnvm.serialize(source.fused.graph)
+    assert network.plan.decisions == float_plan(network.graph).decisions
+    assert network.int8_layers == ()
+
+
+def test_the_network_of_an_int8_bundle_is_what_was_lowered(quantized: QuantizedModel, tmp_path: Path) -> None:
+    network = small_quantized("v1")
+    write_quantized(network, tmp_path)
+    bundle = Bundle(tmp_path, read_bundle(write_bundle(quantized, tmp_path / "bundle")).manifest, None, ())
+    vars(bundle)["graph"] = int8_graph(network)
+    found = bundle._read_network()
+    assert nnvm.serialize(found.graph) == nnvm.serialize(network.graph)
+    assert vars(found.plan) == vars(network.plan)
+
+
+def test_a_network_that_is_lowered_to_another_is_told(int8_bundle: Path) -> None:
+    with pytest.raises(
+        BundleError,
+        match=rf"^bundle {int8_bundle}: quantization\.json with fused-symbol\.json and fused-0000\.params cannot be "
+        "used: the network is lowered to another one than it says: its operators are others$",
+    ):
+        _ = read_bundle(int8_bundle).network
+
+
+def test_an_onnx_file_that_quantkit_never_wrote_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, path = Bundle(tmp_path, None, None, ()), tmp_path / "model.onnx"  # type: ignore[arg-type]
+    sound = written_onnx().SerializeToString()
+    path.write_bytes(sound)
+    assert bundle._read_onnx() == sound
+    path.write_bytes(sound.replace(b"LeakyRelu", b"Tokenizer"))
+    with pytest.raises(BundleError, match=rf"^bundle {tmp_path}: model\.onnx .*'Tokenizer'; write the bundle again$"):
+        bundle._read_onnx()
+    path.write_bytes(sound)
+    monkeypatch.setattr(read, "_LARGEST_ONNX", len(sound) - 1)
+    with pytest.raises(BundleError, match=rf"model\.onnx cannot be used: .* more than {len(sound) - 1} bytes"):
+        bundle._read_onnx()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "its beginning: "), (b"[{}]", r"0\.node: "), (b'[{"node": "a", "operator": 3}]', r"0\.operator: ")],
+)
+def test_damaged_lists_of_operators_are_told(int8_bundle: Path, resign: Any, content: bytes, message: str) -> None:
+    (int8_bundle / "operators.json").write_bytes(content)
+    resign(int8_bundle)
+    with pytest.raises(BundleError, match=rf"^bundle {int8_bundle}: operators\.json cannot be used: {message}"):
+        _ = read_bundle(int8_bundle).operators
+
+
+def test_long_lists_of_operators_are_refused(int8_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle = read_bundle(int8_bundle)
+    assert bundle.operators
+    monkeypatch.setattr(read, "_LARGEST_OPERATORS", 100)
+    with pytest.raises(BundleError, match=r"operators\.json cannot be used: .* more than 100 bytes"):
+        _ = bundle.operators
+
+
+def test_a_network_of_several_inputs_is_told_with_all_of_them(int8_bundle: Path, resign: Any) -> None:
+    path = int8_bundle / "model-0000.params"
+    params = {name: value for name, value in read_params(path).items() if name != "arg:dense_bias"}
+    with path.open("wb") as file:
+        write_params(file, params)
+    resign(int8_bundle)
+    with pytest.raises(BundleError, match=r"reads '\w+', '\w+', the manifest says 'data'; write the bundle again$"):
+        _ = read_bundle(int8_bundle).graph
+
+
+def test_a_bundle_that_was_replaced_is_told(int8_bundle: Path, source: FusedModel) -> None:
+    bundle = read_bundle(int8_bundle)
+    shutil.rmtree(int8_bundle)
+    write_float_bundle(source, int8_bundle)
+    for part in ("graph", "network", "table", "operators", "sample"):
+        with pytest.raises(BundleError, match=f"^{int8_bundle} was replaced by another bundle while it was read; "):
+            getattr(bundle, part)
