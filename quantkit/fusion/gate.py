@@ -41,7 +41,7 @@ def check_fusion(
     Args:
         original: the unfused network.
         fused: the fused one in the form that the engine runs.
-        batches: real input, float32.
+        batches: real input, float32; at least one.
         batch_size: of the largest batch.
         names: what errors call the samples, where they have names.
 
@@ -68,7 +68,7 @@ def check_fusion(
         changed += int((predictions(expected[0]) != predictions(found[0])).sum())
         differences.append(max(relative_difference(a, b) for a, b in zip(expected, found)))
         noise = max(noise, *(relative_difference(a, b) for a, b in zip(expected, noisy)))
-    difference, allowed = max(differences, default=0.0), max(_TOLERANCE, _NOISE_FACTOR * noise)
+    difference, allowed = max(differences), max(_TOLERANCE, _NOISE_FACTOR * noise)
     if allowed > _UNSTABLE:
         raise FusionError(
             f"the network's output changes by {noise:.2g} of its largest value when its input changes by a millionth: "

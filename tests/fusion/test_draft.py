@@ -96,14 +96,25 @@ def test_places_are_in_order() -> None:
     assert places == sorted(set(places))
 
 
-def test_refusals_name_some_of_many_readers() -> None:
-    readers = [Node(f"r{index}", "Activation", (Tensor("c"),), {"act_type": "relu"}) for index in range(1000)]
+def read_by(*readers: Node) -> Draft:
+    """A network of an operator ``c`` and these that read it."""
     nodes = (Node("c", "op", (Tensor("data"),)), *readers)
-    draft = Draft(Graph(nodes, ("data",), tuple(reader.output for reader in readers)))
-    reason = why_not_fusible(draft, Tensor("c")) or ""
-    assert "has 1000 readers: r0, " in reason and "and 992 others" in reason
-    twice = Draft(Graph((nodes[0], Node("sum", "op", (Tensor("c"), Tensor("c")))), ("data",), (Tensor("sum"),)))
-    assert why_not_fusible(twice, Tensor("c")) == "the result of c has 2 readers: sum"
+    return Draft(Graph(nodes, ("data",), tuple(reader.output for reader in readers)))
+
+
+@pytest.mark.parametrize(("number", "others"), [(8, ""), (9, " and 1 others"), (1000, " and 992 others")])
+def test_refusals_name_eight_readers(number: int, others: str) -> None:
+    draft = read_by(*(Node(f"r{index}", "op", (Tensor("c"),)) for index in range(number)))
+    named = ", ".join(f"r{index}" for index in range(8))
+    assert why_not_fusible(draft, Tensor("c")) == f"the result of c has {number} readers: {named}{others}"
+
+
+def test_refusals_count_readers_and_of_a_single_one_how_often_it_reads() -> None:
+    twice = Node("sum", "op", (Tensor("c"), Tensor("c")))
+    assert why_not_fusible(read_by(twice), Tensor("c")) == "the result of c has 2 readers: sum"
+    draft = read_by(twice, Node("relu", "op", (Tensor("c"),)))
+    assert why_not_fusible(draft, Tensor("c")) == "the result of c has 2 readers: relu, sum"
+    assert why_not_fusible(read_by(Node("relu", "op", (Tensor("c"),))), Tensor("c")) is None
 
 
 def test_a_layer_stands_for_a_hundred_operators_at_most() -> None:
