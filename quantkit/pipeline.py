@@ -338,10 +338,7 @@ def dataset(model: Model, samples: Any) -> CalibrationDataset:
 
 
 def _chosen(model: Model, samples: Any, count: int, at_most: bool = False) -> CalibrationDataset:
-    opened = dataset(model, samples)
-    if at_most and opened.size is not None:
-        count = min(count, opened.size)
-    return opened.subset(count)
+    return dataset(model, samples).subset(count, at_most)
 
 
 def steps(chosen: CalibrationDataset) -> int:

@@ -60,6 +60,12 @@ def test_a_generator_gives_what_a_list_gives(int8_engine: None, digits: Samples)
     assert_same(quantkit.quantize(NETWORK, 10, once()), quantkit.quantize(NETWORK, 10, batches))
 
 
+def test_a_list_may_be_shorter_than_the_defaults(int8_engine: None, digits: Samples) -> None:
+    three = [np.stack([sample.image for sample in take(digits, 3)])]
+    assert quantkit.quantize(NETWORK, 3, three).table.samples == 3
+    assert quantkit.quantize(NETWORK, samples=three).agreement.images == 3
+
+
 def test_a_dataset_serves_every_stage(int8_engine: None, digits: Samples) -> None:
     model = quantkit.load(NETWORK)
     data = dataset(model, digits)

@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 from quantkit.data.batches import Batch, batches, prepare
 from quantkit.data.preprocess import Preprocess
-from quantkit.data.samples import Sample, Samples, take
+from quantkit.data.samples import Sample, Samples, first, take
 from quantkit.data.sources import open_samples
 from quantkit.errors import UserError
 
@@ -24,7 +24,8 @@ class CalibrationDataset:
     """Samples as one network reads them, each read and preprocessed once, however many stages look at it.
 
     What was preprocessed stays in memory and is shared with all subsets. Samples beyond ``cache_bytes`` are read anew
-    each time, so a source that can be iterated only once, such as a generator, has to fit.
+    each time, so a source that can be iterated only once, such as a generator, has to fit, and other sources have to
+    give the same samples in the same order each time.
 
     Args:
         data: anything that ``open_samples`` takes.
@@ -44,6 +45,7 @@ class CalibrationDataset:
         self._form = (preprocess, tuple(input_shape))
         self._whole = self._samples = replace(source, read=cache.read)
         self._sha256 = ""
+        self._counted: Optional[int] = None
 
     def __repr__(self) -> str:
         size = "an unknown number of" if self.size is None else self.size
@@ -53,9 +55,9 @@ class CalibrationDataset:
         """How many samples there are.
 
         Raises:
-            TypeError: only reading to the end would tell.
+            TypeError: only reading to the end would tell, and nobody has yet.
         """
-        return len(self._samples)
+        return len(self._samples) if self.size is None else self.size
 
     @property
     def name(self) -> str:
@@ -69,9 +71,10 @@ class CalibrationDataset:
 
     @property
     def size(self) -> Optional[int]:
-        """How many samples there are; None where only reading to the end would tell."""
-        positions = self._samples.positions
-        return self._samples.size if positions is None else len(positions)
+        """How many samples there are; None where only reading to the end would tell, and nobody has yet."""
+        if self._samples.positions is not None:
+            return len(self._samples.positions)
+        return self._counted if self._samples.size is None else self._samples.size
 
     @property
     def sha256(self) -> str:
@@ -81,14 +84,23 @@ class CalibrationDataset:
                 pass
         return self._sha256
 
-    def subset(self, num_samples: int) -> CalibrationDataset:
-        """``num_samples`` of all the samples; see ``samples.take``. A smaller subset is part of a larger one.
+    def subset(self, num_samples: int, at_most: bool = False) -> CalibrationDataset:
+        """``num_samples`` of the samples; see ``samples.take``. A smaller subset is part of a larger one.
+
+        Where ``at_most``, all of the samples if there are fewer.
 
         Raises:
             DataError: there are not so many.
         """
         found = copy(self)
-        found._samples, found._sha256 = take(self._whole, num_samples), ""
+        found._sha256, found._counted = "", None
+        if at_most and self.size is not None:
+            num_samples = min(num_samples, self.size)
+        # A random choice of a random choice would be another one than a smaller choice of all.
+        is_part = self.size is not None and num_samples <= self.size
+        source = self._whole if is_part and self._whole.size is not None else self._samples
+        is_open = at_most and source.size is None and source.positions is None
+        found._samples = first(source, num_samples) if is_open else take(source, num_samples)
         return found
 
     def batches(self, batch_size: int, classes: Optional[int] = None) -> Generator[Batch, None, None]:
@@ -97,12 +109,13 @@ class CalibrationDataset:
         Raises:
             DataError: a sample cannot be used.
         """
-        digest = hashlib.sha256()
+        digest, counted = hashlib.sha256(), 0
         for batch in batches(self._samples, *self._form, batch_size, classes=classes):
+            counted += len(batch.data)
             if not self._sha256:
                 digest.update(batch.data.tobytes())
             yield batch
-        self._sha256 = self._sha256 or digest.hexdigest()
+        self._sha256, self._counted = self._sha256 or digest.hexdigest(), counted
 
     def check_form(self, preprocess: Optional[Preprocess], input_shape: Sequence[int], name: str) -> None:
         """Make sure that the network ``name`` reads samples in this form.
@@ -130,7 +143,12 @@ class _Cache:
         self._lock = Lock()
 
     def read(self, positions: Iterable[int]) -> Iterator[Sample]:
-        """As ``Samples.read``, in several threads at once too."""
+        """As ``Samples.read``: of independent samples one at a time, by several threads at once too."""
+        if self._source.independent:
+            for position in positions:
+                sample = self._held.get(position)
+                yield sample or self._kept(position, next(self._source.read((position,))))
+            return
         held = self._held.copy()
         positions, ahead = tee(positions)
         fresh = self._source.read(position for position in ahead if position not in held)
@@ -140,10 +158,11 @@ class _Cache:
                 read = next(fresh, None)
                 if read is None:
                     return
-                sample = self._kept(position, prepare(read, *self._form))
+                sample = self._kept(position, read)
             yield sample
 
-    def _kept(self, position: int, sample: Sample) -> Sample:
+    def _kept(self, position: int, read: Sample) -> Sample:
+        sample = prepare(read, *self._form)
         with self._lock:
             if position not in self._held and sample.image.nbytes <= self._left:
                 self._left -= sample.image.nbytes

@@ -34,7 +34,7 @@ def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
             start += len(x)
 
     if iter(batches) is batches:
-        return Samples(name, _ReadOn(stream(), name).read, None, any_order=True)
+        return Samples(name, _ReadOnce(stream(), name).read, None, any_order=True)
     return _streamed(name, stream)
 
 
@@ -67,7 +67,7 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
     return _streamed(name, stream)
 
 
-class _ReadOn:
+class _ReadOnce:
     """Samples that can be read only once, each at its place from the very first on."""
 
     def __init__(self, stream: Iterator[Sample], name: str) -> None:

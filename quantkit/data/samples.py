@@ -135,6 +135,15 @@ def take(samples: Samples, number: int, seed: int = 0) -> Samples:
     return replace(samples, positions=tuple(sorted(position for _, position in chosen)))
 
 
+def first(samples: Samples, number: int) -> Samples:
+    """The first ``number`` of samples of an unknown number, all where there are fewer."""
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        return samples.read(islice(positions, number))
+
+    return replace(samples, read=read)
+
+
 def repeated(samples: Samples, number: int) -> Samples:
     """The first ``number`` of ``samples`` (all where there are fewer), over and over without end."""
     if samples.independent and samples.size:

@@ -124,7 +124,7 @@ def mixed_precision(
     recovered = recover(source, table, plan, samples, recovery, progress)
     if not recovered.network.int8_layers:
         raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
-    looked_at = judged(source, samples.subset(table.samples) if images is None else images, progress)
+    looked_at = judged(source, samples.subset(table.samples, at_most=True) if images is None else images, progress)
     _warn_of_few(len(looked_at.predictions), goal)
     path = journal_path(_facts(source, table, recovered, looked_at))
 

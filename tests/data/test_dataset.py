@@ -119,6 +119,27 @@ def test_the_source_may_end_early() -> None:
     assert len(values(dataset)) == 9
 
 
+@pytest.mark.parametrize("wanted", [3, 9, 12])
+@pytest.mark.parametrize("kind", ["list", "generator", "array"])
+def test_at_most_takes_what_there_is(kind: str, wanted: int) -> None:
+    data = {"list": [IMAGES], "generator": iter([IMAGES]), "array": counted(any_order=True)[0]}[kind]
+    dataset = CalibrationDataset(data, PREPROCESS, SHAPE)
+    subset = dataset.subset(wanted, at_most=True)
+    found = values(subset)
+    assert len(found) == len(subset) == subset.size == min(wanted, 9)
+    assert len(values(subset.subset(20, at_most=True))) == min(wanted, 9)
+    np.testing.assert_array_equal(found, values(dataset.subset(min(wanted, 9))))
+    with pytest.raises(DataError, match=f"{min(wanted, 9) + 1} samples were asked for"):
+        values(subset.subset(min(wanted, 9) + 1))
+
+
+def test_a_subset_gives_no_samples_beyond_its_own() -> None:
+    dataset = CalibrationDataset(counted()[0], PREPROCESS, SHAPE)
+    with pytest.raises(DataError, match="5 samples were asked for, but images holds 4; ask for at most 4"):
+        dataset.subset(4).subset(5)
+    assert dataset.subset(4).subset(5, at_most=True).sha256 == dataset.subset(4).sha256
+
+
 def test_labels_are_checked() -> None:
     dataset = CalibrationDataset(counted()[0], PREPROCESS, SHAPE)
     assert len(list(dataset.batches(9, classes=9))) == 1
