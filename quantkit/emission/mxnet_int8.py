@@ -93,6 +93,7 @@ class _Emission:
     weights: dict[str, StoredWeight] = field(default_factory=dict)
     native: dict[Tensor, str] = field(default_factory=dict)
     dequantized: set[Tensor] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
 
     @property
     def graph(self) -> Graph:
@@ -100,6 +101,7 @@ class _Emission:
 
     def add(self, node: Node) -> Tensor:
         self.nodes.append(node)
+        self.taken.add(node.name)
         return node.output
 
     def add_int8(self, node: Node, stands_for: Tensor, values: Range) -> None:
@@ -116,13 +118,13 @@ class _Emission:
     def add_param(self, name: str, value: np.ndarray) -> Tensor:
         free = self.free_name(name)
         self.params[free] = value
+        self.taken.add(free)
         return Tensor(free)
 
     def free_name(self, wanted: str) -> str:
         """A name that neither the fused graph nor what was emitted so far has."""
-        taken = {node.name for node in self.nodes} | set(self.params)
         names = (self.graph.free_name(wanted if number == 0 else f"{wanted}_{number}") for number in count())
-        return next(name for name in names if name not in taken)
+        return next(name for name in names if name not in self.taken)
 
     def as_float(self, tensor: Tensor) -> Tensor:
         """The tensor in FP32, dequantized where only integers exist."""

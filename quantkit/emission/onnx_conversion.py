@@ -50,6 +50,7 @@ class Conversion:
     opset: int
     operators: list[Operator] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
 
     def read(self, tensor: Tensor) -> str:
         """The name of a tensor of the graph; parameters become constants when they are first read."""
@@ -65,6 +66,7 @@ class Conversion:
         """Add a constant that the graph does not have."""
         name = self._free_name(f"{node.name}_{what}")
         self.constants[name] = values
+        self.taken.add(name)
         return name
 
     def floats(self, node: Node, what: str, value: float) -> str:
@@ -94,11 +96,11 @@ class Conversion:
         if operator.op not in WRITTEN_OPERATORS:
             raise ValueError(f"the operator {operator.op} is not listed in WRITTEN_OPERATORS")
         self.operators.append(operator)
+        self.taken.update(operator.outputs)
 
     def _free_name(self, wanted: str) -> str:
-        taken = {name for operator in self.operators for name in operator.outputs} | set(self.constants)
         names = (self.graph.free_name(wanted if number == 0 else f"{wanted}_{number}") for number in count())
-        return next(name for name in names if name not in taken)
+        return next(name for name in names if name not in self.taken)
 
 
 Converter = Callable[[Conversion, Node], None]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from quantkit import __version__
-from quantkit.emission.onnx_conversion import WRITTEN_OPERATORS
+from quantkit.emission.onnx_conversion import WRITTEN_OPERATORS, Conversion, Operator
 from quantkit.emission.onnx_model import CONVERTERS, OPSETS, onnx_model
 from quantkit.emission.qdq import DEQUANTIZE, QUANTIZE
 from quantkit.engine.execute import infer_shapes, run
@@ -52,6 +52,12 @@ def assert_same(graph: Graph, shape: tuple[int, ...], opset: int = 13) -> None:
     for expected, found in zip(run(graph, {"data": data}), in_onnxruntime(model, data)):
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_no_converter_writes_what_bundles_may_not_hold() -> None:
+    conversion = Conversion(Builder().graph(DATA), {}, 17)
+    with pytest.raises(ValueError, match=r"^the operator Loop is not listed in WRITTEN_OPERATORS$"):
+        conversion.add(Operator("Loop", "loop", (), ("y",), {}))
 
 
 @pytest.mark.parametrize("case", CASES)
