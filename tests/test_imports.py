@@ -30,7 +30,7 @@ ROOMS = {
     "onnx_import": "errors text_files formats graph",
     "models": "errors contained text_files files formats graph engine data onnx_import",
     "fusion": "errors graph engine",
-    "calibration": "errors text_files files graph engine data",
+    "calibration": "errors text_files files formats graph engine data",
     "quantization": "errors graph fusion calibration",
     "evaluation": "errors graph engine data",
     "emission": "errors graph fusion calibration quantization",

@@ -20,6 +20,7 @@ from quantkit.benchmark.results import DISCARDED, FORMAT, Cell, Results, Round, 
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.contained import file_in
 from quantkit.errors import UserError
+from quantkit.formats.schema import first_fault
 from quantkit.host.placeholders import recorded
 from quantkit.text_files import MEBIBYTE, read_bytes
 
@@ -160,9 +161,8 @@ def _read(kind: Any, folder: Path, name: str) -> Any:
         content = re.sub(rb'"mxnet":(?="[^"]*","library":)', b'"version":', content)
         return _schema(kind).validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path} is damaged: {where}: {first['msg']}; remove it and measure again") from error
+        where, what = first_fault(error)
+        raise UserError(f"{path} is damaged: {where or 'the file'}: {what}; remove it and measure again") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 

@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.placement import Placement
+from quantkit.formats.schema import Many
 from quantkit.host.revision import Revision
 
 FORMAT = 1
@@ -34,8 +35,8 @@ class Contestant:
 class Ticks:
     """When each request of one instance began and ended, in ns after the round's common start."""
 
-    starts: tuple[int, ...]
-    ends: tuple[int, ...]
+    starts: Many[int]
+    ends: Many[int]
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Round:
     at: float
     busy: Optional[float]
     stolen: Optional[float]
-    instances: tuple[Ticks, ...]
+    instances: Many[Ticks]
 
     @property
     def window(self) -> tuple[int, int]:
@@ -62,7 +63,7 @@ class Round:
 class WarmUp:
     """The runs of one instance before anything counts: their durations in ns, and whether it became steady."""
 
-    durations: tuple[int, ...]
+    durations: Many[int]
     steady: bool
 
 
@@ -76,7 +77,7 @@ class Proof:
 
     threads: int
     bound: int
-    cpus: tuple[int, ...]
+    cpus: Many[int]
     pages: Optional[Mapping[int, int]]
 
 
@@ -111,7 +112,7 @@ class Failure:
     kind: str
     instance: Optional[int]
     message: str
-    stderr: tuple[str, ...] = ()
+    stderr: Many[str] = ()
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ class ServerTrial:
     p90: float
     p99: float
     valid: bool
-    why: tuple[str, ...]
+    why: Many[str]
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Server:
 
     bound: float
     rate: float
-    trials: tuple[ServerTrial, ...]
+    trials: Many[ServerTrial]
 
 
 @dataclass(frozen=True)
@@ -153,18 +154,18 @@ class Cell:
     batch: int
     scenario: str
     contestant: Contestant
-    placements: tuple[Placement, ...]
+    placements: Many[Placement]
     environment: Mapping[str, str]
     checkpoint: Mapping[str, str]
     input: str = ""
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    proofs: tuple[Proof, ...] = ()
+    proofs: Many[Proof] = ()
     kernels: Optional[Kernels] = None
-    warm_up: tuple[WarmUp, ...] = ()
-    rounds: tuple[Round, ...] = ()
+    warm_up: Many[WarmUp] = ()
+    rounds: Many[Round] = ()
     agreement: Optional[Agreement] = None
     server: Optional[Server] = None
-    warnings: tuple[str, ...] = ()
+    warnings: Many[str] = ()
     failure: Optional[Failure] = None
 
 
@@ -224,17 +225,17 @@ class Run:
     command: str
     created: str
     host: Mapping[str, Any]
-    builds: tuple[Build, ...]
-    networks: tuple[Network, ...]
-    batches: tuple[int, ...]
-    contestants: tuple[Contestant, ...]
+    builds: Many[Build]
+    networks: Many[Network]
+    batches: Many[int]
+    contestants: Many[Contestant]
     baseline: str
     seed: int
     budget: Optional[float] = None
-    published: tuple[Published, ...] = ()
+    published: Many[Published] = ()
     source: str = ""
-    left_out: tuple[LeftOut, ...] = ()
-    warnings: tuple[str, ...] = ()
+    left_out: Many[LeftOut] = ()
+    warnings: Many[str] = ()
     state: str = "running"
     minutes: float = 0.0
     revision: Optional[Revision] = None
@@ -246,4 +247,4 @@ class Results:
     """A run and those of its cells that were measured or failed."""
 
     run: Run
-    cells: tuple[Cell, ...]
+    cells: Many[Cell]

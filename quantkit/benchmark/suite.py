@@ -13,6 +13,7 @@ from quantkit.benchmark.result_files import cell_file
 from quantkit.benchmark.results import Contestant, Published
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.errors import UserError
+from quantkit.formats.schema import first_fault
 from quantkit.text_files import read_bytes, read_toml
 
 SCENARIOS = ("throughput", "latency", "server")
@@ -104,9 +105,8 @@ def read_suite(path: Path) -> Suite:
             context={"forbid": True},
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path} is not a benchmark suite: {where}: {first['msg']}") from error
+        where, what = first_fault(error)
+        raise UserError(f"{path} is not a benchmark suite: {where}: {what}") from error
     unknown = sorted(document.keys() - {"title", "scenario", "batches", "baseline", "source", "budget"})
     if unknown:
         raise UserError(f"{path}: a suite has no setting {unknown[0]!r}")

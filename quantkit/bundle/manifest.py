@@ -14,6 +14,7 @@ from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATIO
 from quantkit.contained import file_in
 from quantkit.errors import BundleError, UserError
 from quantkit.folders import Kind
+from quantkit.formats.schema import FirstFaultOnly, first_fault
 from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import ActivationType
@@ -164,12 +165,12 @@ class Manifest:
     quantkit: str
     engine: Engine
     input: Input
-    outputs: Annotated[tuple[Output, ...], Field(min_length=1)]
+    outputs: Annotated[tuple[Output, ...], Field(min_length=1), FirstFaultOnly()]
     source: Origin
     settings: Optional[Settings]
     fusion: FusionResult
     agreement: Optional[AgreementResult]
-    files: dict[_FileName, FileEntry]
+    files: Annotated[dict[_FileName, FileEntry], FirstFaultOnly()]
     sample: Optional[SampleOrigin] = None
     format: Literal["quantkit-bundle"] = _FORMAT
     version: Literal[2] = _VERSION
@@ -205,9 +206,8 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         manifest = _schema().validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "its beginning"
-        raise BundleError(f"{path} is damaged at {where}: {first['msg']}; write the bundle again") from error
+        where, what = first_fault(error)
+        raise BundleError(f"{path} is damaged at {where or 'its beginning'}: {what}; write the bundle again") from error
     required = REQUIRED_INT8 if manifest.kind == "int8" else REQUIRED
     if missing := sorted(required - set(manifest.files)):
         raise BundleError(f"{path} does not list {', '.join(missing)}; write the bundle again")

@@ -20,6 +20,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.emission.mxnet_float import float_graph, fused_graph
 from quantkit.emission.mxnet_int8 import StoredWeight, int8_graph, int8_symbol
 from quantkit.errors import ModelError, UserError
+from quantkit.formats.schema import Many, first_fault
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.graph.params import read_params, write_params
@@ -32,7 +33,10 @@ FUSED_SYMBOL = "fused-symbol.json"
 FUSED_PARAMS = "fused-0000.params"
 QUANTIZATION = "quantization.json"
 
-_LARGEST_FILE = 64 * MEBIBYTE
+_LARGEST_FILE = 16 * MEBIBYTE
+
+# Engines hold scales as float32, and take subnormal ones for 0.
+_LEAST_SCALE, _LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 _FORMAT: Literal["quantkit-quantization"] = "quantkit-quantization"
 _VERSION: Literal[1] = 1
@@ -82,12 +86,12 @@ class _Weight:
 class _Document:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
-    exclude: tuple[str, ...]
+    exclude: Many[str]
     activation_type: ActivationType
-    operators: tuple[Decision, ...]
-    tensors: tuple[_TensorQuantization, ...]
-    before_sums: tuple[_Span, ...]
-    weights: tuple[_Weight, ...]
+    operators: Many[Decision]
+    tensors: Many[_TensorQuantization]
+    before_sums: Many[_Span]
+    weights: Many[_Weight]
     format: Literal["quantkit-quantization"] = _FORMAT
     version: Literal[1] = _VERSION
 
@@ -112,7 +116,7 @@ def read_quantized(folder: Path, lowered: Graph) -> QuantizedGraph:
     """
     try:
         network = _read(folder, lowered)
-        problem = _difference(int8_graph(network), lowered)
+        problem = network_difference(int8_graph(network), lowered)
     # Weights of shapes that do not go together are a ValueError of NumPy's.
     except (OSError, UserError, ValueError) as error:
         raise ModelError(str(error)) from error
@@ -122,9 +126,19 @@ def read_quantized(folder: Path, lowered: Graph) -> QuantizedGraph:
 
 
 def _read(folder: Path, lowered: Graph) -> QuantizedGraph:
-    plan, weights = _parsed(read_bytes(folder / QUANTIZATION, _LARGEST_FILE))
-    params = {**lowered.params, **_dequantized(weights, lowered.params), **read_params(folder / FUSED_PARAMS)}
-    fused = fused_graph(nnvm.parse(read_text(folder / FUSED_SYMBOL, nnvm.LARGEST_SYMBOL), params))
+    content = read_bytes(folder / QUANTIZATION, _LARGEST_FILE)
+    plan, weights = _parsed(content)
+    # What is doubled, left out or of no use would pass otherwise.
+    if _text(plan, weights).encode() != content:
+        raise ModelError(f"{QUANTIZATION} is not as quantkit writes it")
+    text = read_text(folder / FUSED_SYMBOL, nnvm.LARGEST_SYMBOL)
+    fused = fused_graph(nnvm.parse(text, {**lowered.params, **read_params(folder / FUSED_PARAMS)}))
+    inputs = tuple(name for name in fused.inputs if name not in weights)
+    if len(inputs) + len(weights) != len(fused.inputs):
+        raise ModelError(f"{QUANTIZATION} has weights that are no parameters of the fused network")
+    fused = replace(fused, inputs=inputs, params={**fused.params, **_dequantized(weights, lowered.params)})
+    if nnvm.serialize(float_graph(fused)) != text:
+        raise ModelError(f"{FUSED_SYMBOL} is not as quantkit writes it")
     origins = {name: decision.origin for name, decision in plan.decisions.items()}
     nodes = tuple(replace(node, origin=origins.get(node.name, ())) for node in fused.nodes)
     network = QuantizedGraph(replace(fused, nodes=nodes), plan)
@@ -132,14 +146,15 @@ def _read(folder: Path, lowered: Graph) -> QuantizedGraph:
     return network
 
 
-def _difference(made: Graph, found: Graph) -> str:
+def network_difference(made: Graph, found: Graph) -> str:
     """Where two networks differ; empty where they are the same."""
-    # A variable is an input or a parameter by the parameters' files alone.
+    # Symbols do not tell which variables are inputs and which are parameters.
     if made.inputs != found.inputs:
         return "its inputs are others"
     if nnvm.serialize(made) != nnvm.serialize(found):
         return "its operators are others"
-    name = next((name for name in made.params if not np.array_equal(made.params[name], found.params[name])), None)
+    pairs = ((name, value, found.params[name]) for name, value in made.params.items())
+    name = next((name for name, a, b in pairs if a.dtype != b.dtype or not np.array_equal(a, b)), None)
     return "" if name is None else f"the values of {name!r} are others"
 
 
@@ -165,9 +180,8 @@ def _parsed(content: bytes) -> tuple[Plan, Mapping[str, StoredWeight]]:
     try:
         document = _schema().validate_json(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "its beginning"
-        raise ModelError(f"{QUANTIZATION} at {where}: {first['msg']}") from error
+        where, what = first_fault(error)
+        raise ModelError(f"{QUANTIZATION} at {where or 'its beginning'}: {what}") from error
     try:
         forms = {each.tensor: Activation(each.range, each.dtype) for each in document.tensors}
         before_sums = {each.tensor: each.range for each in document.before_sums}
@@ -176,6 +190,8 @@ def _parsed(content: bytes) -> tuple[Plan, Mapping[str, StoredWeight]]:
     for each in document.tensors:
         if forms[each.tensor].params.scale != each.scale:
             raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is not the one of its range")
+        if not _LEAST_SCALE <= each.scale <= _LARGEST_SCALE:
+            raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is no number of float32")
     decisions = {each.node: each for each in document.operators}
     plan = Plan(decisions, forms, document.exclude, document.activation_type, before_sums)
     return plan, {each.name: StoredWeight(each.integers, each.scales) for each in document.weights}

@@ -23,12 +23,18 @@ from quantkit.bundle.manifest import (
     Manifest,
     read_manifest,
 )
-from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION, read_quantized
+from quantkit.bundle.quantization import (
+    FUSED_PARAMS,
+    FUSED_SYMBOL,
+    QUANTIZATION,
+    network_difference,
+    read_quantized,
+)
 from quantkit.bundle.replaced import reading_whole
 from quantkit.calibration.table import CalibrationTable, read_table
 from quantkit.contained import file_in
 from quantkit.data.preprocess import Preprocess
-from quantkit.emission.mxnet_float import fused_graph
+from quantkit.emission.mxnet_float import float_graph, fused_graph
 from quantkit.emission.onnx_conversion import WRITTEN_OPERATORS
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.errors import BundleError, DataError, ModelError, UserError
@@ -37,6 +43,7 @@ from quantkit.files import sha256_of
 from quantkit.formats.npz import read_npz
 from quantkit.formats.onnx_parts import parts_problem
 from quantkit.formats.onnx_written import written_problem
+from quantkit.formats.schema import Many, first_fault
 from quantkit.graph.graph import Graph
 from quantkit.models.card import Card, read_card
 from quantkit.models.labels import NAMED, label_names
@@ -104,13 +111,17 @@ class Bundle:
         return self._unmixed(self._read_network)
 
     def _read_network(self) -> QuantizedGraph:
-        if self.manifest.kind == "fp32":
-            fused = fused_graph(self.graph)
-            return QuantizedGraph(fused, float_plan(fused))
+        is_fp32 = self.manifest.kind == "fp32"
+        what = SYMBOL if is_fp32 else f"{QUANTIZATION} with {FUSED_SYMBOL} and {FUSED_PARAMS}"
         try:
+            if is_fp32:
+                fused = fused_graph(self.graph)
+                if problem := network_difference(float_graph(fused), self.graph):
+                    raise ModelError(f"it is no network as quantkit fuses them: {problem}")
+                return QuantizedGraph(fused, float_plan(fused))
             return read_quantized(self.directory, self.graph)
         except ModelError as error:
-            raise _damaged(self.directory, f"{QUANTIZATION} with {FUSED_SYMBOL} and {FUSED_PARAMS}", error) from error
+            raise _damaged(self.directory, what, error) from error
 
     @property
     def model(self) -> Model:
@@ -177,11 +188,10 @@ class Bundle:
     def _read_operators(self) -> tuple[Explanation, ...]:
         try:
             content = read_bytes(self.directory / OPERATORS, _LARGEST_OPERATORS)
-            return TypeAdapter(tuple[Explanation, ...]).validate_json(content)
+            return TypeAdapter(Many[Explanation]).validate_json(content)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "its beginning"
-            raise _damaged(self.directory, OPERATORS, f"{where}: {first['msg']}") from error
+            where, what = first_fault(error)
+            raise _damaged(self.directory, OPERATORS, f"{where or 'its beginning'}: {what}") from error
         except OSError as error:
             raise _damaged(self.directory, OPERATORS, error) from error
 

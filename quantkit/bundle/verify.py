@@ -57,6 +57,8 @@ class Verification:
 def verify_bundle(directory: Union[str, Path]) -> Verification:
     """Check a bundle: its manifest, every file's hash, that there are no others, its signature, its stored sample.
 
+    So is what the symbol was lowered from, of which the files for other engines are written.
+
     The network is not touched where a file is not the one that was written. What fails is found in the
     result and not raised.
 
@@ -76,7 +78,7 @@ def _verified(directory: Path) -> Verification:
         bundle = open_bundle(directory, read_manifest(directory))
         checks.append(_signature(bundle))
         if checks[-1].ok:
-            checks += _sample(bundle)
+            checks += [_quantization(bundle), *_sample(bundle)]
     except (BundleError, EngineError) as error:
         checks.append(Check("network", False, str(error)))
     return Verification(tuple(checks))
@@ -119,6 +121,15 @@ def _signature(bundle: Bundle) -> Check:
     shape = ", ".join(map(str, ("N", *manifest.input.shape)))
     why = "; ".join(problems) or f"input {manifest.input.name!r} float32 ({shape}), {len(graph.params)} parameters"
     return Check("signature", not problems, why)
+
+
+def _quantization(bundle: Bundle) -> Check:
+    """The fused network and its plan, from which other engines' files are written, against what MXNet runs."""
+    try:
+        layers = len(bundle.network.int8_layers)
+    except BundleError as error:
+        return Check("quantization", False, str(error))
+    return Check("quantization", True, f"{layers} layers in INT8, lowered again to the same symbol")
 
 
 def _sample(bundle: Bundle) -> Iterator[Check]:

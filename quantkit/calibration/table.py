@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from quantkit.calibration.ranges import Range
 from quantkit.errors import UserError
 from quantkit.files import writing
+from quantkit.formats.schema import FirstFaultOnly, first_fault
 from quantkit.text_files import MEBIBYTE, read_json
 
 _VERSION: Final = 1
@@ -51,7 +52,7 @@ class _File(BaseModel):
     data_name: str
     data_sha256: _Sha256
     graph_sha256: _Sha256
-    ranges: dict[str, Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]]
+    ranges: Annotated[dict[str, Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]], FirstFaultOnly()]
 
 
 def write_table(table: CalibrationTable, path: Path) -> None:
@@ -101,9 +102,8 @@ def _checked(content: Mapping[str, Any], path: Path) -> _File:
     try:
         return _File.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise _refused(path, f"is not valid at {where!r}: {first['msg']}") from error
+        where, what = first_fault(error)
+        raise _refused(path, f"is not valid at {where!r}: {what}") from error
 
 
 def _refused(path: Path, reason: str) -> UserError:

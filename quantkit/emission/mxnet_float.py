@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quantkit.emission.layers import CONVOLUTION, DENSE, fused_layer
-from quantkit.fusion.unit import FUSED, has_constant_weights, unit_of
+from quantkit.errors import ModelError
+from quantkit.fusion.unit import FUSED, form_problem, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node
 from quantkit.graph.operators import integers
 
@@ -24,17 +25,25 @@ def float_node(graph: Graph, node: Node) -> Node:
 
 
 def fused_graph(graph: Graph) -> Graph:
-    """The fused graph of which ``float_graph`` makes this one."""
+    """The fused graph of which ``float_graph`` makes this one.
+
+    Raises:
+        ModelError: a layer is not of the form that ``float_graph`` gives layers.
+    """
     return replace(graph, nodes=tuple(map(_fused_node, graph.nodes)))
 
 
 def _fused_node(node: Node) -> Node:
-    if node.op not in (CONVOLUTION, DENSE) or node.body is None:
-        return node
-    core, *rest = node.body.nodes
-    if rest:
-        return replace(node, op=FUSED[core.op], attrs={})
-    return replace(node, op=core.op, attrs=core.attrs, body=None)
+    if node.op in (CONVOLUTION, DENSE) and node.body is not None:
+        core, *rest = node.body.nodes
+        if core.op not in FUSED:
+            raise ModelError(f"the fused layer {node.name!r} does not begin with a convolution or a dense layer")
+        fused = replace(node, op=FUSED[core.op], attrs={})
+        node = fused if rest else replace(node, op=core.op, attrs=core.attrs, body=None)
+    unit = unit_of(node)
+    if unit is not None and (problem := form_problem(unit)):
+        raise ModelError(f"the layer {node.name!r} {problem}")
+    return node
 
 
 def _has_kernel(node: Node, is_convolution: bool) -> bool:

@@ -73,6 +73,32 @@ def has_constant_weights(params: Container[str], unit: Unit) -> bool:
     return unit.weight.node in params and (unit.bias is None or unit.bias.node in params)
 
 
+def form_problem(unit: Unit) -> Optional[str]:
+    """Why a layer from a file is not of the form that ``extended`` gives layers; None if it is.
+
+    Of other forms each engine computes something else.
+    """
+    core, body = unit.core, unit.node.body
+    count = 2 if flag(core, "no_bias") else 3
+    if len(core.inputs) != count:
+        return f"has {len(core.inputs)} inputs and needs {count}"
+    if body is None:
+        return None
+    names = tuple(map(Tensor, body.inputs))
+    result, chain = core.output, [core.inputs == names[:count]]
+    if unit.addition is not None:
+        chain.append(unit.addition.inputs == (result, names[-1]))
+        result = unit.addition.output
+    if unit.activation is not None:
+        chain.append(unit.activation.inputs == (result,))
+        result = unit.activation.output
+    wanted = tuple(filter(None, (core, unit.addition, unit.activation)))
+    whole = body.nodes == wanted and body.outputs == (result,) and len(names) == count + (unit.addition is not None)
+    if not (whole and all(chain) and len(unit.node.inputs) == len(names)):
+        return "is not a layer, then a sum, then an activation, as quantkit fuses them"
+    return None
+
+
 def extended(unit: Unit, last: Node, addend: Optional[Tensor] = None) -> Node:
     """The unit with one more operator at its end: an activation, or an addition of ``addend``.
 

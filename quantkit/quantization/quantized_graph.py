@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Optional
+
+import numpy as np
 
 from quantkit.errors import ModelError
 from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
@@ -74,7 +77,19 @@ def check_quantized(network: QuantizedGraph) -> None:
         unit = unit_of(node)
         if not (node.op in WITHOUT_WEIGHTS if unit is None else has_constant_weights(network.graph.params, unit)):
             raise ModelError(f"node {node.name!r} ({node.op}) has no INT8 form")
+        if unit is not None and (problem := _weight_problem(network.graph.params, unit)):
+            raise ModelError(f"node {node.name!r} ({node.op}) {problem}")
         read = node.inputs if unit is None else filter(None, (unit.data, unit.addend))
         wanted = (*read, *((node.output,) if network.computes_integers(node) else ()))
         if missing := [tensor for tensor in wanted if tensor not in network.plan.activations]:
             raise ModelError(f"tensor {str(missing[0])!r} has no integer form, and node {node.name!r} runs in INT8")
+
+
+def _weight_problem(params: Mapping[str, np.ndarray], unit: Unit) -> Optional[str]:
+    weight = params[unit.weight.node]
+    bias = None if unit.bias is None else params[unit.bias.node]
+    if weight.ndim < 2 or weight.dtype != np.float32:
+        return f"has weights of shape {weight.shape} and type {weight.dtype}"
+    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != np.float32):
+        return f"has a bias of shape {bias.shape} and type {bias.dtype} for {len(weight)} channels"
+    return None

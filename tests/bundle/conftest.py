@@ -47,7 +47,7 @@ def as_if_quantized(source: FusedModel, samples: Any) -> QuantizedModel:
     """Its network is the FP32 one, since files do not care, and every processor runs that."""
     table = pipeline.calibrate(source, samples, 3, "minmax")
     mixed = MixedPrecision(1.0, None, True, ("dense",), "agreement", 0.5, 6, "own")
-    plan = pipeline.plan(source, table, "dense", "int8")
+    plan = pipeline.plan(source, table, "*", "int8")
     network = QuantizedGraph(source.fused.graph, plan)
     return QuantizedModel(source, table, network, PRESETS["fast"], source.graph, Agreement(6, 0.75, 0.5), mixed)
 

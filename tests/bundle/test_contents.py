@@ -69,9 +69,9 @@ def test_the_manifest_of_an_int8_network(quantized: QuantizedModel, tmp_path: Pa
 
 def test_settings_are_those_of_calibration_and_plan(quantized: QuantizedModel) -> None:
     table, plan = quantized.table, quantized.plan
-    assert (table.method, table.samples, plan.exclude, plan.activation_type) == ("minmax", 3, ("dense",), "int8")
+    assert (table.method, table.samples, plan.exclude, plan.activation_type) == ("minmax", 3, ("*",), "int8")
     assert settings_of(quantized) == Settings(
-        "minmax", 3, table.data_name, ("dense",), "int8", PRESETS["fast"], quantized.mixed
+        "minmax", 3, table.data_name, ("*",), "int8", PRESETS["fast"], quantized.mixed
     )
 
 

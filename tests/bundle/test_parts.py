@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from quantkit.bundle import read, read_bundle
+from quantkit.bundle import read, read_bundle, verify_bundle
 from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.read import Bundle
 from quantkit.bundle.write import write_bundle, write_float_bundle
@@ -16,8 +18,9 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.errors import BundleError
 from quantkit.graph import nnvm
 from quantkit.graph.params import read_params, write_params
-from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.pipeline import FusedModel, QuantizedModel, plan
 from quantkit.quantization.plan import float_plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.emission.networks import quantized as small_quantized
 from tests.sound_files import written_onnx
 
@@ -36,6 +39,29 @@ def test_the_network_of_an_fp32_bundle_has_no_integers(source: FusedModel, tmp_p
     assert network.int8_layers == ()
 
 
+@pytest.mark.parametrize("change", ["a kernel that does less", "an activation that MXNet leaves out"])
+def test_an_fp32_network_that_quantkit_would_not_fuse_so_is_told(
+    source: FusedModel, tmp_path: Path, resign: Any, change: str
+) -> None:
+    bundle = write_float_bundle(source, tmp_path / "fp32")
+    symbol = json.loads((bundle / "model-symbol.json").read_text())
+    layer = next(node for node in symbol["nodes"] if node["op"] == "_sg_mkldnn_conv")
+    if change == "a kernel that does less":
+        del layer["attrs"]["with_act"]
+    else:
+        inner = layer["subgraphs"][0]
+        last = len(inner["nodes"])
+        inner["nodes"].append(
+            {"op": "Activation", "name": "more", "attrs": {"act_type": "tanh"}, "inputs": [[last - 1, 0, 0]]}
+        )
+        inner["heads"] = [[last, 0, 0]]
+        inner["node_row_ptr"] = list(range(last + 2))
+    (bundle / "model-symbol.json").write_text(json.dumps(symbol))
+    resign(bundle)
+    with pytest.raises(BundleError, match=r"model-symbol\.json cannot be used: (it is no network as|the layer )"):
+        _ = read_bundle(bundle).network
+
+
 def test_the_network_of_an_int8_bundle_is_what_was_lowered(quantized: QuantizedModel, tmp_path: Path) -> None:
     network = small_quantized("v1")
     write_quantized(network, tmp_path)
@@ -46,13 +72,18 @@ def test_the_network_of_an_int8_bundle_is_what_was_lowered(quantized: QuantizedM
     assert vars(found.plan) == vars(network.plan)
 
 
-def test_a_network_that_is_lowered_to_another_is_told(int8_bundle: Path) -> None:
+def test_a_network_that_is_lowered_to_another_is_told(quantized: QuantizedModel, tmp_path: Path) -> None:
+    network = QuantizedGraph(quantized.network.graph, plan(quantized.source, quantized.table, "dense", "int8"))
+    path = write_bundle(replace(quantized, network=network), tmp_path / "bundle")
     with pytest.raises(
         BundleError,
-        match=rf"^bundle {int8_bundle}: quantization\.json with fused-symbol\.json and fused-0000\.params cannot be "
+        match=rf"^bundle {path}: quantization\.json with fused-symbol\.json and fused-0000\.params cannot be "
         "used: the network is lowered to another one than it says: its operators are others$",
     ):
-        _ = read_bundle(int8_bundle).network
+        _ = read_bundle(path).network
+    (failed,) = (check for check in verify_bundle(path).checks if not check.ok)
+    assert failed.name == "quantization"
+    assert failed.why.endswith("its operators are others")
 
 
 def test_an_onnx_file_that_quantkit_never_wrote_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,22 @@ import numpy as np
 import pytest
 
 from quantkit.bundle import quantization
-from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION, read_quantized, write_quantized
+from quantkit.bundle.quantization import (
+    FUSED_PARAMS,
+    FUSED_SYMBOL,
+    QUANTIZATION,
+    network_difference,
+    read_quantized,
+    write_quantized,
+)
 from quantkit.calibration.ranges import Range
+from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.errors import ModelError
 from quantkit.graph import nnvm
-from quantkit.graph.graph import Tensor
+from quantkit.graph.graph import Node, Tensor
 from quantkit.graph.params import read_params, write_params
+from quantkit.quantization.arithmetic import activation_params
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.emission.networks import NETWORKS, quantized
 
@@ -72,7 +81,7 @@ def test_nothing_is_stored_twice(tmp_path: Path) -> None:
 def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     document = json.loads((folder / QUANTIZATION).read_text())
     change(document)
-    (folder / QUANTIZATION).write_text(json.dumps(document))
+    (folder / QUANTIZATION).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def tensor(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -108,7 +117,26 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: d["weights"][0].update(scales="relu0_weight"), "there are no integers and scales of 'dense_weight'"
     ),
     "weights of another parameter": (
-        lambda d: d["weights"][0].update(name="relu0_weight"), "has no INT8 form"
+        lambda d: d["weights"][0].update(name="relu0_weight"), "weights that are no parameters of the fused network"
+    ),
+    "one array for many parameters": (
+        lambda d: d["weights"].extend({**d["weights"][0], "name": f"more{index}"} for index in range(9)),
+        "weights that are no parameters of the fused network"
+    ),
+    "weights twice": (lambda d: d["weights"].append(d["weights"][0]), "is not as quantkit writes it"),
+    "an operator twice": (lambda d: d["operators"].append(operator(d, "dense")), "is not as quantkit writes it"),
+    "a sum twice": (
+        lambda d: d["before_sums"].extend(2 * [{"node": "relu2", "index": 0, "low": 0.0, "high": 1.0}]),
+        "is not as quantkit writes it"
+    ),
+    "a zero point that is no number": (
+        lambda d: tensor(d, "relu1").update(zero_point=False), "zero_point|is not as quantkit writes it"
+    ),
+    "a scale that is 0 to engines": (
+        lambda d: tensor(d, "relu1").update(
+            low=0.0, high=1e-38, scale=activation_params(Range(0.0, 1e-38), tensor(d, "relu1")["dtype"]).scale
+        ),
+        "no number of float32"
     ),
 }  # fmt: skip
 
@@ -148,8 +176,20 @@ def test_parameters_in_the_place_of_the_input_are_another_network(tmp_path: Path
     own = read_params(tmp_path / FUSED_PARAMS)
     with (tmp_path / FUSED_PARAMS).open("wb") as file:
         write_params(file, {**own, "data": np.ones((1, 3, 16, 16), np.float32)})
-    with pytest.raises(ModelError, match=r"than it says: its inputs are others$"):
+    with pytest.raises(ModelError, match=f"{FUSED_SYMBOL} is not as quantkit writes it"):
         read_quantized(tmp_path, int8_graph(network))
+
+
+def test_networks_differ_by_inputs_operators_and_parameters() -> None:
+    graph = int8_graph(quantized("v1"))
+    assert network_difference(graph, graph) == ""
+    given = replace(graph, inputs=(), params={**graph.params, "data": np.ones((1, 3, 16, 16), np.float32)})
+    assert network_difference(graph, given) == "its inputs are others"
+    assert network_difference(graph, replace(graph, outputs=graph.outputs * 2)) == "its operators are others"
+    row = graph.params["dense_bias_row"]
+    for other in (row + 1, row.astype(np.float64)):
+        changed = replace(graph, params={**graph.params, "dense_bias_row": other})
+        assert network_difference(graph, changed) == "the values of 'dense_bias_row' are others"
 
 
 def test_a_scalar_holds_no_weights(tmp_path: Path) -> None:
@@ -160,6 +200,32 @@ def test_a_scalar_holds_no_weights(tmp_path: Path) -> None:
     scalar = replace(lowered, params={**lowered.params, name: np.array(3, np.int8)})
     with pytest.raises(ModelError, match="there are no integers and scales of 'dense_weight'"):
         read_quantized(tmp_path, scalar)
+
+
+def test_other_types_are_other_values(tmp_path: Path) -> None:
+    network = quantized("v1")
+    write_quantized(network, tmp_path)
+    lowered = int8_graph(network)
+    name = json.loads((tmp_path / QUANTIZATION).read_text())["weights"][0]["integers"]
+    as_floats = {**lowered.params, name: lowered.params[name].astype(np.float32)}
+    with pytest.raises(ModelError, match=f"the values of '{name}' are others"):
+        read_quantized(tmp_path, replace(lowered, params=as_floats))
+
+
+def test_a_name_twice_and_operators_of_no_use_are_refused(tmp_path: Path) -> None:
+    network = quantized("v1")
+    write_quantized(network, tmp_path)
+    lowered = int8_graph(network)
+    text = (tmp_path / QUANTIZATION).read_text()
+    (tmp_path / QUANTIZATION).write_text(text.replace(' "weights"', ' "weights": [],\n "weights"'))
+    with pytest.raises(ModelError, match=f"{QUANTIZATION} is not as quantkit writes it"):
+        read_quantized(tmp_path, lowered)
+    (tmp_path / QUANTIZATION).write_text(text)
+    fused = network.graph
+    unread = replace(fused, nodes=(*fused.nodes, Node("unread", "relu", (Tensor("data"),))))
+    (tmp_path / FUSED_SYMBOL).write_text(nnvm.serialize(float_graph(unread)))
+    with pytest.raises(ModelError):
+        read_quantized(tmp_path, lowered)
 
 
 def test_an_empty_file_and_long_ones_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

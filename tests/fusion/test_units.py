@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from quantkit.fusion.fuse import fuse
-from quantkit.fusion.unit import Unit, extended, has_constant_weights, unit_of, unrolled
+from quantkit.fusion.unit import Unit, extended, form_problem, has_constant_weights, unit_of, unrolled
 from quantkit.graph.graph import Graph, Node, Tensor
 from tests.networks import DATA, Builder, images, residual_v1, residual_v2
 from tests.numpy_engine import run
@@ -108,3 +111,51 @@ def test_new_parameters_are_float32_and_take_free_names() -> None:
     }  # fmt: skip
     for params in (fused.params, fuse(residual_v2(), (3, 16, 16)).graph.params):
         assert {value.dtype for value in params.values()} == {np.dtype(np.float32)}
+
+
+ADDEND = Tensor("addend")
+
+
+def fused_layer() -> Node:
+    """A convolution with a sum and an activation in it."""
+    b = Builder()
+    graph = b.graph(b.relu("act", b.op("broadcast_add", "add", b.conv("conv", DATA, 3, 3), DATA)))
+    return extended(unit(extended(unit(graph.nodes[0]), graph.nodes[1], DATA)), graph.nodes[2])
+
+
+def with_body(node: Node, **changes: Any) -> Node:
+    assert node.body is not None
+    return replace(node, body=replace(node.body, **changes))
+
+
+def test_layers_as_they_are_fused_have_no_fault() -> None:
+    b = Builder()
+    conv = b.graph(b.conv("conv", DATA, 3, 3, bias=False)).nodes[0]
+    assert form_problem(unit(conv)) is None
+    assert form_problem(unit(fused_layer())) is None
+    assert form_problem(unit(with_body(fused_layer()))) is None
+
+
+def test_layers_in_other_forms_are_refused() -> None:
+    sound = fused_layer()
+    assert sound.body is not None
+    core, add, act = sound.body.nodes
+    bias = sound.body.inputs[2]
+    tanh = Node("tanh", "Activation", (act.output,), {"act_type": "tanh"})
+    wrong = [
+        with_body(sound, nodes=(core, replace(act, inputs=(core.output,)), replace(add, inputs=(act.output, ADDEND)))),
+        with_body(sound, nodes=(core, add, act, tanh), outputs=(tanh.output,)),
+        with_body(sound, outputs=(add.output,)),
+        with_body(sound, nodes=(core, replace(add, inputs=(core.output, Tensor(bias))), act)),
+        with_body(sound, nodes=(core, replace(add, inputs=(ADDEND, core.output)), act)),
+        with_body(sound, nodes=(core, add, replace(act, inputs=(core.output,)))),
+        with_body(sound, nodes=(replace(core, inputs=(core.inputs[1], core.inputs[0], core.inputs[2])), add, act)),
+        with_body(sound, inputs=(*sound.body.inputs, "more")),
+        replace(sound, inputs=sound.inputs[:-1]),
+    ]
+    for node in wrong:
+        assert "as quantkit fuses them" in (form_problem(unit(node)) or ""), node
+    short = replace(core, inputs=core.inputs[:2])
+    assert form_problem(unit(short)) == "has 2 inputs and needs 3"
+    assert form_problem(unit(with_body(sound, nodes=(short, add, act)))) == "has 2 inputs and needs 3"
+    assert form_problem(unit(replace(core, attrs={**core.attrs, "no_bias": "True"}))) == "has 3 inputs and needs 2"

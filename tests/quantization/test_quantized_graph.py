@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from quantkit.errors import ModelError
@@ -88,3 +89,25 @@ def test_computed_weights_have_no_int8_form() -> None:
     graph = replace(network.graph, inputs=("data", "dense_weight"), params=params)
     with pytest.raises(ModelError, match=r"node 'dense' \(FullyConnected\) has no INT8 form"):
         check_quantized(replace(network, graph=graph))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("bn0_weight", lambda value: value.reshape(-1), r"has weights of shape \(\d+,\) and type float32"),
+        ("dense_weight", lambda value: np.float32(1.0).reshape(()), r"has weights of shape \(\) and type float32"),
+        ("dense_weight", lambda value: value.astype(np.float64), r"and type float64"),
+        (
+            "bn0_bias",
+            lambda value: value[:, None],
+            r"has a bias of shape \(\d+, 1\) and type float32 for 16 channels",
+        ),
+        ("dense_bias", lambda value: value[:-1], r"has a bias of shape \(9,\) and type float32 for 10 channels"),
+        ("dense_bias", lambda value: value.astype(np.float64), r"has a bias of shape \(10,\) and type float64"),
+    ],
+)
+def test_weights_and_biases_go_together(name: str, change: Callable[[np.ndarray], np.ndarray], message: str) -> None:
+    network = quantized()
+    changed = {**network.graph.params, name: change(network.graph.params[name])}
+    with pytest.raises(ModelError, match=message):
+        check_quantized(replace(network, graph=replace(network.graph, params=changed)))
