@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from math import exp, factorial
 from pathlib import Path
 from typing import IO, Any
@@ -156,7 +157,12 @@ def test_an_audit_file_in_the_current_folder_changes_nothing(tmp_path: Path, mon
 
 def children() -> set[int]:
     """The processes that this one has started and that still exist."""
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        # A thread may end before it is looked at.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 @needs_loadgen
