@@ -136,7 +136,7 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: tensor(d, "relu1").update(
             low=0.0, high=1e-38, scale=activation_params(Range(0.0, 1e-38), tensor(d, "relu1")["dtype"]).scale
         ),
-        "no number of float32"
+        "the scale of 'relu1' is no number of float32"
     ),
 }  # fmt: skip
 
