@@ -74,8 +74,8 @@ def verify(
 ) -> None:
     """Check that a bundle is complete and unaltered.
 
-    Compares files and hashes, the signature, and the output for a stored sample with what was
-    written. Ends with 0 if all is well and with 1 if not.
+    Compares files and hashes, the signature, the quantized network with the symbol, and the output for a stored
+    sample with what was written. Ends with 0 if all is well and with 1 if not.
 
     With --engine the INT8 network as an ONNX file (the bundle's own, or one that is written for the purpose) must
     compute what MXNet does: the mean cosine of the outputs is at least 0.998 (or what INT8 has with FP32, where that

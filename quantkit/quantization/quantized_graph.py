@@ -68,7 +68,8 @@ def check_quantized(network: QuantizedGraph) -> None:
     """Make sure that a network and its plan belong together, so that it can be lowered.
 
     Raises:
-        ModelError: the plan is not of these nodes, makes INT8 of what has no INT8 form, or lacks a tensor's integers.
+        ModelError: the plan is not of these nodes, makes INT8 of what has no INT8 form, or lacks a tensor's integers;
+            weights and a bias do not go together, or are not float32.
     """
     names = {node.name for node in network.graph.nodes}
     if other := sorted(names ^ network.plan.decisions.keys()):
