@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from quantkit.calibration.ranges import Range
@@ -37,6 +38,8 @@ class CalibrationTable:
     data_sha256: str
 
 
+_LARGEST = float(np.finfo(np.float32).max)
+_Bound = Annotated[FiniteFloat, Field(ge=-_LARGEST, le=_LARGEST)]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -52,7 +55,7 @@ class _File(BaseModel):
     data_name: str
     data_sha256: _Sha256
     graph_sha256: _Sha256
-    ranges: Annotated[dict[str, Annotated[list[FiniteFloat], Field(min_length=2, max_length=2)]], FirstFaultOnly()]
+    ranges: Annotated[dict[str, Annotated[list[_Bound], Field(min_length=2, max_length=2)]], FirstFaultOnly()]
 
 
 def write_table(table: CalibrationTable, path: Path) -> None:

@@ -20,6 +20,9 @@ DType = Literal["int8", "uint8"]
 _LEVELS: dict[str, float] = {"int8": 127.5, "uint8": 255.5}
 LIMITS: dict[str, tuple[int, int]] = {"int8": (-128, 127), "uint8": (0, 255)}
 
+SMALLEST_PEAK = 1e-30
+"""Where no value is larger, scales, their inverses and products leave the range of float32: such values count as 0."""
+
 
 @dataclass(frozen=True)
 class QuantParams:
@@ -41,7 +44,7 @@ def affine_params(values: Range) -> QuantParams:
     The range is widened to hold 0, which is represented exactly, as in ONNX's DynamicQuantizeLinear.
     """
     low, high = min(values.low, 0.0), max(values.high, 0.0)
-    scale = (high - low) / 255.0 or 1.0
+    scale = (high - low) / 255.0 if high - low > SMALLEST_PEAK else 1.0
     return QuantParams(scale, "uint8", int(np.rint(-low / scale)))
 
 

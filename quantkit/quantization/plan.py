@@ -13,7 +13,7 @@ from quantkit.fusion.fuse import Fused
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS, flag, integer, integers
-from quantkit.quantization.arithmetic import DType, QuantParams, activation_params
+from quantkit.quantization.arithmetic import SMALLEST_PEAK, DType, QuantParams, activation_params
 from quantkit.quantization.exclude import excluded_nodes
 
 Precision = Literal["int8", "fp32"]
@@ -173,19 +173,24 @@ def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
         return "a dense layer over the last axis only has no INT8 form here"
     if not unit.is_convolution and unit.activation_kind not in (None, "relu", "relu6"):
         return "its activation has no INT8 kernel"
-    if state.range_of(unit.data).largest == 0:
+    if _vanishes(state.range_of(unit.data)):
         return "its input is 0 in every sample"
     if unit.is_convolution:
         values = state.range_of(node.output)
-        if values.largest == 0:
+        if _vanishes(values):
             return "its result is 0 in every sample"
-        if unit.addend is not None and state.range_of(unit.addend).largest == 0:
+        if unit.addend is not None and _vanishes(state.range_of(unit.addend)):
             return "what it adds is 0 in every sample"
         state.produce(node, values, "uint8" if unit.is_non_negative else "int8")
     state.consume(unit.data)
     if unit.addend is not None:
         state.consume(unit.addend)
     return None
+
+
+def _vanishes(values: Range) -> bool:
+    """Whether a tensor is 0 in every sample, or so close that no scale of float32 tells its values apart."""
+    return values.largest <= SMALLEST_PEAK
 
 
 def _groups_have_own_scales(state: _Planning, unit: Unit) -> bool:
@@ -229,8 +234,10 @@ def _decide_concat(state: _Planning, node: Node) -> Optional[str]:
         return "one of its inputs is a parameter"
     if integer(node, "dim", 1) != 1:
         return "the engine's INT8 concatenation is tested along the channels only"
-    if state.range_of(node.output).largest == 0:
+    if _vanishes(state.range_of(node.output)):
         return "its result is 0 in every sample"
+    if any(_vanishes(state.range_of(tensor)) for tensor in node.inputs if tensor not in state.native):
+        return "one of its inputs is 0 in every sample"
     for tensor in node.inputs:
         state.consume(tensor)
     forms = [state.activations[tensor] for tensor in node.inputs]
@@ -261,7 +268,7 @@ def _decide_addition(state: _Planning, node: Node) -> Optional[str]:
     if len({state.fused.shapes.get(tensor) for tensor in node.inputs}) != 1:
         return "the engine's INT8 addition does not broadcast"
     values = state.range_of(node.output)
-    if values.largest == 0:
+    if _vanishes(values):
         return "its result is 0 in every sample"
     first, second = (state.activations[tensor].dtype for tensor in node.inputs)
     state.produce(node, values, first if first == second else "int8")

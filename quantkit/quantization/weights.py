@@ -6,12 +6,11 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.quantization.arithmetic import SMALLEST_PEAK
+
 # The engine adds biases as 32-bit integers; this leaves a factor of 4 for the products themselves.
 _LARGEST_BIAS = 2.0**29
 _NEGLIGIBLE = 1e-4
-
-# Divided by levels and multiplied by what rounding needs, smaller weights leave the range of float32.
-_SMALLEST = 1e-30
 
 _CONVOLUTION_LEVELS = np.float32(127.5)
 _DENSE_LEVELS = np.float32(127.0)
@@ -40,7 +39,7 @@ def peak_scale(weight: np.ndarray, is_convolution: bool) -> np.ndarray:
     """
     peak = np.abs(weight.reshape(len(weight), -1)).max(axis=1)
     levels = _CONVOLUTION_LEVELS if is_convolution else _DENSE_LEVELS
-    return np.asarray(np.where(peak > _SMALLEST, peak / levels, 1.0), np.float32)
+    return np.asarray(np.where(peak > SMALLEST_PEAK, peak / levels, 1.0), np.float32)
 
 
 def without_dead_channels(
@@ -93,7 +92,7 @@ def engine_integers(weight: np.ndarray, halved: bool = False) -> tuple[np.ndarra
     """
     flat = weight.reshape(len(weight), -1).astype(np.float32)
     peak = np.abs(flat).max(axis=1)
-    factor = _CONVOLUTION_LEVELS / np.where(peak > _SMALLEST, peak, np.float32(1.0))
+    factor = _CONVOLUTION_LEVELS / np.where(peak > SMALLEST_PEAK, peak, np.float32(1.0))
     if halved:
         factor = factor * np.float32(0.5)
     integers = np.minimum(np.rint(flat * factor[:, None]), 127).astype(np.int8)

@@ -15,6 +15,7 @@ from quantkit.quantization.plan import Plan, calibration_targets, make_plan
 from tests.networks import DATA, Builder
 
 SIGNED, POSITIVE, ZERO = Range(-4.0, 3.0), Range(0.0, 5.0), Range(0.0, 0.0)
+TINY = Range(-1e-30, 1e-31)
 MAPS = (1, 8, 16, 16)
 
 

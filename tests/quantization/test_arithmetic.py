@@ -69,8 +69,9 @@ def test_a_true_zero_point_leaves_no_level_unused(values: Range) -> None:
     assert dequantize(quantize(np.zeros(1), params), params) == 0
 
 
-def test_a_tensor_of_zeros_has_parameters() -> None:
-    params = affine_params(Range(0.0, 0.0))
+@pytest.mark.parametrize("values", [Range(0.0, 0.0), Range(-1e-40, 1e-40), Range(0.0, 1e-30)])
+def test_a_tensor_of_zeros_has_parameters(values: Range) -> None:
+    params = affine_params(values)
     assert (params.scale, params.zero_point) == (1.0, 0)
 
 

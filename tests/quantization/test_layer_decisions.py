@@ -6,10 +6,11 @@ from typing import Any, Optional
 
 import pytest
 
+from quantkit.calibration.ranges import Range
 from quantkit.graph.graph import Tensor
 from quantkit.quantization.plan import Activation
 from tests.networks import DATA
-from tests.quantization.networks import POSITIVE, SIGNED, ZERO, Fuser, planned, reason, whole
+from tests.quantization.networks import POSITIVE, SIGNED, TINY, ZERO, Fuser, planned, reason, whole
 
 GROUPS = "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"
 
@@ -83,13 +84,14 @@ def test_computed_weights_and_biases(layer: str, position: int) -> None:
         (None, None),
     ],
 )
-def test_a_layer_needs_values(dead: Optional[str], expected: Optional[str]) -> None:
+@pytest.mark.parametrize("values", [ZERO, TINY])
+def test_a_layer_needs_values(dead: Optional[str], expected: Optional[str], values: Range) -> None:
     b = Fuser()
     other = b.op("sin", "other", DATA)
     b.layer("conv")
     b.fused("elemwise_add", "sum", other)
     b.fused("Activation", "relu", act_type="relu")
-    plan = planned(whole(b.graph(Tensor("relu"))), **({dead: ZERO} if dead else {}))
+    plan = planned(whole(b.graph(Tensor("relu"))), **({dead: values} if dead else {}))
     assert reason(plan, "relu") == expected
     if expected is None:
         assert plan.activations == {

@@ -10,7 +10,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.graph.graph import Tensor
 from quantkit.quantization.plan import Activation
 from tests.networks import DATA
-from tests.quantization.networks import POSITIVE, SIGNED, ZERO, Fuser, concatenated, planned, reason, whole
+from tests.quantization.networks import POSITIVE, SIGNED, TINY, ZERO, Fuser, concatenated, planned, reason, whole
 
 GLOBAL = "a mean over whole feature maps falls between 8-bit levels, and costs little"
 BEYOND = "the engine's INT8 average counts elements beyond the last row and column"
@@ -74,6 +74,9 @@ def test_flattening_goes_along_with_a_layer_that_reads_it(op: str) -> None:
         (("relu1", "param1"), {}, {}, "one of its inputs is a parameter"),
         (("relu1", "relu2"), {"dim": 2}, {}, "the engine's INT8 concatenation is tested along the channels only"),
         (("relu1", "relu2"), {}, {"both": ZERO}, "its result is 0 in every sample"),
+        (("relu1", "sin1"), {}, {"sin1": ZERO}, "one of its inputs is 0 in every sample"),
+        (("relu1", "sin1"), {}, {"sin1": TINY}, "one of its inputs is 0 in every sample"),
+        (("relu1", "sin1"), {}, {"sin1": Range(0.0, 2e-30)}, None),
     ],
 )
 def test_concatenations(
@@ -146,6 +149,7 @@ def test_a_concatenation_in_fp32_shares_nothing() -> None:
         (("relu1", "sin2"), {}, {}, "one of its inputs is FP32", None),
         (("relu1", "relu2"), {"relu2": (1, 8, 1, 1)}, {}, "the engine's INT8 addition does not broadcast", None),
         (("relu1", "relu2"), {}, {"add": ZERO}, "its result is 0 in every sample", None),
+        (("relu1", "relu2"), {}, {"add": TINY}, "its result is 0 in every sample", None),
     ],
 )
 def test_additions(
