@@ -42,7 +42,7 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
     """The samples that an MXNet ``DataIter`` with one input gives, from ``reset()`` to its end, without padding.
 
     Raises:
-        DataError: several inputs; on iterating, as for ``data_loader``.
+        DataError: several inputs; on iterating, as for ``data_loader``, and where another iteration began meanwhile.
     """
     inputs = [str(entry[0]) for entry in batches.provide_data]
     if len(inputs) != 1:
@@ -50,10 +50,19 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
             f"{name} provides {len(inputs)} inputs ({', '.join(inputs)}); give one that provides images only"
         )
 
+    newest = 0
+
     def stream() -> Iterator[Sample]:
+        nonlocal newest
+        newest = own = newest + 1
         batches.reset()
         start = 0
         while True:
+            if own != newest:
+                raise DataError(
+                    f"{name} is iterated from its start before an earlier iteration ended, and has one position for "
+                    "both; let one end first"
+                )
             try:
                 batch = batches.next()
             except StopIteration:
@@ -74,22 +83,32 @@ class _ReadOnce:
         self._stream = stream
         self._name = name
         self._next = 0
+        self._last: tuple[Sample, ...] = ()
+        self._failure: Exception | None = None
 
     def read(self, positions: Iterable[int]) -> Iterator[Sample]:
-        """As ``Samples.read``."""
+        """As ``Samples.read``; where that failed, or the last sample could not be used, it fails again alike."""
         for position in positions:
-            if position < self._next:
+            if position < self._next - 1:
                 raise DataError(
                     f"sample {position} of {self._name} was read before, and an iterator gives each only once; give "
                     "something that can be iterated anew, such as a list or a DataLoader"
                 )
-            for sample in self._stream:
-                self._next += 1
-                if self._next > position:
-                    yield sample
-                    break
-            else:
-                return
+            while self._next <= position:
+                sample = self._read()
+                if sample is None:
+                    return
+                self._last, self._next = (sample,), self._next + 1
+            yield from self._last
+
+    def _read(self) -> Sample | None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return next(self._stream, None)
+        except Exception as error:
+            self._failure = error
+            raise
 
 
 def _streamed(name: str, stream: Any) -> Samples:

@@ -19,7 +19,7 @@ from quantkit.errors import DataError, UserError
 
 PREPROCESS = Preprocess(None, 4, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
 SHAPE = (3, 4, 4)
-BYTES = 4 * 3 * 4 * 4
+BYTES = 4 * 3 * 4 * 4 + 512
 IMAGES = np.random.default_rng(3).integers(0, 256, (9, 6, 5, 3), np.uint8)
 
 
@@ -108,6 +108,14 @@ def test_a_generator_that_does_not_fit_is_told() -> None:
     assert len(values(dataset.subset(9))) == 9
     with pytest.raises(DataError, match=r"sample 4 of data loader was read before.*iterated anew"):
         values(dataset.subset(9))
+
+
+def test_a_sample_that_cannot_be_used_is_told_each_time() -> None:
+    other = np.zeros((1, 3, 4, 5), np.float32)
+    dataset = CalibrationDataset(iter([np.ones((2, *SHAPE), np.float32), other]), None, SHAPE)
+    for _ in range(2):
+        with pytest.raises(DataError, match=r"sample 2 of data loader.*\(3, 4, 5\)"):
+            values(dataset)
 
 
 def test_the_source_may_end_early() -> None:

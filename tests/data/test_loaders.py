@@ -89,6 +89,30 @@ def test_an_iterator_is_read_on_and_never_gives_other_samples_for_those_read_bef
     assert [sample.name for sample in samples.read([6, 7])] == ["sample 6 of data loader"]
 
 
+def test_an_iterator_that_failed_fails_again_alike() -> None:
+    samples = data_loader(iter([FLOATS[:3], FLOATS[3:].astype(np.float64)]))
+    for _ in range(2):
+        with pytest.raises(DataError, match="float64"):
+            list(samples.read([2, 3]))
+    np.testing.assert_array_equal([sample.image for sample in samples.read([2])], FLOATS[[2]])
+
+
+def test_the_last_sample_of_an_iterator_can_be_read_again() -> None:
+    samples = data_loader(iter([FLOATS]))
+    assert len(list(samples)) == 7
+    np.testing.assert_array_equal([sample.image for sample in samples.read([6, 7])], FLOATS[[6]])
+
+
+def test_a_data_iter_that_is_read_by_two_at_once_is_told() -> None:
+    samples = data_iter(Iter(FLOATS, None))
+    first = iter(samples)
+    next(first)
+    assert len(list(samples)) == 7
+    with pytest.raises(DataError, match="data iterator is iterated from its start before an earlier iteration ended"):
+        list(first)
+    assert len(list(samples)) == 7
+
+
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
