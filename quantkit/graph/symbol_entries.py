@@ -154,8 +154,8 @@ def _attributes(value: Any, where: str) -> dict[str, str]:
 
 
 def _text(value: Any, what: str) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST_NAME or not _is_plain(value):
-        raise _damaged(f"{what} is not a text of up to {_LONGEST_NAME} printable characters")
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not _is_plain(value):
+        raise _damaged(f"{what} is not a text of 1 to {_LONGEST_NAME} printable characters")
     return value
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from quantkit.errors import ModelError
 from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import WITHOUT_WEIGHTS, Activation, Plan
+from quantkit.quantization.plan import WITHOUT_WEIGHTS, Activation, Plan, operator_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +68,17 @@ def check_quantized(network: QuantizedGraph) -> None:
     """Make sure that a network and its plan belong together, so that it can be lowered.
 
     Raises:
-        ModelError: the plan is not of these nodes, makes INT8 of what has no INT8 form, or lacks a tensor's integers;
-            weights and a bias do not go together, or are not float32.
+        ModelError: the plan is not of these nodes and operators, makes INT8 of what has no INT8 form, or lacks a
+            tensor's integers; weights and a bias do not go together, or are not float32.
     """
     names = {node.name for node in network.graph.nodes}
     if other := sorted(names ^ network.plan.decisions.keys()):
         raise ModelError(f"network and plan do not agree on whether there is a node {other[0]!r}")
+    for node in network.graph.nodes:
+        name = operator_name(node)
+        # Recovery ends a layer whose result it makes unsigned with a ReLU that the plan knows nothing of.
+        if network.plan.decisions[node.name].operator not in (name, name.removesuffix("+relu")):
+            raise ModelError(f"node {node.name!r} ({node.op}) is another operator in the plan")
     for node in filter(network.is_int8, network.graph.nodes):
         unit = unit_of(node)
         if not (node.op in WITHOUT_WEIGHTS if unit is None else has_constant_weights(network.graph.params, unit)):

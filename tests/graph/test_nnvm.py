@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,15 @@ def test_training_hints_are_left_out() -> None:
 def test_what_is_no_symbol_is_refused(text: str) -> None:
     with pytest.raises(ModelError, match="symbol"):
         nnvm.parse(text, {})
+
+
+@pytest.mark.parametrize("key", ["name", "op"])
+@pytest.mark.parametrize("text", ["", "a" * 1025, "a\n", 3])
+def test_names_are_short_and_printable(key: str, text: Any) -> None:
+    document = json.loads(nnvm.serialize(residual_v2()))
+    document["nodes"][-1][key] = text
+    with pytest.raises(ModelError, match=f"the {'name' if key == 'name' else 'operator'} is not a text of 1 to 1024"):
+        nnvm.parse(json.dumps(document), residual_v2().params)
 
 
 def test_a_cycle_is_refused() -> None:

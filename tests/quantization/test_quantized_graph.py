@@ -61,6 +61,23 @@ def test_a_plan_of_another_network_is_refused() -> None:
         check_quantized(replace(network, plan=replace(network.plan, decisions=decisions)))
 
 
+@pytest.mark.parametrize(
+    ("name", "operator"),
+    [("relu0", "Convolution+relu\n"), ("relu0", "Convolution+sum"), ("pool", "Pooling\n"), ("pool", "")],
+)
+def test_a_plan_names_the_operators_of_its_network(name: str, operator: str) -> None:
+    network = quantized()
+    decisions = {**network.plan.decisions, name: replace(network.plan.decisions[name], operator=operator)}
+    with pytest.raises(ModelError, match=rf"node '{name}' \(.*\) is another operator in the plan"):
+        check_quantized(replace(network, plan=replace(network.plan, decisions=decisions)))
+
+
+def test_a_relu_of_recovery_is_no_part_of_the_plan() -> None:
+    network = quantized()
+    decisions = {**network.plan.decisions, "relu0": replace(network.plan.decisions["relu0"], operator="Convolution")}
+    check_quantized(replace(network, plan=replace(network.plan, decisions=decisions)))
+
+
 @pytest.mark.parametrize("name", ["data", "relu1", "relu2"])
 def test_every_tensor_of_an_int8_operator_needs_integers(name: str) -> None:
     network = quantized()
@@ -75,7 +92,8 @@ def test_of_operators_without_weights_only_some_have_an_int8_form(op: str) -> No
     pool = network.graph.by_name["pool"]
     assert network.computes_integers(pool)
     nodes = tuple(replace(node, op=op) if node is pool else node for node in network.graph.nodes)
-    changed = replace(network, graph=replace(network.graph, nodes=nodes))
+    decisions = {**network.plan.decisions, "pool": replace(network.plan.decisions["pool"], operator=op)}
+    changed = QuantizedGraph(replace(network.graph, nodes=nodes), replace(network.plan, decisions=decisions))
     if op == "Pooling":
         check_quantized(changed)
     else:
