@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Union
 
-from quantkit.cli.work import Work, print_json, print_result, without_controls
+from quantkit.cli.work import Work, print_json, print_result, shortened, without_controls
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Terminal:
 
     def warn(self, message: Union[str, Warning]) -> None:
         """Print a warning on standard error, --quiet or not."""
-        print(without_controls(f"Warning: {message}"), file=sys.stderr, flush=True)
+        print(without_controls(f"Warning: {shortened(str(message))}"), file=sys.stderr, flush=True)
 
     def alarm(self, title: str, message: str) -> None:
         """Print a warning that nobody can overlook."""

@@ -27,6 +27,8 @@ _PATIENCE = 0.6
 _UNWINDING = 20.0
 _TICK = 0.05
 
+_LONGEST_MESSAGE = 8_000
+
 # What steers a terminal, turns the reading direction or begins a line of its own, but for line ends and tabs.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -59,6 +61,7 @@ class Work:
 
     def error(self, kind: str, message: str) -> None:
         """Print an error: its message on standard error, and with --json an object on standard output."""
+        message = shortened(message)
         with suppress(OSError):
             print(without_controls(f"Error: {message}"), file=sys.stderr, flush=True)
         self.error_object(kind, message)
@@ -131,6 +134,18 @@ def _identity(path: Path) -> Optional[tuple[int, int]]:
 def without_controls(text: str) -> str:
     """A text without what would steer a terminal: names in files of strangers may hold anything."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def shortened(message: str) -> str:
+    """A message without its middle where it is too long to be read: names in files of strangers may be of any length.
+
+    The beginning says what is wrong, the end what helps.
+    """
+    left_out = len(message) - _LONGEST_MESSAGE
+    if left_out <= 0:
+        return message
+    half = _LONGEST_MESSAGE // 2
+    return f"{message[:half]} [... {left_out} characters ...] {message[-half:]}"
 
 
 def print_json(result: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,19 @@ def test_progress_is_one_line_where_nobody_watches(capsys: pytest.CaptureFixture
     assert list(Terminal(Work()).progress(iter("abc"), 3, "counting")) == ["a", "b", "c"]
     assert list(Terminal(Work(), quiet=True).progress(iter("abc"), 3, "counting")) == ["a", "b", "c"]
     assert capsys.readouterr() == ("", "counting ...\n")
+
+
+def test_the_middle_of_what_is_too_long_to_read_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    work = Work()
+    message = f"node {'n' * 1_000_000!r} is wrong; export it again"
+    for tell in (partial(work.error, "ModelError"), Terminal(work).warn):
+        tell(message)
+        told = capsys.readouterr().err
+        assert len(told) < 8_100
+        assert told.split(": ", 1)[1].startswith("node 'nnn") and told.endswith("nnn' is wrong; export it again\n")
+        assert f"[... {len(message) - 8_000} characters ...]" in told
+    work.error("ModelError", "n" * 8_000)
+    assert capsys.readouterr().err == f"Error: {'n' * 8_000}\n"
 
 
 def test_no_name_in_a_file_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
