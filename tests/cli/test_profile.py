@@ -24,6 +24,7 @@ from quantkit.profile.profile import profile as profiled
 from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
 from tests.profile.recordings import kernel, recording
 from tests.profile.recordings import run as run_of
+from tests.requirements import OBSTACLES
 
 pytestmark = pytest.mark.timing
 
@@ -81,7 +82,9 @@ def test_an_int8_bundle_by_its_original_names(run: Run, checkpoint: Path, sample
     assert set(multiplied) == {"first", "branch", "dense"}
     assert multiplied["branch"]["stands_for"] == ["branch", "sum", "joined"]
     assert all(layer["int8"] for layer in multiplied.values())
-    assert found["int8_isa"] and found["spent_ms"]["int8"] > 0
+    assert found["spent_ms"]["int8"] > 0
+    # The names of MKL-DNN's INT8 kernels for AVX2 tell no instruction set.
+    assert found["int8_isa"] or OBSTACLES["vnni"]()
     trace = json.loads(Path("p/trace.json").read_text())
     assert {"first", "branch", "dense", "run 1"} <= {event["name"] for event in trace["traceEvents"]}
 

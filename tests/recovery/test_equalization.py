@@ -40,6 +40,17 @@ def before_depthwise() -> Graph:
     return b.graph(b.relu("relu1", b.conv("depthwise", data, 8, 8, groups=8)))
 
 
+def after_a_dense_layer() -> Graph:
+    """``before_depthwise`` of what a dense layer makes of the images."""
+    b = Builder()
+    dense = b.dense("dense", DATA, 768, 192)
+    maps = b.op("Reshape", "maps", dense, shape=(-1, 3, 8, 8))
+    data = b.relu("relu0", b.conv("conv0", maps, 3, 8))
+    b.params["conv0_weight"] *= np.geomspace(0.2, 1, 8, dtype=np.float32).reshape(-1, 1, 1, 1)
+    b.params["conv0_bias"] *= 0.1
+    return b.graph(b.relu("relu1", b.conv("depthwise", data, 8, 8, groups=8)))
+
+
 def uneven_trunk() -> Graph:
     """``residual_v2``, its trunk in another unit for each channel."""
     graph = residual_v2()
@@ -53,7 +64,7 @@ def uneven_trunk() -> Graph:
     return replace(graph, params=params)
 
 
-@pytest.mark.parametrize("make", [residual_v2, uneven_trunk, before_depthwise])
+@pytest.mark.parametrize("make", [residual_v2, uneven_trunk, before_depthwise, after_a_dense_layer])
 def test_the_network_computes_what_it_did(make: object) -> None:
     assert callable(make)
     own, plan, new, changed = scaled(make())
@@ -63,7 +74,10 @@ def test_the_network_computes_what_it_did(make: object) -> None:
     np.testing.assert_allclose(after, before, atol=1e-5 * np.abs(before).max())
 
 
-@pytest.mark.parametrize(("make", "tensors"), [(uneven_trunk, ("conv0", "add")), (before_depthwise, ("relu0",))])
+@pytest.mark.parametrize(
+    ("make", "tensors"),
+    [(uneven_trunk, ("conv0", "add")), (before_depthwise, ("relu0",)), (after_a_dense_layer, ("relu0",))],
+)
 def test_a_trunk_has_one_factor_and_its_channels_the_range_of_the_largest(
     make: object, tensors: tuple[str, ...]
 ) -> None:

@@ -92,6 +92,14 @@ def test_one_image_is_enough_to_run() -> None:
     ).all()
 
 
+def test_a_layer_of_one_channel_is_fitted_too() -> None:
+    b = Builder()
+    graph = b.graph(b.conv("last", b.relu("relu", b.conv("conv", DATA, 3, 8)), 8, 1))
+    fused, plan = planned(graph, SEEN)
+    found = recover(QuantizedGraph(fused.graph, plan), fused.original, [SEEN], "minmax", PRESETS["balanced"], silent)
+    assert not np.array_equal(found.network.graph.params["last_weight"], fused.graph.params["last_weight"])
+
+
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_a_channel_of_the_smallest_weights_stays_dead() -> None:
     graph = narrow()
@@ -185,6 +193,7 @@ def test_tensors_that_wait_to_be_read_count_for_memory() -> None:
     assert most_waiting(graph.with_outputs([DATA, Tensor("tanh")]), shapes) == 7 * 6
     known = {tensor: shape for tensor, shape in shapes.items() if tensor != parts[0]}
     assert most_waiting(graph, known) == 5 * 6
+    assert most_waiting(replace(graph, nodes=graph.nodes[:1], outputs=parts[:1]), shapes) == 2 * 6
     fused, _ = planned(residual_v1(), images(size=16))
     assert PRESETS["balanced"].samples(replace(fused, graph=graph, shapes=dict.fromkeys(shapes, (1, 4096, 4096)))) == 5
 
