@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from quantkit.bundle.quantization import read_quantized, write_quantized
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import infer_shapes, run
 from quantkit.fusion.fuse import fuse
 from quantkit.graph import nnvm
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.recovery.preset import preset
+from quantkit.recovery.recover import recover
 from tests.equivalence import as_near_as_simulated, close
 from tests.random_graphs import Network, networks
-from tests.recovery.networks import planned
+from tests.recovery.networks import planned, silent
 from tests.requirements import requires
 
 pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.timeout(3600)]
@@ -63,6 +67,21 @@ def test_what_is_planned_as_int8_is_emitted_and_runs_near_fp32(network: Network)
     layers = [d for d in plan.decisions.values() if d.precision == "int8" and d.operator.startswith(("Conv", "Fully"))]
     assert len(ran) == len(layers)
     as_near_as_simulated(network, run(int8, {"data": network.data}), 2.0)
+
+
+@examples(60)
+@given(network=networks(), recovery=st.sampled_from(["none", "balanced"]))
+def test_quantized_networks_are_read_as_they_were_written(
+    network: Network, recovery: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    fused, plan = planned(network.graph, network.data)
+    before = QuantizedGraph(fused.graph, plan)
+    quantized = recover(before, fused.original, [network.data], "minmax", preset(recovery), silent).network
+    folder = tmp_path_factory.mktemp("quantized")
+    write_quantized(quantized, folder)
+    # It is compared by its weights and operators with what it was lowered to.
+    again = read_quantized(folder, int8_graph(quantized))
+    assert vars(again.plan) == vars(quantized.plan)
 
 
 @examples(60)

@@ -66,6 +66,7 @@ def test_the_error_in_int8_falls(int8_engine: None) -> None:
     assert np.square(after - exact).mean() < 0.8 * np.square(before - exact).mean()
 
 
+@pytest.mark.requires("vnni")
 def test_a_shortcut_that_is_only_added_becomes_unsigned(int8_engine: None) -> None:
     own, plan, new, changed = shifted(residual_v1(signed_shortcut=True))
     (shortcut,) = (tensor for tensor, form in plan.activations.items() if changed.activations[tensor] != form)

@@ -97,6 +97,7 @@ def test_a_trunk_has_one_factor_and_its_channels_the_range_of_the_largest(
     np.testing.assert_allclose(np.max(used, axis=0), np.max(used), rtol=1e-4)
 
 
+@pytest.mark.requires("vnni")
 @pytest.mark.parametrize("make", [uneven_trunk, before_depthwise])
 def test_the_error_in_int8_falls(make: object, int8_engine: None) -> None:
     assert callable(make)
