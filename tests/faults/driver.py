@@ -126,6 +126,13 @@ def unsynced(log: str) -> Iterator[str]:
     yield from (f"{name} was given and its folder not synced" for name in open_names.values())
 
 
+def _error(call: str, at: int) -> int:
+    """The error that the call number ``at`` fails with."""
+    error = ERRORS[at % len(ERRORS)]
+    # To a lock some file systems answer so where another process has it.
+    return errno.EIO if (call, error) == ("lock", errno.EACCES) else error
+
+
 def main(name: str, folder: str, share: str, seed: str) -> None:
     """Try ``share`` of the points (0 to 1, each with a kill and an error), chosen by ``seed``."""
     base = Path(folder).resolve()
@@ -159,7 +166,7 @@ def main(name: str, folder: str, share: str, seed: str) -> None:
         else random.Random(int(seed)).sample(points, max(4, round(float(share) * len(points))))
     )
     for at, kind in chosen:
-        error = ERRORS[at % len(ERRORS)] if kind == "error" else 0
+        error = _error(names[at - 1], at) if kind == "error" else 0
         for problem in problems(verb, base, at, error):
             found.append(f"{kind} {error} at {at} ({names[at - 1]}): {problem}")
     print(json.dumps({"points": len(points), "tried": len(chosen), "problems": found}))
