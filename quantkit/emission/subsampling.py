@@ -7,13 +7,13 @@ integers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
 from quantkit.emission.layers import with_core_attrs
 from quantkit.fusion.unit import Unit, unit_of
-from quantkit.graph.graph import Node, Tensor
+from quantkit.graph.graph import Graph, Node, Tensor, unused
 from quantkit.graph.operators import integers
 from quantkit.quantization.plan import Decision
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -27,7 +27,10 @@ def with_subsampling(
     """The same network and its tensors' shapes with max pooling of single values before such convolutions."""
     graph, plan = network.graph, network.plan
     sampled = {tensor: strides for tensor in plan.activations if (strides := _strides(network, tensor))}
-    names = {tensor: Tensor(graph.free_name(f"{tensor.node}_subsampled")) for tensor in sampled}
+    names = _names(graph, sampled)
+    outputs: dict[str, list[Tensor]] = {}
+    for tensor in sampled:
+        outputs.setdefault(tensor.node, []).append(tensor)
     nodes: list[Node] = []
     made: dict[Tensor, Shape] = {}
     for node in graph.nodes:
@@ -35,16 +38,28 @@ def with_subsampling(
         if unit is not None and unit.data in sampled:
             node = _read_from(unit, names[unit.data])
         nodes.append(node)
-        if node.output in sampled:
-            strides, shape = sampled[node.output], shapes[node.output]
+        for tensor in outputs.get(node.name, ()):
+            strides, shape = sampled[tensor], shapes[tensor]
             attrs = {"kernel": str((1,) * len(strides)), "stride": str(strides), "pool_type": "max"}
-            nodes.append(Node(names[node.output].node, "Pooling", (node.output,), attrs, node.origin))
+            nodes.append(Node(names[tensor].node, "Pooling", (tensor,), attrs, node.origin))
             extents = tuple((extent - 1) // stride + 1 for extent, stride in zip(shape[2:], strides))
-            made[names[node.output]] = (*shape[:2], *extents)
+            made[names[tensor]] = (*shape[:2], *extents)
     decisions = {name.node: Decision(name.node, "Pooling", (), "int8") for name in made}
     forms = {names[tensor]: plan.activations[tensor] for tensor in sampled}
     complete = replace(plan, decisions={**plan.decisions, **decisions}, activations={**plan.activations, **forms})
     return QuantizedGraph(replace(graph, nodes=tuple(nodes)), complete), {**shapes, **made}
+
+
+def _names(graph: Graph, tensors: Iterable[Tensor]) -> dict[Tensor, Tensor]:
+    """What the tensors are to be called when they are subsampled."""
+    names: dict[Tensor, Tensor] = {}
+    taken: set[str] = set()
+    for tensor in tensors:
+        stem = f"{tensor.node}_{tensor.index}" if tensor.index else tensor.node
+        name = unused(f"{stem}_subsampled", graph.by_name, graph.params, graph.inputs, taken)
+        taken.add(name)
+        names[tensor] = Tensor(name)
+    return names
 
 
 def _strides(network: QuantizedGraph, tensor: Tensor) -> Optional[Shape]:

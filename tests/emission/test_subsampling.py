@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -60,22 +59,34 @@ def put_out() -> Graph:
     return b.graph(strided(b, "shortcut", stem), stem)
 
 
+def parts_of_a_split() -> Graph:
+    """Both parts are read with stride 2, and so is a tensor that is called like the second."""
+    b = Builder()
+    other = b.relu("split_1", b.conv("other", DATA, 3, 8))
+    split = b.op("SliceChannel", "split", b.relu("stem", b.conv("conv", DATA, 3, 16)), num_outputs=2, axis=1)
+    parts = (split, Tensor("split", 1), other)
+    return b.graph(*(strided(b, name, part) for name, part in zip(("first", "second", "third"), parts)))
+
+
 @pytest.mark.parametrize("size", [16, 15])
-@pytest.mark.parametrize("build", [downsampling, one_reader])
-def test_it_computes_the_same_with_one_subsampling(build: Callable[[], Graph], size: int) -> None:
+@pytest.mark.parametrize(("build", "count"), [(downsampling, 1), (one_reader, 1), (parts_of_a_split, 3)])
+def test_it_computes_the_same_with_each_tensor_subsampled_once(
+    build: Callable[[], Graph], count: int, size: int
+) -> None:
     data = images(size=size)
     fused, plan = planned(build(), data)
     shapes = infer_shapes(float_graph(fused.graph), {"data": data.shape})
     made, known = with_subsampling(QuantizedGraph(fused.graph, plan), shapes)
     graph, complete = parts_of(made)
-    assert Counter(node.op for node in graph.nodes)["Pooling"] == 1
+    pools = [node for node in graph.nodes if node.op == "Pooling"]
+    assert len(pools) == count
     for expected, found in zip(*(run(float_graph(each), {"data": data}) for each in (fused.graph, graph))):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
     again = infer_shapes(float_graph(graph), {"data": data.shape})
     assert known == again
-    (pool,) = (node for node in graph.nodes if node.op == "Pooling")
-    assert complete.activations[pool.output] == plan.activations[pool.inputs[0]]
-    assert complete.decisions[pool.name] == Decision(pool.name, "Pooling", (), "int8")
+    for pool in pools:
+        assert complete.activations[pool.output] == plan.activations[pool.inputs[0]]
+        assert complete.decisions[pool.name] == Decision(pool.name, "Pooling", (), "int8")
 
 
 @pytest.mark.parametrize(
