@@ -94,6 +94,7 @@ class Executor:
 
     Raises:
         EngineError: the engine does not accept the network or the shapes.
+        ModelError: see ``symbol_of`` and ``auxiliary_params``.
     """
 
     def __init__(self, graph: Graph, shapes: Mapping[str, Shape]) -> None:
@@ -246,10 +247,21 @@ def check_runs(graph: Graph, shapes: Mapping[str, Shape]) -> None:
 
 
 def auxiliary_params(graph: Graph) -> frozenset[str]:
-    """The names of the parameters that MXNet treats as auxiliary states."""
-    return frozenset(
-        node.inputs[position].node for node in graph.nodes for position in AUXILIARY_INPUTS.get(node.op, ())
-    )
+    """The names of the parameters that MXNet treats as auxiliary states.
+
+    Raises:
+        ModelError: what should be one is no parameter.
+    """
+    readers = {
+        node.inputs[position].node: node for node in graph.nodes for position in AUXILIARY_INPUTS.get(node.op, ())
+    }
+    if other := sorted(readers.keys() - graph.params.keys()):
+        node = readers[other[0]]
+        raise ModelError(
+            f"{node.op} {node.name!r} takes its moving mean or variance from {other[0]!r}, which is no parameter; "
+            "the symbol is damaged or was not exported for inference: export it again"
+        )
+    return frozenset(readers)
 
 
 def run(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from quantkit.engine.execute import Executor, engine_errors, failures, infer_sha
 from quantkit.engine.stream import outputs_of
 from quantkit.errors import EngineError, ModelError
 from quantkit.graph.graph import Graph, Node, Tensor
-from tests.networks import DATA, Builder, images, residual_v1
+from tests.networks import DATA, Builder, images, residual_v1, residual_v2
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -68,6 +70,17 @@ def test_what_lives_at_once_must_fit_into_memory(outputs: int, refused: bool, mo
 def test_an_unknown_operator_is_refused() -> None:
     with pytest.raises(ModelError, match="frobnicate"):
         run(Graph((Node("x", "frobnicate", (DATA,)),), ("data",), (Tensor("x"),)), {"data": images()})
+
+
+@pytest.mark.parametrize("position", [3, 4])
+@pytest.mark.parametrize("other", ["data", "conv1"])
+def test_statistics_that_are_no_parameters_are_refused(position: int, other: str) -> None:
+    graph = residual_v2()
+    norm = graph.by_name["bn3"]
+    inputs = (*norm.inputs[:position], Tensor(other), *norm.inputs[position + 1 :])
+    nodes = tuple(replace(node, inputs=inputs) if node is norm else node for node in graph.nodes)
+    with pytest.raises(ModelError, match=f"BatchNorm 'bn3' takes its moving mean or variance from '{other}', which is"):
+        run(replace(graph, nodes=nodes), {"data": images()})
 
 
 def test_a_smaller_last_batch_gives_the_same_results() -> None:
