@@ -107,7 +107,7 @@ mutate: .venv-onednn/installed
 	.venv-onednn/bin/python -m pip install --quiet --editable '.[onednn,test,lint,mutation]'
 	.venv-onednn/bin/python tests/mutation/measure.py $(ROOMS)
 
-# Every operator that may stand in a symbol file with every hostile value, in child processes; a quarter of an hour.
+# Every operator that may stand in a symbol file with every hostile value, in child processes; a few minutes.
 crash-search: $(VENV)/installed
 	$(BIN)/python -W ignore -m tests.engine.crash_search
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from threading import RLock
 from typing import Any, Optional
@@ -19,6 +19,7 @@ from quantkit.graph import nnvm
 from quantkit.graph.attribute_bounds import attribute_problem
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.graph.operators import AUXILIARY_INPUTS
+from quantkit.graph.stand_ins import float_stand_in, integer_problem
 from quantkit.graph.tensor_bounds import is_delicate, size_problem, tensor_problem
 from quantkit.host.memory import available_memory
 from quantkit.host.process import OwnProcess
@@ -133,7 +134,27 @@ class Executor:
                 if value.shape != self._inputs[name].shape:
                     raise EngineError(f"input {name!r} has shape {value.shape}, bound to {self._inputs[name].shape}")
                 self._inputs[name][:] = value
-            return [output.asnumpy() for output in self._bound.forward(is_train=False)]
+            try:
+                return [output.asnumpy() for output in self._bound.forward(is_train=False)]
+            except failures():
+                _finish_primitives()
+                raise
+
+
+def _finish_primitives() -> None:
+    """Let MKL-DNN compute what an operator that failed has left to compute, while its network's memory is there.
+
+    MXNet would do so within the next operator that the same thread runs, be that memory freed or not.
+    """
+    nd = load_mxnet().nd
+    ones = nd.ones((1, 1, 1, 1))
+    with suppress(*failures()):
+        nd.Convolution(ones, ones, kernel=(1, 1), num_filter=1, no_bias=True).wait_to_read()
+
+
+def _release() -> tuple[int, int, int]:
+    major, minor, patch = (int(part) for part in load_mxnet().__version__.split(".")[:3])
+    return major, minor, patch
 
 
 def symbol_of(graph: Graph) -> Any:
@@ -142,10 +163,9 @@ def symbol_of(graph: Graph) -> Any:
     Raises:
         ModelError: it holds an operator, or a parameter of one, that this engine does not know or must not be given.
     """
-    mxnet = load_mxnet()
-    major, minor, patch = (int(part) for part in mxnet.__version__.split(".")[:3])
+    mxnet, release = load_mxnet(), _release()
     for node in graph.nodes:
-        if node.op == "gather_nd" and (major, minor) < (1, 9):
+        if node.op == "gather_nd" and release < (1, 9, 0):
             raise ModelError(
                 f"node {node.name!r} (gather_nd): MXNet {mxnet.__version__} does not check the places that it reads; "
                 "use quantkit[onednn] (mxnet 1.9.1)"
@@ -154,7 +174,7 @@ def symbol_of(graph: Graph) -> Any:
             raise ModelError(f"node {node.name!r} ({node.op}): {problem}")
     # Under the engine's own version it neither upgrades the symbol nor reports that it does.
     try:
-        return mxnet.sym.load_json(nnvm.serialize(graph, major * 10000 + minor * 100 + patch))
+        return mxnet.sym.load_json(nnvm.serialize(graph, release[0] * 10000 + release[1] * 100 + release[2]))
     except failures() as error:
         raise ModelError(f"MXNet {mxnet.__version__} cannot read the network: {_reason(error)}") from error
 
@@ -169,6 +189,7 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
         mxnet.base.MXNetError: the shapes do not fit the network.
     """
     graph, internals = graph.pruned(), symbol.get_internals()
+    _check_integers(graph, known)
     names = set(internals.list_arguments())
     _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in known.items() if name in names})
     complete = {name: shape for name, shape in zip(internals.list_outputs(), found) if shape and all(shape)}
@@ -231,6 +252,18 @@ def shapes_of(symbol: Any, known: Mapping[str, Shape]) -> Optional[tuple[list[Sh
     return (arguments, outputs, states) if complete else None
 
 
+def _check_integers(graph: Graph, known: Mapping[str, Shape]) -> None:
+    """Keep from MXNet 1.6 what would end the process while shapes are inferred."""
+    stand_in = float_stand_in(graph) if _release() < (1, 9, 0) else None
+    if stand_in is None:
+        return
+    symbol = symbol_of(stand_in)
+    names = set(symbol.list_arguments())
+    _, found, _ = symbol.infer_shape_partial(**{name: shape for name, shape in known.items() if name in names})
+    if problem := integer_problem(graph, dict(zip(stand_in.outputs, found))):
+        raise _must_not_run(problem)
+
+
 def _must_not_run(problem: str) -> EngineError:
     return EngineError(f"MXNet must not run the network: {problem}; give other shapes, or change the network")
 
@@ -284,6 +317,7 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shap
         wanted = set(symbol.list_arguments())
         if problem := size_problem(known):
             raise _must_not_run(problem)
+        _check_integers(graph, known)
         inferred = shapes_of(symbol, {name: shape for name, shape in known.items() if name in wanted})
     if inferred is None:
         raise EngineError(

@@ -62,12 +62,21 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
     tensors, left = divmod(inputs, 3 if op == "_contrib_quantized_concat" else 1)
     if "num_args" in attrs and (left or attrs["num_args"] != str(tensors)):
         return f"num_args={attrs['num_args'][:20]!r}, but it has {inputs} inputs"
+    if op == "_contrib_quantized_act" and attrs.get("act_type") != "relu":
+        return f"act_type={attrs.get('act_type', '')[:20]!r}, and of integers MXNet computes ReLU only"
+    if op == "_contrib_quantized_batch_norm" and attrs.get("axis", "1") != "1":
+        return f"axis={attrs['axis'][:20]!r}, and MXNet normalizes integers along the channels only"
     if op == "_contrib_quantized_pooling":
+        if attrs.get("pool_type", "max") not in ("max", "avg"):
+            return f"pool_type={attrs['pool_type'][:20]!r}, and of integers MXNet takes the maximum or the average"
         if attrs.get("layout", "None") not in ("None", "NCHW"):
             return f"layout={attrs['layout'][:20]!r}, and MXNet pools integers with the channels first only"
         sizes = {key: len(_integers(attrs.get(key, ""))) for key in ("kernel", "stride", "pad")}
-        if sizes["kernel"] != 2 or not {sizes["stride"], sizes["pad"]} <= {0, 2}:
+        missing = "None" in (attrs.get("stride"), attrs.get("pad"))
+        if sizes["kernel"] != 2 or not {sizes["stride"], sizes["pad"]} <= {0, 2} or missing:
             return "it pools integers in other than two dimensions"
+    if op == "_arange" and not _is_countable(attrs):
+        return "it would put out more values than can be counted"
     if op == "transpose":
         axes = _integers(attrs.get("axes", ""))
         if len(set(axes)) < len(axes):
@@ -98,6 +107,17 @@ def output_count(op: str, attrs: Mapping[str, str]) -> int:
 def is_true(attrs: Mapping[str, str], key: str) -> bool:
     """Whether MXNet reads a switch as on."""
     return attrs.get(key, "").strip().lower() in ("true", "1")
+
+
+def _is_countable(attrs: Mapping[str, str]) -> bool:
+    """Whether the values from ``start`` to ``stop``, ``step`` apart, are not endless."""
+    defaults = {"start": "0", "stop": "0", "step": "1"}
+    texts = (attrs.get(key, default).replace("None", default) for key, default in defaults.items())
+    try:
+        start, stop, step = map(float, texts)
+    except ValueError:
+        return False
+    return step != 0 and abs(stop - start) / abs(step) <= _LARGEST_INTEGER
 
 
 def _number_problem(key: str, text: str) -> Optional[str]:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -81,6 +85,16 @@ def test_statistics_that_are_no_parameters_are_refused(position: int, other: str
     nodes = tuple(replace(node, inputs=inputs) if node is norm else node for node in graph.nodes)
     with pytest.raises(ModelError, match=f"BatchNorm 'bn3' takes its moving mean or variance from '{other}', which is"):
         run(replace(graph, nodes=nodes), {"data": images()})
+
+
+@pytest.mark.usefixtures("int8_engine")
+def test_what_a_failed_operator_leaves_behind_touches_no_freed_memory() -> None:
+    # glibc then ends the process where it finds its own marks written over.
+    checked = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.engine.failing_operator"]
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(command, cwd=root, env={**os.environ, **checked}, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "20\n"), ended.stderr[-2000:]
 
 
 def test_a_smaller_last_batch_gives_the_same_results() -> None:
