@@ -14,9 +14,10 @@ from typing import Optional
 import numpy as np
 
 from quantkit.calibration.ranges import Range
-from quantkit.emission.layers import engine_weight, fused_layer, with_core_attrs, with_relu_only
+from quantkit.emission.layers import fused_layer
 from quantkit.emission.mxnet_float import float_node
-from quantkit.fusion.unit import Unit, unit_of
+from quantkit.emission.weights import engine_weight
+from quantkit.fusion.unit import Unit, unit_of, with_core_attrs, with_relu_only
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import ADDITIONS, integer, integers
 from quantkit.quantization.arithmetic import DType

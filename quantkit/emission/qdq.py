@@ -16,19 +16,16 @@ from typing import Optional
 import numpy as np
 
 from quantkit.calibration.ranges import Range
-from quantkit.emission.layers import engine_weight, with_relu_only
 from quantkit.emission.subsampling import with_subsampling
-from quantkit.fusion.unit import Unit, unit_of, unrolled
+from quantkit.emission.weights import engine_weight
+from quantkit.fusion.unit import Unit, unit_of, unrolled, with_relu_only
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import flag, integer
+from quantkit.graph.operators import DEQUANTIZE, QUANTIZE, flag, integer
 from quantkit.quantization.arithmetic import QuantParams, affine_params
 from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange, with_reduced_range
 from quantkit.quantization.weights import engine_integers, per_channel_int8
-
-QUANTIZE = "QuantizeLinear"
-DEQUANTIZE = "DequantizeLinear"
 
 Shape = tuple[int, ...]
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from quantkit.emission.layers import with_core_attrs
-from quantkit.fusion.unit import Unit, unit_of
+from quantkit.fusion.unit import Unit, unit_of, with_core_attrs
 from quantkit.graph.graph import Graph, Node, Tensor, unused
 from quantkit.graph.operators import integers
 from quantkit.quantization.plan import Decision

@@ -8,6 +8,10 @@ from typing import Optional
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Node
 
+# Of the QDQ form, in which integers stand in a network of plain operators; as ONNX calls them.
+QUANTIZE = "QuantizeLinear"
+DEQUANTIZE = "DequantizeLinear"
+
 ADDITIONS = frozenset({"elemwise_add", "broadcast_add", "_plus", "_Plus", "broadcast_plus"})
 
 # Python 2 wrote long integers as 3L. No more digits than 64 bits have.
