@@ -6,10 +6,10 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 
 import numpy as np
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
@@ -23,6 +23,7 @@ from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
 from quantkit.runtimes.session import session_threads
 from quantkit.text_files import read_bytes
+from quantkit.timing import durations, interleaved
 
 _SECONDS = 1.5
 _ROUNDS = 5
@@ -126,20 +127,13 @@ def median_milliseconds(networks: Mapping[str, RunningNetwork], image: np.ndarra
     for network in networks.values():
         for _ in range(_WARM_UP):
             network.run(image)
-    ticks: dict[str, list[float]] = {name: [] for name in networks}
-    turn = seconds / _ROUNDS / len(networks)
-    for _ in range(_ROUNDS):
-        for name, network in networks.items():
-            network.run(image)
-            began = before = perf_counter()
-            while True:
-                network.run(image)
-                now = perf_counter()
-                ticks[name].append((now - before) * 1e3)
-                before = now
-                if now - began >= turn:
-                    break
-    return {name: median(values) for name, values in ticks.items()}
+
+    def turn(network: RunningNetwork) -> list[float]:
+        network.run(image)
+        return durations(partial(network.run, image), seconds / _ROUNDS / len(networks))
+
+    found = interleaved({name: partial(turn, network) for name, network in networks.items()}, _ROUNDS)
+    return {name: median(chain.from_iterable(turns)) * 1e3 for name, turns in found.items()}
 
 
 def _read(path: Path) -> list[Measured]:

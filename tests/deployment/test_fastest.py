@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit import timing
 from quantkit.bundle import Bundle, read_bundle, verify_bundle
 from quantkit.deployment import fastest
 from quantkit.deployment.fastest import EngineSkippedWarning, median_milliseconds, open_fastest
@@ -39,7 +40,7 @@ class Clock:
 
 def test_medians_are_those_of_the_runs_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr(fastest, "perf_counter", clock)
+    monkeypatch.setattr(timing, "perf_counter", clock)
     networks = {name: RunningNetwork(name, clock.running(ms)) for name, ms in (("slow", 12.0), ("fast", 4.0))}
     assert median_milliseconds(networks, np.zeros((1, 1)), 0.4) == pytest.approx({"slow": 12.0, "fast": 4.0})
 
