@@ -17,10 +17,9 @@ from quantkit.benchmark.build_folder import (
     interpreter_in,
     is_environment,
     locked,
-    passing,
-    place,
     read_current,
     read_record,
+    recorded,
     recorded_names,
     size_of,
     write_record,
@@ -28,6 +27,7 @@ from quantkit.benchmark.build_folder import (
 from quantkit.benchmark.probe import probe
 from quantkit.benchmark.recipes import RECIPES, Tell, base_python, make_environment
 from quantkit.errors import EngineMissing, QuantkitError, UserError
+from quantkit.folders import whole_folder
 
 HERE = "here"
 
@@ -263,9 +263,10 @@ def _probed_again(name: str, progress: Tell) -> Build:
 def _made(name: str, python: Optional[str], progress: Tell) -> Build:
     """Make a recipe's build, in place of what is there; the caller holds its lock."""
     base = base_python(RECIPES[name], python)
-    with passing(name) as new:
+    with whole_folder(folder_of(name)) as new:
         make_environment(RECIPES[name], new, base, progress)
-        return place(name, new, _probed(name, str(interpreter_in(new)), progress))
+        build = recorded(name, new, _probed(name, str(interpreter_in(new)), progress))
+    return build
 
 
 def _registered(name: str, python: str, progress: Tell) -> Build:
@@ -274,6 +275,6 @@ def _registered(name: str, python: str, progress: Tell) -> Build:
         if before is not None and before.python != python:
             raise UserError(f"build {name} exists; quantkit builds remove {name} first, or take another name")
         build = _probed_own(name, python, progress)
-        with passing(name) as new:
-            new.mkdir()
-            return place(name, new, build)
+        with whole_folder(folder_of(name)) as new:
+            build = recorded(name, new, build)
+        return build
