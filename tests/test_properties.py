@@ -64,7 +64,7 @@ def test_what_is_planned_as_int8_is_emitted_and_runs_near_fp32(network: Network)
     fused, plan = planned(network.graph, network.data)
     int8 = int8_graph(QuantizedGraph(fused.graph, plan))
     ran = {node.name for node in int8.nodes if node.attrs.get("quantized") == "true"}
-    layers = [d for d in plan.decisions.values() if d.precision == "int8" and d.operator.startswith(("Conv", "Fully"))]
+    layers = [d for d in plan.decisions.values() if d.is_int8 and d.operator.startswith(("Conv", "Fully"))]
     assert len(ran) == len(layers)
     as_near_as_simulated(network, run(int8, {"data": network.data}), 2.0)
 

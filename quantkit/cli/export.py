@@ -145,11 +145,11 @@ def _result(
         "opset": opset,
         "reduce_range": reduce_range,
         "size": out.stat().st_size,
-        "int8": dict(Counter(each.operator for each in decisions if each.precision == "int8").most_common()),
+        "int8": dict(Counter(each.operator for each in decisions if each.is_int8).most_common()),
         "fp32_layers": [
             each.node
             for each in decisions
-            if precision == "int8" and each.precision == "fp32" and each.operator.startswith(_LAYERS)
+            if precision == "int8" and not each.is_int8 and each.operator.startswith(_LAYERS)
         ],
     }
 

@@ -55,8 +55,8 @@ def quantize_result(
 
     source, table, onnx = quantized.source, quantized.table, out / ONNX
     decisions = quantized.plan.decisions.values()
-    int8 = Counter(decision.operator for decision in decisions if decision.precision == "int8")
-    fp32 = Counter((decision.operator, decision.reason) for decision in decisions if decision.precision == "fp32")
+    int8 = Counter(decision.operator for decision in decisions if decision.is_int8)
+    fp32 = Counter((decision.operator, decision.reason) for decision in decisions if not decision.is_int8)
     proven, calls = int8_share(kernels)
     return {
         "model": source.model.name,

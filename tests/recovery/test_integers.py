@@ -42,7 +42,7 @@ def in_integers(graph: Graph, plan: Plan, data: np.ndarray) -> dict[Tensor, np.n
         unit, form = unit_of(node), plan.activations.get(node.output)
         if unit is None or unit.weight.node not in params or plan.decisions[node.name].precision == "fp32":
             values.update(one(node, values, params))
-            if form is not None and plan.decisions[node.name].precision == "int8":
+            if form is not None and plan.is_int8(node):
                 step = activation_params(form.range, form.dtype)
                 values[node.output] = quantize(values[node.output], step) * np.float32(step.scale)
             continue
