@@ -32,6 +32,7 @@ ROOMS = {
     "fusion": "errors graph engine",
     "calibration": "errors text_files files formats graph engine data",
     "quantization": "errors graph fusion calibration",
+    "units": "",
     "evaluation": "errors graph engine data",
     "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",
@@ -45,11 +46,11 @@ ROOMS = {
     "emission recovery bundle pipeline",
     "profile": "errors graph engine",
     "benchmark": "errors contained current_folder temporary text_files files folders formats host",
-    "report": "errors files folders host benchmark",
+    "report": "errors files folders host benchmark units",
     "analysis": "errors folders host graph data models fusion calibration quantization evaluation emission recovery "
-    "bundle pipeline report",
-    "workloads": "errors contained text_files files folders formats graph engine data models fusion calibration "
-    "quantization emission recovery bundle export pipeline benchmark",
+    "bundle pipeline report units",
+    "workloads": "errors contained text_files files folders formats host graph engine data models fusion calibration "
+    "quantization units evaluation emission recovery bundle export pipeline benchmark",
     "measurement": "errors host benchmark workloads",
     "runtimes": "errors text_files folders host",
     "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
@@ -58,7 +59,7 @@ ROOMS = {
     "loading": "errors models bundle predict",
     "cli": "errors temporary files folders host graph engine data models fusion calibration quantization "
     "evaluation emission recovery explain bundle export pipeline search profile benchmark report analysis "
-    "workloads measurement runtimes parity predict loading",
+    "workloads measurement runtimes parity predict loading units",
     "__main__": "current_folder cli",
 }
 

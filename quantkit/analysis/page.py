@@ -9,14 +9,15 @@ from typing import Any, Optional, Union
 
 from quantkit.analysis.analysis import Analysis
 from quantkit.analysis.deviation import Deviation
-from quantkit.analysis.figures import along, decibels, histograms, saturation, shares
+from quantkit.analysis.figures import along, histograms, saturation, shares
 from quantkit.host.placeholders import hidden
 from quantkit.host.revision import described, own_revision
 from quantkit.report.document import Block, Bullets, Document, Part, Picture, Section, Text
 from quantkit.report.figure import Figure
 from quantkit.report.html import page
 from quantkit.report.table import FACTS, Table
-from quantkit.report.words import number, percent
+from quantkit.report.words import number
+from quantkit.units import decibels, percent
 
 _DEFINITIONS = (
     "SQNR is the signal-to-quantization-noise ratio, 10 log10(E[x²] / E[(x-q)²]), of FP32's values x and INT8's q.",

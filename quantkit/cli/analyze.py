@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 import click
 
+from quantkit.cli.option_groups import Loading
 from quantkit.cli.options import Verb, force_option, output_options
 from quantkit.cli.targets import check_target, is_bundle
-from quantkit.cli.terminal import Terminal, percent
+from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.units import percent
 
 if TYPE_CHECKING:
     from quantkit.analysis.analysis import Analysis, LayerError
@@ -81,7 +83,7 @@ def analyze(
     fp32: Optional[Union[str, Model]] = reference
     if weights is not None:
         manifest = opened.manifest
-        fp32 = load(terminal, reference or manifest.source.network, weights, manifest.input.shape)
+        fp32 = load(terminal, reference or manifest.source.network, Loading(weights, manifest.input.shape))
     found = analyzed(opened, data, fp32, limit, terminal.progress)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import Verb, model_options, output_options
-from quantkit.cli.terminal import Terminal, percent
+from quantkit.cli.option_groups import Loading
+from quantkit.cli.options import Verb, collected, output_options
+from quantkit.cli.terminal import Terminal
 from quantkit.errors import DataError, UserError
+from quantkit.units import percent
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from quantkit.cli.networks import Network
     from quantkit.data.batches import Batch
     from quantkit.data.samples import Samples
+    from quantkit.evaluation.network import Network
 
 
 @click.command(
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Use the first N images only.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
-@model_options
+@collected("loading", Loading)
 @output_options
 def evaluate(
     terminal: Terminal,
@@ -51,8 +53,7 @@ def evaluate(
     against: Optional[str],
     limit: Optional[int],
     batch_size: int,
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
+    loading: Loading,
 ) -> None:
     """Measure accuracy, and agreement with a reference.
 
@@ -67,9 +68,7 @@ def evaluate(
 
     samples = open_samples(data)
     named = {"network": network, "reference": reference, "against": against}
-    networks = {
-        role: open_network(terminal, spec, weights, input_shape) for role, spec in named.items() if spec is not None
-    }
+    networks = {role: open_network(terminal, spec, loading) for role, spec in named.items() if spec is not None}
     first = networks["network"]
     _check_comparable(networks)
     stream = batches(samples, first.preprocess, first.input_shape, batch_size, limit, first.classes)

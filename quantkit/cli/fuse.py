@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import Verb, force_option, keep_sample_option, model_options, output_options
+from quantkit.cli.option_groups import BundleWriting, Loading
+from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
@@ -28,9 +29,8 @@ _SHOWN = 5
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", required=True, help="The folder to write.")
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="Images to compare on.  [default: builtin]")
-@model_options
-@force_option
-@keep_sample_option
+@collected("loading", Loading)
+@collected("writing", BundleWriting)
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
 @output_options
 def fuse(
@@ -38,10 +38,8 @@ def fuse(
     model: str,
     out: Path,
     calib_data: str,
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
-    force: bool,
-    keep_sample: bool,
+    loading: Loading,
+    writing: BundleWriting,
     no_latency: bool,
 ) -> None:
     """Fuse a network's operators, stay in FP32.
@@ -51,7 +49,7 @@ def fuse(
     change a single prediction.
     """
     check_not_bundle(model)
-    check_bundle_target(out, force)
+    check_bundle_target(out, writing.force)
     from quantkit.cli.networks import check_count, load
 
     check_count(calib_data, None)
@@ -59,12 +57,12 @@ def fuse(
     from quantkit.cli.summary import latencies
     from quantkit.pipeline import fuse_model
 
-    loaded = load(terminal, model, weights, input_shape)
+    loaded = load(terminal, model, loading)
     terminal.stage("fusing operators and comparing with the original")
     source = fuse_model(loaded, calib_data)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
-        write_float_bundle(source, out, force, keep_sample=keep_sample)
+        write_float_bundle(source, out, writing.force, keep_sample=writing.keep_sample)
     milliseconds = None
     if not no_latency:
         terminal.stage("measuring latency (FP32 and FP32 fused in turns)")

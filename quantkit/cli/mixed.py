@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.cli.summary import Result, grid_of, images_text
-from quantkit.cli.terminal import percent
 from quantkit.quantization.goal import Goal
+from quantkit.units import percent
 
 if TYPE_CHECKING:
     from quantkit.search.explore import Kept

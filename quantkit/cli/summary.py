@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from quantkit.cli.terminal import megabytes, percent
+from quantkit.units import megabytes, percent
 
 if TYPE_CHECKING:
     from quantkit.engine.kernels import Kernel
