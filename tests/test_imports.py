@@ -33,7 +33,7 @@ ROOMS = {
     "calibration": "errors text_files files formats graph engine data",
     "quantization": "errors graph fusion calibration",
     "units": "",
-    "evaluation": "errors graph engine data",
+    "evaluation": "errors graph engine data units",
     "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",

@@ -13,7 +13,6 @@ from quantkit.cli.options import Verb, force_option, output_options
 from quantkit.cli.targets import check_target, is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
-from quantkit.units import percent
 
 if TYPE_CHECKING:
     from quantkit.analysis.analysis import Analysis, LayerError
@@ -106,10 +105,10 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
         table.add_row(layer.name, *_numbers(layer))
     rest = len(found.layers) - len(shown)
     title = Text(f"\n{found.network} over {found.images} images of {found.data}", "bold")
-    agreed = (
-        f"agreement with FP32: top-1 {percent(found.agreement.top1)}, cosine {found.agreement.cosine:.4f}; "
-        f"{100 * found.calibration.beyond:.2g} % of all values are cut off"
-    )
+    agreed = [
+        *(f"agreement with FP32: {text}" for text in found.agreement.texts),
+        f"{100 * found.calibration.beyond:.2g} % of all values are cut off",
+    ]
     more = [Text(f"and {rest} layers that add less; show them with --all", "dim")] if rest else []
     legend = (
         "signal-to-quantization-noise ratio in dB, smaller is worse: of the layer alone (own), due to its weights, "
@@ -117,7 +116,7 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
     )
     return [
         title,
-        agreed,
+        *agreed,
         Text(legend, "dim"),
         table,
         *more,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.option_groups import BundleWriting, Loading
+from quantkit.cli.option_groups import BundleWriting, Loading, class_scores_option
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
@@ -30,6 +31,7 @@ _SHOWN = 5
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", required=True, help="The folder to write.")
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="Images to compare on.  [default: builtin]")
 @collected("loading", Loading)
+@class_scores_option
 @collected("writing", BundleWriting)
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
 @output_options
@@ -39,6 +41,7 @@ def fuse(
     out: Path,
     calib_data: str,
     loading: Loading,
+    classes: Optional[bool],
     writing: BundleWriting,
     no_latency: bool,
 ) -> None:
@@ -57,7 +60,7 @@ def fuse(
     from quantkit.cli.summary import latencies
     from quantkit.pipeline import fuse_model
 
-    loaded = load(terminal, model, loading)
+    loaded = load(terminal, model, loading, classes)
     terminal.stage("fusing operators and comparing with the original")
     source = fuse_model(loaded, calib_data)
     terminal.stage(f"writing {out}")
@@ -82,6 +85,7 @@ def _result(source: FusedModel, out: Path, milliseconds: Optional[dict[str, floa
         "refused": [
             {"rule": refusal.rule, "node": refusal.node, "reason": refusal.reason} for refusal in source.fused.refused
         ],
+        "class_scores": asdict(source.class_scores),
         "check": {
             "samples": source.check.samples,
             "difference": source.check.difference,
@@ -97,6 +101,9 @@ def _tables(result: dict[str, Any]) -> list[Any]:
     from quantkit.cli.summary import grid_of, latency_rows, weights_text
 
     check = result["check"]
+    predictions = ""
+    if result["class_scores"]["yes"]:
+        predictions = f"{check['changed_predictions']} of {check['samples']} predictions changed; "
     rows = [("operators", f"{result['operators']['original']}, fused to {result['operators']['fused']}")]
     rows += [
         ("applied" if index == 0 else "", f"{count:>3} {rule}")
@@ -111,8 +118,7 @@ def _tables(result: dict[str, Any]) -> list[Any]:
     rows += [
         (
             "check",
-            f"{check['changed_predictions']} of {check['samples']} predictions changed; outputs differ by at most "
-            f"{check['difference']:.1e} of the largest",
+            f"{predictions}outputs differ by at most {check['difference']:.1e} of the largest",
         ),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _KEYWORDS = ("auto", "pretrained", "random")
 
 
-def load(terminal: Terminal, spec: str, loading: Loading) -> Model:
+def load(terminal: Terminal, spec: str, loading: Loading, class_scores: Optional[bool] = None) -> Model:
     """Load an FP32 network, and make plain where its weights are random.
 
     Raises:
@@ -31,7 +31,9 @@ def load(terminal: Terminal, spec: str, loading: Loading) -> Model:
     if weights not in _KEYWORDS and not Path(weights).is_file():
         raise UserError(f"there is no weights file {weights!r}; give a file, auto, pretrained or random")
     terminal.stage(f"loading {spec}")
-    model = load_model(spec, weights=weights, input_shape=loading.input_shape, quiet=terminal.quiet)
+    model = load_model(
+        spec, weights=weights, input_shape=loading.input_shape, class_scores=class_scores, quiet=terminal.quiet
+    )
     # Where they were tried for and not found, a warning has said how to get them.
     remedy = " For trained weights give --weights pretrained or --weights FILE." if weights == "random" else ""
     _warn_if_random(terminal, model.name, model.source.weights, remedy)
@@ -63,7 +65,16 @@ def open_network(terminal: Terminal, spec: str, loading: Loading) -> Network:
 
     if not is_bundle(spec):
         model = load(terminal, spec, loading)
-        return Network(model.name, "fp32", model.graph, model.input_shape, model.preprocess, model.source.weights)
+        return Network(
+            model.name,
+            "fp32",
+            model.graph,
+            model.input_shape,
+            model.preprocess,
+            model.source.weights,
+            model.labels,
+            model.class_scores,
+        )
     found = _of_bundle(spec)
     warn_of_bundle(terminal, spec, found.weights)
     return found
@@ -77,7 +88,16 @@ def _of_bundle(spec: str) -> Network:
     def read() -> Network:
         bundle = read_bundle(Path(spec))
         manifest, weights = bundle.manifest, bundle.manifest.source.weights
-        return Network(spec, manifest.kind, bundle.graph, manifest.input.shape, bundle.preprocess, weights)
+        return Network(
+            spec,
+            manifest.kind,
+            bundle.graph,
+            manifest.input.shape,
+            bundle.preprocess,
+            weights,
+            bundle.labels,
+            manifest.class_scores,
+        )
 
     return reading_whole(Path(spec), read)
 

@@ -112,3 +112,12 @@ class BundleWriting:
         "that quantkit has anyway (a photograph, or one of the digits if these are the images) or noise is stored, "
         "and nothing of yours.",
     )
+
+
+class_scores_option = click.option(
+    "--classes/--no-classes",
+    "classes",
+    default=None,
+    help="Say that the (first) output is a row of class scores, or that it is none.  [default: told by the network's "
+    "end, its labels and those of the images]",
+)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
-from quantkit.cli.option_groups import BundleWriting, Calibration, Loading, MixedPrecisionGoal, Planning
+from quantkit.cli.option_groups import (
+    BundleWriting,
+    Calibration,
+    Loading,
+    MixedPrecisionGoal,
+    Planning,
+    class_scores_option,
+)
 from quantkit.cli.options import Verb, collected, given, option, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle, default_bundle
 from quantkit.cli.terminal import Terminal
@@ -83,6 +90,7 @@ class Target(BundleWriting):
 )
 @collected("wanted", MixedPrecisionGoal)
 @collected("loading", Loading)
+@class_scores_option
 @collected("target", Target)
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
 @output_options
@@ -96,6 +104,7 @@ def quantize(
     preset: Optional[str],
     wanted: MixedPrecisionGoal,
     loading: Loading,
+    classes: Optional[bool],
     target: Target,
     no_latency: bool,
 ) -> None:
@@ -125,7 +134,7 @@ def quantize(
 
     check_formats(formats)
     check_int8()
-    loaded = load(terminal, model, loading)
+    loaded = load(terminal, model, loading, classes)
     terminal.stage("fusing operators and comparing with the original")
     minutes = DEFAULT_MINUTES if wanted.search_budget is None else wanted.search_budget
     if goal is not None:
@@ -232,7 +241,7 @@ def _report(
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
         milliseconds = latencies(quantized.source, quantized.graph)
     result = quantize_result(quantized, out, kernels, milliseconds)
-    tables = quantize_tables(result, model, weights, preset)
+    tables = quantize_tables(result, quantized.agreement, model, weights, preset)
     if outcome is not None:
         result["search"] = mixed_result(outcome)
         tables[2:2] = mixed_tables(result["search"])
