@@ -22,7 +22,8 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.emission.onnx_model import DEFAULT_OPSET
 from quantkit.engine.stream import outputs_of
 from quantkit.errors import EngineMissing, ModelError, UserError
-from quantkit.evaluation.agreement import Agreement, agreement
+from quantkit.evaluation.agreement import Agreement, Outputs, agreement
+from quantkit.evaluation.class_scores import ClassScores, class_scores
 from quantkit.export import int8_onnx
 from quantkit.files import writing
 from quantkit.fusion.fuse import Fused, fuse
@@ -78,6 +79,13 @@ class FusedModel:
     def graph(self) -> Graph:
         """The fused FP32 network in the form that stock MXNet runs."""
         return float_graph(self.fused.graph)
+
+    @cached_property
+    def class_scores(self) -> ClassScores:
+        """Whether the network's outputs are class scores."""
+        outputs = self.fused.original.outputs
+        shapes = [self.fused.shapes[output][1:] for output in outputs]
+        return class_scores(self.model.graph, shapes, self.model.labels, self.model.class_scores)
 
     @cached_property
     def sha256(self) -> str:
@@ -273,21 +281,21 @@ def emit(
     complete = with_ranges_before_sums(network, inputs, BATCH_SIZE, table.method)
     graph = int8_graph(complete)
     chosen = _chosen(source.model, data, min(table.samples, _AGREEMENT_SAMPLES), at_most=True)
-    found = compare(source.model.graph, graph, source.model, chosen, progress)
+    found = compare(source, graph, chosen, progress)
     return QuantizedModel(source, table, complete, recovery, graph, found)
 
 
-def compare(reference: Graph, other: Graph, model: Model, samples: Any, progress: Progress = silent) -> Agreement:
-    """Run two forms of a model's network over samples, batch by batch, and compare their first outputs."""
-    chosen = dataset(model, samples)
+def compare(source: FusedModel, other: Graph, samples: Any, progress: Progress = silent) -> Agreement:
+    """Run the original network and another form of it over samples, batch by batch, and compare their outputs."""
+    reference = source.model.graph
+    chosen = dataset(source.model, samples)
 
-    def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def pairs() -> Iterator[tuple[Outputs, Outputs]]:
         stream = progress(chosen.batches(BATCH_SIZE), steps(chosen), "comparing with FP32")
         first, second = tee(batch.data for batch in stream)
-        for a, b in zip(outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE)):
-            yield a[0], b[0]
+        yield from zip(outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE))
 
-    return agreement(pairs())
+    return agreement(pairs(), list(map(str, reference.outputs)), source.class_scores.yes)
 
 
 def quantize(

@@ -26,14 +26,15 @@ ROOMS = {
     "formats": "errors text_files",
     "host": "errors files",
     "graph": "errors text_files files",
-    "engine": "errors timing current_folder text_files files folders host graph",
+    "engine": "errors current_folder timing text_files files folders host graph",
     "data": "errors text_files files formats",
     "onnx_import": "errors text_files formats graph",
     "models": "errors contained text_files files formats graph engine data onnx_import",
     "fusion": "errors graph engine",
     "calibration": "errors text_files files formats graph engine data",
     "quantization": "errors graph fusion calibration",
-    "evaluation": "errors timing graph engine data",
+    "units": "",
+    "evaluation": "errors timing graph engine data units",
     "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",
@@ -45,19 +46,19 @@ ROOMS = {
     "search": "errors text_files files host graph engine data models fusion calibration quantization evaluation "
     "emission recovery bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors timing contained current_folder temporary text_files files folders formats host",
-    "report": "errors files folders host benchmark",
-    "analysis": "errors folders host graph data models fusion calibration quantization evaluation emission recovery "
-    "bundle pipeline report",
-    "workloads": "errors contained text_files files folders formats graph engine data models fusion calibration "
-    "quantization emission recovery bundle export pipeline benchmark",
+    "benchmark": "errors contained current_folder temporary timing text_files files folders formats host",
+    "report": "errors files folders host units benchmark",
+    "analysis": "errors folders host graph data models fusion calibration quantization units evaluation emission "
+    "recovery bundle pipeline report",
+    "workloads": "errors contained text_files files folders formats host graph engine data models fusion calibration "
+    "quantization units evaluation emission recovery bundle export pipeline benchmark",
     "measurement": "errors host benchmark workloads",
     "runtimes": "errors text_files folders host",
     "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
-    "deployment": "errors timing contained text_files files host engine bundle runtimes",
+    "deployment": "errors contained timing text_files files host engine bundle runtimes",
     "predict": "errors host graph data bundle deployment",
     "loading": "errors models bundle predict",
-    "cli": "errors temporary files folders host graph engine data models fusion calibration quantization "
+    "cli": "errors temporary files folders host graph engine data models fusion calibration quantization units "
     "evaluation emission recovery explain bundle export pipeline search profile benchmark report analysis "
     "workloads measurement runtimes parity predict loading",
     "__main__": "current_folder cli",

@@ -32,6 +32,7 @@ from quantkit.bundle.manifest import (
     Manifest,
     Origin,
     Output,
+    OutputResult,
     Settings,
     manifest_text,
 )
@@ -78,7 +79,8 @@ def write_bundle(
             (new / ONNX).write_bytes(onnx)
         write_quantized(quantized.network, new)
         operators = explain(quantized.source.fused, quantized.plan)
-        agreement = AgreementResult(found.images, found.top1, found.cosine)
+        outputs = tuple(OutputResult(**output) for output in found.document["outputs"])
+        agreement = AgreementResult(found.images, found.top1, outputs)
         sample = stored_sample(quantized.source, quantized.table, keep_sample)
         _write(new, "int8", quantized.source, quantized.graph, sample, operators, settings_of(quantized), agreement)
     return directory
@@ -140,6 +142,7 @@ def _write(
         engine=present_engine(),
         input=Input(input_name, tuple(model.input_shape)),
         outputs=tuple(Output(str(tensor), value.shape[1:]) for tensor, value in zip(graph.outputs, outputs)),
+        class_scores=source.class_scores.yes,
         source=Origin(**asdict(model.source)),
         settings=settings,
         fusion=FusionResult(**asdict(check)),

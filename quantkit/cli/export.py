@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import Verb, force_option, model_options, output_options
+from quantkit.cli.option_groups import Loading
+from quantkit.cli.options import Verb, collected, force_option, given, output_options
 from quantkit.cli.targets import check_file_target, is_bundle, network_name
-from quantkit.cli.terminal import Terminal, megabytes
+from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.units import megabytes
 
 if TYPE_CHECKING:
     from quantkit.bundle.read import Bundle
@@ -47,7 +49,7 @@ _REDUCED = {"auto": "coarser where sums could leave 16 bits", "all": "7 bits"}
     "channels where they can, only as coarse as it takes; all: 7 bits everywhere, less accurate.",
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.  [default: NAME.onnx]")
-@model_options
+@collected("loading", Loading)
 @force_option
 @output_options
 def export(
@@ -58,8 +60,7 @@ def export(
     opset: Optional[int],
     reduce_range: str,
     out: Optional[Path],
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
+    loading: Loading,
     force: bool,
 ) -> None:
     """Write a network as an ONNX file.
@@ -76,7 +77,7 @@ def export(
     check_file_target(out, force)
     plan: Optional[Plan] = None
     if is_bundle(source):
-        bundle = _opened(terminal, source, weights, input_shape)
+        bundle = _opened(terminal, source, loading)
         precision = precision or bundle.manifest.kind
         _check_reduction(precision, reduce_range)
         terminal.stage(f"writing {out}")
@@ -90,7 +91,7 @@ def export(
         from quantkit.cli.networks import load
         from quantkit.export import export_onnx
 
-        model = load(terminal, source, weights, input_shape)
+        model = load(terminal, source, loading)
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
             export_onnx(model, out, chosen)
@@ -98,13 +99,12 @@ def export(
     terminal.show(result, *_tables(result))
 
 
-def _opened(terminal: Terminal, source: str, weights: str, input_shape: Optional[tuple[int, ...]]) -> Bundle:
+def _opened(terminal: Terminal, source: str, loading: Loading) -> Bundle:
     from quantkit.bundle import read_bundle
     from quantkit.cli.networks import warn_of_bundle
 
-    for option, given in (("--weights", weights != "auto"), ("--input-shape", input_shape is not None)):
-        if given:
-            raise UserError(f"{source} is a bundle, which has its own; leave {option} out")
+    for name in given(loading):
+        raise UserError(f"{source} is a bundle, which has its own; leave {name} out")
     bundle = read_bundle(Path(source))
     warn_of_bundle(terminal, source, bundle.manifest.source.weights)
     return bundle

@@ -8,8 +8,6 @@ import click
 
 from quantkit.errors import UserError
 
-_WITH_TEST_IO = {"target", "test_io", "batches", "weights", "input_shape", "as_json", "quiet"}
-
 
 def refuse_idle(context: click.Context, kind: str) -> None:
     """Refuse options without effect.
@@ -22,11 +20,6 @@ def refuse_idle(context: click.Context, kind: str) -> None:
         UserError: naming the first of them.
     """
     given = _given(context)
-    if "test_io" in given:
-        _refuse(given, set(given) - _WITH_TEST_IO, "--test-io measures decoding and the network alone")
-        if len(context.params["batches"] or ()) > 1:
-            raise UserError("--test-io measures one batch size; give --batch a single number")
-        return
     if kind != "suite":
         _refuse(given, {"networks"}, f"--networks chooses from a suite, {context.params['target']} is a {kind}")
     if kind in ("suite", "model"):

@@ -37,6 +37,7 @@ def load_model(
     params: Optional[Mapping[str, Any]] = None,
     input_shape: Optional[Sequence[int]] = None,
     preprocess: Optional[Preprocess] = None,
+    class_scores: Optional[bool] = None,
     quiet: bool = False,
 ) -> Model:
     """Load a network with its weights.
@@ -50,6 +51,7 @@ def load_model(
         params: arrays by name (NDArray or NumPy), instead of ``weights``.
         input_shape: (channels, height, width), where it is unknown or other than the card's.
         preprocess: instead of the card's, or what quantkit's own ONNX files say; a checkpoint without a card has none.
+        class_scores: whether the outputs are class scores, where it would be judged wrongly; see ``Model``.
         quiet: without progress bars.
 
     Raises:
@@ -61,8 +63,10 @@ def load_model(
     shape = _checked_shape(input_shape)
     given = None if params is None else arrays(params)
     if isinstance(spec, (str, Path)):
-        return _from_text(str(spec), str(weights), given, shape, preprocess, quiet)
-    return _from_object(spec, str(weights), given, shape, preprocess)
+        model = _from_text(str(spec), str(weights), given, shape, preprocess, quiet)
+    else:
+        model = _from_object(spec, str(weights), given, shape, preprocess)
+    return replace(model, class_scores=class_scores)
 
 
 @dataclass(frozen=True)

@@ -74,14 +74,18 @@ def engine_parity(
     """
     chosen, file, sample = ONNX_ENGINES[engine], parse(content), bundle.sample.input
     session = chosen.open_session(content)
-    agreement = bundle.manifest.agreement
+    agreement, class_scores = bundle.manifest.agreement, bundle.manifest.class_scores
     demand = Demand()
     if agreement is not None:
         # An engine's own rounding may change as much as INT8 itself does.
-        demand = Demand(min(LEAST_COSINE, agreement.cosine), max(MOST_CHANGED, 1 - agreement.top1))
+        least = min(LEAST_COSINE, *(output.cosine for output in agreement.outputs))
+        changed = 0.0 if agreement.top1 is None else 1 - agreement.top1
+        demand = Demand(least, max(MOST_CHANGED, changed))
     name = sole_input(session)
-    on_sample = parity_of([(bundle.sample.outputs[0], session.run({name: sample})[0])], demand)
-    on_images = None if batches is None else output_parity(bundle.graph, session, batches, batch_size, demand)
+    on_sample = parity_of([(bundle.sample.outputs, session.run({name: sample}))], class_scores, demand)
+    on_images = None
+    if batches is not None:
+        on_images = output_parity(bundle.graph, session, batches, batch_size, class_scores, demand)
     precision = None
     if chosen.executed_layers is not None:
         precision = precision_parity(file, chosen.executed_layers(content, {name: sample}))

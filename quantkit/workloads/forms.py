@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -109,9 +109,13 @@ class Forms:
         return Made(self._quantized.graph, known_accuracy(found.top1, found.cosine, found.images))
 
 
-def known_accuracy(agreement: float, cosine: float, images: int) -> dict[str, float]:
-    """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images."""
-    return {f"agreement on {images} calibration images": agreement, "cosine": cosine}
+def known_accuracy(top1: Optional[float], cosine: float, images: int) -> dict[str, float]:
+    """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images.
+
+    Without ``top1``, which only class scores have, there is the cosine of the first output alone.
+    """
+    agreement = {} if top1 is None else {f"agreement on {images} calibration images": top1}
+    return {**agreement, "cosine": cosine}
 
 
 def _makers_hash() -> str:
