@@ -31,9 +31,6 @@ OPERATORS = "operators.json"
 TABLE = "calibration.json"
 ONNX = "model.onnx"
 
-ENGINES_FILE = "engines.json"
-"""What deployment measured on some machine (see ``deployment.fastest``): in the bundle, but no part of it."""
-
 REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
 """The files that every bundle holds besides the manifest."""
 
@@ -43,7 +40,7 @@ REQUIRED_INT8 = REQUIRED | {TABLE, FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION}
 The fused network has its parameters from ``PARAMS``, and from ``FUSED_PARAMS`` what is not there.
 """
 
-KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX, ENGINES_FILE}
+KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX}
 """The files that a bundle may hold."""
 
 BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
@@ -97,10 +94,14 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """One of the network's outputs, float32; ``shape`` is without the batch axis."""
+    """One of the network's outputs, float32; ``shape`` is without the batch axis.
+
+    ``scores`` is the operator at its end that makes it scores from 0 to 1; None where there is none.
+    """
 
     name: _Name
     shape: tuple[Annotated[int, Field(gt=0)], ...]
+    scores: Optional[Literal["softmax", "sigmoid"]] = None
 
 
 @dataclass(frozen=True)

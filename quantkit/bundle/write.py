@@ -46,6 +46,7 @@ from quantkit.files import sha256_of
 from quantkit.folders import replacing
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
+from quantkit.graph.operators import scores_kind
 from quantkit.graph.params import write_params
 from quantkit.quantization.plan import float_plan
 
@@ -141,7 +142,10 @@ def _write(
         quantkit=__version__,
         engine=present_engine(),
         input=Input(input_name, tuple(model.input_shape)),
-        outputs=tuple(Output(str(tensor), value.shape[1:]) for tensor, value in zip(graph.outputs, outputs)),
+        outputs=tuple(
+            Output(str(tensor), value.shape[1:], scores_kind(graph, tensor))
+            for tensor, value in zip(graph.outputs, outputs)
+        ),
         class_scores=source.class_scores.yes,
         source=Origin(**asdict(model.source)),
         settings=settings,

@@ -16,6 +16,7 @@ import pytest
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.engine import execute
 from quantkit.engine.execute import Executor
+from quantkit.files import home
 from quantkit.predict import Predictor
 from tests.requirements import requires
 
@@ -140,7 +141,7 @@ def test_auto_does_not_remember_that_it_was_forked(bundle: Bundle, tmp_path: Pat
     Predictor(bundle, engine="openvino")
     said = in_a_fork(lambda: str(Predictor(bundle, engine="auto")))
     assert said.startswith("ForkError: OpenVINO was loaded in process")
-    assert not (bundle.directory / "engines.json").exists()
+    assert not (home() / "engines").exists()
 
 
 def test_a_fork_waits_until_no_run_is_under_way() -> None:
