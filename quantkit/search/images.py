@@ -16,7 +16,7 @@ from quantkit.evaluation.divergence import log_probabilities
 from quantkit.graph.graph import Graph
 from quantkit.models.model import Model
 from quantkit.pipeline import BATCH_SIZE, FusedModel, dataset, steps
-from quantkit.recovery.reconstruction import Progress
+from quantkit.progress import Progress
 
 # Enough to tell layers apart by a smooth measure; each is run for every candidate.
 _SUBSET = 64
