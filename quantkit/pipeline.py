@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -32,12 +32,12 @@ from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.progress import Progress, silent
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import ActivationType, Plan, calibration_targets, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.before_sum import with_ranges_before_sums
 from quantkit.recovery.preset import DEFAULT_PRESET, NO_RECOVERY, Recovery, preset
-from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered, with_mirrored
 from quantkit.recovery.recover import recover as recovered
 
@@ -54,11 +54,6 @@ BATCH_SIZE = 4
 _GATE_SAMPLES = 4
 _AGREEMENT_SAMPLES = 100
 _SUM_SAMPLES = 32
-
-
-def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
-    """No progress display."""
-    return stream
 
 
 @dataclass(frozen=True, eq=False)

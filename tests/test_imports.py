@@ -20,13 +20,14 @@ ROOMS = {
     "current_folder": "",
     "temporary": "",
     "timing": "",
+    "progress": "",
     "text_files": "",
     "files": "errors temporary text_files",
     "folders": "errors temporary files",
     "formats": "errors text_files",
     "host": "errors files",
     "graph": "errors text_files files",
-    "engine": "errors current_folder timing text_files files folders host graph",
+    "engine": "errors current_folder timing progress text_files files folders host graph",
     "data": "errors text_files files formats",
     "onnx_import": "errors text_files formats graph",
     "models": "errors contained text_files files formats graph engine data onnx_import",
@@ -36,31 +37,31 @@ ROOMS = {
     "units": "",
     "evaluation": "errors timing graph engine data units",
     "emission": "errors graph fusion calibration quantization",
-    "recovery": "errors graph engine fusion calibration quantization emission",
+    "recovery": "errors progress graph engine fusion calibration quantization emission",
     "explain": "errors fusion quantization",
     "bundle": "errors contained temporary text_files files folders formats graph engine data models fusion "
     "calibration quantization emission recovery explain",
     "export": "errors files graph engine models quantization emission bundle",
-    "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
-    "bundle export",
-    "search": "errors text_files files host graph engine data models fusion calibration quantization evaluation "
-    "emission recovery bundle pipeline",
+    "pipeline": "errors progress files graph engine data models fusion calibration quantization evaluation emission "
+    "recovery bundle export",
+    "search": "errors progress text_files files host graph engine data models fusion calibration quantization "
+    "evaluation emission recovery bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors contained current_folder temporary timing text_files files folders formats host",
-    "report": "errors files folders host units benchmark",
-    "analysis": "errors folders host graph data models fusion calibration quantization units evaluation emission "
-    "recovery bundle pipeline report",
-    "workloads": "errors contained text_files files folders formats host graph engine data models fusion calibration "
-    "quantization units evaluation emission recovery bundle export pipeline benchmark",
-    "measurement": "errors host benchmark workloads",
+    "benchmark": "errors contained current_folder temporary timing progress text_files files folders formats host",
+    "report": "errors progress files folders host units benchmark",
+    "analysis": "errors progress folders host graph data models fusion calibration quantization units evaluation "
+    "emission recovery bundle pipeline report",
+    "workloads": "errors contained progress text_files files folders formats host graph engine data models fusion "
+    "calibration quantization units evaluation emission recovery bundle export pipeline benchmark",
+    "measurement": "errors progress host benchmark workloads",
     "runtimes": "errors text_files folders host",
-    "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
+    "parity": "errors progress graph engine fusion quantization evaluation emission bundle runtimes",
     "deployment": "errors contained timing text_files files host engine bundle runtimes",
     "predict": "errors host graph data bundle deployment",
     "loading": "errors models bundle predict",
-    "cli": "errors temporary files folders host graph engine data models fusion calibration quantization units "
-    "evaluation emission recovery explain bundle export pipeline search profile benchmark report analysis "
-    "workloads measurement runtimes parity predict loading",
+    "cli": "errors temporary progress files folders host graph engine data models fusion calibration "
+    "quantization units evaluation emission recovery explain bundle export pipeline search profile "
+    "benchmark report analysis workloads measurement runtimes parity predict loading",
     "__main__": "current_folder cli",
 }
 

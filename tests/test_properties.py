@@ -12,12 +12,13 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import infer_shapes, run
 from quantkit.fusion.fuse import fuse
 from quantkit.graph import nnvm
+from quantkit.progress import silent
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import preset
 from quantkit.recovery.recover import recover
 from tests.equivalence import as_near_as_simulated, close
 from tests.random_graphs import Network, networks
-from tests.recovery.networks import planned, silent
+from tests.recovery.networks import planned
 from tests.requirements import requires
 
 pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.timeout(3600)]

@@ -22,10 +22,9 @@ from quantkit.data.sources import open_samples
 from quantkit.errors import UserError
 from quantkit.evaluation.agreement import Outputs, agreement
 from quantkit.graph.graph import Graph, Tensor
-from quantkit.pipeline import silent
+from quantkit.progress import Progress, silent
 from quantkit.quantization.plan import operator_name
 from quantkit.recovery.preset import NO_RECOVERY
-from quantkit.recovery.reconstruction import Progress
 
 DEFAULT_IMAGES = 100
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,6 +18,7 @@ from quantkit import files
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.instance import worker_files
 from quantkit.errors import QuantkitError
+from quantkit.progress import Tell
 from quantkit.temporary import remove_at_once
 from quantkit.text_files import read_json
 
@@ -136,7 +136,7 @@ def discard(name: str) -> None:
         raise QuantkitError(f"cannot rename {path}: {error.strerror or error}; look at who owns it") from error
 
 
-def locked(name: str, tell: Callable[[str], None]) -> AbstractContextManager[None]:
+def locked(name: str, tell: Tell) -> AbstractContextManager[None]:
     """Have a build's folder alone.
 
     Raises:

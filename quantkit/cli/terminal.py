@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from quantkit.cli.work import Work, print_json, print_result, shortened, without_controls
+from quantkit.progress import T
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Terminal:
         if not self.quiet:
             print(without_controls(text), file=sys.stderr, flush=True)
 
-    def progress(self, stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
+    def progress(self, stream: Iterable[T], total: int, title: str) -> Iterable[T]:
         """Show how far a stream of ``total`` batches has come: a bar on a terminal, elsewhere one line."""
         if self.quiet or not sys.stderr.isatty():
             self.stage(title)
@@ -36,7 +37,7 @@ class Terminal:
         from tqdm import tqdm
 
         desc = without_controls(title)
-        bar: Iterable[Any] = tqdm(stream, total=total, desc=desc, unit="batch", leave=False, file=sys.stderr)
+        bar: Iterable[T] = tqdm(stream, total=total, desc=desc, unit="batch", leave=False, file=sys.stderr)
         return bar
 
     def show(self, result: Mapping[str, Any], *parts: Any) -> None:

@@ -24,6 +24,7 @@ from quantkit.folders import scratch_folder
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.params import write_params
+from quantkit.progress import Tell, untold
 from quantkit.text_files import MEBIBYTE, read_json
 
 _QUIET = {"MKLDNN_VERBOSE": "0", "DNNL_VERBOSE": "0"}
@@ -73,9 +74,7 @@ class Recording:
     kernels: Mapping[str, tuple[Kernel, ...]]
 
 
-def record(
-    graph: Graph, shape: tuple[int, ...], runs: Optional[int] = None, tell: Callable[[str], None] = lambda _: None
-) -> Recording:
+def record(graph: Graph, shape: tuple[int, ...], runs: Optional[int] = None, tell: Tell = untold) -> Recording:
     """Run a network of image inputs and record what happens in it.
 
     Args:

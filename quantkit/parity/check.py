@@ -10,9 +10,10 @@ import numpy as np
 
 from quantkit.bundle.read import Bundle
 from quantkit.bundle.verify import Check
-from quantkit.parity.layers import LayerParity, Progress, first_diverging, layer_parity, silent
+from quantkit.parity.layers import LayerParity, first_diverging, layer_parity
 from quantkit.parity.outputs import LEAST_COSINE, MOST_CHANGED, Demand, OutputParity, output_parity, parity_of
 from quantkit.parity.precision import PrecisionParity, precision_parity
+from quantkit.progress import Progress, silent
 from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import parse
 from quantkit.runtimes.session import sole_input

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from quantkit.engine.execute import run
 from quantkit.evaluation.agreement import cosines
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.progress import Progress, silent
 from quantkit.quantization.arithmetic import dequantize
 from quantkit.quantization.plan import operator_name
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -28,8 +28,6 @@ MOST_BEYOND = 0.01
 Weights and sums are integers in both; the last bit of a scale's float decides between two neighbours. More than
 one step apart are only results that were rounded more than once on their way, which happens where tensors are added.
 """
-
-Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -64,11 +62,6 @@ class _Layer:
     writes: str
     expected: np.ndarray
     step: float
-
-
-def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
-    """No progress display."""
-    return stream
 
 
 def layer_parity(

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from quantkit.progress import Progress
 from quantkit.quantization.goal import Goal
-from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered
 from quantkit.search.candidates import Candidate
 from quantkit.search.choose import (

@@ -17,7 +17,7 @@ from quantkit.evaluation.divergence import divergence, log_probabilities, noise_
 from quantkit.graph.graph import Graph
 from quantkit.models.model import Model
 from quantkit.pipeline import BATCH_SIZE, FusedModel, dataset, steps
-from quantkit.recovery.reconstruction import Progress
+from quantkit.progress import Progress
 
 # Enough to tell layers apart by a smooth measure; each is run for every candidate.
 _SUBSET = 64

@@ -19,13 +19,13 @@ from quantkit.graph import nnvm
 from quantkit.host.cpu import read_cpu
 from quantkit.host.load import read_load
 from quantkit.models.model import Model
-from quantkit.pipeline import FusedModel, QuantizedModel, dataset, emit, recover, silent
+from quantkit.pipeline import FusedModel, QuantizedModel, dataset, emit, recover
+from quantkit.progress import Progress, silent
 from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.mixed import kept_in_fp32
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import Recovery
-from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered
 from quantkit.search.candidates import candidates
 from quantkit.search.choose import Layers

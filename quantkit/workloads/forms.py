@@ -16,9 +16,10 @@ from quantkit.bundle.engine import present_engine
 from quantkit.bundle.write import write_bundle
 from quantkit.models.model import Model
 from quantkit.pipeline import FusedModel, QuantizedModel, calibrate, emit, fuse_model, plan, recover
+from quantkit.progress import Tell
 from quantkit.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
 from quantkit.workloads.images import image_batch
-from quantkit.workloads.store import Made, Stored, Tell, code_hash, content_hash, stored_checkpoint
+from quantkit.workloads.store import Made, Stored, code_hash, content_hash, stored_checkpoint
 
 _CALIBRATION_IMAGES = 10
 

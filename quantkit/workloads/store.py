@@ -29,9 +29,8 @@ from quantkit.folders import whole_folder
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.params import write_params
+from quantkit.progress import Tell
 from quantkit.text_files import read_json
-
-Tell = Callable[[str], None]
 
 _RECORD = "files.json"
 

@@ -11,6 +11,7 @@ import pytest
 
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.progress import silent
 from quantkit.quantization.arithmetic import activation_params, quantize
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -21,7 +22,7 @@ from quantkit.recovery.preset import NO_RECOVERY, Recovery
 from quantkit.recovery.reconstruction import Walk, reconstruct
 from tests import numpy_engine
 from tests.networks import DATA, Builder, fire, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import computed_weights, planned, silent, simulated
+from tests.recovery.networks import computed_weights, planned, simulated
 
 pytestmark = pytest.mark.usefixtures("engine")
 
