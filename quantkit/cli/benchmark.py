@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Collection
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Optional
 import click
 
 from quantkit.cli.idle import refuse_idle
-from quantkit.cli.option_groups import Loading
+from quantkit.cli.option_groups import Loading, Preprocessing
+from quantkit.cli.option_types import Batches, Milliseconds, Minutes, listed
 from quantkit.cli.options import Verb, collected, option, output_options
 from quantkit.cli.targets import is_bundle, network_name
 from quantkit.cli.terminal import Terminal
@@ -26,62 +26,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_BUILDS = "native,here"
 _DEFAULT_VARIANTS = "fp32,fused,int8"
-
-
-def _listed(text: Optional[str]) -> list[str]:
-    """The different parts of a list, in its order."""
-    return list(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
-
-
-class Batches(click.ParamType):
-    """``1,16,64``: batch sizes."""
-
-    name = "N[,N...]"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> tuple[int, ...]:
-        """The numbers."""
-        if isinstance(value, tuple):
-            return value
-        if not all(re.fullmatch(r"0*[1-9]\d{0,8}", part, re.ASCII) for part in _listed(value) or [""]):
-            self.fail(f"{value!r} is not a list of batch sizes, such as 1,16,64", param, ctx)
-        return tuple(dict.fromkeys(int(part) for part in _listed(value)))
-
-
-class Minutes(click.ParamType):
-    """A finite number of minutes above zero."""
-
-    name = "MINUTES"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
-        """The number."""
-        try:
-            minutes = float(value)
-        except ValueError:
-            minutes = 0.0
-        if not 0 < minutes < float("inf"):
-            self.fail(f"{value!r} is not a number of minutes above zero", param, ctx)
-        return minutes
-
-
-class Milliseconds(click.ParamType):
-    """``15ms``, ``15`` or ``0.1s``."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
-        """The time in milliseconds."""
-        text, factor = str(value).strip(), 1.0
-        if text.endswith("ms"):
-            text = text[:-2]
-        elif text.endswith("s"):
-            text, factor = text[:-1], 1000.0
-        try:
-            milliseconds = float(text) * factor
-        except ValueError:
-            milliseconds = 0.0
-        if not 0 < milliseconds < float("inf"):
-            self.fail(f"{value!r} is not a time such as 15ms", param, ctx)
-        return milliseconds
 
 
 @dataclass(frozen=True)
@@ -170,6 +114,7 @@ class Circumstances:
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="[default: NAME-benchmark]")
 @click.option("--force", is_flag=True, help="Discard the results of another run in the folder.")
 @collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @output_options
 def benchmark(
     terminal: Terminal,
@@ -179,6 +124,7 @@ def benchmark(
     out: Optional[Path],
     force: bool,
     loading: Loading,
+    preprocessing: Preprocessing,
 ) -> None:
     """Measure throughput and latency across builds and pinned instances.
 
@@ -203,16 +149,17 @@ def benchmark(
     from quantkit.benchmark.environments import open_build
     from quantkit.host.placeholders import command
     from quantkit.measurement import Conditions, run_benchmark
+    from quantkit.models.preprocess_change import PreprocessChange
 
     interpreters = dict(_named(each) for each in contest.named)
-    builds = _listed(contest.builds)
-    chosen = (builds, _listed(contest.variants), _policies(contest.instances, contest.cores), contest.batches or ())
+    builds = listed(contest.builds)
+    chosen = (builds, listed(contest.variants), _policies(contest.instances, contest.cores), contest.batches or ())
     if path is not None:
-        suite = _part(path, chosen, _listed(contest.networks), scenario)
+        suite = _part(path, chosen, listed(contest.networks), scenario)
         _check_used(interpreters, {each.build for each in suite.contestants})
     else:
         _check_target(target)
-        names = [*(builds or _listed(_DEFAULT_BUILDS)), *(name for name in interpreters if not builds)]
+        names = [*(builds or listed(_DEFAULT_BUILDS)), *(name for name in interpreters if not builds)]
         _check_used(interpreters, names)
         opened = [open_build(interpreters.get(name, name), terminal.tell) for name in names]
         suite = _composed(target, opened, chosen, scenario, circumstances.reference)
@@ -225,7 +172,11 @@ def benchmark(
         openmp=circumstances.openmp,
         allocator=circumstances.allocator,
         latency_bound=circumstances.latency_bound,
-        loading={**asdict(loading), "quiet": terminal.quiet},
+        loading={
+            **asdict(loading),
+            "preprocess": PreprocessChange(**asdict(preprocessing)),
+            "quiet": terminal.quiet,
+        },
         reference=circumstances.reference,
         data=circumstances.data,
         seed=circumstances.seed,
@@ -263,7 +214,7 @@ def _check_used(interpreters: Collection[str], builds: Collection[str]) -> None:
 
 def _policies(instances: Optional[str], cores: Optional[int]) -> list[str]:
     """What --instances and --cores ask for, in the words of placement."""
-    asked = _listed(instances)
+    asked = listed(instances)
     if cores is not None and not any(each.isdigit() for each in asked):
         raise UserError("--cores is the number of cores of each of N instances; give --instances N as well")
     return [f"{each}x{cores}" if each.isdigit() and cores else each for each in asked]
@@ -299,7 +250,7 @@ def _composed(
     _, variants, policies, batches = chosen
     scenario = scenario or "throughput"
     # A bundle by itself has its own form only.
-    possible = ["int8"] if is_bundle(target) and reference is None else _listed(_DEFAULT_VARIANTS)
+    possible = ["int8"] if is_bundle(target) and reference is None else listed(_DEFAULT_VARIANTS)
     return compose(
         Subject(network_name(target), model=target),
         opened,

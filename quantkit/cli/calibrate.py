@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quantkit.cli.option_groups import Calibration, Loading
+from quantkit.cli.option_groups import Calibration, Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, force_option, output_options
 from quantkit.cli.targets import check_file_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
@@ -29,6 +29,7 @@ _SHOWN = 3
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", required=True, help="The table to write.")
 @collected("calibration", Calibration)
 @collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @force_option
 @output_options
 def calibrate(
@@ -37,6 +38,7 @@ def calibrate(
     out: Path,
     calibration: Calibration,
     loading: Loading,
+    preprocessing: Preprocessing,
     force: bool,
 ) -> None:
     """Measure the ranges of a network's tensors for later.
@@ -55,7 +57,7 @@ def calibrate(
     data, calib, method = calibration.calib_data, calibration.calib, calibration.method or DEFAULT_METHOD
     observer(method)
     check_count(data, calib)
-    loaded = load(terminal, model, loading)
+    loaded = load(terminal, model, loading, preprocessing)
     terminal.stage("fusing operators and comparing with the original")
     images = dataset(loaded, data)
     table = calibrated(fuse_model(loaded, images), images, calib, method, terminal.progress)

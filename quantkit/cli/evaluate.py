@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.option_groups import Loading, class_scores_option
+from quantkit.cli.option_groups import Loading, Preprocessing, class_scores_option
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.terminal import Terminal
 from quantkit.units import percent
@@ -43,6 +43,7 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
 @class_scores_option
 @collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @output_options
 def evaluate(
     terminal: Terminal,
@@ -54,6 +55,7 @@ def evaluate(
     batch_size: int,
     classes: Optional[bool],
     loading: Loading,
+    preprocessing: Preprocessing,
 ) -> None:
     """Measure accuracy, and agreement with a reference.
 
@@ -64,7 +66,7 @@ def evaluate(
     Of networks that put out no class scores (several outputs, maps, embeddings), each output is compared with the
     reference's: its cosine, its signal-to-noise ratio, and its largest deviation.
 
-    --weights and --input-shape are for MODELs; a bundle has its own.
+    --weights, --input-shape and the preprocessing are for MODELs; a bundle has its own.
     """
     from quantkit.cli.networks import open_network
     from quantkit.data.sources import open_samples
@@ -72,7 +74,9 @@ def evaluate(
 
     samples = open_samples(data)
     named: dict[Role, Optional[str]] = {"network": network, "reference": reference, "against": against}
-    networks = {role: open_network(terminal, spec, loading) for role, spec in named.items() if spec is not None}
+    networks = {
+        role: open_network(terminal, spec, loading, preprocessing) for role, spec in named.items() if spec is not None
+    }
     found = evaluated(networks, samples, batch_size, limit, terminal.progress, classes)
     first = networks["network"]
     result = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.option_groups import Loading, Planning
+from quantkit.cli.option_groups import Loading, Planning, Preprocessing
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
@@ -39,6 +39,7 @@ _MARKS = {"int8": ("INT8", "green"), "fp32": ("FP32", "yellow"), "gone": ("gone"
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: sample images.  [default: builtin]")
 @collected("planning", Planning)
 @collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @output_options
 def explain(
     terminal: Terminal,
@@ -47,6 +48,7 @@ def explain(
     calib_data: str,
     planning: Planning,
     loading: Loading,
+    preprocessing: Preprocessing,
 ) -> None:
     """Say what became of each operator, and why.
 
@@ -55,13 +57,13 @@ def explain(
     few samples; nothing is written.
     """
     if is_bundle(network):
-        if planning != Planning() or loading != Loading():
+        if (planning, loading, preprocessing) != (Planning(), Loading(), Preprocessing()):
             raise UserError(f"{network} is a bundle: what became of it is settled; give these options with a model")
         from quantkit.bundle import read_bundle
 
         rows: Sequence[Explanation] = read_bundle(Path(network)).operators
     else:
-        rows = _of_model(terminal, network, calib_data, planning, loading)
+        rows = _of_model(terminal, network, calib_data, planning, loading, preprocessing)
     shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
     if not shown:
         raise UserError(f"no operator of {network} is called {node!r}; leave --node out to see all {len(rows)}")
@@ -80,6 +82,7 @@ def _of_model(
     data: str,
     planning: Planning,
     loading: Loading,
+    preprocessing: Preprocessing,
 ) -> Sequence[Explanation]:
     from quantkit.cli.networks import check_count, load
     from quantkit.explain import explain as explained
@@ -87,7 +90,7 @@ def _of_model(
     from quantkit.quantization.exclude import excluded_nodes
 
     check_count(data, None)
-    model = load(terminal, spec, loading)
+    model = load(terminal, spec, loading, preprocessing)
     terminal.stage("fusing operators and comparing with the original")
     images = dataset(model, data)
     source = fuse_model(model, images)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.option_groups import Loading
+from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, force_option, given, output_options
 from quantkit.cli.targets import check_file_target, is_bundle, network_name
 from quantkit.cli.terminal import Terminal
@@ -50,6 +50,7 @@ _REDUCED = {"auto": "coarser where sums could leave 16 bits", "all": "7 bits"}
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.  [default: NAME.onnx]")
 @collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @force_option
 @output_options
 def export(
@@ -61,6 +62,7 @@ def export(
     reduce_range: str,
     out: Optional[Path],
     loading: Loading,
+    preprocessing: Preprocessing,
     force: bool,
 ) -> None:
     """Write a network as an ONNX file.
@@ -77,7 +79,7 @@ def export(
     check_file_target(out, force)
     plan: Optional[Plan] = None
     if is_bundle(source):
-        bundle = _opened(terminal, source, loading)
+        bundle = _opened(terminal, source, loading, preprocessing)
         precision = precision or bundle.manifest.kind
         _check_reduction(precision, reduce_range)
         terminal.stage(f"writing {out}")
@@ -91,7 +93,7 @@ def export(
         from quantkit.cli.networks import load
         from quantkit.export import export_onnx
 
-        model = load(terminal, source, loading)
+        model = load(terminal, source, loading, preprocessing)
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
             export_onnx(model, out, chosen)
@@ -99,11 +101,11 @@ def export(
     terminal.show(result, *_tables(result))
 
 
-def _opened(terminal: Terminal, source: str, loading: Loading) -> Bundle:
+def _opened(terminal: Terminal, source: str, loading: Loading, preprocessing: Preprocessing) -> Bundle:
     from quantkit.bundle import read_bundle
     from quantkit.cli.networks import warn_of_bundle
 
-    for name in given(loading):
+    for name in (*given(loading), *given(preprocessing)):
         raise UserError(f"{source} is a bundle, which has its own; leave {name} out")
     bundle = read_bundle(Path(source))
     warn_of_bundle(terminal, source, bundle.manifest.source.weights)

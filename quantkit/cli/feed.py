@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quantkit.cli.option_groups import Loading
+from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, given, output_options
 from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
@@ -38,8 +38,17 @@ if TYPE_CHECKING:
     help="How long to measure in all.",
 )
 @collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @output_options
-def feed(terminal: Terminal, network: str, data: str, batch: int, seconds: float, loading: Loading) -> None:
+def feed(
+    terminal: Terminal,
+    network: str,
+    data: str,
+    batch: int,
+    seconds: float,
+    loading: Loading,
+    preprocessing: Preprocessing,
+) -> None:
     """Tell whether decoding images keeps up with a network.
 
     Measures in turns how fast images are decoded, with one worker and with all, how fast the network reads them, and
@@ -54,12 +63,12 @@ def feed(terminal: Terminal, network: str, data: str, batch: int, seconds: float
     samples = open_samples(data)
     bundle = is_bundle(network)
     if bundle:
-        for name in given(loading):
+        for name in (*given(loading), *given(preprocessing)):
             raise UserError(f"{network} is a bundle, which has its own; leave {name} out")
         opened = open_network(terminal, network, loading)
     else:
         check_int8()
-        opened = quantized(load(terminal, network, loading), samples, terminal.tell)
+        opened = quantized(load(terminal, network, loading, preprocessing), samples, terminal.tell)
     terminal.stage(f"decoding {samples.name} for {opened.name} ({opened.kind.upper()}), about {seconds:.0f} s")
     found = measure_feeding(opened, "bundle" if bundle else "quantized", samples, batch, seconds)
     result = _result(found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.option_groups import BundleWriting, Loading, class_scores_option
+from quantkit.cli.option_groups import BundleWriting, Loading, Preprocessing, class_scores_option
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
@@ -31,6 +31,7 @@ _SHOWN = 5
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", required=True, help="The folder to write.")
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="Images to compare on.  [default: builtin]")
 @collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @class_scores_option
 @collected("writing", BundleWriting)
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
@@ -41,6 +42,7 @@ def fuse(
     out: Path,
     calib_data: str,
     loading: Loading,
+    preprocessing: Preprocessing,
     classes: Optional[bool],
     writing: BundleWriting,
     no_latency: bool,
@@ -60,7 +62,7 @@ def fuse(
     from quantkit.cli.summary import latencies
     from quantkit.pipeline import fuse_model
 
-    loaded = load(terminal, model, loading, classes)
+    loaded = load(terminal, model, loading, preprocessing, classes)
     terminal.stage("fusing operators and comparing with the original")
     source = fuse_model(loaded, calib_data)
     terminal.stage(f"writing {out}")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields
 
 import click
 
+from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.errors import UserError
+
+_OF_A_MODEL = {field.name for group in (Loading, Preprocessing) for field in fields(group)}
 
 
 def refuse_idle(context: click.Context, kind: str) -> None:
@@ -25,7 +29,7 @@ def refuse_idle(context: click.Context, kind: str) -> None:
     if kind in ("suite", "model"):
         _refuse(given, {"reference"}, f"--reference belongs to a bundle, {context.params['target']} is a {kind}")
     if kind == "bundle":
-        _refuse(given, {"weights", "input_shape"}, "a bundle has its weights and its input shape")
+        _refuse(given, _OF_A_MODEL, "a bundle has its weights, its input shape and its preprocessing")
 
 
 def _given(context: click.Context) -> dict[str, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
-from quantkit.cli.option_groups import Loading
+from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.targets import check_not_bundle, is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import DataError, UserError
@@ -14,17 +15,26 @@ if TYPE_CHECKING:
     from quantkit.evaluation.network import Network
     from quantkit.models.model import Model
 
+NOTHING_SAID = Preprocessing()
+
 _KEYWORDS = ("auto", "pretrained", "random")
 
 
-def load(terminal: Terminal, spec: str, loading: Loading, class_scores: Optional[bool] = None) -> Model:
-    """Load an FP32 network, and make plain where its weights are random.
+def load(
+    terminal: Terminal,
+    spec: str,
+    loading: Loading,
+    preprocessing: Preprocessing = NOTHING_SAID,
+    class_scores: Optional[bool] = None,
+) -> Model:
+    """Load an FP32 network, make plain where its weights are random, and tell which preprocessing was put together.
 
     Raises:
         UserError: it is a bundle, unknown, damaged, or does not fit.
         WeightsUnavailable: trained weights were insisted on and cannot be had.
     """
     from quantkit.models.load import load_model
+    from quantkit.models.preprocess_change import PreprocessChange, described
 
     check_not_bundle(spec)
     weights = loading.weights
@@ -32,8 +42,15 @@ def load(terminal: Terminal, spec: str, loading: Loading, class_scores: Optional
         raise UserError(f"there is no weights file {weights!r}; give a file, auto, pretrained or random")
     terminal.stage(f"loading {spec}")
     model = load_model(
-        spec, weights=weights, input_shape=loading.input_shape, class_scores=class_scores, quiet=terminal.quiet
+        spec,
+        weights=weights,
+        input_shape=loading.input_shape,
+        preprocess=PreprocessChange(**asdict(preprocessing)),
+        class_scores=class_scores,
+        quiet=terminal.quiet,
     )
+    if preprocessing != NOTHING_SAID and model.preprocess is not None:
+        terminal.tell(f"images: {described(model.preprocess)}")
     # Where they were tried for and not found, a warning has said how to get them.
     remedy = " For trained weights give --weights pretrained or --weights FILE." if weights == "random" else ""
     _warn_if_random(terminal, model.name, model.source.weights, remedy)
@@ -54,7 +71,9 @@ def _warn_if_random(terminal: Terminal, name: str, weights: str, remedy: str) ->
         )
 
 
-def open_network(terminal: Terminal, spec: str, loading: Loading) -> Network:
+def open_network(
+    terminal: Terminal, spec: str, loading: Loading, preprocessing: Preprocessing = NOTHING_SAID
+) -> Network:
     """Open a bundle, or load an FP32 network.
 
     Raises:
@@ -64,7 +83,7 @@ def open_network(terminal: Terminal, spec: str, loading: Loading) -> Network:
     from quantkit.evaluation.network import Network
 
     if not is_bundle(spec):
-        model = load(terminal, spec, loading)
+        model = load(terminal, spec, loading, preprocessing)
         return Network(
             model.name,
             "fp32",

@@ -7,7 +7,8 @@ from typing import Optional
 
 import click
 
-from quantkit.cli.options import Shape, option
+from quantkit.cli.option_types import SIDE, Channels, Number, Shape
+from quantkit.cli.options import option
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,30 @@ class Loading:
     )
     input_shape: Optional[tuple[int, ...]] = option(
         "--input-shape", type=Shape(), help="Channels, height, width; where unknown or other than usual."
+    )
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How photographs become the network's input, where nothing else says so, or otherwise than it says."""
+
+    resize: Optional[int] = option(
+        "--resize",
+        type=SIDE,
+        metavar="PIXELS",
+        help="Preprocessing, for networks without a card (ONNX files, checkpoints) or instead of the card's: first "
+        "scale the short side of images to this.",
+    )
+    crop: Optional[int] = option("--crop", type=SIDE, metavar="PIXELS", help="Then cut a square of this side.")
+    rotate180: Optional[bool] = option("--rotate180/--no-rotate180", default=None, help="Turn it upside down.")
+    scale: Optional[float] = option(
+        "--scale", type=Number(above_zero=True), help="Divide by this.  [default: 255, or the card's]"
+    )
+    mean: Optional[tuple[float, ...]] = option(
+        "--mean", type=Channels(), help="Subtract this, in units of what was divided.  [default: 0, or the card's]"
+    )
+    std: Optional[tuple[float, ...]] = option(
+        "--std", type=Channels(above_zero=True), help="Divide by this at last.  [default: 1, or the card's]"
     )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, fields
 from functools import update_wrapper
-from typing import Any, Optional
+from typing import Any
 
 import click
 
@@ -17,21 +16,6 @@ from quantkit.cli.work import Work
 Command = Callable[..., None]
 
 _OPTION = "option"
-
-
-class Shape(click.ParamType):
-    """``3,224,224``: channels, height, width."""
-
-    name = "C,H,W"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> tuple[int, ...]:
-        """The three numbers."""
-        if isinstance(value, tuple):
-            return value
-        fields = [field.strip() for field in value.replace("x", ",").split(",")]
-        if len(fields) != 3 or not all(re.fullmatch(r"0*[1-9]\d{0,8}", field, re.ASCII) for field in fields):
-            self.fail(f"{value!r} is not channels, height, width, such as 3,224,224", param, ctx)
-        return tuple(int(field) for field in fields)
 
 
 class Verb(click.Command):

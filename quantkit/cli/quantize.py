@@ -15,6 +15,7 @@ from quantkit.cli.option_groups import (
     Loading,
     MixedPrecisionGoal,
     Planning,
+    Preprocessing,
     class_scores_option,
 )
 from quantkit.cli.options import Verb, collected, given, option, output_options
@@ -70,7 +71,7 @@ class Target(BundleWriting):
         "quantkit quantize resnet50 --calib 10",
         "quantkit quantize resnet50 --calib 100 --calib-data photos/ --method entropy",
         "quantkit quantize my/net --calib-data data.npz --input-shape 3,224,224 --out net-int8",
-        "quantkit quantize net.onnx --calib-data data.npz",
+        "quantkit quantize net.onnx --calib-data photos/ --resize 256 --crop 224 --mean 0.5 --std 0.5",
         "quantkit quantize mobilenet1.0 --exclude '*_dense0*' --exclude Pooling",
         "quantkit quantize mobilenetv2_1.0 --calib 100 --calib-data photos/ --preset best",
         "quantkit quantize mobilenetv2_1.0 --max-drop 0.3 --eval-data photos:test --min-speedup 2.5",
@@ -90,6 +91,7 @@ class Target(BundleWriting):
 )
 @collected("wanted", MixedPrecisionGoal)
 @collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @class_scores_option
 @collected("target", Target)
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
@@ -104,6 +106,7 @@ def quantize(
     preset: Optional[str],
     wanted: MixedPrecisionGoal,
     loading: Loading,
+    preprocessing: Preprocessing,
     classes: Optional[bool],
     target: Target,
     no_latency: bool,
@@ -134,7 +137,7 @@ def quantize(
 
     check_formats(formats)
     check_int8()
-    loaded = load(terminal, model, loading, classes)
+    loaded = load(terminal, model, loading, preprocessing, classes)
     terminal.stage("fusing operators and comparing with the original")
     minutes = DEFAULT_MINUTES if wanted.search_budget is None else wanted.search_budget
     if goal is not None:

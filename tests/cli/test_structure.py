@@ -41,7 +41,15 @@ def private(tree: ast.AST) -> list[str]:
 
 
 def test_the_parameters_are_those_of_the_function_itself() -> None:
-    assert parameters(cli.commands["feed"]) == ["terminal", "network", "data", "batch", "seconds", "loading"]
+    assert parameters(cli.commands["feed"]) == [
+        "terminal",
+        "network",
+        "data",
+        "batch",
+        "seconds",
+        "loading",
+        "preprocessing",
+    ]
 
 
 @pytest.mark.parametrize("command", commands(cli), ids=lambda command: str(command.name))
