@@ -25,7 +25,8 @@ ROOMS = {
     "formats": "errors text_files",
     "host": "errors files",
     "graph": "errors text_files files",
-    "engine": "errors current_folder text_files files folders host graph",
+    "backends": "errors host graph",
+    "engine": "errors current_folder text_files files folders host graph backends",
     "data": "errors text_files files formats",
     "onnx_import": "errors text_files formats graph",
     "models": "errors contained text_files files formats graph engine data onnx_import",
@@ -44,21 +45,21 @@ ROOMS = {
     "search": "errors text_files files host graph engine data models fusion calibration quantization evaluation "
     "emission recovery bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors contained current_folder temporary text_files files folders formats host",
-    "report": "errors files folders host benchmark",
+    "benchmark": "errors contained current_folder temporary text_files files folders formats host backends",
+    "report": "errors files folders host backends benchmark",
     "analysis": "errors folders host graph data models fusion calibration quantization evaluation emission recovery "
     "bundle pipeline report",
     "workloads": "errors contained text_files files folders formats graph engine data models fusion calibration "
     "quantization emission recovery bundle export pipeline benchmark",
     "measurement": "errors host benchmark workloads",
-    "runtimes": "errors text_files folders host",
-    "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
-    "deployment": "errors contained text_files files host engine bundle runtimes",
+    "runtimes": "errors text_files folders host backends",
+    "parity": "errors graph backends engine fusion quantization evaluation emission bundle runtimes",
+    "deployment": "errors contained text_files files host backends bundle",
     "predict": "errors host graph data bundle deployment",
     "loading": "errors models bundle predict",
     "cli": "errors temporary files folders host graph engine data models fusion calibration quantization "
     "evaluation emission recovery explain bundle export pipeline search profile benchmark report analysis "
-    "workloads measurement runtimes parity predict loading",
+    "workloads measurement backends parity predict loading",
     "__main__": "current_folder cli",
 }
 

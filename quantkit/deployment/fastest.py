@@ -14,6 +14,7 @@ from time import perf_counter
 import numpy as np
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
+from quantkit.backends.base import session_threads
 from quantkit.bundle.manifest import ENGINES_FILE
 from quantkit.bundle.read import Bundle
 from quantkit.contained import file_in
@@ -21,7 +22,6 @@ from quantkit.deployment.network import RunningNetwork, default_engine, open_net
 from quantkit.errors import EngineError, EngineMissing, ForkError, QuantkitError, UserError
 from quantkit.files import writing
 from quantkit.host.cpu import read_cpu
-from quantkit.runtimes.session import session_threads
 from quantkit.text_files import read_bytes
 
 _SECONDS = 1.5
