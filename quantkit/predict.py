@@ -15,7 +15,7 @@ from quantkit.bundle.read import Bundle
 from quantkit.data.decode import decode
 from quantkit.data.preprocess import check_input, network_input
 from quantkit.deployment.fastest import open_fastest
-from quantkit.deployment.network import RunningNetwork, default_engine, open_network
+from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, open_network
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.host.process import OwnProcess
 
@@ -26,8 +26,6 @@ Images = Union[Image, Iterable[Image]]
 
 # Engines prepare themselves for each size of batches, MXNet for powers of two.
 _LARGEST_BATCH = 16
-
-AUTO = "auto"
 
 
 class Predictor:

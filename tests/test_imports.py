@@ -27,7 +27,8 @@ ROOMS = {
     "formats": "errors text_files",
     "host": "errors files",
     "graph": "errors text_files files",
-    "engine": "errors current_folder timing progress text_files files folders host graph",
+    "backends": "errors host graph",
+    "engine": "errors current_folder timing progress text_files files folders host graph backends",
     "data": "errors text_files files formats",
     "onnx_import": "errors text_files formats graph",
     "models": "errors contained text_files files formats graph engine data onnx_import",
@@ -47,21 +48,22 @@ ROOMS = {
     "search": "errors progress text_files files host graph engine data models fusion calibration quantization "
     "evaluation emission recovery bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors contained current_folder temporary timing progress text_files files folders formats host",
-    "report": "errors progress files folders host units benchmark",
+    "benchmark": "errors contained current_folder temporary timing progress text_files files folders formats host "
+    "backends",
+    "report": "errors progress files folders host backends units benchmark",
     "analysis": "errors progress folders host graph data models fusion calibration quantization units evaluation "
     "emission recovery bundle pipeline report",
     "workloads": "errors contained progress text_files files folders formats host graph engine data models fusion "
     "calibration quantization units evaluation emission recovery bundle export pipeline benchmark",
     "measurement": "errors progress host benchmark workloads",
-    "runtimes": "errors text_files folders host",
-    "parity": "errors progress graph engine fusion quantization evaluation emission bundle runtimes",
-    "deployment": "errors contained timing text_files files host engine bundle runtimes",
+    "runtimes": "errors text_files folders host backends",
+    "parity": "errors progress graph backends engine fusion quantization evaluation emission bundle runtimes",
+    "deployment": "errors contained timing text_files files host backends bundle",
     "predict": "errors host graph data bundle deployment",
     "loading": "errors models bundle predict",
-    "cli": "errors temporary progress files folders host graph engine data models fusion calibration "
+    "cli": "errors temporary progress files folders host graph backends engine data models fusion calibration "
     "quantization units evaluation emission recovery explain bundle export pipeline search profile "
-    "benchmark report analysis workloads measurement runtimes parity predict loading",
+    "benchmark report analysis workloads measurement parity predict loading",
     "__main__": "current_folder cli",
 }
 

@@ -108,12 +108,12 @@ def test_onnx_files_are_read_back_as_the_same_network(
 def test_int8_files_compute_in_onnx_runtime_what_the_engine_does(network: Network) -> None:
     requires("onnxruntime")
 
+    from quantkit.backends.registry import ONNXRUNTIME
     from quantkit.emission.onnx_model import onnx_model
     from quantkit.emission.qdq import qdq_network
-    from quantkit.runtimes.onnx_runtime import open_session
 
     fused, plan = planned(network.graph, network.data)
     shapes = infer_shapes(float_graph(fused.graph), {"data": (1, *network.image)})
     file = qdq_network(QuantizedGraph(fused.graph, plan), shapes)
-    session = open_session(onnx_model(file.graph, file.shapes, 19).SerializeToString())
+    session = ONNXRUNTIME.backend().open_session(onnx_model(file.graph, file.shapes, 19).SerializeToString())
     as_near_as_simulated(network, session.run({"data": network.data}), 2.0)

@@ -15,13 +15,13 @@ from statistics import median
 import numpy as np
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
+from quantkit.backends.base import session_threads
 from quantkit.bundle.manifest import manifest_text
 from quantkit.bundle.read import Bundle
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network, usable_engines
 from quantkit.errors import EngineError, EngineMissing, ForkError, QuantkitError, UserError
 from quantkit.files import home, writing
 from quantkit.host.cpu import read_cpu
-from quantkit.runtimes.session import session_threads
 from quantkit.text_files import read_bytes
 from quantkit.timing import durations, interleaved
 

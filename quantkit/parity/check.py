@@ -8,15 +8,15 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.backends.base import sole_input
+from quantkit.backends.registry import ONNX_ENGINES
 from quantkit.bundle.read import Bundle
 from quantkit.bundle.verify import Check
 from quantkit.parity.layers import LayerParity, first_diverging, layer_parity
 from quantkit.parity.outputs import LEAST_COSINE, MOST_CHANGED, Demand, OutputParity, output_parity, parity_of
 from quantkit.parity.precision import PrecisionParity, precision_parity
 from quantkit.progress import Progress, silent
-from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import parse
-from quantkit.runtimes.session import sole_input
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ def engine_parity(
         ModelError: the ONNX file is of another network.
     """
     chosen, file, sample = ONNX_ENGINES[engine], parse(content), bundle.sample.input
-    session = chosen.open_session(content)
+    backend = chosen.backend()
+    session = backend.open_session(content)
     agreement, class_scores = bundle.manifest.agreement, bundle.manifest.class_scores
     demand = Demand()
     if agreement is not None:
@@ -87,11 +88,9 @@ def engine_parity(
     on_images = None
     if batches is not None:
         on_images = output_parity(bundle.graph, session, batches, batch_size, class_scores, demand)
-    precision = None
-    if chosen.executed_layers is not None:
-        precision = precision_parity(file, chosen.executed_layers(content, {name: sample}))
+    precision = precision_parity(file, backend.executed_layers(content, {name: sample})) if backend.rewrites else None
     by_layer = tuple(layer_parity(bundle.network, file, chosen, sample, progress)) if layers else None
-    return EngineParity(engine, chosen.version, on_sample, on_images, precision, by_layer)
+    return EngineParity(engine, backend.version(), on_sample, on_images, precision, by_layer)
 
 
 def _outputs_text(found: OutputParity) -> str:

@@ -9,11 +9,11 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.backends.base import Session, sole_input
 from quantkit.engine.stream import outputs_of
 from quantkit.errors import EngineError
 from quantkit.evaluation.agreement import Outputs, cosines, same_top1
 from quantkit.graph.graph import Graph
-from quantkit.runtimes.session import Session, sole_input
 
 STEPS = 127
 """Steps of 8 bits from 0 to an output's largest value."""

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from quantkit.backends.base import Inputs
 from quantkit.engine.execute import run
 from quantkit.errors import EngineError
 from quantkit.parity.outputs import Demand, OutputParity, output_parity, parity_of
-from quantkit.runtimes.session import Inputs
 from tests.networks import images, residual_v1
 
 
