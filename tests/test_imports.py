@@ -35,21 +35,21 @@ ROOMS = {
     "evaluation": "errors graph engine data",
     "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",
+    "stages": "errors graph engine data models fusion calibration quantization evaluation emission recovery",
     "explain": "errors fusion quantization",
     "bundle": "errors contained temporary text_files files folders formats graph engine data models fusion "
-    "calibration quantization emission recovery explain",
+    "calibration quantization evaluation emission recovery stages explain",
     "export": "errors files graph engine models quantization emission bundle",
-    "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
-    "bundle export",
+    "pipeline": "errors files graph models calibration quantization evaluation emission recovery stages bundle export",
     "search": "errors text_files files host graph engine data models fusion calibration quantization evaluation "
-    "emission recovery bundle pipeline",
+    "emission recovery stages bundle pipeline",
     "profile": "errors graph engine",
     "benchmark": "errors contained current_folder temporary text_files files folders formats host",
     "report": "errors files folders host benchmark",
     "analysis": "errors folders host graph data models fusion calibration quantization evaluation emission recovery "
-    "bundle pipeline report",
+    "stages bundle report",
     "workloads": "errors contained text_files files folders formats graph engine data models fusion calibration "
-    "quantization emission recovery bundle export pipeline benchmark",
+    "quantization emission recovery stages bundle export pipeline benchmark",
     "measurement": "errors host benchmark workloads",
     "runtimes": "errors text_files folders host",
     "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
@@ -57,7 +57,7 @@ ROOMS = {
     "predict": "errors host graph data bundle deployment",
     "loading": "errors models bundle predict",
     "cli": "errors temporary files folders host graph engine data models fusion calibration quantization "
-    "evaluation emission recovery explain bundle export pipeline search profile benchmark report analysis "
+    "evaluation emission recovery stages explain bundle export pipeline search profile benchmark report analysis "
     "workloads measurement runtimes parity predict loading",
     "__main__": "current_folder cli",
 }

@@ -24,10 +24,10 @@ from quantkit.data.sources import open_samples
 from quantkit.errors import UserError
 from quantkit.evaluation.agreement import agreement
 from quantkit.graph.graph import Graph, Tensor
-from quantkit.pipeline import silent
 from quantkit.quantization.plan import operator_name
 from quantkit.recovery.preset import NO_RECOVERY
 from quantkit.recovery.reconstruction import Progress
+from quantkit.stages.samples import silent
 
 DEFAULT_IMAGES = 100
 

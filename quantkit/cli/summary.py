@@ -14,7 +14,8 @@ from quantkit.cli.terminal import megabytes, percent
 if TYPE_CHECKING:
     from quantkit.engine.kernels import Kernel
     from quantkit.graph.graph import Graph
-    from quantkit.pipeline import FusedModel, QuantizedModel
+    from quantkit.pipeline import QuantizedModel
+    from quantkit.stages.fuse import FusedModel
 
 Result = dict[str, Any]
 
@@ -53,7 +54,7 @@ def quantize_result(
     from quantkit.bundle.manifest import ONNX
     from quantkit.engine.kernels import int8_isa, int8_share
 
-    source, table, onnx = quantized.source, quantized.table, out / ONNX
+    source, table, onnx, agreement = quantized.source, quantized.table, out / ONNX, quantized.agreement
     decisions = quantized.plan.decisions.values()
     int8 = Counter(decision.operator for decision in decisions if decision.precision == "int8")
     fp32 = Counter((decision.operator, decision.reason) for decision in decisions if decision.precision == "fp32")
@@ -72,11 +73,9 @@ def quantize_result(
         "onnx": {"file": str(onnx), "size": onnx.stat().st_size} if onnx.exists() else None,
         "calibration": {"method": table.method, "samples": table.samples, "data": table.data_name},
         "recovery": asdict(quantized.recovery),
-        "agreement": {
-            "samples": quantized.agreement.images,
-            "top1": quantized.agreement.top1,
-            "cosine": quantized.agreement.cosine,
-        },
+        "agreement": {"samples": agreement.images, "top1": agreement.top1, "cosine": agreement.cosine}
+        if agreement is not None
+        else None,
         "latency_ms": dict(milliseconds) if milliseconds else None,
     }
 
@@ -108,10 +107,7 @@ def quantize_tables(result: Result, model: str, weights: str, preset: Optional[s
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
         ("calibrated", f"{calibration['method']}, {images_text(calibration['samples'])} of {calibration['data']}"),
         ("recovered", _recovery_text(result, preset)),
-        (
-            "as FP32",
-            f"{agreement_text(agreement)} (of {images_text(agreement['samples'])} that it was calibrated with)",
-        ),
+        *([("as FP32", _compared_text(agreement))] if agreement else []),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),
     ]
@@ -131,6 +127,10 @@ def quantize_tables(result: Result, model: str, weights: str, preset: Optional[s
         next_steps += f"\n  python: quantkit.load({result['bundle']!r}{engine}).predict(images)"
     title = Text(f"\n{result['model']} in INT8: {result['bundle']}", "bold")
     return [title, grid_of(rows), f"\nNext:\n{next_steps}"]
+
+
+def _compared_text(agreement: Mapping[str, Any]) -> str:
+    return f"{agreement_text(agreement)} (of {images_text(agreement['samples'])} that it was calibrated with)"
 
 
 def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str, str]]:

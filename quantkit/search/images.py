@@ -15,8 +15,9 @@ from quantkit.engine.stream import outputs_of
 from quantkit.evaluation.divergence import log_probabilities
 from quantkit.graph.graph import Graph
 from quantkit.models.model import Model
-from quantkit.pipeline import BATCH_SIZE, FusedModel, dataset, steps
 from quantkit.recovery.reconstruction import Progress
+from quantkit.stages.fuse import FusedModel
+from quantkit.stages.samples import BATCH_SIZE, dataset, steps
 
 # Enough to tell layers apart by a smooth measure; each is run for every candidate.
 _SUBSET = 64
