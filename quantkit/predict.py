@@ -196,7 +196,7 @@ def _loaded(bundle: Bundle, engine: Optional[str]) -> RunningNetwork:
 def _ends_in_scores(graph: Graph) -> bool:
     """Whether the first output lies between 0 and 1 by its operator."""
     node = graph.producer(graph.outputs[0])
-    while node is not None and node.op in ("Flatten", "flatten", "Reshape", "reshape"):
+    while node is not None and node.op in ("Flatten", "Reshape"):
         node = graph.producer(node.inputs[0])
     if node is None:
         return False
