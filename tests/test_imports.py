@@ -39,22 +39,23 @@ ROOMS = {
     "evaluation": "errors timing graph engine data units",
     "emission": "errors graph fusion calibration quantization",
     "recovery": "errors progress graph engine fusion calibration quantization emission",
+    "stages": "errors progress graph engine data models fusion calibration quantization evaluation emission recovery",
     "explain": "errors fusion quantization",
     "bundle": "errors contained temporary text_files files folders formats graph engine data models fusion "
-    "calibration quantization emission recovery explain",
+    "calibration quantization evaluation emission recovery stages explain",
     "export": "errors files graph engine models quantization emission bundle",
-    "pipeline": "errors progress files graph engine data models fusion calibration quantization evaluation emission "
-    "recovery bundle export",
+    "pipeline": "errors progress files graph models calibration quantization evaluation emission recovery stages "
+    "bundle export",
     "search": "errors progress text_files files host graph engine data models fusion calibration quantization "
-    "evaluation emission recovery bundle pipeline",
+    "evaluation emission recovery stages bundle pipeline",
     "profile": "errors graph engine",
     "benchmark": "errors contained current_folder temporary timing progress text_files files folders formats host "
     "backends",
     "report": "errors progress files folders host backends units benchmark",
     "analysis": "errors progress folders host graph data models fusion calibration quantization units evaluation "
-    "emission recovery bundle pipeline report",
+    "emission recovery stages bundle report",
     "workloads": "errors contained progress text_files files folders formats host graph engine data models fusion "
-    "calibration quantization units evaluation emission recovery bundle export pipeline benchmark",
+    "calibration quantization units evaluation emission recovery stages bundle export pipeline benchmark",
     "measurement": "errors progress host benchmark workloads",
     "runtimes": "errors text_files folders host backends",
     "parity": "errors progress graph backends engine fusion quantization evaluation emission bundle runtimes",
@@ -62,7 +63,7 @@ ROOMS = {
     "predict": "errors host graph data bundle deployment",
     "loading": "errors models bundle predict",
     "cli": "errors temporary progress files folders host graph backends engine data models fusion calibration "
-    "quantization units evaluation emission recovery explain bundle export pipeline search profile "
+    "quantization units evaluation emission recovery stages explain bundle export pipeline search profile "
     "benchmark report analysis workloads measurement parity predict loading",
     "__main__": "current_folder cli",
 }

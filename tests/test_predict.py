@@ -21,8 +21,8 @@ from quantkit.engine import support
 from quantkit.engine.execute import run
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.pipeline import FusedModel
 from quantkit.predict import Predictor
+from quantkit.stages.fuse import FusedModel
 
 
 @pytest.fixture(scope="session")

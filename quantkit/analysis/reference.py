@@ -10,7 +10,7 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError, WeightsUnavailable
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
-from quantkit.pipeline import FusedModel, fuse_model
+from quantkit.stages.fuse import FusedModel, fuse_model
 
 
 def calibration_of(bundle: Bundle) -> CalibrationTable:

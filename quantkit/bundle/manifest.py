@@ -174,7 +174,9 @@ class AgreementResult:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a bundle says of itself. ``settings`` and ``agreement`` are None in bundles of kind ``fp32``.
+    """What a bundle says of itself.
+
+    ``settings`` and ``agreement`` are None in bundles of kind ``fp32``, ``agreement`` also where nobody compared.
 
     ``files`` has every file of the bundle except the manifest itself. ``sample`` is None, and left out of the file,
     where the stored sample is the first of the images of ``settings.data``: in older bundles, and where these are

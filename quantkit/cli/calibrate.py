@@ -51,8 +51,10 @@ def calibrate(
     from quantkit.calibration.methods import observer
     from quantkit.calibration.table import write_table
     from quantkit.cli.networks import check_count, load
-    from quantkit.pipeline import DEFAULT_METHOD, dataset, fuse_model
-    from quantkit.pipeline import calibrate as calibrated
+    from quantkit.stages.calibrate import DEFAULT_METHOD
+    from quantkit.stages.calibrate import calibrate as calibrated
+    from quantkit.stages.fuse import fuse_model
+    from quantkit.stages.samples import dataset
 
     data, calib, method = calibration.calib_data, calibration.calib, calibration.method or DEFAULT_METHOD
     observer(method)

@@ -86,8 +86,11 @@ def _of_model(
 ) -> Sequence[Explanation]:
     from quantkit.cli.networks import check_count, load
     from quantkit.explain import explain as explained
-    from quantkit.pipeline import calibrate, dataset, fuse_model, plan
     from quantkit.quantization.exclude import excluded_nodes
+    from quantkit.stages.calibrate import calibrate
+    from quantkit.stages.fuse import fuse_model
+    from quantkit.stages.recover import plan
+    from quantkit.stages.samples import dataset
 
     check_count(data, None)
     model = load(terminal, spec, loading, preprocessing)

@@ -15,7 +15,7 @@ from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from quantkit.pipeline import FusedModel
+    from quantkit.stages.fuse import FusedModel
 
 _SHOWN = 5
 
@@ -60,7 +60,7 @@ def fuse(
     check_count(calib_data, None)
     from quantkit.bundle import write_float_bundle
     from quantkit.cli.summary import latencies
-    from quantkit.pipeline import fuse_model
+    from quantkit.stages.fuse import fuse_model
 
     loaded = load(terminal, model, loading, preprocessing, classes)
     terminal.stage("fusing operators and comparing with the original")

@@ -131,9 +131,13 @@ def quantize(
     goal = _goal(terminal, data, wanted, no_latency)
     from quantkit.cli.networks import load
     from quantkit.engine.build import check_int8
-    from quantkit.pipeline import DEFAULT_METHOD, calibrate, check_formats, dataset, emit, fuse_model, plan, recover
+    from quantkit.pipeline import check_formats, emit, evaluate
     from quantkit.quantization.exclude import excluded_nodes
     from quantkit.search.search import DEFAULT_MINUTES, check_request, mixed_precision
+    from quantkit.stages.calibrate import DEFAULT_METHOD, calibrate
+    from quantkit.stages.fuse import fuse_model
+    from quantkit.stages.recover import plan, recover
+    from quantkit.stages.samples import dataset
 
     check_formats(formats)
     check_int8()
@@ -150,7 +154,7 @@ def quantize(
     decided = plan(source, table, planning.exclude, planning.activations)  # type: ignore[arg-type]
     if goal is None:
         recovered = recover(source, table, decided, images, preset, terminal.progress)
-        quantized = emit(source, table, recovered, images, terminal.progress)
+        quantized = evaluate(emit(source, table, recovered), images, terminal.progress)
         outcome = None
     else:
         outcome = mixed_precision(

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from quantkit.engine.kernels import Kernel
     from quantkit.evaluation.agreement import Agreement
     from quantkit.graph.graph import Graph
-    from quantkit.pipeline import FusedModel, QuantizedModel
+    from quantkit.pipeline import QuantizedModel
+    from quantkit.stages.fuse import FusedModel
 
 Result = dict[str, Any]
 
@@ -54,7 +55,7 @@ def quantize_result(
     from quantkit.bundle.manifest import ONNX
     from quantkit.engine.kernels import int8_isa, int8_share
 
-    source, table, onnx = quantized.source, quantized.table, out / ONNX
+    source, table, onnx, agreement = quantized.source, quantized.table, out / ONNX, quantized.agreement
     decisions = quantized.plan.decisions.values()
     int8 = Counter(decision.operator for decision in decisions if decision.is_int8)
     fp32 = Counter((decision.operator, decision.reason) for decision in decisions if not decision.is_int8)
@@ -74,17 +75,19 @@ def quantize_result(
         "calibration": {"method": table.method, "samples": table.samples, "data": table.data_name},
         "recovery": asdict(quantized.recovery),
         "class_scores": asdict(source.class_scores),
-        "agreement": {"samples": quantized.agreement.images, **quantized.agreement.document},
+        "agreement": {"samples": agreement.images, **agreement.document} if agreement is not None else None,
         "latency_ms": dict(milliseconds) if milliseconds else None,
     }
 
 
-def quantize_tables(result: Result, agreement: Agreement, model: str, weights: str, preset: Optional[str]) -> list[Any]:
+def quantize_tables(
+    result: Result, agreement: Optional[Agreement], model: str, weights: str, preset: Optional[str]
+) -> list[Any]:
     """``quantize_result`` in words, and what to do next.
 
     Args:
         result: what is told.
-        agreement: with FP32.
+        agreement: with FP32, None where nobody has compared them.
         model: how the network was called.
         weights: how its weights were.
         preset: of recovery, None where none was given.
@@ -107,7 +110,7 @@ def quantize_tables(result: Result, agreement: Agreement, model: str, weights: s
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
         ("calibrated", f"{calibration['method']}, {images(calibration['samples'])} of {calibration['data']}"),
         ("recovered", _recovery_text(result, preset)),
-        *agreement_rows("as FP32", agreement, " that it was calibrated with"),
+        *(agreement_rows("as FP32", agreement, " that it was calibrated with") if agreement is not None else []),
         *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}; give --classes if they are")]),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),

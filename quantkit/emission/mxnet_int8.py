@@ -283,4 +283,4 @@ def _emitter(node: Node) -> Callable[[_Emission, Node], None]:
         return _emit_convolution if unit.is_convolution else _emit_dense
     if node.op in ADDITIONS:
         return _emit_addition
-    return _emit_concat if node.op.lower() == "concat" else _emit_following
+    return _emit_concat if node.op == "Concat" else _emit_following

@@ -109,9 +109,6 @@ def extended(unit: Unit, last: Node, addend: Optional[Tensor] = None) -> Node:
     result = nodes[-1].output
     inputs = unit.node.inputs
     if addend is None:
-        # The engine's fused layers know the operator Activation, not its short form relu.
-        if last.op == "relu":
-            last = replace(last, op="Activation", attrs={"act_type": "relu"})
         nodes.append(replace(last, inputs=(result,)))
     else:
         body_inputs.append("addend")

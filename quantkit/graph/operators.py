@@ -12,7 +12,7 @@ from quantkit.graph.graph import Graph, Node, Tensor
 QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
 
-ADDITIONS = frozenset({"elemwise_add", "broadcast_add", "_plus", "_Plus", "broadcast_plus"})
+ADDITIONS = frozenset({"elemwise_add", "broadcast_add"})
 
 # Python 2 wrote long integers as 3L. No more digits than 64 bits have.
 _INTEGERS = re.compile(r" *[(\[]? *([-+]?\d{1,19}L? *(, *[-+]?\d{1,19}L? *)*,? *)?[)\]]? *", re.ASCII)
@@ -78,8 +78,6 @@ def _unreadable(node: Node, name: str, what: str) -> ModelError:
 
 def activation_kind(node: Node) -> Optional[str]:
     """The kind of a pointwise activation: relu, relu6 (any clip from 0), leaky, or its MXNet name; None for others."""
-    if node.op == "relu":
-        return "relu"
     if node.op == "Activation":
         return node.attrs.get("act_type")
     if node.op == "LeakyReLU":

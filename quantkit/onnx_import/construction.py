@@ -140,7 +140,7 @@ class Construction:
     def alias(self, node: OnnxNode, value: Computed) -> None:
         """The first output is a tensor that is there already."""
         if node.outputs[0] in self.outputs:
-            self.finish(node, "identity", [value.tensor], value.shape)
+            self.finish(node, "_copy", [value.tensor], value.shape)
         else:
             self.values[node.outputs[0]] = value
 

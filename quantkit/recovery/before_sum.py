@@ -34,9 +34,7 @@ def with_ranges_before_sums(
         DataError: there are no batches, or results are NaN or infinite.
     """
     apart, results = _with_sums_apart(network)
-    if not results:
-        return network
-    found = collect_ranges(float_graph(apart), list(results.values()), batches, batch_size, method)
+    found = collect_ranges(float_graph(apart), list(results.values()), batches, batch_size, method) if results else {}
     before_sums = {tensor: found[str(result)] for tensor, result in results.items()}
     return replace(network, plan=replace(network.plan, before_sums=before_sums))
 

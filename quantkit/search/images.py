@@ -16,8 +16,9 @@ from quantkit.evaluation.class_scores import ClassScores, class_scores
 from quantkit.evaluation.divergence import divergence, log_probabilities, noise_share
 from quantkit.graph.graph import Graph
 from quantkit.models.model import Model
-from quantkit.pipeline import BATCH_SIZE, FusedModel, dataset, steps
 from quantkit.progress import Progress
+from quantkit.stages.fuse import FusedModel
+from quantkit.stages.samples import BATCH_SIZE, dataset, steps
 
 # Enough to tell layers apart by a smooth measure; each is run for every candidate.
 _SUBSET = 64

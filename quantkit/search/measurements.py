@@ -16,12 +16,12 @@ from quantkit.errors import QuantkitError
 from quantkit.evaluation.drop import Drop, measure_drop
 from quantkit.evaluation.latency import latencies_in_turns, median_difference
 from quantkit.graph.graph import Graph
-from quantkit.pipeline import FusedModel
 from quantkit.quantization.mixed import kept_in_fp32
 from quantkit.recovery.recover import Recovered
 from quantkit.search.choose import Layers, Trial
 from quantkit.search.images import Judged, predictions
 from quantkit.search.journal import Journal, Value
+from quantkit.stages.fuse import FusedModel
 
 _TRIAL_SECONDS = 0.5
 _CHECK_SECONDS = 2.0

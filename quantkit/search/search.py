@@ -19,7 +19,7 @@ from quantkit.graph import nnvm
 from quantkit.host.cpu import read_cpu
 from quantkit.host.load import read_load
 from quantkit.models.model import Model
-from quantkit.pipeline import FusedModel, QuantizedModel, dataset, emit, recover
+from quantkit.pipeline import QuantizedModel, emit, evaluate
 from quantkit.progress import Progress, silent
 from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.mixed import kept_in_fp32
@@ -33,6 +33,9 @@ from quantkit.search.explore import Exploration, Kept, best, meets
 from quantkit.search.images import Judged, judged
 from quantkit.search.journal import Journal, check_journals, journal_path
 from quantkit.search.measurements import Budget, Check, Measurements
+from quantkit.stages.fuse import FusedModel
+from quantkit.stages.recover import recover, with_pre_add_ranges
+from quantkit.stages.samples import dataset
 
 DEFAULT_MINUTES = 10.0
 
@@ -110,8 +113,8 @@ def mixed_precision(
         goal: what the network must keep.
         images: what to judge by, anything that ``open_samples`` takes, with labels or without; None: the samples
             that were calibrated with, where the goal has no ``max_drop``.
-        samples: what to recover with; see ``pipeline.recover``.
-        recovery: see ``pipeline.recover``.
+        samples: what to recover with; see ``stages.recover.recover``.
+        recovery: see ``stages.recover.recover``.
         minutes: how long to search; loading, calibrating, the first recovery and the first look at the images do not
             count. The measurement at hand is finished.
         progress: wraps streams of steps.
@@ -146,7 +149,8 @@ def mixed_precision(
         search = Exploration(measurements, recovered, goal, candidates(recovered.network), progress)
         time_is_up = search.run()
         chosen = best(tuple(measurements.checks.values()), goal)
-        network = emit(source, table, measurements.network(chosen.layers, chosen.again), samples, progress)
+        final = with_pre_add_ranges(source, table, measurements.network(chosen.layers, chosen.again), samples)
+        network = evaluate(emit(source, table, final), samples, progress)
         return Outcome(
             replace(network, mixed=_record(chosen, goal, looked_at)),
             goal,

@@ -13,10 +13,12 @@ import numpy as np
 
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.write import write_bundle
 from quantkit.models.model import Model
-from quantkit.pipeline import FusedModel, QuantizedModel, calibrate, emit, fuse_model, plan, recover
+from quantkit.pipeline import QuantizedModel, emit, evaluate
 from quantkit.progress import Tell
+from quantkit.stages.calibrate import calibrate
+from quantkit.stages.fuse import FusedModel, fuse_model
+from quantkit.stages.recover import plan, recover
 from quantkit.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.store import Made, Stored, code_hash, content_hash, stored_checkpoint
@@ -24,7 +26,7 @@ from quantkit.workloads.store import Made, Stored, code_hash, content_hash, stor
 _CALIBRATION_IMAGES = 10
 
 # The rooms that decide how a network is fused and quantized.
-_MAKERS = ("graph", "engine", "fusion", "calibration", "quantization", "emission", "recovery", "pipeline")
+_MAKERS = ("graph", "engine", "fusion", "calibration", "quantization", "emission", "recovery", "stages", "pipeline")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,7 @@ class Forms:
     @property
     def _int8_onnx(self) -> Checkpoint:
         def bundle(folder: Path) -> Path:
-            return write_bundle(self._quantized, folder / "bundle")
+            return self._quantized.save(folder / "bundle")
 
         return int8_file(self.model.name, self._key(*self._quantized_by), bundle, self.tell)
 
@@ -103,11 +105,12 @@ class Forms:
         self.tell(f"{self.model.name}: quantizing with {_CALIBRATION_IMAGES} images")
         table = calibrate(source, self._images, _CALIBRATION_IMAGES)
         recovered = recover(source, table, plan(source, table), self._images)
-        return emit(source, table, recovered, self._images)
+        return evaluate(emit(source, table, recovered), self._images)
 
     def _int8_form(self) -> Made:
         found = self._quantized.agreement
-        return Made(self._quantized.graph, known_accuracy(found.top1, found.cosine, found.images))
+        known = {} if found is None else known_accuracy(found.top1, found.cosine, found.images)
+        return Made(self._quantized.graph, known)
 
 
 def known_accuracy(top1: Optional[float], cosine: float, images: int) -> dict[str, float]:

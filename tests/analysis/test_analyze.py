@@ -16,8 +16,9 @@ from quantkit.bundle.write import write_float_bundle
 from quantkit.data.sources import open_samples
 from quantkit.errors import DataError, ModelError, UserError
 from quantkit.models.load import load_model
-from quantkit.pipeline import FusedModel, compare
 from quantkit.recovery.preset import Recovery
+from quantkit.stages.compare import compare
+from quantkit.stages.fuse import FusedModel
 
 
 def test_the_network_that_ships(analysis: Analysis, digits_bundle: Path, digits_fused: FusedModel) -> None:

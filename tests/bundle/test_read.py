@@ -12,7 +12,6 @@ import pytest
 
 from quantkit.bundle import read_bundle, read_manifest
 from quantkit.bundle.manifest import manifest_text
-from quantkit.bundle.write import write_bundle
 from quantkit.errors import BundleError
 from quantkit.pipeline import QuantizedModel
 
@@ -42,7 +41,7 @@ def test_every_damaged_file_is_named(bundle: Path, name: str, damage: Callable[[
 
 @pytest.mark.parametrize("name", INT8_FILES)
 def test_int8_bundles_have_further_files(quantized: QuantizedModel, name: str, tmp_path: Path, edit: Any) -> None:
-    bundle = write_bundle(quantized, tmp_path / "bundle")
+    bundle = quantized.save(tmp_path / "bundle")
     flip(bundle / name)
     with pytest.raises(BundleError, match=f"{name} .*its hash is another"):
         read_bundle(bundle)
@@ -56,7 +55,7 @@ def test_int8_bundles_have_further_files(quantized: QuantizedModel, name: str, t
 def test_the_quantized_network_of_a_bundle_is_the_one_that_was_lowered(
     digits_int8: QuantizedModel, name: str, tmp_path: Path, resign: Any
 ) -> None:
-    bundle = write_bundle(digits_int8, tmp_path / "bundle")
+    bundle = digits_int8.save(tmp_path / "bundle")
     assert vars(read_bundle(bundle).network.plan) == vars(digits_int8.plan)
     (bundle / name).write_bytes((bundle / name).read_bytes()[:-10])
     resign(bundle)

@@ -24,7 +24,8 @@ from quantkit.cli.work import Work
 from quantkit.errors import BundleError
 from quantkit.folders import replacing
 from quantkit.graph import nnvm
-from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.pipeline import QuantizedModel
+from quantkit.stages.fuse import FusedModel
 
 
 def put(source: Path, target: Path) -> None:

@@ -10,7 +10,9 @@ from quantkit.files import shipped
 @pytest.mark.parametrize("name", sorted(path.stem for path in shipped("calibration").glob("*.json")))
 def test_each_table_fits_the_network_of_its_name(name: str) -> None:
     from quantkit.models.load import load_model
-    from quantkit.pipeline import calibrate, fuse_model, plan
+    from quantkit.stages.calibrate import calibrate
+    from quantkit.stages.fuse import fuse_model
+    from quantkit.stages.recover import plan
 
     table = read_table(shipped("calibration") / f"{name}.json")
     source = fuse_model(load_model(name), "digits:train")

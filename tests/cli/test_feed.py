@@ -83,7 +83,7 @@ def test_the_result_in_words(run: Run, quantizable: Path, samples: Path) -> None
 def test_a_bundle_is_measured_as_it_is(run: Run, checkpoint: Path, samples: Path, tmp_path: Path) -> None:
     from quantkit.bundle import write_float_bundle
     from quantkit.models.load import load_model
-    from quantkit.pipeline import fuse_model
+    from quantkit.stages.fuse import fuse_model
 
     bundle = tmp_path / "fused"
     write_float_bundle(fuse_model(load_model(str(checkpoint), input_shape=(3, 16, 16)), str(samples)), bundle)

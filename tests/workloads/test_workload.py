@@ -11,12 +11,13 @@ from quantkit.benchmark import worker
 from quantkit.benchmark.build import MXNET
 from quantkit.benchmark.outputs import INT8_ALLOWED
 from quantkit.benchmark.suite import Lstm, Subject
-from quantkit.bundle.write import write_bundle, write_float_bundle
+from quantkit.bundle.write import write_float_bundle
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import run
 from quantkit.errors import UserError
 from quantkit.models.load import load_model
-from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.pipeline import QuantizedModel
+from quantkit.stages.fuse import FusedModel
 from quantkit.workloads import forms
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.store import content_hash
@@ -37,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory, digits_int8: QuantizedModel) -> Path:
-    return write_bundle(digits_int8, tmp_path_factory.mktemp("bundles") / "digits-int8")
+    return digits_int8.save(tmp_path_factory.mktemp("bundles") / "digits-int8")
 
 
 def worker_outputs(workload: Workload, variant: str, batch: int, folder: Path, engine: str = MXNET) -> list[np.ndarray]:
