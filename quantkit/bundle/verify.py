@@ -11,7 +11,8 @@ from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
 from quantkit.bundle.read import Bundle, file_problem, open_bundle
 from quantkit.bundle.replaced import reading_whole
-from quantkit.engine.execute import auxiliary_params, run
+from quantkit.engine.checkpoint import stored_names
+from quantkit.engine.execute import run
 from quantkit.errors import BundleError, EngineError
 from quantkit.fusion.gate import relative_difference
 from quantkit.graph.operators import scores_kind
@@ -110,10 +111,8 @@ def _files(directory: Path, manifest: Manifest) -> Iterator[Check]:
 def _signature(bundle: Bundle) -> Check:
     """The symbol against the parameters file and the manifest's outputs; its input is checked in reading it."""
     graph, manifest = bundle.graph, bundle.manifest
-    auxiliary = auxiliary_params(graph)
-    wanted = {f"{'aux' if name in auxiliary else 'arg'}:{name}" for name in graph.params}
     problems = []
-    if extra := sorted(wanted ^ set(read_params(bundle.directory / PARAMS))):
+    if extra := sorted(set(stored_names(graph).values()) ^ set(read_params(bundle.directory / PARAMS))):
         problems.append(f"{PARAMS} and {SYMBOL} do not agree on {extra[0]!r}")
     names = [str(tensor) for tensor in graph.outputs]
     if names != [output.name for output in manifest.outputs]:

@@ -39,16 +39,15 @@ from quantkit.bundle.manifest import (
 from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.sample import StoredSample, stored_sample
 from quantkit.calibration.table import CalibrationTable, write_table
-from quantkit.engine.execute import auxiliary_params, run
+from quantkit.engine.checkpoint import write_checkpoint
+from quantkit.engine.execute import run
 from quantkit.errors import ModelError
 from quantkit.evaluation.agreement import Agreement
 from quantkit.explain import Explanation, explain
 from quantkit.files import sha256_of
 from quantkit.folders import replacing
-from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.operators import scores_kind
-from quantkit.graph.params import write_params
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.stages.fuse import FusedModel
@@ -128,7 +127,8 @@ def _write(
     model, check = source.model, source.check
     (input_name,) = graph.inputs
     outputs = run(graph, {input_name: sample.input})
-    _write_checkpoint(graph, directory)
+    with (directory / SYMBOL).open("wb") as symbol, (directory / PARAMS).open("wb") as params:
+        write_checkpoint(graph, symbol, params)
     _write_sample(sample.input, outputs, directory / SAMPLE)
     classes = int(np.prod(outputs[0].shape[1:]))
     _write_text(directory / CARD, card_text(model, classes))
@@ -157,15 +157,6 @@ def _write(
         sample=sample.origin,
     )
     _write_text(directory / MANIFEST, manifest_text(manifest))
-
-
-def _write_checkpoint(graph: Graph, directory: Path) -> None:
-    """The network as MXNet's own checkpoint files."""
-    _write_text(directory / SYMBOL, nnvm.serialize(graph))
-    auxiliary = auxiliary_params(graph)
-    named = {f"{'aux' if name in auxiliary else 'arg'}:{name}": graph.params[name] for name in sorted(graph.params)}
-    with (directory / PARAMS).open("wb") as file:
-        write_params(file, named)
 
 
 def _write_sample(data: np.ndarray, outputs: Sequence[np.ndarray], path: Path) -> None:

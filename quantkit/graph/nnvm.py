@@ -97,7 +97,8 @@ def sha256_of(graph: Graph) -> str:
     """What identifies a network, structure and weights: the SHA-256 of its JSON text and its parameters."""
     digest = hashlib.sha256(serialize(graph).encode())
     for name, value in sorted(graph.params.items()):
-        digest.update(name.encode() + np.ascontiguousarray(value).tobytes())
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(value).data)
     return digest.hexdigest()
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.bundle.engine import present_engine
+from quantkit.graph import nnvm
 from quantkit.models.model import Model
 from quantkit.pipeline import QuantizedModel, emit, evaluate
 from quantkit.progress import Tell
@@ -21,7 +22,7 @@ from quantkit.stages.fuse import FusedModel, fuse_model
 from quantkit.stages.recover import plan, recover
 from quantkit.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
 from quantkit.workloads.images import image_batch
-from quantkit.workloads.store import Made, Stored, code_hash, content_hash, stored_checkpoint
+from quantkit.workloads.store import Made, Stored, code_hash, stored_checkpoint
 
 _CALIBRATION_IMAGES = 10
 
@@ -85,7 +86,7 @@ class Forms:
 
     @cached_property
     def _content(self) -> str:
-        return content_hash(self.model.graph)
+        return nnvm.sha256_of(self.model.graph)
 
     @cached_property
     def _images(self) -> np.ndarray:

@@ -23,6 +23,7 @@ from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import Executor, check_runs, infer_shapes
 from quantkit.errors import UserError
 from quantkit.formats.npz import read_npy
+from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.macs import macs
 from quantkit.models.load import load_model
@@ -34,7 +35,6 @@ from quantkit.workloads.images import image_batch
 from quantkit.workloads.lstm import INPUT, lstm_graph, lstm_macs, sequences
 from quantkit.workloads.store import (
     Made,
-    content_hash,
     stored_array,
     stored_checkpoint,
     stored_outputs,
@@ -167,7 +167,7 @@ def _from_bundle(
     if own in forms:
         # Written anew: workers hand the files to MXNet, which may read more in a stranger's than was checked.
         graph = bundle.graph
-        stored = stored_checkpoint(f"{name}-{own}", content_hash(graph), lambda: Made(graph, {}), tell)
+        stored = stored_checkpoint(f"{name}-{own}", nnvm.sha256_of(graph), lambda: Made(graph, {}), tell)
         checkpoints = {**checkpoints, own: stored.checkpoint}
     if exported:
         checkpoints = {**checkpoints, "onnx-int8": int8_file(name, repr(sha256), lambda folder: directory, tell)}
@@ -232,7 +232,7 @@ def _from_lstm(name: str, lstm: Lstm, forms: Collection[str], tell: Tell) -> Wor
     if impossible:
         raise UserError(f"{name} is an LSTM, which has no {impossible[0]} form; measure it in fp32 on MXNet")
     graph = lstm_graph(lstm)
-    checkpoint = stored_checkpoint(name, content_hash(graph), lambda: Made(graph, {}), tell).checkpoint
+    checkpoint = stored_checkpoint(name, nnvm.sha256_of(graph), lambda: Made(graph, {}), tell).checkpoint
     return Workload(
         name=name,
         weights="random",
