@@ -55,11 +55,12 @@ ROOMS = {
     "runtimes": "errors text_files folders host",
     "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
     "deployment": "errors contained text_files files host engine bundle runtimes",
+    "summary": "graph engine evaluation bundle pipeline",
     "predict": "errors host graph data bundle deployment",
-    "loading": "errors models bundle predict",
+    "loading": "errors models evaluation bundle predict",
     "cli": "errors temporary files folders host graph engine data models fusion calibration quantization "
     "evaluation emission recovery explain bundle export pipeline search profile benchmark report analysis "
-    "workloads measurement runtimes parity predict loading units",
+    "workloads measurement runtimes parity predict loading units summary",
     "__main__": "current_folder cli",
 }
 

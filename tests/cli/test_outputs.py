@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import SHAPE, Run
 
-PREDICTIONS = ("top-1", "predictions", "accuracy")
+PREDICTIONS = ("top-1", "predictions", "top-5")
 
 
 @pytest.fixture(scope="module")
