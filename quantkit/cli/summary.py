@@ -28,6 +28,7 @@ def quantize_tables(
     from rich.text import Text
 
     size, kernels, scores = result["size"], result["kernels"], result["class_scores"]
+    hint = "" if scores["settled"] else "; give --classes if the first is a row of them"
     calibration, onnx = result["calibration"], result["onnx"]
     rows: list[tuple[str, str]] = [
         ("operators", f"{result['operators']['original']}, fused to {result['operators']['fused']}"),
@@ -44,7 +45,7 @@ def quantize_tables(
         ("calibrated", f"{calibration['method']}, {images(calibration['samples'])} of {calibration['data']}"),
         ("recovered", _recovery_text(result, preset)),
         *agreement_rows("as FP32", agreement, " that it was calibrated with"),
-        *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}; give --classes if they are")]),
+        *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}{hint}")]),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),
     ]
