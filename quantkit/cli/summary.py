@@ -83,11 +83,11 @@ def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str,
 
 def agreement_rows(label: str, agreement: Agreement, whose: str = "") -> list[tuple[str, str]]:
     """How far two networks agree: one line, or one for each output."""
-    first, *others = agreement.texts
-    return [
-        (label, f"{first} (of {images(agreement.images)}{whose})" if whose else first),
-        *(("", text) for text in others),
-    ]
+    counted = f"of {images(agreement.images)}{whose}" if whose else ""
+    if len(agreement.texts) == 1:
+        return [(label, f"{agreement.texts[0]} ({counted})" if counted else agreement.texts[0])]
+    texts = [*agreement.texts, *([counted] if counted else [])]
+    return [(label if index == 0 else "", text) for index, text in enumerate(texts)]
 
 
 def weights_text(weights: Mapping[str, str]) -> str:

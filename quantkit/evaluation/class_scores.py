@@ -67,7 +67,7 @@ def class_scores(
     if said:
         return ClassScores(True, "it was said so", settled=True)
     if len(shapes) > 1:
-        return ClassScores(False, f"it has {len(shapes)} outputs")
+        return ClassScores(False, f"it has {len(shapes)} outputs", settled=not row)
     if not row:
         return ClassScores(False, form, settled=True)
     if said is not None:

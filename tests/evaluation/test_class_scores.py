@@ -83,6 +83,7 @@ def test_neither_makes_scores_of_maps_or_of_several_outputs() -> None:
 
 def test_what_no_word_could_change_is_settled() -> None:
     assert class_scores(DENSE, [(10, 4, 4)]).settled and class_scores(DENSE, [(10,)], said=True).settled
+    assert class_scores(DENSE, [(10, 4, 4), (4,)]).settled
     assert not class_scores(DENSE, [(10,), (4,)]).settled and not class_scores(PLAIN, [(512,)]).settled
 
 

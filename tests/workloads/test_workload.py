@@ -15,9 +15,11 @@ from quantkit.bundle.write import write_bundle, write_float_bundle
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import run
 from quantkit.errors import UserError
+from quantkit.evaluation.agreement import Agreement, OutputAgreement
 from quantkit.models.load import load_model
 from quantkit.pipeline import FusedModel, QuantizedModel
 from quantkit.workloads import forms
+from quantkit.workloads.forms import known_accuracy
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.store import content_hash
 from quantkit.workloads.workload import Workload, prepare
@@ -227,3 +229,9 @@ def test_an_lstm_has_one_form(engine: None) -> None:
     for form in ("int8", "onnx"):
         with pytest.raises(UserError, match=f"no {form} form"):
             prepare(subject, ["fp32", form])
+
+
+def test_outputs_that_are_no_class_scores_have_their_lowest_cosine_alone() -> None:
+    outputs = tuple(OutputAgreement(name, cosine, 20.0, 0.1, 1.0) for name, cosine in (("a", 0.99), ("b", 0.9)))
+    assert known_accuracy(Agreement(4, None, outputs)) == {"cosine": 0.9}
+    assert known_accuracy(Agreement(4, 0.75, outputs)) == {"agreement on 4 calibration images": 0.75, "cosine": 0.99}
