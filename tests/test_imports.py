@@ -60,11 +60,12 @@ ROOMS = {
     "runtimes": "errors text_files folders host backends",
     "parity": "errors progress graph backends engine fusion quantization evaluation emission bundle runtimes",
     "deployment": "errors contained timing text_files files host backends bundle",
+    "summary": "stages graph engine evaluation bundle pipeline",
     "predict": "errors host graph data bundle deployment",
-    "loading": "errors models bundle predict",
+    "loading": "errors models evaluation bundle predict",
     "cli": "errors temporary progress files folders host graph backends engine data models fusion calibration "
     "quantization units evaluation emission recovery stages explain bundle export pipeline search profile "
-    "benchmark report analysis workloads measurement parity predict loading",
+    "benchmark report analysis workloads measurement parity summary predict loading",
     "__main__": "current_folder cli",
 }
 
