@@ -9,7 +9,6 @@ from typing import Any
 from quantkit.bundle.manifest import MANIFEST
 from quantkit.bundle.read import read_bundle
 from quantkit.bundle.replaced import reading_whole
-from quantkit.models.load import load_model
 from quantkit.predict import Predictor
 
 
@@ -32,4 +31,7 @@ def load(spec: Any, **options: Any) -> Any:
     """
     if isinstance(spec, (str, os.PathLike)) and (Path(spec) / MANIFEST).is_file():
         return reading_whole(Path(spec), lambda: Predictor(read_bundle(Path(spec)), **options))
+    # Deployments do without what loads networks.
+    from quantkit.models.load import load_model
+
     return load_model(spec, **options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import tee
 from pathlib import Path
 from typing import Any, Optional, Union
@@ -21,9 +20,10 @@ from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.emission.onnx_model import DEFAULT_OPSET
 from quantkit.engine.stream import outputs_of
-from quantkit.errors import EngineMissing, ModelError, UserError
+from quantkit.errors import ModelError, UserError
 from quantkit.evaluation.agreement import Agreement, agreement
 from quantkit.export import int8_onnx
+from quantkit.extras import require
 from quantkit.files import writing
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.fusion.gate import FusionCheck, check_fusion
@@ -145,14 +145,14 @@ def check_formats(formats: Sequence[str]) -> None:
 
     Raises:
         UserError: one is unknown, or ``mxnet`` is not among them, which every bundle holds.
-        EngineMissing: the package onnx, which one needs, is not installed.
+        ExtraMissing: the package onnx, which one needs, is not installed.
     """
     if unknown := sorted(set(formats) - set(FORMATS)):
         raise UserError(f"{unknown[0]!r} is no format of bundles; choose from {', '.join(FORMATS)}")
     if MXNET not in formats:
         raise UserError(f"every bundle holds the network as MXNet runs it; give {MXNET} as well, as in mxnet,onnx")
-    if ONNX in formats and find_spec("onnx") is None:
-        raise EngineMissing("ONNX files need the package onnx; install it: pip install 'quantkit[onnx]'")
+    if ONNX in formats:
+        require("onnx", "onnx", "ONNX files")
 
 
 def fuse_model(model: Model, samples: Any = "builtin") -> FusedModel:

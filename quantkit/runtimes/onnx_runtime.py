@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from quantkit.errors import EngineError, EngineMissing
+from quantkit.extras import using
 from quantkit.folders import scratch_folder
 from quantkit.host.process import OwnProcess
 from quantkit.runtimes.session import ExecutedLayer, Inputs, arrays, session_threads
@@ -97,12 +98,8 @@ def _load(content: bytes, options: Any) -> Any:
 
 
 def _library() -> Any:
-    try:
+    with using("onnxruntime", "networks in ONNX Runtime", EngineMissing):
         import onnxruntime
-    except ImportError as error:
-        raise EngineMissing(
-            f"ONNX Runtime cannot be used here ({error}); install it: pip install 'quantkit[onnxruntime]'"
-        ) from error
     return onnxruntime
 
 

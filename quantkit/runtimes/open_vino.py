@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from quantkit.errors import EngineError, EngineMissing
+from quantkit.extras import using
 from quantkit.host.process import OwnProcess
 from quantkit.runtimes.session import ExecutedLayer, Inputs, session_threads
 
@@ -101,12 +102,8 @@ def _first_use() -> OwnProcess:
 
 
 def _library() -> Any:
-    try:
+    with using("openvino", "networks in OpenVINO", EngineMissing):
         import openvino
-    except ImportError as error:
-        raise EngineMissing(
-            f"OpenVINO cannot be used here ({error}); install it: pip install 'quantkit[openvino]'"
-        ) from error
     return openvino
 
 

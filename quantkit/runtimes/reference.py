@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from quantkit.errors import EngineError, EngineMissing
+from quantkit.extras import using
 from quantkit.runtimes.session import Inputs, arrays
 
 # It knows the rounding to integers from opset 19 on, and normalizes batches as it should from 14 on.
@@ -22,13 +23,9 @@ def open_session(content: bytes) -> ReferenceSession:
         EngineMissing: the package onnx is not installed.
         EngineError: it refuses the network.
     """
-    try:
+    with using("onnx", "networks in ONNX's reference evaluator", EngineMissing):
         from onnx import load_model_from_string, version_converter
         from onnx.reference import ReferenceEvaluator
-    except ImportError as error:
-        raise EngineMissing(
-            f"ONNX's reference evaluator cannot be used here ({error}); install it: pip install 'quantkit[onnx]'"
-        ) from error
     with _errors("load the network"):
         model = version_converter.convert_version(load_model_from_string(content), _OPSET)
         return ReferenceSession(ReferenceEvaluator(model))
