@@ -116,6 +116,9 @@ def quantize(
     check_not_bundle(model)
     out = out or default_bundle(model)
     check_bundle_target(out, force)
+    from quantkit.engine.compat import check_installed
+
+    check_installed()
     written_as = tuple(each.strip() for each in formats.split(","))
     data = calib_data or "builtin"
     table = _prepared(terminal, data, calib, calib_table, method)

@@ -43,9 +43,8 @@ def load_mxnet() -> Any:
     Raises:
         EngineMissing: mxnet is not installed, cannot be loaded, or is a build without MKL-DNN/oneDNN.
     """
-    if "mxnet" not in sys.modules and importlib.util.find_spec("mxnet") is None:
-        # Nothing is changed for those who deploy without it.
-        raise EngineMissing(f"no mxnet in this environment; {REMEDY}")
+    # First, so that nothing is changed for those who deploy without it.
+    check_installed()
     _restore_removed_names()
     # oneDNN reads this once; with "0" every INT8 operator would fail later with an obscure message.
     os.environ.pop("MXNET_MKLDNN_ENABLED", None)
@@ -62,6 +61,16 @@ def load_mxnet() -> Any:
             f"mxnet {mxnet.__version__} is installed but was built without MKL-DNN/oneDNN, which INT8 needs; {REMEDY}"
         )
     return mxnet
+
+
+def check_installed() -> None:
+    """Make sure that there is an mxnet, without importing it.
+
+    Raises:
+        EngineMissing: there is none.
+    """
+    if "mxnet" not in sys.modules and importlib.util.find_spec("mxnet") is None:
+        raise EngineMissing(f"no mxnet in this environment; {REMEDY}")
 
 
 def load_gluoncv() -> Any:

@@ -173,8 +173,8 @@ def test_a_deployment_without_mxnet_needs_neither_its_numpy_nor_its_python() -> 
 def test_extras_are_listed_with_what_they_lack() -> None:
     facts = replace(SOUND, extras={**SOUND.extras, "report": ("jinja2", "matplotlib")})
     (finding,) = (finding for finding in diagnose(facts) if finding.topic == "extras")
-    assert (
-        finding.what == "installed: samples, onnxruntime, openvino; not installed: report (without jinja2, matplotlib)"
+    assert finding.what == (
+        "installed: samples, onnxruntime, openvino; not installed: report (without jinja2, matplotlib)"
     )
 
 
