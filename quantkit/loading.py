@@ -11,7 +11,6 @@ from quantkit.bundle.manifest import MANIFEST
 from quantkit.bundle.read import read_bundle
 from quantkit.bundle.replaced import reading_whole
 from quantkit.evaluation.network import Network
-from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.predict import Predictor
 
@@ -35,6 +34,9 @@ def load(spec: Any, **options: Any) -> Any:
     """
     if isinstance(spec, (str, os.PathLike)) and (Path(spec) / MANIFEST).is_file():
         return reading_whole(Path(spec), lambda: Predictor(read_bundle(Path(spec)), **options))
+    # Deployments do without what loads networks.
+    from quantkit.models.load import load_model
+
     return load_model(spec, **options)
 
 

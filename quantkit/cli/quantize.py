@@ -125,6 +125,9 @@ def quantize(
     check_not_bundle(model)
     out = target.out or default_bundle(model)
     check_bundle_target(out, target.force)
+    from quantkit.engine.compat import check_installed
+
+    check_installed()
     formats = tuple(each.strip() for each in target.formats.split(","))
     data, calib = calibration.calib_data, calibration.calib
     table = _prepared(calibration)
