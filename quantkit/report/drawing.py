@@ -78,6 +78,8 @@ def _sheet(figure: Figure) -> Sheet:
     sheet = Sheet(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
     FigureCanvasAgg(sheet)
     sheet.suptitle(figure.title, x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    if figure.note:
+        sheet.supxlabel(figure.note, x=0.01, ha="left", fontsize=7.5, color=LIGHT["muted"])
     for number, panel in enumerate(figure.panels):
         axes = sheet.add_subplot(rows, columns, number + 1)
         panel.draw(axes)
