@@ -22,13 +22,14 @@ ROOMS = {
     "text_files": "",
     "files": "errors temporary text_files",
     "folders": "errors temporary files",
+    "cache": "errors temporary files",
     "formats": "errors text_files",
     "host": "errors files",
     "graph": "errors text_files files",
     "engine": "errors current_folder text_files files folders host graph",
     "data": "errors text_files files formats",
     "onnx_import": "errors text_files formats graph",
-    "models": "errors contained text_files files formats graph engine data onnx_import",
+    "models": "errors cache contained text_files files formats graph engine data onnx_import",
     "fusion": "errors graph engine",
     "calibration": "errors text_files files formats graph engine data",
     "quantization": "errors graph fusion calibration",
@@ -41,14 +42,14 @@ ROOMS = {
     "export": "errors files graph engine models quantization emission bundle",
     "pipeline": "errors files graph engine data models fusion calibration quantization evaluation emission recovery "
     "bundle export",
-    "search": "errors text_files files host graph engine data models fusion calibration quantization evaluation "
+    "search": "errors cache text_files files host graph engine data models fusion calibration quantization evaluation "
     "emission recovery bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors contained current_folder temporary text_files files folders formats host",
+    "benchmark": "errors cache contained current_folder temporary text_files files folders formats host",
     "report": "errors files folders host benchmark",
     "analysis": "errors folders host graph data models fusion calibration quantization evaluation emission recovery "
     "bundle pipeline report",
-    "workloads": "errors contained text_files files folders formats graph engine data models fusion calibration "
+    "workloads": "errors cache contained text_files files folders formats graph engine data models fusion calibration "
     "quantization emission recovery bundle export pipeline benchmark",
     "measurement": "errors host benchmark workloads",
     "runtimes": "errors text_files folders host",
@@ -56,7 +57,7 @@ ROOMS = {
     "deployment": "errors contained text_files files host engine bundle runtimes",
     "predict": "errors host graph data bundle deployment",
     "loading": "errors models bundle predict",
-    "cli": "errors temporary files folders host graph engine data models fusion calibration quantization "
+    "cli": "errors cache temporary files folders host graph engine data models fusion calibration quantization "
     "evaluation emission recovery explain bundle export pipeline search profile benchmark report analysis "
     "workloads measurement runtimes parity predict loading",
     "__main__": "current_folder cli",

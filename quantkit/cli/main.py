@@ -13,6 +13,7 @@ import click
 from quantkit.cli.analyze import analyze
 from quantkit.cli.benchmark import benchmark
 from quantkit.cli.builds import builds
+from quantkit.cli.cache import cache
 from quantkit.cli.calibrate import calibrate
 from quantkit.cli.compare import compare
 from quantkit.cli.doctor import doctor
@@ -64,6 +65,7 @@ _VERBS = (
     fuse,
     calibrate,
     models,
+    cache,
     doctor,
 )
 
