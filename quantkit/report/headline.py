@@ -53,7 +53,7 @@ def headline(study: Study) -> Optional[Headline]:
         leader = cell.contestant.name
         says = f"requests that {leader} serves of {cell.network} with a p99 within {number(cell.server.bound)} ms"
         doubtful = study.doubtful(cell.network, cell.batch, leader)
-        figures = ((f"{number(cell.server.rate)}/s", marked(says, doubtful)),)
+        figures = ((f"{number(cell.server.rate)}/s", _doubted(says, doubtful)),)
     return Headline(
         figures,
         (
@@ -90,7 +90,11 @@ def _figure(study: Study, speed: Speed) -> tuple[str, str]:
             says += ": not distinguishable"
     if speed.comparisons > 1:
         says += f" (geometric mean of {counted(speed.comparisons, 'comparison')})"
-    return f"{factor(ratio.value)}{TIMES}", marked(says, speed.doubtful)
+    return f"{factor(ratio.value)}{TIMES}", _doubted(says, speed.doubtful)
+
+
+def _doubted(says: str, doubtful: bool) -> str:
+    return marked(f"{says}; less sure than it looks" if doubtful else says, doubtful)
 
 
 def _rank_served(cell: Cell) -> tuple[bool, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from dataclasses import replace
 from typing import Any, Optional
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure as Sheet
 
 from quantkit.benchmark.results import Results
 from quantkit.benchmark.statistics import latencies
-from quantkit.report.drawing import panel_svg
+from quantkit.report.drawing import panel_svg, write_sheet
 from quantkit.report.figure import DARK, LIGHT, Figure, Panel, log_ticks, styles
 from quantkit.report.figures import (
     NAMES,
@@ -226,3 +227,11 @@ def test_hostile_names_are_only_text() -> None:
                 "pattern",
             }
             assert HOSTILE[:20] in root.attrib["aria-label"] or "=1+1" in root.attrib["aria-label"]
+
+
+def test_a_sheet_alone_says_that_weights_are_random() -> None:
+    figure = found(speedup.figure(study(complete()), "throughput"))
+    written = io.BytesIO()
+    write_sheet(figure, written, "svg")
+    assert figure.note
+    assert figure.note in written.getvalue().decode()
