@@ -46,7 +46,7 @@ def speedup_lines(found: Study, batch: int | None = None) -> Iterator[str]:
     columns = ["network", "batch", "native, images/s", *found.challengers, "INT8, images/s"]
     yield from _marked_table(columns, [
         [
-            found.flagged(network), str(size), _throughput(found, network, size, "native"),
+            network, str(size), _throughput(found, network, size, "native"),
             *(_times(found, network, size, name) for name in found.challengers),
             _throughput(found, network, size, "INT8"),
         ]

@@ -25,6 +25,7 @@ ROOMS = {
     "text_files": "",
     "files": "errors temporary text_files",
     "folders": "errors temporary files",
+    "cache": "errors temporary files",
     "formats": "errors text_files",
     "host": "errors extras files",
     "graph": "errors text_files files",
@@ -32,7 +33,7 @@ ROOMS = {
     "engine": "errors current_folder timing progress text_files files folders host graph backends",
     "data": "errors extras text_files files formats",
     "onnx_import": "errors extras text_files formats graph",
-    "models": "errors contained text_files files formats graph engine data onnx_import",
+    "models": "errors contained text_files files cache formats graph engine data onnx_import",
     "fusion": "errors graph engine",
     "calibration": "errors text_files files formats graph engine data",
     "quantization": "errors graph fusion calibration",
@@ -47,16 +48,17 @@ ROOMS = {
     "export": "errors files graph engine models quantization emission bundle",
     "pipeline": "errors extras progress files graph models calibration quantization evaluation emission recovery "
     "stages bundle export",
-    "search": "errors progress text_files files host graph engine data models fusion calibration quantization "
+    "search": "errors progress text_files files cache host graph engine data models fusion calibration quantization "
     "evaluation emission recovery stages bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors extras contained current_folder temporary timing progress text_files files folders formats "
-    "host backends",
+    "benchmark": "errors extras contained current_folder temporary timing progress text_files files folders cache "
+    "formats host backends",
     "report": "errors extras progress files folders host backends units benchmark",
     "analysis": "errors progress folders host graph data models fusion calibration quantization units evaluation "
     "emission recovery stages bundle report",
-    "workloads": "errors contained progress text_files files folders formats host graph engine data models fusion "
-    "calibration quantization units evaluation emission recovery stages bundle export pipeline benchmark",
+    "workloads": "errors contained progress text_files files folders cache formats host graph engine data models "
+    "fusion calibration quantization units evaluation emission recovery stages bundle export pipeline "
+    "benchmark",
     "measurement": "errors progress host benchmark workloads",
     "runtimes": "errors extras text_files folders host backends",
     "parity": "errors extras progress graph backends engine fusion quantization evaluation emission bundle runtimes",
@@ -64,9 +66,9 @@ ROOMS = {
     "summary": "graph engine evaluation stages bundle pipeline",
     "predict": "errors host graph data bundle deployment",
     "loading": "errors models evaluation bundle predict",
-    "cli": "errors temporary progress files folders host graph backends engine data models fusion calibration "
-    "quantization units evaluation emission recovery stages explain bundle export pipeline search profile "
-    "benchmark report analysis workloads measurement parity summary predict loading",
+    "cli": "errors temporary progress files folders cache host graph backends engine data models fusion "
+    "calibration quantization units evaluation emission recovery stages explain bundle export pipeline "
+    "search profile benchmark report analysis workloads measurement parity summary predict loading",
     "__main__": "current_folder cli",
 }
 

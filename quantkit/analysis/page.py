@@ -93,6 +93,7 @@ def _document(analysis: Analysis) -> Document:
         ("input, standard deviation", ", ".join(map(number, audit.input.deviation))),
     ]
     sections: list[tuple[str, list[Optional[Block]]]] = [
+        ("What was analysed", [Table("Analysis", FACTS, tuple(facts))]),
         ("Layers", [_picture(along(analysis)), _picture(shares(analysis)), _layers(analysis)]),
         ("Tensors", [_picture(histograms(analysis)), _picture(saturation(analysis)), _tensors(analysis)]),
         ("Without VNNI", [_without_vnni(analysis)]),
@@ -100,7 +101,6 @@ def _document(analysis: Analysis) -> Document:
     ]
     return Document(
         f"Analysis of {analysis.network} in INT8",
-        Table("Analysis", FACTS, tuple(facts)),
         (
             Part(
                 analysis.network,
@@ -109,7 +109,6 @@ def _document(analysis: Analysis) -> Document:
                 tuple(Section(title, tuple(block for block in blocks if block)) for title, blocks in sections),
             ),
         ),
-        "What was analysed",
         "Made by quantkit.",
     )
 

@@ -26,6 +26,7 @@ from quantkit.benchmark.build_folder import (
 )
 from quantkit.benchmark.probe import probe
 from quantkit.benchmark.recipes import RECIPES, base_python, make_environment
+from quantkit.cache import use
 from quantkit.errors import EngineMissing, QuantkitError, UserError
 from quantkit.folders import whole_folder
 from quantkit.progress import Tell, untold
@@ -69,6 +70,8 @@ def open_build(name_or_spec: str, tell: Tell = untold) -> Build:
     if name == HERE and not _has_mxnet():
         raise EngineMissing(f"{sys.executable} has no mxnet, so there is no build {HERE}; name another build")
     _check_known(name)
+    if name != HERE:
+        use(folder_of(name))
     ready = _current(name)
     if ready is not None:
         return ready

@@ -95,6 +95,20 @@ def ratio(cell: Cell, baseline: Cell, metric: Metric, paired: bool = True) -> Ra
     return Ratio(estimate, float(low), float(high))
 
 
+def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
+    """The geometric mean of ratios that were measured apart from each other, at least one.
+
+    After Fleming and Wallace, "How Not to Lie with Statistics: The Correct Way to Summarize Benchmark Results" (1986).
+    The margins of the logarithms are independent, so that their squares add up. Unbounded where one ratio is.
+    """
+    value, low, high = np.log([[each.value, max(each.low, 0.0) or np.nan, each.high] for each in ratios]).T
+    mean = float(np.exp(value.mean()))
+    if not np.isfinite([low, high]).all():
+        return Ratio(mean, 0.0, float("inf"))
+    below, above = (float(np.linalg.norm(margin)) / len(ratios) for margin in (value - low, high - value))
+    return Ratio(mean, mean * float(np.exp(-below)), mean * float(np.exp(above)))
+
+
 def _in_turns(cell: Cell, other: Cell) -> bool:
     """Whether each one's rounds began before the other's had ended."""
     times = [[turn.at for turn in each.rounds] for each in (cell, other)]

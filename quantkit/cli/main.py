@@ -54,6 +54,7 @@ _VERBS = {
     "fuse": "Fuse a network's operators, stay in FP32.",
     "calibrate": "Measure the ranges of a network's tensors for later.",
     "models": "List the networks that have a model card.",
+    "cache": "List what is kept in QUANTKIT_HOME, or remove it.",
     "doctor": "Look at engine and machine, say what to change.",
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Optional
 from urllib.parse import urlsplit
 
+from quantkit.cache import use
 from quantkit.errors import ModelError, QuantkitError, WeightsUnavailable
 from quantkit.files import blocks_of, home, locked
 from quantkit.models.address import Address
@@ -67,10 +68,11 @@ def obtain(
     """
     if source.kind == "file":
         return _local(card, source)
+    path = cached(source)
+    use(path)
     found = _found(card, source)
     if found is not None:
         return found
-    path = cached(source)
 
     def busy() -> None:
         if not quiet:

@@ -8,6 +8,7 @@ from typing import Optional, Union
 
 from quantkit.report.figure import Figure
 from quantkit.report.figures import figures
+from quantkit.report.headline import Headline, headline
 from quantkit.report.setup import builds, contestants, grouped_warnings, host, kernels, provenance, thread_settings
 from quantkit.report.summary import Study
 from quantkit.report.table import Table
@@ -69,22 +70,24 @@ class Section:
 
 @dataclass(frozen=True)
 class Part:
-    """What there is to say about one run: its verdicts, what must be known to believe them, its sections."""
+    """What there is to say about one run: its verdicts, what must be known to believe them, its sections.
+
+    ``headline`` stands before all.
+    """
 
     title: str
     verdicts: tuple[str, ...]
     reservations: tuple[str, ...]
     sections: tuple[Section, ...]
+    headline: Optional[Headline] = None
 
 
 @dataclass(frozen=True)
 class Document:
-    """The whole report. ``facts`` stand at its beginning under ``facts_title``, ``footer`` at its end."""
+    """The whole report; ``footer`` stands at its end."""
 
     title: str
-    facts: Table
     parts: tuple[Part, ...]
-    facts_title: str = "Host"
     footer: str = "Made by quantkit from raw clock readings. Ratios above 1 are better than the baseline."
 
     @property
@@ -110,30 +113,35 @@ def document(studies: Sequence[Study], title: Optional[str] = None) -> Document:
     folders = ["figures" if len(studies) == 1 else f"figures/{number}" for number in range(1, len(studies) + 1)]
     return Document(
         title or own,
-        host([study.run for study in studies]),
         tuple(_part(study, folder) for study, folder in zip(studies, folders)),
     )
 
 
 def _part(study: Study, folder: str) -> Part:
     drawn = {name: Picture(figure, f"{folder}/{name}") for name, figure in figures(study).items()}
-    sections = (
+    run = study.run
+    sections: tuple[tuple[str, Sequence[Optional[Block]]], ...] = (
+        ("Speed-up", [_no_speedup(study), drawn.get("throughput")]),
+        ("Where it comes from", [drawn.get("attribution")]),
+        ("Accuracy", [drawn.get("accuracy")]),
+        ("Scaling over instances", [drawn.get("scaling")]),
+        ("Latency", [drawn.get("latency"), drawn.get("distribution")]),
+        ("Server", [drawn.get("server")]),
+        ("Published figures", [drawn.get("published"), _source(study)]),
         (
-            "Builds and placement",
-            [provenance(study.run), builds(study.run), contestants(study), kernels(study), thread_settings(study)],
+            "Tables",
+            [
+                *speedup_table(study),
+                *(attribution_table(study), accuracy_table(study), scaling_table(study), server_table(study)),
+                cost_table(study),
+            ],
         ),
-        ("Warnings", [_warnings(study)]),
+        ("All measurements", cell_tables(study)),
         (
-            "Speed-up",
-            [_no_speedup(study), drawn.get("throughput"), drawn.get("latency"), *speedup_table(study), _source(study)],
+            "Set-up",
+            [host(run), provenance(run), builds(run), contestants(study), kernels(study), thread_settings(study)],
         ),
-        ("Where it comes from", [drawn.get("attribution"), attribution_table(study)]),
-        ("Scaling over instances", [drawn.get("scaling"), scaling_table(study)]),
-        ("Latency", [drawn.get("distribution")]),
-        ("Accuracy", [drawn.get("accuracy"), accuracy_table(study)]),
-        ("Server", [drawn.get("server"), server_table(study)]),
-        ("Cost", [cost_table(study)]),
-        ("All measurements", [*cell_tables(study), warning_table(study)]),
+        ("Warnings", [_warnings(study), warning_table(study)]),
         ("Left out", [left_out_table(study)]),
         ("Failures", _failures(study)),
     )
@@ -146,6 +154,7 @@ def _part(study: Study, folder: str) -> Part:
             for title, blocks in ((title, tuple(each for each in found if each)) for title, found in sections)
             if blocks
         ),
+        headline(study),
     )
 
 

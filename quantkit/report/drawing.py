@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _DPI = 160
 # Characters of a legend entry on a sheet.
 _LABEL = 28
+_LETTERS_PER_INCH = 15
 _FONTS = "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', Arial, sans-serif"
 _SETTINGS: dict[Any, Any] = {
     "font.size": 8,
@@ -73,7 +75,8 @@ def _sheet(figure: Figure) -> Sheet:
     width = max(columns * max(panel.width for panel in figure.panels), 4.2)
     longest = max(min(len(entry.label), _LABEL) for entry in figure.legend)
     entries_a_row = max(1, int(width / (0.5 + 0.075 * longest)))
-    head = 0.45 + 0.22 * math.ceil(len(figure.legend) / entries_a_row)
+    note = textwrap.wrap(printable(figure.note), int(width * _LETTERS_PER_INCH))
+    head = 0.45 + 0.22 * math.ceil(len(figure.legend) / entries_a_row) + 0.16 * len(note)
     height = rows * (max(panel.height for panel in figure.panels) + 0.25) + head
     sheet = Sheet(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
     FigureCanvasAgg(sheet)
@@ -89,6 +92,9 @@ def _sheet(figure: Figure) -> Sheet:
         ncols=min(len(figure.legend), entries_a_row),
         frameon=False,
         handlelength=1.6,
+        title="\n".join(note) or None,
+        title_fontsize=7.5,
+        alignment="left",
     )
     return sheet
 

@@ -15,7 +15,8 @@ from quantkit.benchmark.statistics import Ratio
 from quantkit.host.revision import described
 from quantkit.report.accuracy import graded
 from quantkit.report.attribution import attributions
-from quantkit.report.document import Document
+from quantkit.report.document import Document, Part
+from quantkit.report.headline import speeds
 from quantkit.report.scaling import scalings
 from quantkit.report.summary import METRICS, PERCENTILES, Row, Study, published_throughputs
 from quantkit.report.words import bounded
@@ -25,9 +26,20 @@ FORMAT = 1
 
 def json_text(report: Document, studies: Sequence[Study]) -> str:
     """All figures; a ratio whose interval is unbounded has null at its ends."""
-    runs = [{"verdicts": part.verdicts, **_run(study)} for part, study in zip(report.parts, studies)]
+    runs = [
+        {"headline": _headline(study, part), "verdicts": part.verdicts, **_run(study)}
+        for part, study in zip(report.parts, studies)
+    ]
     document = {"format": FORMAT, "title": report.title, "host": dict(studies[0].run.host), "runs": runs}
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _headline(study: Study, part: Part) -> Optional[dict[str, Any]]:
+    """The speeds of the leading contestant, and the facts that belong to it by name; null where there are none."""
+    if part.headline is None:
+        return None
+    told = [{**asdict(each), "ratio": ratio_object(each.ratio)} for each in speeds(study)]
+    return {"speeds": told, **dict(part.headline.facts)}
 
 
 def _run(study: Study) -> dict[str, Any]:

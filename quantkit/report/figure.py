@@ -84,13 +84,22 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under one title; ``name`` is a file name without ending."""
+    """Panels under one title; ``name`` is a file name without ending.
+
+    ``note`` is what must not be lost where the figure is shown alone.
+    """
 
     name: str
     title: str
     caption: str
     legend: tuple[Entry, ...]
     panels: tuple[Panel, ...]
+    note: str = ""
+
+    @property
+    def remarks(self) -> str:
+        """The caption and the note."""
+        return " ".join(filter(None, (self.caption, self.note)))
 
 
 def styles(run: Run) -> dict[str, Style]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from quantkit.report.document import Block, Bullets, Document, Output, Picture, Text
+from quantkit.report.document import Block, Bullets, Document, Output, Part, Picture, Text
 from quantkit.report.table import FACTS, Table
 from quantkit.report.words import printable
 
@@ -17,9 +17,8 @@ def markdown(report: Document) -> str:
     for part in report.parts:
         if several:
             lines += [f"**{escaped(part.title)}**", ""]
-        lines += [f"**{escaped(part.verdicts[0])}**", ""]
+        lines += _headline(part)
         lines += _bullets((*part.verdicts[1:], *part.reservations))
-    lines += [f"## {report.facts_title}", "", *_table(report.facts)]
     for part in report.parts:
         if several:
             lines += [f"## {escaped(part.title)}", ""]
@@ -28,6 +27,14 @@ def markdown(report: Document) -> str:
             for block in section.blocks:
                 lines += _block(block)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _headline(part: Part) -> list[str]:
+    if part.headline is None:
+        return [f"**{escaped(part.verdicts[0])}**", ""]
+    figures = [f"**{escaped(value)}** {escaped(says)}" for value, says in part.headline.figures]
+    facts = [f"{name}: {value}" for name, value in part.headline.facts]
+    return [*(line for figure in figures for line in (figure, "")), *_bullets(facts), escaped(part.verdicts[0]), ""]
 
 
 def escaped(text: str) -> str:
@@ -55,12 +62,12 @@ def _bullets(items: Sequence[str]) -> list[str]:
 
 def _picture(picture: Picture) -> list[str]:
     figure = picture.figure
-    return [f"![{escaped(figure.title)}]({picture.file}.png)", "", escaped(figure.caption), ""]
+    return [f"![{escaped(figure.title)}]({picture.file}.png)", "", escaped(figure.remarks), ""]
 
 
 def _table(table: Table) -> list[str]:
     if table.columns == FACTS:
-        return _bullets([f"{name}: {value}" for name, value in table.rows])
+        return [f"**{escaped(table.title)}**", "", *_bullets([f"{name}: {value}" for name, value in table.rows])]
     rules = ["---:" if number in table.numeric else "---" for number in range(len(table.columns))]
     lines = [f"**{escaped(table.title)}**", "", _row(map(escaped, table.columns)), _row(rules)]
     lines += [_row(map(escaped, row)) for row in table.rows]

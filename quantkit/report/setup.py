@@ -34,14 +34,11 @@ _FACTS = {
 _ABSENT = {"cpu_quota": "none"}
 
 
-def host(runs: Sequence[Run]) -> Table:
-    """The machine's facts; where runs saw different ones (another kernel, say), all that they saw."""
-    names = dict.fromkeys(name for run in runs for name in (*_FACTS, *run.host) if name in run.host)
-    rows = []
-    for name in names:
-        values = dict.fromkeys(_fact(run.host.get(name), _ABSENT.get(name, "not told")) for run in runs)
-        rows.append((_FACTS.get(name, name), " / ".join(values)))
-    return Table("Host", FACTS, tuple(rows))
+def host(run: Run) -> Table:
+    """The machine's facts."""
+    names = dict.fromkeys(name for name in (*_FACTS, *run.host) if name in run.host)
+    rows = [(_FACTS.get(name, name), _fact(run.host[name], _ABSENT.get(name, "not told"))) for name in names]
+    return Table("Machine", FACTS, tuple(rows))
 
 
 def _fact(value: Any, absent: str) -> str:

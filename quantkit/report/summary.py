@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -13,10 +13,13 @@ from quantkit.benchmark.cell_warnings import warnings
 from quantkit.benchmark.results import Cell, LeftOut, Network, Results, Run
 from quantkit.benchmark.statistics import Metric, Ratio, latencies, mean_latency, ratio, throughput
 from quantkit.errors import UserError
+from quantkit.report.words import listed
 
 METRICS: tuple[Metric, ...] = ("throughput", "latency")
 PERCENTILES = (50, 90, 99)
 Key = tuple[str, int, str]
+# So many networks are named one by one.
+_FEW = 3
 
 
 @dataclass(frozen=True)
@@ -92,16 +95,27 @@ class Study:
         warned = {key for key, _ in self.warned}
         return any((network, batch, name) in warned for name in contestants)
 
-    def flagged(self, network: str) -> str:
-        """A network's name, with a flag where its weights are random."""
-        random = any(each.weights == "random" for each in self.run.networks if each.name == network)
-        return f"{network} (random weights)" if random else network
+    def weights_note(self, networks: Iterable[str]) -> str:
+        """Which of these networks have random weights, as a sentence; empty where none has."""
+        chosen = set(networks)
+        told = random_weights([each for each in self.run.networks if each.name in chosen])
+        return told and f"{told}."
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
         """What was not measured and has not failed either."""
         known = {*self.cells, *map(key_of, (*self.failed, *self.served))}
         return tuple(each for each in self.run.left_out if (each.network, each.batch, each.contestant) not in known)
+
+
+def random_weights(networks: Sequence[Network]) -> str:
+    """``net has random weights``, ``All 8 networks have random weights``; empty where none has."""
+    random = [network.name for network in networks if network.weights == "random"]
+    if not random:
+        return ""
+    if len(random) == len(networks) > _FEW:
+        return f"All {len(random)} networks have random weights"
+    return f"{listed(random)} {'has' if len(random) == 1 else 'have'} random weights"
 
 
 def key_of(cell: Cell) -> Key:

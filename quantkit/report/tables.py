@@ -46,7 +46,7 @@ def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
     for network, batch in dict.fromkeys((row.network, row.batch) for row in rows):
         base = by_key.get((network, batch, study.run.baseline))
         alone = study.doubtful(network, batch, study.run.baseline)
-        line = [study.flagged(network), str(batch), marked(_absolute(base, metric), alone) if base else "no result"]
+        line = [network, str(batch), marked(_absolute(base, metric), alone) if base else "no result"]
         for name in names:
             row = by_key.get((network, batch, name))
             line.append("no result" if row is None else _speedup(study, row, "no baseline", metric))
@@ -60,8 +60,15 @@ def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
         columns,
         tuple(lines),
         frozenset(range(1, len(columns))),
-        "Times as fast as the baseline; in parentheses the 95 % interval.",
+        _noted(
+            "Times as fast as the baseline; in parentheses the 95 % interval.", study, (row.network for row in rows)
+        ),
     )
+
+
+def _noted(note: str, study: Study, networks: Iterable[str]) -> str:
+    """A table's note, and which of its networks have random weights."""
+    return " ".join(filter(None, (note, study.weights_note(networks))))
 
 
 def _speedup(study: Study, row: Row, missing: str, metric: Metric) -> str:
@@ -90,13 +97,17 @@ def attribution_table(study: Study) -> Table:
         total = marked(
             ratio_text(each.steps[-1].total), study.doubtful(each.network, each.batch, before[0], before[-1])
         )
-        rows.append((study.flagged(each.network), str(each.batch), *(factors.get(step, "") for step in steps), total))
+        rows.append((each.network, str(each.batch), *(factors.get(step, "") for step in steps), total))
     return Table(
         f"Steps from {study.run.baseline}",
         ("network", "batch size", *steps, "all"),
         tuple(rows),
         frozenset(range(1, len(steps) + 3)),
-        "Times as fast as after the step before; in parentheses the 95 % interval.",
+        _noted(
+            "Times as fast as after the step before; in parentheses the 95 % interval.",
+            study,
+            (each.network for each in found),
+        ),
     )
 
 
@@ -107,7 +118,7 @@ def scaling_table(study: Study) -> Table:
         ("network", "batch size", "variant", "policy", "instances", "cores", "times the smallest", "ideal"),
         tuple(
             (
-                study.flagged(each.network),
+                each.network,
                 str(each.batch),
                 f"{each.variant} on {each.build}",
                 point.policy,
@@ -125,6 +136,7 @@ def scaling_table(study: Study) -> Table:
             for number, point in enumerate(each.points)
         ),
         frozenset({1, 4, 5, 6, 7}),
+        study.weights_note(each.network for each in scalings(study)),
     )
 
 
@@ -173,7 +185,7 @@ def server_table(study: Study) -> Table:
         ),
         tuple(
             (
-                study.flagged(cell.network),
+                cell.network,
                 str(cell.batch),
                 cell.contestant.name,
                 number(cell.server.bound),
@@ -189,8 +201,12 @@ def server_table(study: Study) -> Table:
             for trial in cell.server.trials
         ),
         frozenset(range(3, 9)) | {1},
-        "The search goes by the p99. LoadGen also asks for early stopping: enough requests to be sure that the p99 "
-        "stays within the bound. A run that it calls invalid for other reasons than its length is refused.",
+        _noted(
+            "The search goes by the p99. LoadGen also asks for early stopping: enough requests to be sure that the p99 "
+            "stays within the bound. A run that it calls invalid for other reasons than its length is refused.",
+            study,
+            (cell.network for cell in study.served),
+        ),
     )
 
 
@@ -212,14 +228,19 @@ def cost_table(study: Study) -> Table:
         ("network", "batch size", *names),
         tuple(
             (
-                study.flagged(network),
+                network,
                 str(batch),
                 *(_cost(study, by_key.get((network, batch, name))) for name in names),
             )
             for network, batch in dict.fromkeys((row.network, row.batch) for row in rows)
         ),
         frozenset(range(1, len(names) + 2)),
-        "At the throughput measured. The price is that of the whole machine, whichever part of it the instances used.",
+        _noted(
+            "At the throughput measured. The price is that of the whole machine, whichever part of it the instances "
+            "used.",
+            study,
+            (row.network for row in rows),
+        ),
     )
 
 
@@ -252,7 +273,8 @@ def _cells(study: Study, network: Network, published: dict[tuple[str, int, str],
             absent = "baseline" if row.contestant == study.run.baseline else "no baseline"
             line += [_speedup(study, row, absent, metric) for metric in METRICS]
         lines.append((*line, str(row.requests), str(row.rounds), str(len(row.warnings) or "none")))
-    return Table(study.flagged(network.name), tuple(columns), tuple(lines), frozenset({0, *range(3, len(columns))}))
+    numeric = frozenset({0, *range(3, len(columns))})
+    return Table(network.name, tuple(columns), tuple(lines), numeric, study.weights_note([network.name]))
 
 
 def warning_table(study: Study) -> Table:

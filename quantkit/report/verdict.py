@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from quantkit.benchmark.results import Cell, Server
 from quantkit.benchmark.statistics import Metric, Ratio
 from quantkit.benchmark.variants import VARIANTS
-from quantkit.report.summary import METRICS, Row, Study, key_of
+from quantkit.report.summary import METRICS, Row, Study, key_of, random_weights
 from quantkit.report.words import MARK, bounded, counted, factor, listed, number, span
 
 Compared = tuple[Row, Ratio]
@@ -15,17 +15,21 @@ Compared = tuple[Row, Ratio]
 
 def verdicts(study: Study) -> tuple[str, ...]:
     """A sentence for each contestant but the baseline and each metric, INT8 first and then the fastest first."""
-    int8 = {each.name for each in study.run.contestants if VARIANTS[each.variant].int8}
-
-    def rank(name: str) -> tuple[bool, float]:
-        values = [ratio.value for metric in METRICS for _, ratio in _compared(study, name, metric)]
-        return name not in int8, -sum(values) / max(1, len(values))
-
-    ranked = sorted(study.challengers, key=rank)
-    sentences = [sentence for name in ranked for sentence in _of_contestant(study, name)]
+    sentences = [sentence for name in by_rank(study) for sentence in _of_contestant(study, name)]
     served = sorted(study.served, key=lambda cell: cell.contestant.variant != "int8")
     sentences += [_served(cell, cell.server) for cell in served if cell.server]
     return tuple(sentences) or ("There is nothing to compare: no contestant but the baseline has a result.",)
+
+
+def by_rank(study: Study) -> tuple[str, ...]:
+    """The names of all contestants but the baseline, INT8 first and then the fastest first."""
+    int8 = {each.name for each in study.run.contestants if VARIANTS[each.variant].int8}
+
+    def rank(name: str) -> tuple[bool, float]:
+        values = [ratio.value for metric in METRICS for _, ratio in compared(study, name, metric)]
+        return name not in int8, -sum(values) / max(1, len(values))
+
+    return tuple(sorted(study.challengers, key=rank))
 
 
 def reservations(study: Study) -> tuple[str, ...]:
@@ -43,17 +47,14 @@ def reservations(study: Study) -> tuple[str, ...]:
     if doubtful:
         verb, cells = ("is", "cell") if doubtful == 1 else ("are", "cells")
         all_cells = len({*study.cells, *map(key_of, study.served)})
-        found.append(
-            f"{doubtful} of {all_cells} {cells} {verb} less sure than they look, and marked {MARK} in the tables."
-        )
-    random = [network.name for network in run.networks if network.weights == "random"]
-    if random:
-        verb = "has" if len(random) == 1 else "have"
-        found.append(f"{listed(random)} {verb} random weights: the speed is real, the accuracy is not.")
+        found.append(f"{doubtful} of {all_cells} {cells} {verb} less sure than they look, and marked {MARK}.")
+    if random := random_weights(run.networks):
+        found.append(f"{random}: the speed is real, the accuracy is not.")
     return tuple(found)
 
 
-def _compared(study: Study, name: str, metric: Metric) -> list[Compared]:
+def compared(study: Study, name: str, metric: Metric) -> list[Compared]:
+    """The rows of a contestant that were measured for a metric and have a ratio to the baseline, with that."""
     rows = [row for row in study.rows if row.contestant == name and row.metric == metric]
     return [(row, row.speedup) for row in rows if row.speedup]
 
@@ -70,7 +71,7 @@ def _planned(study: Study, name: str) -> set[tuple[str, int]]:
 def _of_contestant(study: Study, name: str) -> list[str]:
     baseline = study.run.baseline
     planned = _planned(study, name)
-    by_metric = {metric: found for metric in METRICS if (found := _compared(study, name, metric))}
+    by_metric = {metric: found for metric in METRICS if (found := compared(study, name, metric))}
     sentences = [
         _one(study, *found[0], metric) if len(found) == 1 else _several(found, baseline, metric)
         for metric, found in by_metric.items()
@@ -106,22 +107,22 @@ def _why_unbounded(study: Study, row: Row) -> str:
     return f"{listed(single)} {'was' if len(single) == 1 else 'were'} measured in a single round"
 
 
-def _several(compared: Sequence[Compared], baseline: str, metric: Metric) -> str:
-    name = compared[0][0].contestant
-    all_verdicts = [ratio.verdict for _, ratio in compared]
+def _several(found: Sequence[Compared], baseline: str, metric: Metric) -> str:
+    name = found[0][0].contestant
+    all_verdicts = [ratio.verdict for _, ratio in found]
     doubtful, slower = all_verdicts.count("not distinguishable"), all_verdicts.count("slower")
-    values = [ratio.value for _, ratio in compared]
+    values = [ratio.value for _, ratio in found]
     reach = span(min(values), max(values))
-    where = _where([row for row, _ in compared])
-    if doubtful == len(compared):
-        same = f"{name} is not distinguishable in speed from {baseline} in any of {len(compared)} comparisons"
+    where = _where([row for row, _ in found])
+    if doubtful == len(found):
+        same = f"{name} is not distinguishable in speed from {baseline} in any of {len(found)} comparisons"
         return f"{same} {where} ({metric}, ratios {reach})."
     sentence = f"{name} runs {reach} times as fast as {baseline} {where} ({metric})"
     exceptions = []
     if slower:
-        exceptions.append(f"it is slower in {slower} of {len(compared)} comparisons")
+        exceptions.append(f"it is slower in {slower} of {len(found)} comparisons")
     if doubtful:
-        exceptions.append(f"it is not distinguishable in {doubtful} of {len(compared)} comparisons")
+        exceptions.append(f"it is not distinguishable in {doubtful} of {len(found)} comparisons")
     return f"{sentence}; {listed(exceptions)}." if exceptions else f"{sentence}."
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+from quantkit.cache import use
 from quantkit.errors import QuantkitError
 from quantkit.files import home
 from quantkit.text_files import MEBIBYTE, parse_json, read_bytes
@@ -55,6 +56,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        use(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             content = read_bytes(path, _LARGEST_FILE) if path.exists() else b""

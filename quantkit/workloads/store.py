@@ -1,6 +1,7 @@
 """``QUANTKIT_HOME/workloads``: prepared files, named by a hash of what they were made from.
 
 A file appears whole, so whoever finds one may use it; of two processes that want the same checkpoint one waits.
+What was used least recently is removed beyond a number of bytes; see ``quantkit.cache``.
 What is written takes the place of a link, not of what the link leads to.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from quantkit import files
 from quantkit.benchmark.workload import Checkpoint
+from quantkit.cache import bound_workloads, touch, use
 from quantkit.contained import file_in
 from quantkit.engine.checkpoint import read_checkpoint, write_checkpoint
 from quantkit.errors import ModelError, QuantkitError, UserError
@@ -65,8 +67,11 @@ def stored_checkpoint(name: str, key: str, make: Callable[[], Made], tell: Tell)
         QuantkitError: the folder cannot be written.
     """
     folder, stem = _folder("checkpoints"), _stem(name, key)
+    use(folder / stem)
     with _locked(folder, stem, name, tell):
-        return _find(folder, stem) or _write(folder, stem, make())
+        found = _find(folder, stem) or _write(folder, stem, make())
+    _used(_paths(folder, stem)[2])
+    return found
 
 
 def stored_files(name: str, key: str, make: Callable[[Path], Mapping[str, Path]], tell: Tell) -> Checkpoint:
@@ -78,8 +83,11 @@ def stored_files(name: str, key: str, make: Callable[[Path], Mapping[str, Path]]
         QuantkitError: the folder cannot be written.
     """
     folder, stem = _folder("networks"), _stem(name, key)
+    use(folder / stem)
     with _locked(folder, stem, name, tell):
-        return _find_files(folder / stem) or _write_files(folder / stem, make)
+        found = _find_files(folder / stem) or _write_files(folder / stem, make)
+    _used(folder / stem / _RECORD)
+    return found
 
 
 def stored_array(array: np.ndarray) -> Path:
@@ -88,22 +96,32 @@ def stored_array(array: np.ndarray) -> Path:
     digest = hashlib.sha256(f"{content.dtype} {content.shape}".encode())
     digest.update(content.data)
     path = _folder("inputs") / f"{digest.hexdigest()[:32]}.npy"
+    use(path)
     if not path.is_file():
         with files.writing(_without_link(path)) as file:
             np.save(file, content)
+    _used(path)
     return path
 
 
 def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
     """An .npz file of outputs that has this key, made and written where it is not there."""
     path = _folder("references") / f"{key[:32]}.npz"
+    use(path)
     if not path.is_file():
         outputs = make()
         archive = io.BytesIO()  # an archive that fails halfway would complain once more when it is forgotten
         np.savez(archive, *outputs)
         with files.writing(_without_link(path)) as file:
             file.write(archive.getbuffer())
+    _used(path)
     return path
+
+
+def _used(path: Path) -> None:
+    """Note the use of an entry by its record, and remove others where there are too many bytes by now."""
+    touch(path)
+    bound_workloads()
 
 
 def _stem(name: str, key: str) -> str:

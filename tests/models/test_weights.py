@@ -131,7 +131,7 @@ def test_something_else_than_weights_is_neither_kept_nor_trusted(hub: Path, tmp_
     source = upload(hub, b"<html>log in first</html>", "o/r/model.safetensors")
     with pytest.raises(WeightsUnavailable, match="safetensors"):
         resolve(card(hub, source), "pretrained", WANTED, random, quiet=True)
-    left = [path.name for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    left = [path.name for path in (tmp_path / "home" / "weights").rglob("*") if path.is_file()]
     assert left == [".model.safetensors.lock"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from dataclasses import replace
 from typing import Any, Optional
@@ -14,9 +15,19 @@ from matplotlib.figure import Figure as Sheet
 
 from quantkit.benchmark.results import Results
 from quantkit.benchmark.statistics import latencies
-from quantkit.report.drawing import panel_svg
+from quantkit.report.drawing import panel_svg, write_sheet
 from quantkit.report.figure import DARK, LIGHT, Figure, Panel, log_ticks, styles
-from quantkit.report.figures import NAMES, accuracy, attribution, distribution, figures, scaling, server, speedup
+from quantkit.report.figures import (
+    NAMES,
+    accuracy,
+    attribution,
+    distribution,
+    figures,
+    published,
+    scaling,
+    server,
+    speedup,
+)
 from quantkit.report.summary import Study, summarize
 from tests.report.showcase import HOSTILE, complete, hostile
 from tests.report.synthetic import INT8, NATIVE, results
@@ -54,7 +65,8 @@ def test_every_figure_is_drawn_where_there_is_data() -> None:
 def test_bars_are_as_high_as_the_ratios() -> None:
     given = study(complete())
     figure = found(speedup.figure(given, "throughput"))
-    assert [panel.title for panel in figure.panels] == ["good", "drawn (random weights)"]
+    assert [panel.title for panel in figure.panels] == ["good", "drawn"]
+    assert figure.note == "drawn has random weights."
     for panel, network in zip(figure.panels, ("good", "drawn")):
         expected = [row.speedups["throughput"].value for row in given.rows if row.network == network and row.speedups]
         assert sorted(tops(drawn(panel))) == pytest.approx(sorted(expected))
@@ -68,15 +80,25 @@ def test_error_bars_span_the_intervals() -> None:
     assert [point[1] for point in segment] == pytest.approx([ratio.low, ratio.high])
 
 
-def test_published_values_stand_at_their_bars() -> None:
-    figure = found(speedup.figure(study(complete()), "throughput"))
-    good, other = map(drawn, (panel for panel in figure.panels))
-    ((x, y),) = marked(good, "D")
-    bar = next(bar for bar in good.patches if bar.get_x() < x < bar.get_x() + bar.get_width())  # type: ignore[attr-defined]
-    row = next(row for row in study(complete()).rows if row.key == ("good", 8, "INT8"))
-    assert (y, bar.get_height()) == (28.0, pytest.approx(row.speedups["throughput"].value))  # type: ignore[attr-defined]
-    assert marked(other, "D") == []
-    assert "published" in [entry.label for entry in figure.legend]
+def test_published_values_stand_beside_ours_in_a_figure_of_their_own() -> None:
+    given = study(complete())
+    (panel,) = found(published.figure(given)).panels
+    row = next(row for row in given.rows if row.key == ("good", 8, "INT8"))
+    axes = drawn(panel)
+    assert marked(axes, "D") == [(28.0, 0)]
+    assert marked(axes, "o") == [(pytest.approx(row.speedups["throughput"].value), 0)]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["INT8, good, batch 8"]
+    assert published.figure(study(results())) is None
+
+
+def test_a_published_value_does_not_flatten_our_bars() -> None:
+    given = complete()
+    far = replace(given.run, published=tuple(replace(each, value=1000.0) for each in given.run.published))
+    before, after = (
+        [drawn(panel).get_ylim() for panel in found(speedup.figure(study(each), "throughput")).panels]
+        for each in (given, Results(far, given.cells))
+    )
+    assert before == after
 
 
 def test_networks_of_one_batch_size_stand_side_by_side() -> None:
@@ -205,3 +227,11 @@ def test_hostile_names_are_only_text() -> None:
                 "pattern",
             }
             assert HOSTILE[:20] in root.attrib["aria-label"] or "=1+1" in root.attrib["aria-label"]
+
+
+def test_a_sheet_alone_says_that_weights_are_random() -> None:
+    figure = found(speedup.figure(study(complete()), "throughput"))
+    written = io.BytesIO()
+    write_sheet(figure, written, "svg")
+    assert figure.note
+    assert figure.note in written.getvalue().decode()

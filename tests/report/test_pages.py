@@ -16,13 +16,14 @@ import pytest
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.results import Agreement, Contestant, Kernels, Network, Results
 from quantkit.report.accuracy import graded
-from quantkit.report.document import Document, Section, document
+from quantkit.report.document import Block, Bullets, Document, Output, Picture, Section, Text, document
 from quantkit.report.export import csv_text, json_text
+from quantkit.report.headline import machine, speeds
 from quantkit.report.html import page
 from quantkit.report.markdown import escaped, markdown
 from quantkit.report.setup import grouped_warnings, kernels, ranges
 from quantkit.report.summary import Study, summarize
-from quantkit.report.table import Table
+from quantkit.report.table import FACTS, Table
 from quantkit.report.words import marked, printable, ratio_text
 from tests.report.showcase import HOSTILE, complete, hostile
 from tests.report.synthetic import BUILDS, FUSED, INT8, MKLDNN, NATIVE, results
@@ -87,16 +88,17 @@ def test_the_page_says_all_there_is(full: tuple[Document, Page, str]) -> None:
     given, parsed, _ = full
     part = given.parts[0]
     assert [each.title for each in part.sections] == [
-        "Builds and placement",
-        "Warnings",
         "Speed-up",
         "Where it comes from",
+        "Accuracy",
         "Scaling over instances",
         "Latency",
-        "Accuracy",
         "Server",
-        "Cost",
+        "Published figures",
+        "Tables",
         "All measurements",
+        "Set-up",
+        "Warnings",
         "Left out",
         "Failures",
     ]
@@ -110,7 +112,7 @@ def test_the_page_says_all_there_is(full: tuple[Document, Page, str]) -> None:
         "needs 6.4 minutes",
         "drawn, batch size 8, INT8, instance 1: instance 1 was killed by signal 9 (killed)",
         "<b>last</b> line",
-        "drawn (random weights)",
+        "drawn has random weights.",
         "random weights, accuracy means nothing",
         "not distinguishable",
         "sequences/s",
@@ -118,7 +120,53 @@ def test_the_page_says_all_there_is(full: tuple[Document, Page, str]) -> None:
         "not valid: performance constraints and early stopping",
     ):
         assert text in parsed.text, text
-    assert parsed.text.index(part.verdicts[0]) < parsed.text.index("Host")
+
+
+def test_headline_then_figures_then_tables_then_set_up(full: tuple[Document, Page, str]) -> None:
+    given, parsed, _ = full
+    part = given.parts[0]
+    assert part.headline is not None
+    places = [parsed.text.index(text) for text in (*part.headline.figures[0], part.verdicts[0], part.reservations[0])]
+    assert places == sorted(places)
+    pictures, tables, set_up = (
+        [place for place, each in enumerate(part.sections) if any(isinstance(block, kind) for block in each.blocks)]
+        for kind in (Picture, Table, (Bullets, Output))
+    )
+    assert max(pictures) < min(tables) < min(set_up)
+    assert max(places) < parsed.text.index("Speed-up in throughput over native")
+
+
+def shown(block: Block) -> list[str]:
+    """The texts of a block, in the order in which they are shown."""
+    if isinstance(block, Text):
+        return [block.text]
+    if isinstance(block, Bullets):
+        return list(block.items)
+    if isinstance(block, Table):
+        heads = [] if block.columns == FACTS else list(block.columns)
+        return [block.title, *heads, *(value for row in block.rows for value in row), block.remarks]
+    if isinstance(block, Picture):
+        return [block.figure.title, block.figure.remarks]
+    return list(block.lines)
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_page_and_markdown_say_the_same_in_the_same_order(several: bool) -> None:
+    given, _ = report(complete(), *([results(title="Second", name="second")] if several else []), price=3.06)
+    texts = [given.title]
+    for part in given.parts:
+        assert part.headline is not None
+        texts += [text for pair in (*part.headline.figures, *part.headline.facts) for text in pair]
+        texts += [*part.verdicts, *part.reservations]
+    for part in given.parts:
+        texts += [part.title] * several
+        for each in part.sections:
+            texts += [each.title, *(text for block in each.blocks for text in shown(block))]
+    for made in (Page(page(given)).text, re.sub(r"\\(.)", r"\1", markdown(given))):
+        place = 0
+        for text in map(printable, texts):
+            place = made.find(text, place)
+            assert place >= 0, text
 
 
 def test_the_page_needs_nothing_else(full: tuple[Document, Page, str]) -> None:
@@ -180,7 +228,7 @@ def test_every_ratio_of_a_table_has_its_interval() -> None:
     columns = {name: number for number, name in enumerate(found.columns)}
     rows = {row.key: row for row in study.rows}
     for line in found.rows:
-        network = line[0].replace(" (random weights)", "")
+        network = line[0]
         for name in ("MKL-DNN", "fused", "INT8", "INT8 pinned"):
             row = rows.get((network, int(line[1]), name))
             doubtful = study.doubtful(network, int(line[1]), name, "native")
@@ -189,9 +237,10 @@ def test_every_ratio_of_a_table_has_its_interval() -> None:
     assert published == {
         ("good", "1"): "",
         ("good", "8"): "28.0",
-        ("drawn (random weights)", "1"): "",
-        ("drawn (random weights)", "8"): "",
+        ("drawn", "1"): "",
+        ("drawn", "8"): "",
     }
+    assert "drawn has random weights." in found.remarks
 
 
 def test_without_a_baseline_no_column_is_invented() -> None:
@@ -278,6 +327,9 @@ def test_json_holds_the_rows() -> None:
     (run,) = found["runs"]
     assert found["host"] == complete().run.host
     assert tuple(run["verdicts"]) == given.parts[0].verdicts
+    speed = speeds(studies[0])[0]
+    assert run["headline"]["speeds"][0]["ratio"]["value"] == speed.ratio.value
+    assert run["headline"]["machine"] == machine(found["host"])
     assert len(run["cells"]) == len(studies[0].rows)
     for cell, row in zip(run["cells"], studies[0].rows):
         assert (cell["network"], cell["batch"], cell["contestant"]) == row.key

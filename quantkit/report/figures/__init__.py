@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quantkit.report.figure import Figure
-from quantkit.report.figures import accuracy, attribution, distribution, scaling, server, speedup
+from quantkit.report.figures import accuracy, attribution, distribution, published, scaling, server, speedup
 from quantkit.report.summary import Study
 
 
@@ -12,6 +12,7 @@ def figures(study: Study) -> dict[str, Figure]:
     found = (
         speedup.figure(study, "throughput"),
         speedup.figure(study, "latency"),
+        published.figure(study),
         attribution.figure(study),
         scaling.figure(study),
         distribution.figure(study),
@@ -21,4 +22,4 @@ def figures(study: Study) -> dict[str, Figure]:
     return {each.name: each for each in found if each is not None}
 
 
-NAMES = ("throughput", "latency", "attribution", "scaling", "distribution", "accuracy", "server")
+NAMES = ("throughput", "latency", "published", "attribution", "scaling", "distribution", "accuracy", "server")

@@ -30,7 +30,7 @@ def figure(study: Study) -> Optional[Figure]:
     edges = 0.8 * min(reached), 2.2 * max(reached)
     panels = tuple(
         Panel(
-            f"{study.flagged(each.network)}, batch {each.batch}",
+            f"{each.network}, batch {each.batch}",
             _alternative(each, study.run.baseline),
             partial(_draw, attribution=each, edges=edges),
             height=2.5,
@@ -49,6 +49,7 @@ def figure(study: Study) -> Optional[Figure]:
         "Each network is shown at the batch size that has the most steps.",
         tuple(legend),
         panels,
+        study.weights_note(each.network for each in chosen),
     )
 
 

@@ -32,7 +32,7 @@ def figure(study: Study) -> Optional[Figure]:
         names |= times.keys()
         panels.append(
             Panel(
-                f"{study.flagged(network.name)}, batch {batch}",
+                f"{network.name}, batch {batch}",
                 _alternative(network.name, batch, times),
                 partial(_draw, times=times, look=look),
             )
@@ -50,6 +50,7 @@ def figure(study: Study) -> Optional[Figure]:
         "Time is logarithmic. Each network is shown at its smallest batch size.",
         (*lines, *marks),
         tuple(panels),
+        study.weights_note(network.name for network in study.networks),
     )
 
 

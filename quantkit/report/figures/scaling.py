@@ -32,7 +32,7 @@ def figure(study: Study) -> Optional[Figure]:
         variant = f", {shown.variant} on {shown.build}" if several else ""
         panels.append(
             Panel(
-                f"{study.flagged(shown.network)}, batch {shown.batch}{variant}",
+                f"{shown.network}, batch {shown.batch}{variant}",
                 _alternative(shown),
                 partial(_draw, scaling=shown),
                 width=min(7.2, max(3.5, 0.7 + 0.5 * len(shown.points))),
@@ -47,6 +47,7 @@ def figure(study: Study) -> Optional[Figure]:
         "size that was measured under the most placements.",
         (Entry("measured", _MEASURED, "marker"), Entry("ideal", _IDEAL, "line")),
         tuple(panels),
+        study.weights_note(each.network for each in found),
     )
 
 

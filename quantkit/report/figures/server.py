@@ -28,7 +28,7 @@ def figure(study: Study) -> Optional[Figure]:
         shown = [cell for cell in cells if (cell.network, cell.batch) == (network, batch)]
         panels.append(
             Panel(
-                f"{study.flagged(network)}, batch {batch}",
+                f"{network}, batch {batch}",
                 _alternative(shown),
                 partial(_draw, cells=shown, look=look),
                 height=2.5,
@@ -46,6 +46,7 @@ def figure(study: Study) -> Optional[Figure]:
         "Hollow markers are runs that are not valid by LoadGen's own rules.",
         tuple(legend),
         tuple(panels),
+        study.weights_note(cell.network for cell in cells),
     )
 
 

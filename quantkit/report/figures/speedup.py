@@ -1,4 +1,4 @@
-"""Speed-up over the baseline: bars for each network and batch size, published values beside ours."""
+"""Speed-up over the baseline: bars for each network and batch size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from quantkit.report.words import bounded, factor, listed, ratio_text, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_PUBLISHED = Style("ink", marker="D")
 _BASELINE = Style("ink", line="--")
 # An interval may be longer than this many times the tallest bar, which would press all bars flat.
 _HEADROOM = 1.6
@@ -51,32 +50,30 @@ def figure(study: Study, metric: Metric) -> Optional[Figure]:
             for network in networks
         }
     look = styles(study.run)
-    tallest = max(max(row.speedups[metric].value, row.published.get(metric, 1.0)) for row in rows.values())
+    tallest = max(1.0, *(row.speedups[metric].value for row in rows.values()))
     top = min(1.06 * max(_reach(row, metric) for row in rows.values()), _HEADROOM * tallest)
     panels = tuple(
         Panel(
-            study.flagged(title),
+            title,
             _alternative(title, groups, metric, study.run.baseline),
             partial(_draw, groups=groups, names=names, look=look, metric=metric, top=top, by_batch=bool(title)),
             *_size(groups, len(names), bool(title)),
         )
         for title, groups in grouped.items()
     )
-    published = any(metric in row.published for row in rows.values())
     legend = [Entry(name, look[name], "bar") for name in names]
     legend.append(Entry(f"{study.run.baseline} = 1", _BASELINE, "line"))
-    if published:
-        legend.append(Entry("published", _PUBLISHED, "hollow"))
     return Figure(
         metric,
         f"Speed-up in {metric} over {study.run.baseline}",
-        _caption(study, metric, list(rows.values()), top, published),
+        _caption(study, metric, list(rows.values()), top),
         tuple(legend),
         panels,
+        study.weights_note(networks),
     )
 
 
-def _caption(study: Study, metric: Metric, rows: Sequence[Row], top: float, published: bool) -> str:
+def _caption(study: Study, metric: Metric, rows: Sequence[Row], top: float) -> str:
     meaning = (
         "Items per second of all instances together"
         if metric == "throughput"
@@ -85,8 +82,6 @@ def _caption(study: Study, metric: Metric, rows: Sequence[Row], top: float, publ
     text = f"{meaning}, relative to {study.run.baseline}; higher is better. Thin bars are 95 % intervals."
     if any(_reach(row, metric) > top for row in rows):
         text += " An interval that leaves the figure stands in the table."
-    if published:
-        text += " Diamonds are published figures, measured on other machines."
     return text
 
 
@@ -102,7 +97,7 @@ def _network_label(network: str, batch: int, alone: bool) -> str:
 
 def _reach(row: Row, metric: Metric) -> float:
     ratio = row.speedups[metric]
-    return max(ratio.high if bounded(ratio) else ratio.value, row.published.get(metric, 0.0), 1.0)
+    return max(ratio.high if bounded(ratio) else ratio.value, 1.0)
 
 
 def _size(groups: Sequence[_Group], series: int, by_batch: bool) -> tuple[float, float]:
@@ -137,10 +132,6 @@ def _draw(
             if numbered:
                 summit = ratio.high if bounded(ratio) else ratio.value
                 value_label(axes, x, min(summit, 0.97 * top) + 0.015 * top, factor(ratio.value))
-            if metric in row.published:
-                axes.plot(
-                    x, row.published[metric], "D", markersize=4, color=LIGHT["ink"], markerfacecolor=LIGHT["paper"]
-                )
     axes.axhline(1, color=LIGHT["ink"], linewidth=0.9, linestyle="--")
     axes.set_ylim(0, 1.05 * top)
     axes.set_xlim(-0.6, len(groups) - 0.4)
