@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from quantkit.backends.registry import DEPLOYED_ONNX
 from quantkit.cli.idle import refuse_idle
 from quantkit.cli.options import Verb, model_options, output_options
 from quantkit.cli.targets import is_bundle, network_name
@@ -106,8 +107,8 @@ class Milliseconds(click.ParamType):
 @click.option(
     "--variants",
     metavar="LIST",
-    help="Of fp32, stock, fused and int8 (onnxruntime and openvino: fp32, int8), and of what other quantizers make: "
-    f"onnxruntime-ptq, nncf.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]",
+    help=f"Of fp32, stock, fused and int8 ({' and '.join(DEPLOYED_ONNX)}: fp32, int8), and of what other quantizers "
+    f"make: onnxruntime-ptq, nncf.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]",
 )
 @click.option("--networks", metavar="LIST", help="Of a SUITE only these networks.")
 @click.option("--batch", "batches", type=Batches(), help="Batch sizes.  [default: 1,16; SUITE: its own]")

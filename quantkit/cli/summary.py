@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
+from quantkit.backends.registry import DEPLOYED_ONNX, ONNXRUNTIME
 from quantkit.cli.terminal import megabytes, percent
 
 if TYPE_CHECKING:
@@ -125,9 +126,9 @@ def quantize_tables(result: Result, model: str, weights: str, preset: Optional[s
         f"  quantkit explain {bundle}"
     )
     if onnx:
-        next_steps += f"\n  quantkit verify {bundle} --engine onnxruntime --engine openvino"
+        next_steps += f"\n  quantkit verify {bundle}" + "".join(f" --engine {name}" for name in DEPLOYED_ONNX)
     if result["weights"]["kind"] != "random":
-        engine = ", engine='onnxruntime'" if onnx else ""
+        engine = f", engine={ONNXRUNTIME.name!r}" if onnx else ""
         next_steps += f"\n  python: quantkit.load({result['bundle']!r}{engine}).predict(images)"
     title = Text(f"\n{result['model']} in INT8: {result['bundle']}", "bold")
     return [title, grid_of(rows), f"\nNext:\n{next_steps}"]
