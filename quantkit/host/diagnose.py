@@ -106,6 +106,11 @@ def _gluoncv(facts: Facts) -> Iterator[Finding]:
         yield Finding("gluoncv", "ok", f"gluoncv {facts.gluoncv}".rstrip())
 
 
+def _onnx_engines(facts: Facts) -> Iterator[Finding]:
+    for name, version in facts.onnx_engines.items():
+        yield Finding(name, "ok", f"{name} {version} runs bundles that hold an ONNX file")
+
+
 def _home(facts: Facts) -> Iterator[Finding]:
     if not facts.home.writable:
         yield Finding(
@@ -225,5 +230,6 @@ def _variables(facts: Facts) -> Iterator[Finding]:
 
 
 _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    _python, _numpy, _libgomp, _engine, _gluoncv, _home, _isa, _threads, _pinning, _quota, _load, _variables,
+    _python, _numpy, _libgomp, _engine, _gluoncv, _onnx_engines, _home, _isa, _threads, _pinning, _quota, _load,
+    _variables,
 )  # fmt: skip

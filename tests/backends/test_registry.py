@@ -6,11 +6,23 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from quantkit.backends.registry import DEPLOYED, DEPLOYED_ONNX, ENGINES, MXNET, ONNX_ENGINES, unknown_engine
+from quantkit.backends.registry import (
+    DEPLOYED,
+    DEPLOYED_ONNX,
+    ENGINES,
+    MXNET,
+    ONNX_ENGINES,
+    ONNXRUNTIME,
+    installed_versions,
+    unknown_engine,
+)
 from quantkit.benchmark.recipes import RECIPES
 from quantkit.errors import EngineMissing
 from tests.processes import environment
@@ -54,6 +66,15 @@ def test_the_extras_that_errors_name_install_the_engine(name: str) -> None:
 def test_an_engine_is_deployed_and_benchmarked_in_the_same_version(name: str) -> None:
     built = {wheel for recipe in RECIPES.values() if recipe.engine == name for wheel in recipe.wheels}
     assert {requirement for extra in ENGINES[name].extras for requirement in EXTRAS[extra]} & built
+
+
+def test_a_wheel_of_another_name_is_asked_for_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = replace(ONNXRUNTIME, package="quantkit.backends.of_another_wheel")
+    module = ModuleType(engine.package)
+    monkeypatch.setattr(module, "__version__", "1.2.3", raising=False)
+    monkeypatch.setattr(module, "__spec__", ModuleSpec(engine.package, None))
+    monkeypatch.setitem(sys.modules, engine.package, module)
+    assert installed_versions([engine, replace(engine, package="there_is_none")]) == {engine.name: "1.2.3"}
 
 
 def test_a_package_that_cannot_be_imported_is_told_of_like_one_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
