@@ -16,7 +16,7 @@ from __future__ import annotations
 import platform
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -26,6 +26,7 @@ from accuracy_rows import BATCH, prepared_model
 from command_line import Document, arguments, data_root, rows_page, run, table, write_results
 
 from quantkit import pipeline
+from quantkit.backends.registry import DEPLOYED_ONNX
 from quantkit.bundle import read_bundle
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
@@ -39,8 +40,6 @@ from quantkit.models.model import Model
 from quantkit.parity.check import engine_parity
 from quantkit.parity.outputs import OutputParity
 from quantkit.parity.precision import PrecisionParity
-
-ENGINES = ("onnxruntime", "openvino")
 
 _CARD_CALIBRATION, _CARD_IMAGES = 10, 20
 _COLUMNS = (
@@ -77,14 +76,14 @@ class Row:
 def main() -> None:
     """Compare every network that the command line asks for."""
     parser = arguments(__doc__)
-    parser.add_argument("--engine", action="append", choices=ENGINES, help="only this engine")
+    parser.add_argument("--engine", action="append", choices=DEPLOYED_ONNX, help="only this engine")
     options = parser.parse_args()
     command = "python benchmarks/onnx_parity.py" + "".join(f" --network {part}" for part in options.network or ())
     command += "".join(f" --engine {engine}" for engine in options.engine or ())
     found: list[Row] = []
     print("\n".join(table(_COLUMNS)), flush=True)
     for subject in _subjects(options.network or [""]):
-        for row in _rows(subject, options.engine or ENGINES):
+        for row in _rows(subject, options.engine or DEPLOYED_ONNX):
             found.append(row)
             print(_line(asdict(row)), flush=True)
         if options.out is not None:
@@ -111,7 +110,7 @@ def _images(model: Model, data: str, count: Optional[int]) -> np.ndarray:
     return np.concatenate([batch.data for batch in found])
 
 
-def _rows(subject: Subject, engines: tuple[str, ...]) -> Iterator[Row]:
+def _rows(subject: Subject, engines: Iterable[str]) -> Iterator[Row]:
     model = subject.model
     quantized = pipeline.quantize(model, subject.samples, subject.calibration)
     with tempfile.TemporaryDirectory() as name:

@@ -19,6 +19,8 @@ from typing import Any, Optional
 
 import pytest
 
+from quantkit.backends.registry import ONNX_ENGINES
+
 REAL_DATA = Path(os.environ.get("QUANTKIT_REAL_DATA") or Path(__file__).parents[2] / "shared" / "data").absolute()
 
 EMULATED = "QUANTKIT_EMULATED" in os.environ
@@ -102,9 +104,7 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "engine": _engine,
     "int8": _int8,
     "onednn": _onednn,
-    "onnx": _package("onnx"),
-    "onnxruntime": _package("onnxruntime"),
-    "openvino": _package("openvino"),
+    **{engine.package: _package(engine.package) for engine in ONNX_ENGINES.values()},
     "loadgen": _package("mlperf_loadgen"),
     "real-data": lambda: None if REAL_DATA.is_dir() else f"no real data at {REAL_DATA}; set QUANTKIT_REAL_DATA",
     "half-pixels": _half_pixels,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -56,14 +57,17 @@ class Engine(Generic[NetworkT]):
             raise EngineMissing(self._missing(str(error))) from error
 
     def installed_version(self) -> str:
-        """The version of its package, which is not imported.
+        """The version of its package, which is not imported where its wheel goes by the same name.
 
         Raises:
             EngineMissing: it is not installed.
         """
         if importlib.util.find_spec(self.package) is None:
             raise EngineMissing(self._missing(f"there is no package {self.package}"))
-        return importlib.metadata.version(self.package)
+        try:
+            return importlib.metadata.version(self.package)
+        except importlib.metadata.PackageNotFoundError:  # such as onnxruntime-gpu's
+            return str(self.library().__version__)
 
     def _missing(self, reason: str) -> str:
         return f"{self.title} cannot be used here ({reason}); install it: pip install 'quantkit[{self.extras[0]}]'"
@@ -95,6 +99,15 @@ DEPLOYED: Mapping[str, Engine[Any]] = {name: engine for name, engine in ENGINES.
 
 DEPLOYED_ONNX: Mapping[str, Engine[bytes]] = {name: ONNX_ENGINES[name] for name in ONNX_ENGINES if name in DEPLOYED}
 """Those of them that read ONNX files."""
+
+
+def installed_versions(engines: Iterable[Engine[Any]]) -> dict[str, str]:
+    """The versions of those that are installed, by name."""
+    found = {}
+    for engine in engines:
+        with suppress(EngineMissing):
+            found[engine.name] = engine.installed_version()
+    return found
 
 
 def unknown_engine(name: str, choices: Iterable[str]) -> UserError:

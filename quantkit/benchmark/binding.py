@@ -11,7 +11,8 @@ from ctypes.util import find_library
 from functools import cache
 from pathlib import Path
 
-from quantkit.benchmark.build import MXNET, Build
+from quantkit.backends.registry import MXNET
+from quantkit.benchmark.build import Build
 from quantkit.benchmark.foreign import foreign_environment
 from quantkit.benchmark.instance import WORKER
 from quantkit.benchmark.placement import Placement
@@ -78,11 +79,11 @@ def environment(
     """
     base = {name: value for name, value in foreign_environment(inherited).items() if not name.startswith(_STEERING)}
     preloaded = [
-        *([_intel_openmp(build)] if openmp == "intel" and build.engine == MXNET else []),
+        *([_intel_openmp(build)] if openmp == "intel" and build.engine == MXNET.name else []),
         *([_allocator(allocator)] if allocator != "system" else []),
     ]
     libraries = {"LD_PRELOAD": ":".join(preloaded)} if preloaded else {}
-    if build.engine != MXNET:
+    if build.engine != MXNET.name:
         return {**base, **libraries}
     return {
         **base,

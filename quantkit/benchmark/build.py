@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-MXNET = "mxnet"
-
-# The engines that the worker knows, by the names of their modules, and what they call themselves.
-ENGINES: Mapping[str, str] = {MXNET: "MXNet", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+from quantkit.backends.registry import MXNET
 
 
 @dataclass(frozen=True)
@@ -17,7 +13,7 @@ class Build:
 
     ``python`` is the interpreter's path, ``version`` the engine's, ``library`` the path of the engine's library,
     ``features`` what it can do (of MXNet the build's switches that are on); ``int8`` tells whether it has INT8
-    convolutions, ``engine`` is one of ``ENGINES``.
+    convolutions, ``engine`` is one of the ``DEPLOYED`` engines.
     """
 
     name: str
@@ -28,7 +24,7 @@ class Build:
     library: str
     features: tuple[str, ...]
     int8: bool
-    engine: str = MXNET
+    engine: str = MXNET.name
 
     @property
     def mkldnn(self) -> bool:

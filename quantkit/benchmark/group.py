@@ -14,7 +14,7 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit import files
-from quantkit.benchmark.build import MXNET
+from quantkit.backends.registry import MXNET
 from quantkit.benchmark.outputs import FLOAT_ALLOWED, INT8_ALLOWED, deviation, int8_allowed
 from quantkit.benchmark.results import Agreement, Cell, Contestant, Failure, Round, WarmUp
 from quantkit.benchmark.schedule import Forecast, Pace
@@ -188,7 +188,7 @@ class Bench:
             return None
         if own is None:
             return FLOAT_ALLOWED
-        if self._launches[entry.cell.contestant.name][0].engine == MXNET:
+        if self._launches[entry.cell.contestant.name][0].engine == MXNET.name:
             return INT8_ALLOWED
         return None if standard is None else int8_allowed(standard, own)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Optional
 
-from quantkit.benchmark.build import MXNET
+from quantkit.backends.registry import MXNET
 from quantkit.errors import InstanceError
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -55,7 +55,7 @@ class Instance:
         cpus: Optional[Sequence[int]] = None,
         nodes: Optional[Sequence[int]] = None,
         worker: Path = WORKER,
-        engine: str = MXNET,
+        engine: str = MXNET.name,
         threads: int = 1,
     ) -> None:
         self._buffer = b""

@@ -7,7 +7,8 @@ import re
 import subprocess
 from typing import Optional
 
-from quantkit.benchmark.build import ENGINES, Build
+from quantkit.backends.registry import DEPLOYED
+from quantkit.benchmark.build import Build
 from quantkit.benchmark.foreign import ending, foreign_environment, kill, last_lines, running
 from quantkit.benchmark.instance import WORKER
 from quantkit.errors import QuantkitError
@@ -70,7 +71,7 @@ def _remedy(stderr: str) -> str:
     if library:
         return f"install the system library {library[1]}"
     if module:
-        needed = f"an engine ({', '.join(ENGINES)}), NumPy, and what these import"
+        needed = f"an engine ({', '.join(DEPLOYED)}), NumPy, and what these import"
         return f"{module[1]} must be installed there: the interpreter needs {needed}"
     if "annotations is not defined" in stderr or "Unknown option: -I" in stderr:
         return "name an interpreter of Python 3.7 or later"

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from quantkit.benchmark.build import MXNET, Build
+from quantkit.backends.registry import MXNET, ONNXRUNTIME, OPENVINO
+from quantkit.benchmark.build import Build
 from quantkit.benchmark.build_folder import interpreter_in
 from quantkit.benchmark.foreign import ending, foreign_environment, last_lines, running
 from quantkit.errors import QuantkitError, UserError
@@ -41,7 +42,7 @@ class Recipe:
     version: str
     role: str
     mkldnn: bool = False
-    engine: str = MXNET
+    engine: str = MXNET.name
     dependencies: bool = False
 
     @property
@@ -69,7 +70,7 @@ class Recipe:
 
 
 def _title(engine: str, version: str, mkldnn: bool) -> str:
-    inside = (" with MKL-DNN" if mkldnn else " without MKL-DNN") if engine == MXNET else ""
+    inside = (" with MKL-DNN" if mkldnn else " without MKL-DNN") if engine == MXNET.name else ""
     return f"{engine} {version}{inside}"
 
 
@@ -89,17 +90,17 @@ RECIPES: Mapping[str, Recipe] = {
         Recipe("onednn", ("mxnet==1.9.1",), "1.9.1", "newest mxnet", mkldnn=True),
         Recipe(
             "onnxruntime", ("onnxruntime==1.31.1",), "1.31.1", "for ONNX files",
-            engine="onnxruntime",
+            engine=ONNXRUNTIME.name,
         ),
         Recipe(
             "openvino", ("openvino==2026.4.1",), "2026.4.1", "Intel's engine",
-            engine="openvino",
+            engine=OPENVINO.name,
         ),
         Recipe(
             PEERS,
             ("onnxruntime[quantization,symbolic]==1.31.1", "nncf==3.4.0", "openvino==2026.4.1", "onnx==1.19.1"),
             "1.31.1", "other quantizers",
-            engine="onnxruntime", dependencies=True,
+            engine=ONNXRUNTIME.name, dependencies=True,
         ),
     )
 }  # fmt: skip

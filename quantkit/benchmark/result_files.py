@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from quantkit import files
-from quantkit.benchmark.build import ENGINES
+from quantkit.backends.registry import DEPLOYED
 from quantkit.benchmark.results import DISCARDED, FORMAT, Cell, Results, Round, Run
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.contained import file_in
@@ -98,7 +98,7 @@ def read_run(folder: Path) -> Run:
         raise UserError(
             f"{folder / RUN} has format {run.format}, this quantkit reads {FORMAT}; measure again with this version"
         )
-    unknown = {build.engine for build in run.builds} - ENGINES.keys()
+    unknown = {build.engine for build in run.builds} - DEPLOYED.keys()
     unknown |= {contestant.variant for contestant in run.contestants} - VARIANTS.keys()
     if unknown:
         raise UserError(

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
-from quantkit.benchmark.build import MXNET
+from quantkit.backends.registry import MXNET
 from quantkit.benchmark.instance import WORKER, Instance
 from quantkit.benchmark.placement import Placement
 from quantkit.benchmark.proof import Proof, problem, prove
@@ -42,7 +42,7 @@ class Launch:
     cpus: Optional[tuple[int, ...]] = None
     nodes: Optional[tuple[int, ...]] = None
     worker: Path = WORKER
-    engine: str = MXNET
+    engine: str = MXNET.name
 
 
 class Team:
@@ -90,7 +90,7 @@ class Team:
         proofs = []
         for number, (instance, launch) in enumerate(zip(self.instances, self._launches)):
             proof = prove(instance.pid, launch.placement)
-            wrong = problem(proof, launch.placement, openmp=launch.engine == MXNET)
+            wrong = problem(proof, launch.placement, openmp=launch.engine == MXNET.name)
             if wrong:
                 with _numbered(number):
                     raise InstanceError("placement", f"process {instance.pid}: {wrong}", instance.last_lines())

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from quantkit.benchmark.build import ENGINES, MXNET, Build
+from quantkit.backends.registry import DEPLOYED, DEPLOYED_ONNX, MXNET, ONNXRUNTIME, OPENVINO
+from quantkit.benchmark.build import Build
 from quantkit.errors import UserError
 
 
@@ -27,12 +28,12 @@ class Variant:
 
 
 VARIANTS: Mapping[str, Variant] = {
-    "fp32": Variant("FP32", {MXNET: "fp32", "onnxruntime": "onnx", "openvino": "onnx"}),
-    "stock": Variant("stock", {MXNET: "stock"}),
-    "fused": Variant("fused", {MXNET: "fused"}),
-    "int8": Variant("INT8", {MXNET: "int8", "onnxruntime": "onnx-int8", "openvino": "onnx-int8"}, int8=True),
-    "onnxruntime-ptq": Variant("PTQ", {"onnxruntime": "onnxruntime-ptq"}, int8=True, maker="ONNX Runtime"),
-    "nncf": Variant("NNCF", {"openvino": "nncf"}, int8=True, maker="NNCF"),
+    "fp32": Variant("FP32", {MXNET.name: "fp32", **dict.fromkeys(DEPLOYED_ONNX, "onnx")}),
+    "stock": Variant("stock", {MXNET.name: "stock"}),
+    "fused": Variant("fused", {MXNET.name: "fused"}),
+    "int8": Variant("INT8", {MXNET.name: "int8", **dict.fromkeys(DEPLOYED_ONNX, "onnx-int8")}, int8=True),
+    "onnxruntime-ptq": Variant("PTQ", {ONNXRUNTIME.name: "onnxruntime-ptq"}, int8=True, maker="ONNX Runtime"),
+    "nncf": Variant("NNCF", {OPENVINO.name: "nncf"}, int8=True, maker="NNCF"),
 }
 
 
@@ -50,5 +51,5 @@ def form_of(engine: str, variant: str) -> str:
     forms = VARIANTS[variant].forms
     if engine not in forms:
         possible = [name for name, each in VARIANTS.items() if engine in each.forms]
-        raise UserError(f"{ENGINES[engine]} cannot run the variant {variant}; it can run {', '.join(possible)}")
+        raise UserError(f"{DEPLOYED[engine].title} cannot run the variant {variant}; it can run {', '.join(possible)}")
     return forms[engine]

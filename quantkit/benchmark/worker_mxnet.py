@@ -12,6 +12,14 @@ import sys
 import types
 from typing import Any
 
+_INFINITY, _NAN = float("inf"), float("nan")
+
+# What mxnet asks NumPy for, and NumPy 1.24 and 2 have no more.
+_REMOVED_NUMPY_NAMES = {
+    "bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str,
+    "PZERO": 0.0, "NZERO": -0.0, "PINF": _INFINITY, "NINF": -_INFINITY, "Inf": _INFINITY, "NAN": _NAN, "NaN": _NAN,
+}  # fmt: skip
+
 
 def load_openmp() -> None:
     """Load GNU's OpenMP before the engine does, and give this thread back all its hardware threads.
@@ -56,11 +64,7 @@ def load_mxnet() -> Any:
     """Import mxnet where Python and NumPy are newer than it knows, once."""
     import numpy
 
-    for name, value in (
-        ("bool", bool), ("int", int), ("float", float), ("object", object), ("complex", complex), ("str", str),
-        ("PZERO", 0.0), ("NZERO", -0.0), ("PINF", numpy.inf), ("NINF", -numpy.inf), ("Inf", numpy.inf),
-        ("NAN", numpy.nan), ("NaN", numpy.nan),
-    ):  # fmt: skip
+    for name, value in _REMOVED_NUMPY_NAMES.items():
         if name not in numpy.__dict__:
             setattr(numpy, name, value)
     for name, other in (("alltrue", "all"), ("in1d", "isin"), ("row_stack", "vstack"), ("product", "prod"),

@@ -34,6 +34,17 @@ def convolution(data: Any, weight: Any) -> Any:
     return compiled([data])[0]
 
 
+def _settings(threads: int) -> dict[str, Any]:
+    return {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,
+        # Otherwise it takes one hardware thread of each core, whatever the number of threads.
+        "ENABLE_HYPER_THREADING": True,
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+
+
 class Network:
     """A network: ``files`` has it as ``onnx``, or as ``xml`` and ``bin`` in OpenVINO's own format.
 
@@ -46,14 +57,7 @@ class Network:
         self._core, self._threads = openvino.Core(), threads
         # Unlike Core.read_model, it leaves no batch normalization for the compiler to find among quantized tensors.
         self._model = openvino.convert_model(files["onnx"]) if "onnx" in files else self._core.read_model(files["xml"])
-        self.settings = {
-            "INFERENCE_NUM_THREADS": threads,
-            "NUM_STREAMS": 1,
-            "ENABLE_CPU_PINNING": False,
-            # Otherwise it takes one hardware thread of each core, whatever the number of threads.
-            "ENABLE_HYPER_THREADING": True,
-            "INFERENCE_PRECISION_HINT": "f32",
-        }
+        self.settings = _settings(threads)
 
     def bind(self, name: str, data: Any) -> None:
         """Take an array as the input of that name."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from quantkit.backends.registry import DEPLOYED_ONNX
 from quantkit.cli.idle import refuse_idle
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.option_types import Batches, Milliseconds, Minutes, listed
@@ -44,7 +45,7 @@ class Contest:
     variants: Optional[str] = option(
         "--variants",
         metavar="LIST",
-        help="Of fp32, stock, fused and int8 (onnxruntime and openvino: fp32, int8), and of what other quantizers "
+        help=f"Of fp32, stock, fused and int8 ({' and '.join(DEPLOYED_ONNX)}: fp32, int8), and of what other quantizers "
         f"make: onnxruntime-ptq, nncf.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]",
     )
     networks: Optional[str] = option("--networks", metavar="LIST", help="Of a SUITE only these networks.")

@@ -40,7 +40,7 @@ class _Builds(click.Group):
 def builds() -> None:
     """Make and check the engines that benchmarks compare.
 
-    Each is a wheel of MXNet, ONNX Runtime or OpenVINO with NumPy in a virtual environment under
+    Each is a wheel of an engine with NumPy in a virtual environment under
     QUANTKIT_HOME/builds. `quantkit benchmark` makes those that it needs by itself; MXNet's differ in version
     and in whether MKL-DNN is inside. `peers` holds the quantizers of ONNX Runtime and of OpenVINO (NNCF).
     """
@@ -77,7 +77,7 @@ def add(terminal: Terminal, names: tuple[str, ...], python: Optional[str]) -> No
 
     NAME is one that `quantkit builds list` shows: its wheel and NumPy are installed by pip, with pip's own
     settings (PIP_INDEX_URL, PIP_FIND_LINKS and the like), and tried. NAME=PYTHON registers an interpreter that
-    has an engine (mxnet, onnxruntime or openvino) and NumPy already, Python 3.7 or later; a NAME from the list
+    has MXNet or another engine of that list and NumPy already, Python 3.7 or later; a NAME from the list
     must be of its engine and version. What is made is kept; what is broken is made again.
     """
     from quantkit.benchmark.build_folder import folder_of
@@ -149,10 +149,10 @@ def _description(state: BuildState) -> dict[str, Any]:
 
 
 def _engine(build: Build) -> str:
-    from quantkit.benchmark.build import ENGINES, MXNET
+    from quantkit.backends.registry import DEPLOYED, MXNET
 
     kind = "MKL-DNN" if build.mkldnn else "native"
-    return kind if build.engine == MXNET else ENGINES[build.engine]
+    return kind if build.engine == MXNET.name else DEPLOYED[build.engine].title
 
 
 def _table(states: Sequence[BuildState]) -> Any:

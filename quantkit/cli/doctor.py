@@ -25,11 +25,12 @@ def doctor(terminal: Terminal) -> None:
     the container's quota, and who else keeps the cores busy. Ends with 1 where something must be
     mended before quantkit can work, else with 0.
     """
+    from quantkit.backends.registry import DEPLOYED_ONNX, installed_versions
     from quantkit.engine.build import installed
     from quantkit.host.report import examine
 
     terminal.stage("looking at the engine and the machine")
-    report = examine(installed)
+    report = examine(installed, installed_versions(DEPLOYED_ONNX.values()))
     from rich.table import Table
     from rich.text import Text
 

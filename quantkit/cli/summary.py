@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
+from quantkit.backends.registry import DEPLOYED_ONNX, ONNXRUNTIME
 from quantkit.units import images, megabytes
 
 if TYPE_CHECKING:
@@ -59,9 +60,9 @@ def quantize_tables(
         f"  quantkit explain {bundle}"
     )
     if onnx:
-        next_steps += f"\n  quantkit verify {bundle} --engine onnxruntime --engine openvino"
+        next_steps += f"\n  quantkit verify {bundle}" + "".join(f" --engine {name}" for name in DEPLOYED_ONNX)
     if result["weights"]["kind"] != "random":
-        engine = ", engine='onnxruntime'" if onnx else ""
+        engine = f", engine={ONNXRUNTIME.name!r}" if onnx else ""
         next_steps += f"\n  python: quantkit.load({result['bundle']!r}{engine}).predict(images)"
     title = Text(f"\n{result['model']} in INT8: {result['bundle']}", "bold")
     return [title, grid_of(rows), f"\nNext:\n{next_steps}"]

@@ -33,7 +33,7 @@ REMEDY = (
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
 
-_REMOVED_NUMPY_NAMES = {"bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str}
+REMOVED_NUMPY_NAMES = {"bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str}
 
 
 @cache
@@ -126,7 +126,7 @@ def _library_path_kept() -> Iterator[None]:
 
 
 def _restore_removed_names() -> None:
-    for name, value in _REMOVED_NUMPY_NAMES.items():
+    for name, value in REMOVED_NUMPY_NAMES.items():
         if name not in np.__dict__:
             setattr(np, name, value)
     if "distutils" not in sys.modules and importlib.util.find_spec("distutils") is None:

@@ -127,6 +127,11 @@ def _extras(facts: Facts) -> Iterator[Finding]:
     yield Finding("extras", "ok", f"installed: {', '.join(present) or 'none'}{said}")
 
 
+def _onnx_engines(facts: Facts) -> Iterator[Finding]:
+    for name, version in facts.onnx_engines.items():
+        yield Finding(name, "ok", f"{name} {version} runs bundles that hold an ONNX file")
+
+
 def _home(facts: Facts) -> Iterator[Finding]:
     if not facts.home.writable:
         yield Finding(
@@ -246,5 +251,6 @@ def _variables(facts: Facts) -> Iterator[Finding]:
 
 
 _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    _python, _numpy, _libgomp, _engine, _gluoncv, _extras, _home, _isa, _threads, _pinning, _quota, _load, _variables,
+    _python, _numpy, _libgomp, _engine, _gluoncv, _onnx_engines, _extras, _home, _isa, _threads, _pinning, _quota,
+    _load, _variables,
 )  # fmt: skip

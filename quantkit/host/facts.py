@@ -7,7 +7,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
@@ -56,7 +56,8 @@ class Facts:
     """A machine and its installation.
 
     ``gluoncv`` is its version, None where it is not installed; ``extras`` are the packages that each extra of quantkit
-    lacks here, those of MXNet left out; ``load`` is None where the system does not tell.
+    lacks here, those of MXNet left out; ``load`` is None where the system does not tell; ``onnx_engines`` are the
+    versions of the installed engines that run ONNX files, by name.
     """
 
     python: tuple[int, int, int]
@@ -69,10 +70,11 @@ class Facts:
     limits: Limits
     load: Optional[Load]
     threads: Threads
+    onnx_engines: Mapping[str, str] = field(default_factory=dict)
 
 
-def gather(engine: Callable[[], EngineBuild]) -> Facts:
-    """Read everything; ``engine`` is ``quantkit.engine.build.installed``, which knows how to ask mxnet.
+def gather(engine: Callable[[], EngineBuild], onnx_engines: Mapping[str, str]) -> Facts:
+    """Read everything but ``onnx_engines``; ``engine`` asks mxnet, see ``quantkit.engine.build.installed``.
 
     It is called last, because importing mxnet changes the environment and keeps a core busy.
     """
@@ -89,6 +91,7 @@ def gather(engine: Callable[[], EngineBuild]) -> Facts:
         limits=read_limits(),
         load=load,
         threads=threads,
+        onnx_engines=onnx_engines,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,9 +30,9 @@ class HostReport:
         return {"worst": self.worst, **asdict(self)}
 
 
-def examine(engine: Callable[[], EngineBuild]) -> HostReport:
-    """Look at this machine; ``engine`` is ``quantkit.engine.build.installed``."""
-    return report_on(gather(engine))
+def examine(engine: Callable[[], EngineBuild], onnx_engines: Mapping[str, str]) -> HostReport:
+    """Look at this machine; see ``gather``."""
+    return report_on(gather(engine, onnx_engines))
 
 
 def report_on(facts: Facts) -> HostReport:

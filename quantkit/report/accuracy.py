@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Optional
 
-from quantkit.benchmark.build import MXNET
+from quantkit.backends.registry import MXNET
 from quantkit.benchmark.statistics import Ratio
 from quantkit.report.summary import Row, Study
 
@@ -31,7 +31,7 @@ def graded(study: Study) -> tuple[Graded, ...]:
 
     The accuracy is that of MXNet's INT8, so its speed is, too.
     """
-    mxnet = {build.name for build in study.run.builds if build.engine == MXNET}
+    mxnet = {build.name for build in study.run.builds if build.engine == MXNET.name}
     int8 = {each.name for each in study.run.contestants if each.variant == "int8" and each.build in mxnet}
     found = []
     for network in study.run.networks:

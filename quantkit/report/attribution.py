@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from quantkit.benchmark.build import MXNET
+from quantkit.backends.registry import MXNET
 from quantkit.benchmark.results import Contestant
 from quantkit.benchmark.statistics import Metric, Ratio, ratio, throughput
 from quantkit.report.summary import Study
@@ -89,11 +89,11 @@ def _chain(
     fused = placed_alike("fused")
     stock = None if fused else placed_alike("stock")
     fusion = ("MXNet's fusion" if stock else "fusion", fused or stock)
-    engine = next((each.engine for each in run.builds if each.name == build), MXNET)
+    engine = next((each.engine for each in run.builds if each.name == build), MXNET.name)
     chain = [
         (build, placed_alike("fp32")),
         # Other engines fuse what they run in FP32, too.
-        *([fusion] if engine == MXNET else []),
+        *([fusion] if engine == MXNET.name else []),
         ("INT8", placed_alike("int8")),
     ]
     if build == baseline.build and baseline.variant in _ORDER:

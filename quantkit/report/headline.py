@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from quantkit.benchmark.build import ENGINES, MXNET
+from quantkit.backends.registry import DEPLOYED, MXNET
 from quantkit.benchmark.results import Cell, Contestant, Network
 from quantkit.benchmark.statistics import Metric, Ratio, geometric_mean
 from quantkit.benchmark.variants import VARIANTS
@@ -119,7 +119,7 @@ def accuracy(study: Study, name: str) -> str:
     told = ", ".join(_measure(name, known) for name in dict.fromkeys(name for each in known for name in each.accuracy))
     if known and len(networks) > 1:
         told += f" ({listed([each.name for each in known]) if len(known) <= _FEW else f'{len(known)} networks'})"
-    if known and _engine(study, contestant) != MXNET:
+    if known and _engine(study, contestant) != MXNET.name:
         told += ", as MXNet computes it"
     return "; ".join(filter(None, (told or "not measured", random_weights(networks))))
 
@@ -160,7 +160,7 @@ def _engines(study: Study, leader: str) -> str:
     for name in (leader, study.run.baseline):
         each = _contestant(study, name)
         build = next((build for build in study.run.builds if build.name == each.build), None)
-        engine = f"{ENGINES[build.engine]} {build.version}" if build else each.build
+        engine = f"{DEPLOYED[build.engine].title} {build.version}" if build else each.build
         told.append(f"{name} ({VARIANTS[each.variant].title} on {engine}, policy {each.policy})")
     return " with ".join(dict.fromkeys(told))
 
@@ -170,4 +170,4 @@ def _contestant(study: Study, name: str) -> Contestant:
 
 
 def _engine(study: Study, contestant: Contestant) -> str:
-    return next((build.engine for build in study.run.builds if build.name == contestant.build), MXNET)
+    return next((build.engine for build in study.run.builds if build.name == contestant.build), MXNET.name)

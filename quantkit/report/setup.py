@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
-from quantkit.benchmark.build import ENGINES
+from quantkit.backends.registry import DEPLOYED
 from quantkit.benchmark.results import Cell, Run
 from quantkit.host.revision import described
 from quantkit.report.summary import Study
@@ -81,7 +81,7 @@ def builds(run: Run) -> Table:
         tuple(
             (
                 build.name,
-                f"{ENGINES[build.engine]} {build.version}",
+                f"{DEPLOYED[build.engine].title} {build.version}",
                 build.python_version,
                 build.numpy,
                 "yes" if build.int8 else "no",

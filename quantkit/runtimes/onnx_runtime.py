@@ -41,12 +41,12 @@ class OnnxRuntimeBackend(Backend[bytes]):
 
     def open_session(self, network: bytes, shapes: Optional[Mapping[str, Shape]] = None) -> OnnxRuntimeSession:
         """Load an ONNX file's bytes; see ``Backend``."""
-        return OnnxRuntimeSession(_load(network, _options()))
+        return OnnxRuntimeSession(_load(network, session_options(session_threads())))
 
     def executed_layers(self, network: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]:
         """What ONNX Runtime's own profile tells; see ``Backend``."""
         with scratch_folder() as folder:
-            options = _options()
+            options = session_options(session_threads())
             options.enable_profiling = True
             options.profile_file_prefix = str(folder / "profile")
             session = _load(network, options)
@@ -85,9 +85,14 @@ def _executed(events: list[dict[str, Any]]) -> Iterator[ExecutedLayer]:
             yield ExecutedLayer(frozenset({own, _ADDED.sub("", own)}), operator, "int8" if operator in INT8 else "fp32")
 
 
-def _options() -> Any:
+def session_options(threads: int) -> Any:
+    """ONNX Runtime's ``SessionOptions`` for a network that one caller at a time runs.
+
+    Raises:
+        EngineMissing: the package onnxruntime is not installed.
+    """
     options = ONNXRUNTIME.library().SessionOptions()
-    options.intra_op_num_threads = session_threads()
+    options.intra_op_num_threads = threads
     options.log_severity_level = _ONLY_ERRORS
     return options
 

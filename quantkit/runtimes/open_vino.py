@@ -22,9 +22,6 @@ LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
 INTEGERS = frozenset({"i8", "u8"})
 """The precisions of those that do so in integers."""
 
-PRECISION = "f32"
-"""What it computes in where the file does not say integers."""
-
 _INFO = frozenset({"layerType", "originalLayersNames", "primitiveType", "runtimePrecision"})
 
 # What its rewriting to integers adds to an operator's name.
@@ -87,14 +84,15 @@ def _executed(model: Any) -> Iterator[ExecutedLayer]:
             yield ExecutedLayer(names, kernel, "int8" if precision in INTEGERS else "fp32")
 
 
+def compiler_settings(threads: int) -> dict[str, Any]:
+    """OpenVINO's properties for a network that one caller at a time runs; what is not INT8 is computed in FP32."""
+    return {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
+
+
 def _compiled(content: bytes) -> Any:
     openvino = OPENVINO.library()
     _first_use().check("OpenVINO")
-    settings = {
-        "INFERENCE_PRECISION_HINT": PRECISION,
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": session_threads(),
-    }
+    settings = compiler_settings(session_threads())
     with _errors("load the network"):
         core = openvino.Core()
         return core.compile_model(core.read_model(BytesIO(content)), "CPU", settings)

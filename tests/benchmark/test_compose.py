@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from quantkit.benchmark.build import ENGINES, Build
+from quantkit.backends.registry import DEPLOYED
+from quantkit.benchmark.build import Build
 from quantkit.benchmark.compose import among, compose, left_out, part
 from quantkit.benchmark.results import Contestant, Published
 from quantkit.benchmark.suite import Subject, Suite
@@ -52,7 +53,7 @@ def test_other_engines_run_fp32_int8_and_what_their_own_quantizers_make() -> Non
 
 
 def test_every_engine_knows_the_form_of_what_it_can_run() -> None:
-    assert [form_of(engine, "int8") for engine in ENGINES] == ["int8", "onnx-int8", "onnx-int8"]
+    assert [form_of(engine, "int8") for engine in DEPLOYED] == ["int8", "onnx-int8", "onnx-int8"]
     with pytest.raises(UserError, match="OpenVINO cannot run the variant fused; it can run fp32, int8, nncf"):
         form_of("openvino", "fused")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.benchmark.build import ENGINES, MXNET
+from quantkit.backends.registry import DEPLOYED, MXNET
 from quantkit.benchmark.instance import Instance, worker_files
 from quantkit.engine.execute import auxiliary_params, run
 from quantkit.errors import InstanceError
@@ -91,7 +91,10 @@ def test_openmp_that_binds_threads_leaves_all_processors_to_be_counted() -> None
             text=True,
             check=True,
         ).stdout.strip()
-        for step in ('ctypes.CDLL("libgomp.so.1")', f"runpy.run_path({str(worker_files(MXNET)[1])!r})['load_openmp']()")
+        for step in (
+            'ctypes.CDLL("libgomp.so.1")',
+            f"runpy.run_path({str(worker_files(MXNET.name)[1])!r})['load_openmp']()",
+        )
     ]
     # The first shows what the second is there for.
     assert found == [str(cpus[:1]), str(cpus)]
@@ -141,7 +144,7 @@ def test_what_the_engine_refuses_is_told(instance: Instance, engine: None, tmp_p
 
 
 @pytest.mark.parametrize(
-    "path", {path for engine in ENGINES for path in worker_files(engine)}, ids=lambda path: path.stem
+    "path", {path for engine in DEPLOYED for path in worker_files(engine)}, ids=lambda path: path.stem
 )
 def test_its_files_are_for_old_interpreters_and_use_nothing_of_each_other(path: Path) -> None:
     tree = ast.parse(path.read_text(), feature_version=(3, 7))

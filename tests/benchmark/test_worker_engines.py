@@ -287,6 +287,6 @@ def test_what_an_engine_refuses_is_told(start: Start, engine: str, folder: Path)
 
 
 def test_every_engine_has_its_file() -> None:
-    from quantkit.benchmark.build import ENGINES
+    from quantkit.backends.registry import DEPLOYED
 
-    assert all(path.is_file() for engine in ENGINES for path in worker_files(engine))
+    assert all(path.is_file() for engine in DEPLOYED for path in worker_files(engine))

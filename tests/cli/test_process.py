@@ -48,7 +48,7 @@ def test_ctrl_c_ends_a_main_thread_that_does_not_answer(tmp_path: Path) -> None:
         "import hashlib, sys\n"
         "from quantkit.cli.main import main\n"
         "from quantkit.host import report\n"
-        "def examine(engine):\n"
+        "def examine(*_):\n"
         "    print('busy', file=sys.stderr, flush=True)\n"
         "    hashlib.pbkdf2_hmac('sha256', b'', b'', 10**8)\n"
         "report.examine, sys.argv = examine, ['quantkit', 'doctor', '--quiet']\n"

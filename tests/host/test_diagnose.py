@@ -34,6 +34,7 @@ SOUND = Facts(
     limits=Limits(),
     load=Load(0.1, 0.0, 0.25),
     threads=Threads({"OMP_NUM_THREADS": "4"}, True),
+    onnx_engines={"onnxruntime": "1.31.1"},
 )
 
 
@@ -44,7 +45,7 @@ def _bad(facts: Facts) -> list[Finding]:
 def test_a_sound_machine() -> None:
     assert _bad(SOUND) == []
     assert {finding.topic for finding in diagnose(SOUND)} == {
-        "python", "numpy", "engine", "gluoncv", "extras", "home", "isa", "threads", "load",
+        "python", "numpy", "engine", "gluoncv", "onnxruntime", "extras", "home", "isa", "threads", "load",
     }  # fmt: skip
 
 
@@ -249,7 +250,8 @@ def test_this_machine_can_be_examined(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("MXNET_MKLDNN_ENABLED")  # as importing mxnet does
         return ONEDNN
 
-    report = examine(engine)
+    report = examine(engine, {"openvino": "2026.4.1"})
     assert report.facts.engine == ONEDNN
+    assert any(finding.what.startswith("openvino 2026.4.1") for finding in report.findings)
     assert any("MXNET_MKLDNN_ENABLED" in finding.what for finding in report.findings)
     json.dumps(report.as_dict())

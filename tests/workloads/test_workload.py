@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.backends.registry import MXNET
 from quantkit.benchmark import worker
-from quantkit.benchmark.build import MXNET
 from quantkit.benchmark.outputs import INT8_ALLOWED
 from quantkit.benchmark.suite import Lstm, Subject
 from quantkit.bundle.write import write_float_bundle
@@ -43,7 +43,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory, digits_int8: QuantizedModel
     return digits_int8.save(tmp_path_factory.mktemp("bundles") / "digits-int8")
 
 
-def worker_outputs(workload: Workload, variant: str, batch: int, folder: Path, engine: str = MXNET) -> list[np.ndarray]:
+def worker_outputs(
+    workload: Workload, variant: str, batch: int, folder: Path, engine: str = MXNET.name
+) -> list[np.ndarray]:
     """What the worker computes from a workload's files."""
     checkpoint = workload.checkpoint(variant)
     instance = worker.Instance(io.StringIO(), engine, 1)
