@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 import numpy as np
 from accuracy_peers import PeerResult, Peers
 
-from quantkit import pipeline
+import quantkit
 from quantkit.data.batches import batches
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples, take
@@ -102,7 +102,7 @@ def rows(network: Suite, suite: Suite, root: Path, peers: Optional[Peers]) -> It
     """Measure one network of a suite; ``root`` is the folder of weights and images."""
     trial, calibration, counts = _prepared(network, suite, root)
     yield trial.row(UNFUSED, [trial.fp32])
-    source = pipeline.fuse_model(trial.model, calibration)
+    source = quantkit.fuse(trial.model, calibration)
     yield trial.row("FP32 fused", _first(outputs_of(source.graph, trial.test, BATCH)))
     if peers is not None:
         for found in peers.fp32(trial.model, np.concatenate(trial.test)):
@@ -146,23 +146,23 @@ def _prepared(network: Suite, suite: Suite, root: Path) -> tuple[_Trial, Samples
 
 
 def _own_rows(
-    trial: _Trial, source: pipeline.FusedModel, suite: Suite, chosen: Samples, count: int, peers: Optional[Peers]
+    trial: _Trial, source: quantkit.FusedModel, suite: Suite, chosen: Samples, count: int, peers: Optional[Peers]
 ) -> Iterator[Row]:
     for method in suite.get("methods", ()):
-        table = pipeline.calibrate(source, chosen, count, method)
-        graph = int8_graph(QuantizedGraph(source.fused.graph, pipeline.plan(source, table)))
+        table = quantkit.calibrate(source, chosen, count, method)
+        graph = int8_graph(QuantizedGraph(source.fused.graph, quantkit.plan(source, table)))
         outputs = _first(outputs_of(graph, trial.test, BATCH))
         yield trial.row(f"quantkit {method}", outputs, calibration_samples=count)
-    table = pipeline.calibrate(source, chosen, count)
-    planned = pipeline.plan(source, table)
+    table = quantkit.calibrate(source, chosen, count)
+    planned = quantkit.plan(source, table)
     for form, wanted in recoveries(suite).items():
         begin = time.perf_counter()
-        recovered = pipeline.recover(source, table, planned, chosen, wanted)
+        recovered = quantkit.recover(source, table, planned, chosen, wanted)
         seconds = time.perf_counter() - begin
         outputs = _first(outputs_of(int8_graph(recovered.network), trial.test, BATCH))
         yield trial.row(form, outputs, calibration_samples=count, seconds=seconds)
         if peers is not None and form in ONNX_FORMS:
-            quantized = pipeline.emit(source, table, recovered, chosen)
+            quantized = quantkit.emit(source, table, recovered)
             for found in peers.own_file(quantized, np.concatenate(trial.test)):
                 own = f"{form}, ONNX in {found.mode.removesuffix(' FP32')}"
                 yield trial.peer_row(found, form=own, calibration_samples=count, engine=found.peer)

@@ -21,7 +21,7 @@ import numpy as np
 from accuracy_rows import BATCH, prepared_model
 from command_line import Document, arguments, data_root, rows_page, run, table, write_results
 
-from quantkit import pipeline
+import quantkit
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
@@ -84,13 +84,13 @@ def _searched(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path, 
     images = np.concatenate([batch.data for batch in test])
     count = max(data["calibration_samples"])
     chosen = take(open_samples(str(root / data["calibration"])), count)
-    source = pipeline.fuse_model(model, chosen)
-    table = pipeline.calibrate(source, chosen, count)
+    source = quantkit.fuse(model, chosen)
+    table = quantkit.calibrate(source, chosen, count)
     begin = time.perf_counter()
-    outcome = mixed_precision(source, table, pipeline.plan(source, table), goal, images[::2], chosen, minutes=minutes)
+    outcome = mixed_precision(source, table, quantkit.plan(source, table), goal, images[::2], chosen, minutes=minutes)
     spent = (time.perf_counter() - begin) / 60
-    recovered = pipeline.recover(source, table, pipeline.plan(source, table), chosen)
-    graphs = {"int8": pipeline.emit(source, table, recovered, chosen).graph, "mixed": outcome.network.graph}
+    recovered = quantkit.recover(source, table, quantkit.plan(source, table), chosen)
+    graphs = {"int8": quantkit.emit(source, table, recovered).graph, "mixed": outcome.network.graph}
     return _found(outcome, goal, model.graph, graphs, images[1::2], spent, len(recovered.network.int8_layers))
 
 

@@ -20,7 +20,7 @@ from accuracy_rows import prepared_model
 from command_line import Document, data_root, rows_page, run, table, write_results
 from turns import Timing, command_of, measured, milliseconds, ratio, timing_arguments
 
-from quantkit import pipeline
+import quantkit
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
@@ -67,12 +67,12 @@ def _timings(
     data = suite["data"][network["data"]]
     count = max(data["calibration_samples"])
     chosen = take(open_samples(str(root / data["calibration"])), count)
-    source = pipeline.fuse_model(model, chosen)
-    table = pipeline.calibrate(source, chosen, count)
-    planned = pipeline.plan(source, table)
+    source = quantkit.fuse(model, chosen)
+    table = quantkit.calibrate(source, chosen, count)
+    planned = quantkit.plan(source, table)
     graphs = {}
     for preset in _PRESETS:
-        recovered = pipeline.recover(source, table, planned, chosen, preset)
+        recovered = quantkit.recover(source, table, planned, chosen, preset)
         graphs[preset] = int8_graph(recovered.network)
     image = next(batches(chosen, model.preprocess, model.input_shape, 1)).data
     for batch in (1, 16):

@@ -21,18 +21,19 @@ if TYPE_CHECKING:
     from quantkit.measurement import Conditions as Conditions
     from quantkit.measurement import run_benchmark as run_benchmark
     from quantkit.models.model import Model as Model
-    from quantkit.pipeline import FusedModel as FusedModel
     from quantkit.pipeline import QuantizedModel as QuantizedModel
-    from quantkit.pipeline import calibrate as calibrate
     from quantkit.pipeline import emit as emit
-    from quantkit.pipeline import fuse_model as fuse
-    from quantkit.pipeline import plan as plan
+    from quantkit.pipeline import evaluate as evaluate
     from quantkit.pipeline import quantize as quantize
-    from quantkit.pipeline import recover as recover
     from quantkit.predict import Predictor as Predictor
     from quantkit.quantization.goal import Goal as Goal
     from quantkit.recovery.preset import Recovery as Recovery
     from quantkit.search.search import mixed_precision as mixed_precision
+    from quantkit.stages.calibrate import calibrate as calibrate
+    from quantkit.stages.fuse import FusedModel as FusedModel
+    from quantkit.stages.fuse import fuse_model as fuse
+    from quantkit.stages.recover import plan as plan
+    from quantkit.stages.recover import recover as recover
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,7 @@ __all__ = [
     "calibrate",
     "emit",
     "errors",
+    "evaluate",
     "fuse",
     "images",
     "load",
@@ -66,23 +68,24 @@ _HOMES = {
     "Analysis": ("quantkit.analysis.analysis", "Analysis"),
     "CalibrationDataset": ("quantkit.data.dataset", "CalibrationDataset"),
     "Conditions": ("quantkit.measurement", "Conditions"),
-    "FusedModel": ("quantkit.pipeline", "FusedModel"),
+    "FusedModel": ("quantkit.stages.fuse", "FusedModel"),
     "Goal": ("quantkit.quantization.goal", "Goal"),
     "Model": ("quantkit.models.model", "Model"),
     "Predictor": ("quantkit.predict", "Predictor"),
     "QuantizedModel": ("quantkit.pipeline", "QuantizedModel"),
     "Recovery": ("quantkit.recovery.preset", "Recovery"),
     "analyze": ("quantkit.analysis.analyze", "analyze"),
-    "calibrate": ("quantkit.pipeline", "calibrate"),
+    "calibrate": ("quantkit.stages.calibrate", "calibrate"),
     "emit": ("quantkit.pipeline", "emit"),
     "errors": ("quantkit.errors", ""),
-    "fuse": ("quantkit.pipeline", "fuse_model"),
+    "evaluate": ("quantkit.pipeline", "evaluate"),
+    "fuse": ("quantkit.stages.fuse", "fuse_model"),
     "images": ("quantkit.data.sources", "open_samples"),
     "load": ("quantkit.loading", "load"),
     "mixed_precision": ("quantkit.search.search", "mixed_precision"),
-    "plan": ("quantkit.pipeline", "plan"),
+    "plan": ("quantkit.stages.recover", "plan"),
     "quantize": ("quantkit.pipeline", "quantize"),
-    "recover": ("quantkit.pipeline", "recover"),
+    "recover": ("quantkit.stages.recover", "recover"),
     "run_benchmark": ("quantkit.measurement", "run_benchmark"),
 }
 

@@ -18,6 +18,8 @@ from quantkit.text_files import open_ordinary
 # How Python has the bytes of names that are not UTF-8, and JSON parts of characters.
 _NO_CHARACTERS = re.compile("[\ud800-\udfff]")
 
+_BLOCK = 1 << 20
+
 
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
@@ -113,10 +115,19 @@ def sha256_of(path: Path) -> str:
         OSError: it cannot be read, or is not an ordinary file.
     """
     digest = hashlib.sha256()
-    with open_ordinary(path) as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
+    for block in blocks_of(path):
+        digest.update(block)
     return digest.hexdigest()
+
+
+def blocks_of(path: Path) -> Iterator[bytes]:
+    """A file's bytes, from first to last.
+
+    Raises:
+        OSError: the file cannot be read, or is not an ordinary one.
+    """
+    with open_ordinary(path) as file:
+        yield from iter(lambda: file.read(_BLOCK), b"")
 
 
 def shipped(room: str) -> Path:

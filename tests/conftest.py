@@ -16,7 +16,8 @@ from tests import numpy_engine, skips
 from tests.requirements import REAL_DATA, demanded, requires
 
 if TYPE_CHECKING:
-    from quantkit.pipeline import FusedModel, QuantizedModel
+    from quantkit.pipeline import QuantizedModel
+    from quantkit.stages.fuse import FusedModel
 
 # Who starts the tests in a shell's background or by nohup has them ignore signals, and with them all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -111,7 +112,7 @@ def int8_engine(engine: None) -> None:
 def digits_fused(engine: None) -> FusedModel:
     """The digits network that ships, fused."""
     from quantkit.models.load import load_model
-    from quantkit.pipeline import fuse_model
+    from quantkit.stages.fuse import fuse_model
 
     return fuse_model(load_model("digits_resnet20_v1"), "digits:train")
 
@@ -119,10 +120,13 @@ def digits_fused(engine: None) -> FusedModel:
 @pytest.fixture(scope="session")
 def digits_int8(int8_engine: None, digits_fused: FusedModel) -> QuantizedModel:
     """The digits network in INT8, calibrated with 8 images."""
-    from quantkit.pipeline import calibrate, emit, plan
+    from quantkit.pipeline import emit, evaluate
+    from quantkit.stages.calibrate import calibrate
+    from quantkit.stages.recover import plan, recover
 
     table = calibrate(digits_fused, "digits:train", 8)
-    return emit(digits_fused, table, plan(digits_fused, table), "digits:train")
+    recovered = recover(digits_fused, table, plan(digits_fused, table), "digits:train", "none")
+    return evaluate(emit(digits_fused, table, recovered), "digits:train")
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from quantkit.graph.aliases import canonical
 from quantkit.graph.graph import Graph, Node, Tensor
 
 
@@ -18,7 +19,9 @@ class Builder:
         self.params: dict[str, np.ndarray] = {}
 
     def op(self, op: str, name: str, *inputs: Tensor, **attrs: Any) -> Tensor:
-        self.nodes.append(Node(name, op, inputs, {key: str(value) for key, value in attrs.items()}, (name,)))
+        """Add an operator, as reading a symbol would."""
+        known_as, texts = canonical(op, {key: str(value) for key, value in attrs.items()})
+        self.nodes.append(Node(name, known_as, inputs, texts, (name,)))
         return Tensor(name)
 
     def param(self, name: str, value: np.ndarray) -> Tensor:

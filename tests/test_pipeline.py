@@ -12,11 +12,12 @@ import pytest
 from PIL import Image
 
 import quantkit
+from quantkit.bundle import read_bundle
 from quantkit.data import folder as folders
 from quantkit.data.samples import Samples, take
 from quantkit.errors import UserError
 from quantkit.graph import nnvm
-from quantkit.pipeline import dataset
+from quantkit.stages.samples import dataset
 
 NETWORK = "digits_resnet20_v1"
 
@@ -63,7 +64,8 @@ def test_a_generator_gives_what_a_list_gives(int8_engine: None, digits: Samples)
 def test_a_list_may_be_shorter_than_the_defaults(int8_engine: None, digits: Samples) -> None:
     three = [np.stack([sample.image for sample in take(digits, 3)])]
     assert quantkit.quantize(NETWORK, 3, three).table.samples == 3
-    assert quantkit.quantize(NETWORK, samples=three).agreement.images == 3
+    agreement = quantkit.quantize(NETWORK, samples=three).agreement
+    assert agreement is not None and agreement.images == 3
 
 
 def test_a_dataset_serves_every_stage(int8_engine: None, digits: Samples) -> None:
@@ -74,7 +76,27 @@ def test_a_dataset_serves_every_stage(int8_engine: None, digits: Samples) -> Non
     table = quantkit.calibrate(fused, data, 8)
     recovered = quantkit.recover(fused, table, quantkit.plan(fused, table), data)
     assert table.data_sha256 == data.subset(8).sha256
-    assert_same(quantkit.emit(fused, table, recovered, data), quantkit.quantize(model, 8, digits))
+    emitted = quantkit.emit(fused, table, recovered)
+    assert emitted.agreement is None
+    assert_same(quantkit.evaluate(emitted, data), quantkit.quantize(model, 8, digits))
+
+
+def test_recovery_completes_the_network_and_lowering_runs_nothing(
+    int8_engine: None, digits: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fused = quantkit.fuse(quantkit.load(NETWORK), digits)
+    table = quantkit.calibrate(fused, digits, 8)
+    recovered = quantkit.recover(fused, table, quantkit.plan(fused, table), digits, "none")
+    sums = {unit.node.output for unit in recovered.network.int8_layers if unit.addition is not None}
+    assert sums and recovered.network.plan.before_sums.keys() == sums
+    monkeypatch.setattr("quantkit.engine.execute.load_mxnet", lambda: pytest.fail("the engine was asked"))
+    emitted = quantkit.emit(fused, table, recovered)
+    assert emitted.network is recovered.network
+    assert any(node.op == "_sg_mkldnn_conv" and "quantized" in node.attrs for node in emitted.graph.nodes)
+    monkeypatch.undo()
+    bundle = read_bundle(emitted.save(tmp_path / "bundle"))
+    assert bundle.manifest.agreement is None
+    assert bundle.network.plan.before_sums == recovered.network.plan.before_sums
 
 
 def test_a_dataset_of_another_network_is_refused(engine: None) -> None:

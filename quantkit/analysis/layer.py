@@ -27,8 +27,6 @@ from quantkit.recovery.simulation import (
 
 Values = Mapping[Tensor, np.ndarray]
 
-_PASSING_ON = ("Flatten", "flatten")
-
 
 @dataclass(frozen=True, eq=False)
 class Int8Network:
@@ -48,7 +46,7 @@ class Int8Network:
 
     def is_layer(self, node: Node) -> bool:
         """Whether a node runs in INT8 and does more than to pass integers on."""
-        return self.is_int8(node) and node.op not in _PASSING_ON
+        return self.is_int8(node) and node.op != "Flatten"
 
     def has_seven_bits(self, tensor: Tensor) -> bool:
         """Whether a tensor is an unsigned sum in place of a signed addend, which takes every second integer."""

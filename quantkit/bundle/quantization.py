@@ -96,8 +96,12 @@ class _Document:
     version: Literal[1] = _VERSION
 
 
-def write_quantized(network: QuantizedGraph, folder: Path) -> None:
-    """Write a quantized network beside what it was lowered to: the fused network, its own parameters, and the plan."""
+def write_quantized(network: QuantizedGraph, folder: Path) -> Graph:
+    """Write a quantized network: the fused network, its own parameters, and the plan.
+
+    Returns:
+        What the network is lowered to. Its parameters are not written here, and needed to read the network.
+    """
     symbol = int8_symbol(network)
     (folder / FUSED_SYMBOL).write_bytes(nnvm.serialize(float_graph(network.graph)).encode())
     elsewhere = symbol.graph.params.keys() | symbol.weights.keys()
@@ -105,6 +109,7 @@ def write_quantized(network: QuantizedGraph, folder: Path) -> None:
     with (folder / FUSED_PARAMS).open("wb") as file:
         write_params(file, own)
     (folder / QUANTIZATION).write_bytes(_text(network.plan, symbol.weights).encode())
+    return symbol.graph
 
 
 def read_quantized(folder: Path, lowered: Graph) -> QuantizedGraph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import batches
 from quantkit.data.builtin import photographs
-
-if TYPE_CHECKING:
-    from quantkit.pipeline import FusedModel
+from quantkit.stages.fuse import FusedModel
 
 _CHANNELS = 3
 _USUAL = Range(-1.0, 1.0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Optional, Union
+from typing import Literal, Optional, Union
 
 import numpy as np
 
@@ -32,28 +32,40 @@ from quantkit.bundle.manifest import (
     Manifest,
     Origin,
     Output,
+    OutputResult,
     Settings,
     manifest_text,
 )
 from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.sample import StoredSample, stored_sample
-from quantkit.calibration.table import write_table
-from quantkit.engine.execute import auxiliary_params, run
+from quantkit.calibration.table import CalibrationTable, write_table
+from quantkit.engine.checkpoint import write_checkpoint
+from quantkit.engine.execute import run
 from quantkit.errors import ModelError
+from quantkit.evaluation.agreement import Agreement
 from quantkit.explain import Explanation, explain
 from quantkit.files import sha256_of
 from quantkit.folders import replacing
-from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
-from quantkit.graph.params import write_params
+from quantkit.graph.operators import scores_kind
 from quantkit.quantization.plan import float_plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.stages.fuse import FusedModel
 
-if TYPE_CHECKING:
-    from quantkit.pipeline import FusedModel, QuantizedModel
+
+@dataclass(frozen=True, eq=False)
+class Quantization:
+    """What an INT8 bundle holds beside its fused model: the quantized network, and how it was made and judged."""
+
+    network: QuantizedGraph
+    table: CalibrationTable
+    settings: Settings
+    agreement: Optional[Agreement]
 
 
 def write_bundle(
-    quantized: QuantizedModel,
+    source: FusedModel,
+    quantization: Quantization,
     directory: Union[str, Path],
     force: bool = False,
     onnx: Optional[bytes] = None,
@@ -71,31 +83,23 @@ def write_bundle(
         EngineError: this engine cannot run the network on the sample that is stored with it.
     """
     directory = Path(directory)
-    found = quantized.agreement
     with replacing(directory, force, BUNDLE) as new:
-        write_table(quantized.table, new / TABLE)
+        write_table(quantization.table, new / TABLE)
         if onnx is not None:
             (new / ONNX).write_bytes(onnx)
-        write_quantized(quantized.network, new)
-        operators = explain(quantized.source.fused, quantized.plan)
-        agreement = AgreementResult(found.images, found.top1, found.cosine)
-        sample = stored_sample(quantized.source, quantized.table, keep_sample)
-        _write(new, "int8", quantized.source, quantized.graph, sample, operators, settings_of(quantized), agreement)
+        lowered = write_quantized(quantization.network, new)
+        operators = explain(source.fused, quantization.network.plan)
+        sample = stored_sample(source, quantization.table, keep_sample)
+        agreement = _agreement_result(quantization.agreement)
+        _write(new, "int8", source, lowered, sample, operators, quantization.settings, agreement)
     return directory
 
 
-def settings_of(quantized: QuantizedModel) -> Settings:
-    """How a network was quantized."""
-    table, plan = quantized.table, quantized.plan
-    return Settings(
-        table.method,
-        table.samples,
-        table.data_name,
-        plan.exclude,
-        plan.activation_type,
-        quantized.recovery,
-        quantized.mixed,
-    )
+def _agreement_result(agreement: Optional[Agreement]) -> Optional[AgreementResult]:
+    if agreement is None:
+        return None
+    outputs = tuple(OutputResult(**output) for output in agreement.document["outputs"])
+    return AgreementResult(agreement.images, agreement.top1, outputs)
 
 
 def write_float_bundle(
@@ -123,7 +127,8 @@ def _write(
     model, check = source.model, source.check
     (input_name,) = graph.inputs
     outputs = run(graph, {input_name: sample.input})
-    _write_checkpoint(graph, directory)
+    with (directory / SYMBOL).open("wb") as symbol, (directory / PARAMS).open("wb") as params:
+        write_checkpoint(graph, symbol, params)
     _write_sample(sample.input, outputs, directory / SAMPLE)
     classes = int(np.prod(outputs[0].shape[1:]))
     _write_text(directory / CARD, card_text(model, classes))
@@ -139,7 +144,11 @@ def _write(
         quantkit=__version__,
         engine=present_engine(),
         input=Input(input_name, tuple(model.input_shape)),
-        outputs=tuple(Output(str(tensor), value.shape[1:]) for tensor, value in zip(graph.outputs, outputs)),
+        outputs=tuple(
+            Output(str(tensor), value.shape[1:], scores_kind(graph, tensor))
+            for tensor, value in zip(graph.outputs, outputs)
+        ),
+        class_scores=source.class_scores.yes,
         source=Origin(**asdict(model.source)),
         settings=settings,
         fusion=FusionResult(**asdict(check)),
@@ -148,15 +157,6 @@ def _write(
         sample=sample.origin,
     )
     _write_text(directory / MANIFEST, manifest_text(manifest))
-
-
-def _write_checkpoint(graph: Graph, directory: Path) -> None:
-    """The network as MXNet's own checkpoint files."""
-    _write_text(directory / SYMBOL, nnvm.serialize(graph))
-    auxiliary = auxiliary_params(graph)
-    named = {f"{'aux' if name in auxiliary else 'arg'}:{name}": graph.params[name] for name in sorted(graph.params)}
-    with (directory / PARAMS).open("wb") as file:
-        write_params(file, named)
 
 
 def _write_sample(data: np.ndarray, outputs: Sequence[np.ndarray], path: Path) -> None:

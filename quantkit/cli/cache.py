@@ -8,7 +8,8 @@ import click
 
 from quantkit.cache import KINDS
 from quantkit.cli.options import Verb, output_options
-from quantkit.cli.terminal import Terminal, megabytes
+from quantkit.cli.terminal import Terminal
+from quantkit.units import megabytes
 
 
 @click.command(

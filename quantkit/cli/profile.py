@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import Verb, force_option, model_options, output_options
+from quantkit.cli.option_groups import Loading
+from quantkit.cli.options import Verb, collected, force_option, output_options
 from quantkit.cli.targets import is_bundle
-from quantkit.cli.terminal import Terminal, percent
+from quantkit.cli.terminal import Terminal
 from quantkit.errors import QuantkitError, UserError
+from quantkit.units import percent
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -65,7 +66,7 @@ _SPENT = {
 )
 @click.option("--all", "everything", is_flag=True, help=f"Show all layers, not only the {_TOP} that take longest.")
 @force_option
-@model_options
+@collected("loading", Loading)
 @output_options
 def profile(
     terminal: Terminal,
@@ -75,8 +76,7 @@ def profile(
     out: Optional[Path],
     everything: bool,
     force: bool,
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
+    loading: Loading,
 ) -> None:
     """Show where the time goes: by layer, by operator and by kernel.
 
@@ -89,12 +89,13 @@ def profile(
     from quantkit.engine.profiler import record
     from quantkit.graph.macs import macs
     from quantkit.profile.chrome import chrome_trace
+    from quantkit.profile.document import profile_document
     from quantkit.profile.layers import layers_of
     from quantkit.profile.profile import profile as profiled
 
     if out is not None:
         _check_folder(out, force)
-    graph, image, kind, originals = _opened(terminal, network, weights, input_shape)
+    graph, image, kind, originals = _opened(terminal, network, loading)
     shape = (batch, *image)
     counts = macs(graph, infer_shapes(graph, dict.fromkeys(graph.inputs, shape)))
     recording = record(graph, shape, runs, terminal.stage)
@@ -105,7 +106,12 @@ def profile(
     if out is not None:
         trace = out / _TRACE
         _write(terminal, trace, chrome_trace(network, graph, recording, found))
-    result = {"network": network, "kind": kind, **_result(found, graph), "trace": str(trace) if trace else None}
+    result = {
+        "network": network,
+        "kind": kind,
+        **profile_document(found, graph),
+        "trace": str(trace) if trace else None,
+    }
     terminal.show(result, *_tables(result, found, everything))
     if found.times.spread > _STEADY:
         terminal.warn(
@@ -117,14 +123,14 @@ def profile(
 
 
 def _opened(
-    terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]]
+    terminal: Terminal, spec: str, loading: Loading
 ) -> tuple[Graph, tuple[int, ...], str, dict[str, list[tuple[str, str]]]]:
     """The network, the shape of its image, its kind, and what its nodes stand for."""
     from quantkit.cli.networks import load, warn_of_bundle
 
     originals: dict[str, list[tuple[str, str]]] = {}
     if not is_bundle(spec):
-        model = load(terminal, spec, weights, input_shape)
+        model = load(terminal, spec, loading)
         return model.graph, model.input_shape, "fp32", originals
     from quantkit.bundle import read_bundle
 
@@ -157,47 +163,6 @@ def _write(terminal: Terminal, path: Path, trace: dict[str, Any]) -> None:
             raise QuantkitError(f"cannot make {path.parent}: {error.strerror}; choose another folder") from error
         with writing(path) as file:
             file.write(json.dumps(trace, ensure_ascii=False).encode())
-
-
-def _result(found: Profile, graph: Graph) -> dict[str, Any]:
-    """What was found, as JSON's own types: times in ms, speeds in GMAC/s, shares from 0 to 1."""
-    times = found.times
-    return {
-        "batch": found.batch,
-        "threads": os.environ.get("OMP_NUM_THREADS"),
-        "latency_ms": found.latency,
-        "profiled_ms": times.total,
-        "macs": found.macs,
-        "gmacs_per_s": found.gmacs,
-        "of_peak": found.of_peak,
-        "peak_gmacs_per_s": asdict(found.peak),
-        "spent_ms": asdict(found.spent),
-        "int8_share": found.spent.int8 / times.total,
-        "int8_isa": list(found.isa),
-        "layers": [_layer(row, graph) for row in found.rows] if times.nodes else [],
-        "operators": [
-            {"operator": name, "count": count, "ms": spent} for name, (count, spent) in found.operators.items()
-        ],
-        "others_ms": dict(times.others),
-        "between_ms": times.between,
-        "skipped": list(found.skipped),
-        "doubt": times.doubt,
-    }
-
-
-def _layer(row: Row, graph: Graph) -> dict[str, Any]:
-    return {
-        "layer": row.layer.name,
-        "operator": row.layer.operator,
-        "stands_for": list(row.layer.originals),
-        "nodes": [{"name": name, "operator": graph.by_name[name].op} for name in row.nodes],
-        "ms": row.milliseconds,
-        "macs": row.macs,
-        "gmacs_per_s": row.gmacs,
-        "of_peak": row.of_peak,
-        "int8": row.int8,
-        "kernels": [asdict(kernel) for kernel in row.kernels],
-    }
 
 
 def _tables(result: dict[str, Any], found: Profile, everything: bool) -> list[Any]:

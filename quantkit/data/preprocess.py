@@ -12,7 +12,8 @@ from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
 from quantkit.errors import DataError
 
 _OF_PREPROCESSING = (
-    "have the preprocessing cut what the network reads: `crop`, after `resize`, under [preprocess] in its model card"
+    "have the preprocessing cut what the network reads: --resize and --crop, or `resize` and `crop` under [preprocess] "
+    "in its model card"
 )
 
 
@@ -31,6 +32,19 @@ class Preprocess:
     std: tuple[float, float, float]
     scale: float = 255.0
     rotate180: bool = False
+
+    @property
+    def text(self) -> str:
+        """The steps in words, in their order."""
+        steps = (
+            f"short side to {self.resize}" if self.resize else "",
+            f"centre {self.crop}x{self.crop}" if self.crop else "",
+            "turned by 180°" if self.rotate180 else "",
+            f"/ {self.scale:g}",
+            f"mean {' '.join(f'{value:g}' for value in self.mean)}",
+            f"std {' '.join(f'{value:g}' for value in self.std)}",
+        )
+        return ", ".join(filter(None, steps))
 
 
 def network_input(
@@ -95,7 +109,8 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
     if array.dtype == np.uint8:
         raise DataError(
             f"{where} holds uint8 pixels where preprocessed float32 is needed, and nothing is known of the network's "
-            "preprocessing; describe the network in a model card (.toml), or give preprocessed float32 arrays (.npz)"
+            "preprocessing; give it (--resize, --crop, --mean, --std, --scale), describe the network in a model card "
+            "(.toml), or give preprocessed float32 arrays (.npz)"
         )
     if array.dtype != np.float32:
         raise DataError(f"{where} is {array.dtype}, not float32; convert it with .astype('float32')")

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from quantkit.emission.onnx_conversion import Attribute, Conversion, Converter, refused
-from quantkit.emission.qdq import DEQUANTIZE, QUANTIZE
 from quantkit.graph.graph import Node
-from quantkit.graph.operators import ADDITIONS, integer, number
+from quantkit.graph.operators import ADDITIONS, DEQUANTIZE, QUANTIZE, integer, number
 
 _ACTIVATIONS = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign",
@@ -92,15 +91,14 @@ def _square(conversion: Conversion, node: Node) -> None:
 
 _SAME = {
     **dict.fromkeys(ADDITIONS, "Add"),
-    **dict.fromkeys(("elemwise_sub", "broadcast_sub", "broadcast_minus", "_minus", "_sub"), "Sub"),
-    **dict.fromkeys(("elemwise_mul", "broadcast_mul", "_mul"), "Mul"),
-    **dict.fromkeys(("elemwise_div", "broadcast_div", "_div"), "Div"),
+    **dict.fromkeys(("elemwise_sub", "broadcast_sub"), "Sub"),
+    **dict.fromkeys(("elemwise_mul", "broadcast_mul"), "Mul"),
+    **dict.fromkeys(("elemwise_div", "broadcast_div"), "Div"),
     **dict.fromkeys(("broadcast_maximum", "_maximum"), "Max"),
     **dict.fromkeys(("broadcast_minimum", "_minimum"), "Min"),
-    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), "Sum"),
-    **dict.fromkeys(("_copy", "identity", "BlockGrad", "stop_gradient"), "Identity"),
+    **dict.fromkeys(("_copy", "BlockGrad"), "Identity"),
+    "add_n": "Sum",
     "broadcast_power": "Pow",
-    "relu": "Relu",
     "sigmoid": "Sigmoid",
     "tanh": "Tanh",
     "softsign": "Softsign",

@@ -136,7 +136,7 @@ def _split(conversion: Conversion, node: Node) -> None:
     count, axis = integer(node, "num_outputs", 1), integer(node, "axis", 1)
     squeezed = flag(node, "squeeze_axis")
     outputs = [name_of(Tensor(node.name, index)) for index in range(count)]
-    parts = [f"{name}_part" for name in outputs] if squeezed else outputs
+    parts = [conversion.names.take(f"{name}_part") for name in outputs] if squeezed else outputs
     extent = conversion.shape(node.inputs[0])[axis] // count
     sizes = conversion.integers(node, "sizes", (extent,) * count)
     data = conversion.read(node.inputs[0])
@@ -208,15 +208,15 @@ def _scale(extent: int, wanted: int) -> np.float32:
 
 
 LAYOUT: Mapping[str, Converter] = {
-    **dict.fromkeys(("Flatten", "flatten"), _flatten),
-    **dict.fromkeys(("Reshape", "reshape"), _reshape),
-    **dict.fromkeys(("Concat", "concat"), _concat),
-    **dict.fromkeys(("SwapAxis", "swapaxes"), _swap_axes),
-    **dict.fromkeys(("SliceChannel", "split"), _split),
-    **dict.fromkeys(("Pad", "pad"), _pad),
-    **dict.fromkeys(("sum", "sum_axis"), partial(_reduce, "ReduceSum")),
-    **dict.fromkeys(("max", "max_axis"), partial(_reduce, "ReduceMax")),
-    **dict.fromkeys(("min", "min_axis"), partial(_reduce, "ReduceMin")),
+    "Flatten": _flatten,
+    "Reshape": _reshape,
+    "Concat": _concat,
+    "SwapAxis": _swap_axes,
+    "SliceChannel": _split,
+    "Pad": _pad,
+    "sum": partial(_reduce, "ReduceSum"),
+    "max": partial(_reduce, "ReduceMax"),
+    "min": partial(_reduce, "ReduceMin"),
     "mean": partial(_reduce, "ReduceMean"),
     "transpose": _transpose,
     "expand_dims": _expand_dims,

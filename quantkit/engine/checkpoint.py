@@ -1,9 +1,10 @@
-"""A checkpoint's files bound as an application would, for processes that watch the engine run it."""
+"""MXNet's checkpoints, a symbol and its parameters: written, read, and bound as an application would."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from quantkit.engine.compat import load_mxnet
 from quantkit.engine.execute import auxiliary_params, bound, check_tensors, stock_fusion_off, symbol_of
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
-from quantkit.graph.params import plain_names, read_params
+from quantkit.graph.params import plain_names, read_params, write_params
 from quantkit.text_files import read_text
 
 
@@ -24,6 +25,26 @@ def read_checkpoint(symbol: Path, params: Path) -> Graph:
         ValueError: it is not text.
     """
     return nnvm.parse(read_text(symbol, nnvm.LARGEST_SYMBOL), plain_names(read_params(params), params.name))
+
+
+def write_checkpoint(graph: Graph, symbol: IO[bytes], params: IO[bytes]) -> None:
+    """Write a network as MXNet's own loaders read it; the same network gives the same bytes.
+
+    Raises:
+        ModelError: see ``auxiliary_params``.
+    """
+    symbol.write(nnvm.serialize(graph).encode())
+    write_params(params, {stored: graph.params[name] for name, stored in sorted(stored_names(graph).items())})
+
+
+def stored_names(graph: Graph) -> Mapping[str, str]:
+    """What a checkpoint calls each of a network's parameters: its name after ``arg:`` or ``aux:``.
+
+    Raises:
+        ModelError: see ``auxiliary_params``.
+    """
+    auxiliary = auxiliary_params(graph)
+    return {name: f"{'aux' if name in auxiliary else 'arg'}:{name}" for name in graph.params}
 
 
 def bind_checkpoint(symbol_file: str, params_file: str, shape: str) -> Any:

@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
-from quantkit.engine.execute import auxiliary_params
+from quantkit.engine.checkpoint import write_checkpoint
 from quantkit.engine.kernels import Kernel, parse
 from quantkit.engine.profiled_run import EVENTS, NODE_DONE, RUN_BEGINS, WINDOWS
 from quantkit.engine.subprocesses import environment, module_command
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
 from quantkit.folders import scratch_folder
-from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
-from quantkit.graph.params import write_params
+from quantkit.progress import Tell, untold
 from quantkit.text_files import MEBIBYTE, read_json
 
 _QUIET = {"MKLDNN_VERBOSE": "0", "DNNL_VERBOSE": "0"}
@@ -73,9 +72,7 @@ class Recording:
     kernels: Mapping[str, tuple[Kernel, ...]]
 
 
-def record(
-    graph: Graph, shape: tuple[int, ...], runs: Optional[int] = None, tell: Callable[[str], None] = lambda _: None
-) -> Recording:
+def record(graph: Graph, shape: tuple[int, ...], runs: Optional[int] = None, tell: Tell = untold) -> Recording:
     """Run a network of image inputs and record what happens in it.
 
     Args:
@@ -186,10 +183,8 @@ def _owner(output: str, names: Collection[str]) -> str:
 
 def _write_checkpoint(graph: Graph, folder: Path) -> tuple[Path, Path]:
     symbol, params = folder / "network-symbol.json", folder / "network-0000.params"
-    auxiliary = auxiliary_params(graph)
-    symbol.write_text(nnvm.serialize(graph), encoding="utf-8")
-    with params.open("wb") as file:
-        write_params(file, {f"{'aux' if k in auxiliary else 'arg'}:{k}": v for k, v in graph.params.items()})
+    with symbol.open("wb") as text, params.open("wb") as arrays:
+        write_checkpoint(graph, text, arrays)
     return symbol, params
 
 

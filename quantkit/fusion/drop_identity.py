@@ -6,7 +6,7 @@ from quantkit.fusion.draft import Draft
 from quantkit.fusion.rewrite import Answer, Bypass, Rule, Shapes
 from quantkit.graph.graph import Node
 
-_IDENTITIES = frozenset({"_copy", "identity", "BlockGrad", "stop_gradient"})
+_IDENTITIES = frozenset({"_copy", "BlockGrad"})
 
 
 def _drop(draft: Draft, node: Node, shapes: Shapes) -> Answer:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from quantkit.graph.attribute_bounds import is_true
+from quantkit.graph.operators import ADDITIONS
 
 _CORES = {"_sg_mkldnn_conv": "Convolution", "_sg_mkldnn_fully_connected": "FullyConnected"}
-_SUMS = ("elemwise_add", "broadcast_add", "_plus", "_Plus")
 
 
 def fused_problem(
@@ -29,7 +29,7 @@ def fused_problem(
     with_norm, with_sum = is_true(attrs, "with_bn"), is_true(attrs, "with_sum")
     if with_norm != any(name == "BatchNorm" for name, _ in inside):
         return "has with_bn where no batch normalization is inside, or the other way round"
-    activations = sum(name not in {_CORES[op], "BatchNorm", *_SUMS} for name, _ in inside)
+    activations = sum(name not in {_CORES[op], "BatchNorm", *ADDITIONS} for name, _ in inside)
     if activations < sum(is_true(attrs, key) for key in ("with_act", "with_postsum_act", "with_eltwise")):
         return "has an activation by its attributes and none inside"
     wanted = cores[0] + 4 * with_norm + with_sum

@@ -11,7 +11,7 @@ from quantkit.graph.graph import Graph, Node, Tensor
 _POOLING, _NORMALIZATION = "_contrib_quantized_pooling", "_contrib_quantized_batch_norm"
 
 # What infers the same shape, and how many axes the integers have.
-_FLOATS = {_POOLING: ("Pooling", (4,)), _NORMALIZATION: ("identity", (2, 3, 4, 5))}
+_FLOATS = {_POOLING: ("Pooling", (4,)), _NORMALIZATION: ("_copy", (2, 3, 4, 5))}
 
 
 def float_stand_in(graph: Graph) -> Optional[Graph]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
 from quantkit.errors import ModelError
+from quantkit.graph.aliases import canonical
 from quantkit.graph.allowed_operators import FUSED, OPERATORS
 from quantkit.graph.attribute_bounds import attribute_problem, output_count
 from quantkit.graph.fused_bounds import fused_problem
@@ -25,12 +26,13 @@ _REMEDY = "quantkit reads networks of operators that compute tensors from tensor
 class Entry:
     """One node: ``inputs`` are positions of earlier nodes, each with the number of one of its outputs.
 
-    Variables have the operator ``null``. ``hints`` are attributes of the form ``__x__``, which no operator reads.
+    Variables have the operator ``null``, all others MXNet's own name of theirs, whatever alias the file has.
+    ``hints`` are attributes of the form ``__x__``, which no operator reads.
     """
 
     name: str
     op: str
-    attrs: dict[str, str]
+    attrs: Mapping[str, str]
     hints: dict[str, str]
     inputs: tuple[tuple[int, int], ...]
     body: Optional[Entries]
@@ -102,7 +104,7 @@ def _entry(value: Any, where: str, within: str, outputs: Sequence[int]) -> Entry
         inside = [(each.op, len(each.inputs)) for each in body.nodes if each.op != "null"]
         if problem := fused_problem(op, attrs, len(inputs), inside, len(body.nodes) - len(inside)):
             raise _damaged(f"{where} ({op}) {problem}")
-    return Entry(name, op, attrs, hints, inputs, body)
+    return Entry(name, *canonical(op, attrs), hints, inputs, body)
 
 
 def _check_operator(op: str, attrs: dict[str, str], inputs: int, where: str, within: str) -> None:

@@ -16,7 +16,7 @@ MOST_VALUES = 1 << 29
 """Values of the largest tensor that a network may have, 2 GiB of float32; MXNet's wheels count to 2^31 at most."""
 
 # They copy as many values as they read, whatever room their attributes leave for them.
-_COPIES = frozenset({"Reshape", "reshape", "Flatten", "flatten", "reshape_like"})
+_COPIES = frozenset({"Reshape", "Flatten", "reshape_like"})
 
 # Dividing integers by zero ends the process; recurrent layers take any numbers for float32.
 _FLOAT_ONLY = frozenset({"RNN", "norm"})

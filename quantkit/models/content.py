@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Optional
-
-from quantkit.text_files import open_ordinary
-
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -20,16 +15,6 @@ class Content:
     size: int
     sha256: str
     sha1: str
-
-
-def blocks_of(path: Path) -> Iterator[bytes]:
-    """A file's bytes, from first to last.
-
-    Raises:
-        OSError: the file cannot be read, or is not an ordinary one.
-    """
-    with open_ordinary(path) as file:
-        yield from iter(lambda: file.read(_BLOCK), b"")
 
 
 def content_of(blocks: Iterable[bytes], copy: Optional[IO[bytes]] = None) -> Content:

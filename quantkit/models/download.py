@@ -12,10 +12,10 @@ from typing import Any, Optional
 from urllib.parse import urlsplit
 
 from quantkit.errors import QuantkitError, WeightsUnavailable
-from quantkit.files import writing
+from quantkit.files import blocks_of, writing
 from quantkit.models.address import Address
 from quantkit.models.archive import only_member
-from quantkit.models.content import Content, blocks_of, content_of
+from quantkit.models.content import Content, content_of
 from quantkit.models.transfer import LIMITS, BrokenOff, Head, Limits, Patience, receive
 from quantkit.text_files import read_json
 

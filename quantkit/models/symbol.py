@@ -13,7 +13,6 @@ from quantkit.graph.graph import Graph, Node
 from quantkit.graph.operators import flag, integer_tuple
 from quantkit.text_files import read_text
 
-_LOSS = frozenset({"SoftmaxOutput", "Softmax"})
 _INT8 = ("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize", "_contrib_quantized")
 
 
@@ -114,7 +113,7 @@ def noted_shapes(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def _without_label(node: Node) -> Node:
-    if node.op not in _LOSS:
+    if node.op != "SoftmaxOutput":
         return node
     axis = "1" if flag(node, "multi_output") else "-1"
     return replace(node, op="softmax", inputs=node.inputs[:1], attrs={"axis": axis})

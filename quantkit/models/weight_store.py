@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 from quantkit.cache import use
 from quantkit.errors import ModelError, QuantkitError, WeightsUnavailable
-from quantkit.files import home, locked
+from quantkit.files import blocks_of, home, locked
 from quantkit.models.address import Address
 from quantkit.models.card import Card, WeightSource
-from quantkit.models.content import Content, blocks_of, content_of
+from quantkit.models.content import Content, content_of
 from quantkit.models.download import Delivery, fetch
 from quantkit.models.transfer import LIMITS, Limits, Patience
 from quantkit.models.trust import Record, new_record, read_record, record_file, write_record

@@ -8,14 +8,15 @@ from fnmatch import fnmatchcase
 
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
+from quantkit.graph.aliases import canonical
 
 
 def excluded_nodes(fused: Fused, patterns: Sequence[str]) -> Mapping[str, str]:
     """The fused nodes that a pattern names, each with the first pattern that does.
 
-    A pattern is an original node name, a glob over these names, or an operator type such as
-    ``Pooling``. A fused layer is named by each of the operators that it stands for; by type, by the
-    first of them.
+    A pattern is an original node name, a glob over these names, or an operator type such as ``Pooling``, by any of
+    MXNet's names for it. A fused layer is named by each of the operators that it stands for; by type, by the first of
+    them.
 
     Raises:
         UserError: a pattern matches nothing; the nearest names are offered.
@@ -26,7 +27,7 @@ def excluded_nodes(fused: Fused, patterns: Sequence[str]) -> Mapping[str, str]:
         matched = [
             node.name
             for node in fused.graph.nodes
-            if pattern == original_types.get(node.origin[0])
+            if canonical(pattern, {})[0] == original_types.get(node.origin[0])
             or any(fnmatchcase(name, pattern) for name in (node.name, *node.origin))
         ]
         if not matched:

@@ -43,6 +43,11 @@ class Decision:
     precision: Precision
     reason: str = ""
 
+    @property
+    def is_int8(self) -> bool:
+        """Whether it runs in INT8."""
+        return self.precision == "int8"
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -58,12 +63,16 @@ class Plan:
     activation_type: ActivationType = "auto"
     before_sums: Mapping[Tensor, Range] = field(default_factory=dict)
 
+    def is_int8(self, node: Node) -> bool:
+        """Whether a node of the fused network runs in INT8."""
+        return self.decisions[node.name].is_int8
+
 
 def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
     """The tensors of a fused graph whose ranges a plan may ask for, in topological order."""
     wanted: dict[Tensor, None] = {}
     for node in graph.nodes:
-        if _kind(node) in ("layer", "addition", "Concat", "concat"):
+        if _kind(node) in ("layer", "addition", "Concat"):
             operands = (node.inputs[0], node.inputs[-1]) if unit_of(node) else node.inputs
             wanted.update(dict.fromkeys(tensor for tensor in operands if tensor.node not in graph.params))
             wanted[node.output] = None
@@ -106,7 +115,7 @@ def make_plan(
     return Plan(decisions, state.activations, tuple(exclude), activations)
 
 
-WITHOUT_WEIGHTS = frozenset({"Pooling", "Flatten", "flatten", "Concat", "concat"}) | ADDITIONS
+WITHOUT_WEIGHTS = frozenset({"Pooling", "Flatten", "Concat"}) | ADDITIONS
 """The operators besides convolutions and dense layers that may run in INT8."""
 
 
@@ -249,7 +258,7 @@ def _decide_concat(state: _Planning, node: Node) -> Optional[str]:
 def _share_concat_scales(state: _Planning, decisions: Mapping[str, Decision]) -> None:
     """Let convolutions that only feed a concatenation round to its scale at once, instead of once more there."""
     for node in state.graph.nodes:
-        if decisions[node.name].precision == "fp32" or _kind(node).lower() != "concat":
+        if not decisions[node.name].is_int8 or _kind(node) != "Concat":
             continue
         whole = state.activations[node.output]
         for tensor in node.inputs:
@@ -286,9 +295,7 @@ _DECIDERS: dict[str, _Decider] = {
     "layer": _decide_layer,
     "Pooling": _decide_pooling,
     "Flatten": _decide_flatten,
-    "flatten": _decide_flatten,
     "Concat": _decide_concat,
-    "concat": _decide_concat,
     "addition": _decide_addition,
 }
 

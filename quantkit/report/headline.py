@@ -12,7 +12,8 @@ from quantkit.benchmark.statistics import Metric, Ratio, geometric_mean
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.report.summary import METRICS, Study, random_weights
 from quantkit.report.verdict import by_rank, compared
-from quantkit.report.words import TIMES, bounded, counted, factor, listed, marked, number, percent
+from quantkit.report.words import TIMES, bounded, counted, factor, listed, marked, number
+from quantkit.units import percent
 
 # So many networks are named one by one.
 _FEW = 3

@@ -60,7 +60,7 @@ def _branches(network: QuantizedGraph) -> Iterator[Candidate]:
 
 def _joins(node: Node) -> bool:
     unit = unit_of(node)
-    return (unit is not None and unit.addition is not None) or node.op in ADDITIONS or node.op.lower() == "concat"
+    return (unit is not None and unit.addition is not None) or node.op in ADDITIONS or node.op == "Concat"
 
 
 def _ends(network: QuantizedGraph) -> Iterator[Candidate]:

@@ -7,23 +7,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.write import write_bundle
+from quantkit.bundle.manifest import AgreementResult
+from quantkit.evaluation.agreement import Agreement
+from quantkit.graph import nnvm
 from quantkit.models.model import Model
-from quantkit.pipeline import FusedModel, QuantizedModel, calibrate, emit, fuse_model, plan, recover
+from quantkit.pipeline import QuantizedModel, emit, evaluate
+from quantkit.progress import Tell
+from quantkit.stages.calibrate import calibrate
+from quantkit.stages.fuse import FusedModel, fuse_model
+from quantkit.stages.recover import plan, recover
 from quantkit.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
 from quantkit.workloads.images import image_batch
-from quantkit.workloads.store import Made, Stored, Tell, code_hash, content_hash, stored_checkpoint
+from quantkit.workloads.store import Made, Stored, code_hash, stored_checkpoint
 
 _CALIBRATION_IMAGES = 10
 
 # The rooms that decide how a network is fused and quantized.
-_MAKERS = ("graph", "engine", "fusion", "calibration", "quantization", "emission", "recovery", "pipeline")
+_MAKERS = ("graph", "engine", "fusion", "calibration", "quantization", "emission", "recovery", "stages", "pipeline")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +79,7 @@ class Forms:
     @property
     def _int8_onnx(self) -> Checkpoint:
         def bundle(folder: Path) -> Path:
-            return write_bundle(self._quantized, folder / "bundle")
+            return self._quantized.save(folder / "bundle")
 
         return int8_file(self.model.name, self._key(*self._quantized_by), bundle, self.tell)
 
@@ -82,7 +88,7 @@ class Forms:
 
     @cached_property
     def _content(self) -> str:
-        return content_hash(self.model.graph)
+        return nnvm.sha256_of(self.model.graph)
 
     @cached_property
     def _images(self) -> np.ndarray:
@@ -102,16 +108,21 @@ class Forms:
         self.tell(f"{self.model.name}: quantizing with {_CALIBRATION_IMAGES} images")
         table = calibrate(source, self._images, _CALIBRATION_IMAGES)
         recovered = recover(source, table, plan(source, table), self._images)
-        return emit(source, table, recovered, self._images)
+        return evaluate(emit(source, table, recovered), self._images)
 
     def _int8_form(self) -> Made:
         found = self._quantized.agreement
-        return Made(self._quantized.graph, known_accuracy(found.top1, found.cosine, found.images))
+        return Made(self._quantized.graph, {} if found is None else known_accuracy(found))
 
 
-def known_accuracy(agreement: float, cosine: float, images: int) -> dict[str, float]:
-    """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images."""
-    return {f"agreement on {images} calibration images": agreement, "cosine": cosine}
+def known_accuracy(found: Union[Agreement, AgreementResult]) -> dict[str, float]:
+    """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images.
+
+    Of outputs that are no class scores there is the lowest cosine of any alone.
+    """
+    if found.top1 is None:
+        return {"cosine": min(output.cosine for output in found.outputs)}
+    return {f"agreement on {found.images} calibration images": found.top1, "cosine": found.cosine}
 
 
 def _makers_hash() -> str:

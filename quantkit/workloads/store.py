@@ -24,16 +24,12 @@ from quantkit import files
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.cache import bound_workloads, touch, use
 from quantkit.contained import file_in
-from quantkit.engine.checkpoint import read_checkpoint
-from quantkit.engine.execute import auxiliary_params
+from quantkit.engine.checkpoint import read_checkpoint, write_checkpoint
 from quantkit.errors import ModelError, QuantkitError, UserError
 from quantkit.folders import whole_folder
-from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
-from quantkit.graph.params import write_params
+from quantkit.progress import Tell
 from quantkit.text_files import read_json
-
-Tell = Callable[[str], None]
 
 _RECORD = "files.json"
 
@@ -52,15 +48,6 @@ class Stored:
 
     checkpoint: Checkpoint
     accuracy: Mapping[str, float]
-
-
-def content_hash(graph: Graph) -> str:
-    """What identifies a network, structure and weights."""
-    digest = hashlib.sha256(nnvm.serialize(graph).encode())
-    for name in sorted(graph.params):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(graph.params[name]).data)
-    return digest.hexdigest()
 
 
 def code_hash(*rooms: str) -> str:
@@ -164,11 +151,8 @@ def _find(folder: Path, stem: str) -> Optional[Stored]:
 
 def _write(folder: Path, stem: str, made: Made) -> Stored:
     symbol, params, record = map(_without_link, _paths(folder, stem))
-    values, auxiliary = made.graph.params, auxiliary_params(made.graph)
-    with files.writing(params) as file:
-        write_params(file, {f"{'aux' if name in auxiliary else 'arg'}:{name}": values[name] for name in sorted(values)})
-    with files.writing(symbol) as file:
-        file.write(nnvm.serialize(made.graph).encode())
+    with files.writing(params) as arrays, files.writing(symbol) as text:
+        write_checkpoint(made.graph, text, arrays)
     sha256 = {"symbol": files.sha256_of(symbol), "params": files.sha256_of(params)}
     with files.writing(record) as file:
         file.write(json.dumps({**sha256, "accuracy": dict(made.accuracy)}).encode() + b"\n")

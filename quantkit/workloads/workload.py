@@ -23,18 +23,18 @@ from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import Executor, check_runs, infer_shapes
 from quantkit.errors import UserError
 from quantkit.formats.npz import read_npy
+from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.graph.macs import macs
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.progress import Tell, untold
 from quantkit.workloads.exported import int8_file
 from quantkit.workloads.forms import Forms, known_accuracy
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.lstm import INPUT, lstm_graph, lstm_macs, sequences
 from quantkit.workloads.store import (
     Made,
-    Tell,
-    content_hash,
     stored_array,
     stored_checkpoint,
     stored_outputs,
@@ -90,17 +90,13 @@ class Workload:
             _return_memory()
 
 
-def _silent(message: str) -> None:
-    """Tell nobody."""
-
-
 def prepare(
     subject: Subject,
     forms: Collection[str],
     data: Any = "builtin",
     reference: Optional[str] = None,
     loading: Mapping[str, Any] = MappingProxyType({}),
-    tell: Tell = _silent,
+    tell: Tell = untold,
 ) -> Workload:
     """Make a suite's network ready to be measured; what an earlier run has left in QUANTKIT_HOME is taken from there.
 
@@ -171,14 +167,13 @@ def _from_bundle(
     if own in forms:
         # Written anew: workers hand the files to MXNet, which may read more in a stranger's than was checked.
         graph = bundle.graph
-        stored = stored_checkpoint(f"{name}-{own}", content_hash(graph), lambda: Made(graph, {}), tell)
+        stored = stored_checkpoint(f"{name}-{own}", nnvm.sha256_of(graph), lambda: Made(graph, {}), tell)
         checkpoints = {**checkpoints, own: stored.checkpoint}
     if exported:
         checkpoints = {**checkpoints, "onnx-int8": int8_file(name, repr(sha256), lambda folder: directory, tell)}
     known = {}
     if manifest.agreement is not None:
-        found = manifest.agreement
-        known = known_accuracy(found.top1, found.cosine, found.images)
+        known = known_accuracy(manifest.agreement)
     return _images(name, bundle.model, known, checkpoints, data)
 
 
@@ -236,7 +231,7 @@ def _from_lstm(name: str, lstm: Lstm, forms: Collection[str], tell: Tell) -> Wor
     if impossible:
         raise UserError(f"{name} is an LSTM, which has no {impossible[0]} form; measure it in fp32 on MXNet")
     graph = lstm_graph(lstm)
-    checkpoint = stored_checkpoint(name, content_hash(graph), lambda: Made(graph, {}), tell).checkpoint
+    checkpoint = stored_checkpoint(name, nnvm.sha256_of(graph), lambda: Made(graph, {}), tell).checkpoint
     return Workload(
         name=name,
         weights="random",

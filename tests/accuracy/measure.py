@@ -130,24 +130,23 @@ def _loaded(subject: Subject) -> tuple[Model, Any, Samples]:
 
 def _forms(subject: Subject, model: Model, calibration: Any, read: Read) -> Iterator[tuple[str, np.ndarray]]:
     """The name and the outputs of FP32, then of each INT8 form."""
-    from quantkit import pipeline
-    from quantkit.bundle.write import settings_of
+    import quantkit
+    from quantkit.backends.registry import ONNX_ENGINES
     from quantkit.engine.stream import outputs_of
     from quantkit.export import int8_onnx
-    from quantkit.runtimes.engines import ONNX_ENGINES
 
     def computed(graph: Graph) -> np.ndarray:
         return np.concatenate([out[0] for out in outputs_of(graph, (batch.data for batch in read()), BATCH)])
 
     yield "fp32", computed(model.graph)
-    fused = pipeline.fuse_model(model, calibration)
-    table = pipeline.calibrate(fused, calibration)
-    plan = pipeline.plan(fused, table)
+    fused = quantkit.fuse(model, calibration)
+    table = quantkit.calibrate(fused, calibration)
+    plan = quantkit.plan(fused, table)
     for preset in subject.presets:
-        int8 = pipeline.emit(fused, table, pipeline.recover(fused, table, plan, calibration, preset), calibration)
+        int8 = quantkit.emit(fused, table, quantkit.recover(fused, table, plan, calibration, preset))
         yield preset, computed(int8.graph)
         for engine in subject.onnx if preset == "balanced" else ():
-            session = ONNX_ENGINES[engine].open_session(int8_onnx(model, int8.network, settings_of(int8)))
+            session = ONNX_ENGINES[engine].backend().open_session(int8_onnx(model, int8.network, int8.settings))
             (name,) = session.inputs
             outputs = [session.run({name: batch.data})[0] for batch in read()]
             yield f"{preset}, ONNX in {engine}", np.concatenate(outputs)

@@ -12,21 +12,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit import pipeline
-from quantkit.bundle import write_bundle, write_float_bundle
+from quantkit.bundle import write_float_bundle
 from quantkit.data.preprocess import Preprocess
-from quantkit.evaluation.agreement import Agreement
+from quantkit.evaluation.agreement import Agreement, OutputAgreement
 from quantkit.files import sha256_of
 from quantkit.graph.graph import Graph
 from quantkit.models.model import Model, Source
-from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.pipeline import QuantizedModel
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import PRESETS
+from quantkit.stages.calibrate import calibrate
+from quantkit.stages.fuse import FusedModel, fuse_model
+from quantkit.stages.recover import plan
 from tests.networks import DATA, Builder
 
 SOURCE = Source("net", "given", "made by hand", "5" * 64)
 PREPROCESS = Preprocess(40, 16, (0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
+
+
+AGREEMENT = Agreement(6, 0.75, (OutputAgreement("dense", 0.5, 12.5, 0.25, 2.0),))
 
 
 def network() -> Graph:
@@ -40,16 +45,15 @@ def network() -> Graph:
 def fused(samples: Any, **changes: Any) -> FusedModel:
     """The network as a model, fused and compared on samples."""
     model = Model("hand-made", network(), (3, 16, 16), PREPROCESS, SOURCE, tuple("abcdefghij"))
-    return pipeline.fuse_model(replace(model, **changes), samples)
+    return fuse_model(replace(model, **changes), samples)
 
 
 def as_if_quantized(source: FusedModel, samples: Any) -> QuantizedModel:
-    """Its network is the FP32 one, since files do not care, and every processor runs that."""
-    table = pipeline.calibrate(source, samples, 3, "minmax")
+    """All of its network is in FP32, since files do not care, and every processor runs that."""
+    table = calibrate(source, samples, 3, "minmax")
     mixed = MixedPrecision(1.0, None, True, ("dense",), "agreement", 0.5, 6, "own")
-    plan = pipeline.plan(source, table, "*", "int8")
-    network = QuantizedGraph(source.fused.graph, plan)
-    return QuantizedModel(source, table, network, PRESETS["fast"], source.graph, Agreement(6, 0.75, 0.5), mixed)
+    network = QuantizedGraph(source.fused.graph, plan(source, table, "*", "int8"))
+    return QuantizedModel(source, table, network, PRESETS["fast"], AGREEMENT, mixed)
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +80,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory = tmp_path_factory.mktemp("written") / request.param
     if request.param == "fp32":
         return write_float_bundle(request.getfixturevalue("source"), directory)
-    return write_bundle(request.getfixturevalue("quantized"), directory)
+    return request.getfixturevalue("quantized").save(directory)
 
 
 @pytest.fixture(scope="session", params=["fp32", pytest.param("int8", marks=pytest.mark.int8)])
@@ -85,7 +89,7 @@ def digits_written(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     directory = tmp_path_factory.mktemp("digits") / request.param
     if request.param == "fp32":
         return write_float_bundle(request.getfixturevalue("digits_fused"), directory)
-    return write_bundle(request.getfixturevalue("digits_int8"), directory)
+    return request.getfixturevalue("digits_int8").save(directory)
 
 
 @pytest.fixture

@@ -14,18 +14,28 @@ import pytest
 from quantkit import __version__
 from quantkit.bundle import read_bundle, read_manifest, verify_bundle, write_bundle, write_float_bundle
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import AgreementResult, FileEntry, FusionResult, Input, Origin, Output, Settings
+from quantkit.bundle.manifest import (
+    AgreementResult,
+    FileEntry,
+    FusionResult,
+    Input,
+    Origin,
+    Output,
+    OutputResult,
+    Settings,
+)
 from quantkit.bundle.sample import stored_sample
-from quantkit.bundle.write import settings_of
+from quantkit.bundle.write import Quantization
 from quantkit.calibration.ranges import Range
 from quantkit.engine.execute import run
 from quantkit.errors import ModelError, UserError
 from quantkit.explain import Explanation, explain
 from quantkit.graph.graph import Tensor
 from quantkit.graph.params import read_params
-from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.pipeline import QuantizedModel
 from quantkit.quantization.plan import float_plan
 from quantkit.recovery.preset import PRESETS
+from quantkit.stages.fuse import FusedModel
 from tests.bundle.conftest import PREPROCESS, SOURCE, as_if_quantized, fused, network
 from tests.networks import images, residual_v1
 
@@ -55,13 +65,14 @@ def test_the_manifest_of_an_fp32_network(source: FusedModel, tmp_path: Path) -> 
 
 def test_the_manifest_of_an_int8_network(quantized: QuantizedModel, tmp_path: Path) -> None:
     onnx = b"\x08\x0a"  # a model that tells its IR version and holds nothing
-    assert write_bundle(quantized, tmp_path / "bundle", onnx=onnx) == tmp_path / "bundle"
+    parts = Quantization(quantized.network, quantized.table, quantized.settings, quantized.agreement)
+    assert write_bundle(quantized.source, parts, tmp_path / "bundle", onnx=onnx) == tmp_path / "bundle"
     bundle = read_bundle(tmp_path / "bundle")
     assert (bundle.manifest.kind, bundle.manifest.sample) == ("int8", "built-in")
-    assert bundle.manifest.agreement == AgreementResult(6, 0.75, 0.5)
+    assert bundle.manifest.agreement == AgreementResult(6, 0.75, (OutputResult("dense", 0.5, 12.5, 0.25, 2.0),))
     assert bundle.manifest.files == entries(tmp_path / "bundle")
     assert bundle.manifest.files.keys() >= {"calibration.json", "model.onnx"}
-    assert bundle.manifest.settings == settings_of(quantized)
+    assert bundle.manifest.settings == quantized.settings
     assert bundle.table == quantized.table
     assert bundle.onnx == onnx
     assert bundle.operators == explain(quantized.source.fused, quantized.plan)
@@ -70,7 +81,7 @@ def test_the_manifest_of_an_int8_network(quantized: QuantizedModel, tmp_path: Pa
 def test_settings_are_those_of_calibration_and_plan(quantized: QuantizedModel) -> None:
     table, plan = quantized.table, quantized.plan
     assert (table.method, table.samples, plan.exclude, plan.activation_type) == ("minmax", 3, ("*",), "int8")
-    assert settings_of(quantized) == Settings(
+    assert quantized.settings == Settings(
         "minmax", 3, table.data_name, ("*",), "int8", PRESETS["fast"], quantized.mixed
     )
 
@@ -151,7 +162,7 @@ def test_files_of_text_are_made_for_people(source: FusedModel, tmp_path: Path) -
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_what_verify_says(quantized: QuantizedModel, tmp_path: Path, keep: bool) -> None:
-    bundle = write_bundle(quantized, tmp_path / "bundle", keep_sample=keep)
+    bundle = quantized.save(tmp_path / "bundle", keep_sample=keep)
     checks = {check.name: check.why for check in verify_bundle(bundle).checks}
     entry = read_manifest(bundle).files["card.toml"]
     engine = present_engine()
@@ -182,7 +193,7 @@ def test_a_bundle_is_only_replaced_if_asked_for(
         if kind == "fp32":
             write_float_bundle(source, tmp_path / "bundle", **options)
         else:
-            write_bundle(quantized, tmp_path / "bundle", **options)
+            quantized.save(tmp_path / "bundle", **options)
 
     write()
     with pytest.raises(UserError, match="holds a bundle already"):
@@ -195,15 +206,14 @@ def test_of_images_of_the_calibration_that_ship_the_manifest_says_nothing(
     source: FusedModel, quantized: QuantizedModel, tmp_path: Path
 ) -> None:
     shipped = replace(quantized, source=replace(source, builtin=quantized.table.data_name))
-    document = json.loads((write_bundle(shipped, tmp_path / "bundle") / "manifest.json").read_text())
+    document = json.loads((shipped.save(tmp_path / "bundle") / "manifest.json").read_text())
     assert "sample" not in document
 
 
 def test_noise_of_an_int8_bundle_fills_the_calibrated_range(tmp_path: Path) -> None:
     arrays = 4 * images()
-    bundle = write_bundle(
-        as_if_quantized(fused(arrays, graph=residual_v1(), preprocess=None), arrays), tmp_path / "bundle"
-    )
+    source = fused(arrays, graph=residual_v1(), preprocess=None)
+    bundle = as_if_quantized(source, arrays).save(tmp_path / "bundle")
     assert read_manifest(bundle).sample == "generated"
     assert np.abs(read_bundle(bundle).sample.input).max() == pytest.approx(np.abs(arrays[:3]).max(), rel=0.1)
 

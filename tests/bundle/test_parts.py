@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,16 @@ import pytest
 from quantkit.bundle import read, read_bundle, verify_bundle
 from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.read import Bundle
-from quantkit.bundle.write import write_bundle, write_float_bundle
+from quantkit.bundle.write import write_float_bundle
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.errors import BundleError
 from quantkit.graph import nnvm
 from quantkit.graph.params import read_params, write_params
-from quantkit.pipeline import FusedModel, QuantizedModel, plan
+from quantkit.pipeline import QuantizedModel
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.stages.fuse import FusedModel
+from quantkit.stages.recover import plan
 from tests.emission.networks import quantized as small_quantized
 from tests.sound_files import written_onnx
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("engine")
 
 @pytest.fixture
 def int8_bundle(quantized: QuantizedModel, tmp_path: Path) -> Path:
-    return write_bundle(quantized, tmp_path / "int8")
+    return quantized.save(tmp_path / "int8")
 
 
 def test_the_network_of_an_fp32_bundle_has_no_integers(source: FusedModel, tmp_path: Path) -> None:
@@ -65,16 +66,18 @@ def test_an_fp32_network_that_quantkit_would_not_fuse_so_is_told(
 def test_the_network_of_an_int8_bundle_is_what_was_lowered(quantized: QuantizedModel, tmp_path: Path) -> None:
     network = small_quantized("v1")
     write_quantized(network, tmp_path)
-    bundle = Bundle(tmp_path, read_bundle(write_bundle(quantized, tmp_path / "bundle")).manifest, None, ())
+    bundle = Bundle(tmp_path, read_bundle(quantized.save(tmp_path / "bundle")).manifest, None, ())
     vars(bundle)["graph"] = int8_graph(network)
     found = bundle._read_network()
     assert nnvm.serialize(found.graph) == nnvm.serialize(network.graph)
     assert vars(found.plan) == vars(network.plan)
 
 
-def test_a_network_that_is_lowered_to_another_is_told(quantized: QuantizedModel, tmp_path: Path) -> None:
-    network = QuantizedGraph(quantized.network.graph, plan(quantized.source, quantized.table, "dense", "int8"))
-    path = write_bundle(replace(quantized, network=network), tmp_path / "bundle")
+def test_a_network_that_is_lowered_to_another_is_told(quantized: QuantizedModel, tmp_path: Path, resign: Any) -> None:
+    path = quantized.save(tmp_path / "bundle")
+    other = QuantizedGraph(quantized.network.graph, plan(quantized.source, quantized.table, "dense", "int8"))
+    write_quantized(other, path)
+    resign(path)
     with pytest.raises(
         BundleError,
         match=rf"^bundle {path}: quantization\.json with fused-symbol\.json and fused-0000\.params cannot be "

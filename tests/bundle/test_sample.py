@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit import pipeline
+import quantkit
 from quantkit.bundle import read_bundle, verify_bundle, write_float_bundle
 from quantkit.data.builtin import photographs
 from quantkit.data.preprocess import apply
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
-from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.pipeline import QuantizedModel
+from quantkit.stages.fuse import FusedModel
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
@@ -35,21 +36,22 @@ def digits() -> Model:
 
 
 def quantized(source: FusedModel, samples: Any) -> QuantizedModel:
-    table = pipeline.calibrate(source, samples, 4)
-    return pipeline.emit(source, table, pipeline.plan(source, table), samples)
+    table = quantkit.calibrate(source, samples, 4)
+    plan = quantkit.plan(source, table)
+    return quantkit.emit(source, table, quantkit.recover(source, table, plan, samples, "none"))
 
 
 @pytest.fixture(scope="module")
 def images(digits: Model, own: np.ndarray) -> QuantizedModel:
     """Quantized with the user's images."""
-    return quantized(pipeline.fuse_model(digits, own), own)
+    return quantized(quantkit.fuse(digits, own), own)
 
 
 @pytest.fixture(scope="module")
 def arrays(digits: Model, own: np.ndarray) -> QuantizedModel:
     """Quantized with the user's preprocessed arrays, where nothing is known of the preprocessing."""
     data = np.stack([apply(digits.preprocess, image) for image in own]) * 3
-    return quantized(pipeline.fuse_model(replace(digits, preprocess=None), data), data)
+    return quantized(quantkit.fuse(replace(digits, preprocess=None), data), data)
 
 
 def contents(bundle: Path) -> Iterator[bytes]:
@@ -107,7 +109,7 @@ def test_fp32_bundles(images: QuantizedModel, tmp_path: Path, keep: bool, origin
 @pytest.mark.parametrize("samples", ["digits:train", "builtin"])
 def test_built_in_images_are_stored_as_they_always_were(digits: Model, tmp_path: Path, samples: str) -> None:
     """The manifest need not say more than that the network was calibrated with them."""
-    network = quantized(pipeline.fuse_model(digits, samples), samples)
+    network = quantized(quantkit.fuse(digits, samples), samples)
     bundle = network.save(tmp_path / "bundle")
     np.testing.assert_array_equal(read_bundle(bundle).sample.input, network.source.sample)
     assert "sample" not in json.loads((bundle / "manifest.json").read_text())

@@ -21,24 +21,22 @@ from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.models.card import read_card
 from quantkit.models.model import Model, Source
-from quantkit.pipeline import FusedModel
 from quantkit.recovery.preset import NO_RECOVERY
+from quantkit.stages.fuse import FusedModel
 from tests.processes import environment
 
 WRITE_FLOAT = """
 import sys
 from quantkit.bundle import write_float_bundle
 from quantkit.models.load import load_model
-from quantkit.pipeline import fuse_model
+from quantkit.stages.fuse import fuse_model
 write_float_bundle(fuse_model(load_model("digits_resnet20_v1"), "digits:train"), sys.argv[1])
 """
 
 WRITE_INT8 = """
 import sys
-from quantkit.bundle import write_bundle
-from quantkit.models.load import load_model
 from quantkit.pipeline import quantize
-write_bundle(quantize(load_model("digits_resnet20_v1"), 8, "digits:train"), sys.argv[1])
+quantize(load_model("digits_resnet20_v1"), 8, "digits:train").save(sys.argv[1])
 """
 
 
@@ -161,6 +159,6 @@ def test_labels_are_one_a_line() -> None:
 def test_the_manifest_is_plain_json(written: Path) -> None:
     document = json.loads((written / "manifest.json").read_text())
     assert document["format"] == "quantkit-bundle"
-    assert document["version"] == 2
+    assert document["version"] == 3
     assert document["input"] == {"name": "data", "shape": [3, 16, 16], "dtype": "float32", "layout": "NCHW"}
     assert document["source"]["weights"] == "given"

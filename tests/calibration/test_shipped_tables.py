@@ -10,11 +10,13 @@ from quantkit.files import shipped
 @pytest.mark.parametrize("name", sorted(path.stem for path in shipped("calibration").glob("*.json")))
 def test_each_table_fits_the_network_of_its_name(name: str) -> None:
     from quantkit.models.load import load_model
-    from quantkit.pipeline import calibrate, fuse_model, plan
+    from quantkit.stages.calibrate import calibrate
+    from quantkit.stages.fuse import fuse_model
+    from quantkit.stages.recover import plan
 
     table = read_table(shipped("calibration") / f"{name}.json")
     source = fuse_model(load_model(name), "digits:train")
-    assert any(decision.precision == "int8" for decision in plan(source, table).decisions.values())
+    assert any(decision.is_int8 for decision in plan(source, table).decisions.values())
     again = calibrate(source, "digits:train", table.samples, table.method)
     assert again.data_sha256 == table.data_sha256
     for tensor, found in again.ranges.items():

@@ -237,7 +237,7 @@ def test_mistakes_are_found_before_the_network_is_loaded(
 def test_exclusions_are_checked_before_calibration(
     run: Run, checkpoint: Path, samples: Path, int8_engine: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quantkit.pipeline.calibrate", lambda *_, **__: pytest.fail("calibration began"))
+    monkeypatch.setattr("quantkit.stages.calibrate.calibrate", lambda *_, **__: pytest.fail("calibration began"))
     arguments = ["--input-shape", SHAPE, "--calib-data", samples, "--exclude", "brunch"]
     assert run("quantize", checkpoint, *arguments).exit_code == 2
 

@@ -98,11 +98,15 @@ def _does(action: Callable[[], object]) -> Callable[[], None]:
 
 def _network(count: int) -> tuple[Any, Any, Any]:
     from quantkit.models.load import load_model
-    from quantkit.pipeline import calibrate, emit, fuse_model, plan
+    from quantkit.pipeline import emit
+    from quantkit.stages.calibrate import calibrate
+    from quantkit.stages.fuse import fuse_model
+    from quantkit.stages.recover import plan, recover
 
     fused = fuse_model(load_model("digits_resnet20_v1"), "digits:train")
     table = calibrate(fused, "digits:train", count)
-    return fused, table, emit(fused, table, plan(fused, table), "digits:train")
+    recovered = recover(fused, table, plan(fused, table), "digits:train", "none")
+    return fused, table, emit(fused, table, recovered)
 
 
 def _given(value: Any) -> Callable[..., Any]:
@@ -117,8 +121,9 @@ def quantize(base: Path) -> Verb:
         arguments = ["quantize", "digits_resnet20_v1", "--calib-data", "digits:train", "--calib", str(count)]
         return _called(
             [*arguments, "--out", "out", "--force", "--no-latency", "--quiet"],
-            quantkit__pipeline__fuse_model=_given(fused), quantkit__pipeline__calibrate=_given(table),
-            quantkit__pipeline__recover=_given(None), quantkit__pipeline__emit=_given(network),
+            quantkit__stages__fuse__fuse_model=_given(fused), quantkit__stages__calibrate__calibrate=_given(table),
+            quantkit__stages__recover__recover=_given(None), quantkit__pipeline__emit=_given(None),
+            quantkit__pipeline__evaluate=_given(network),
             quantkit__cli__summary__measured_kernels=_given(()),
         )  # fmt: skip
 
@@ -131,7 +136,7 @@ def fuse(base: Path) -> Verb:
     arguments = ["fuse", "digits_resnet20_v1", "--out", "out", "--force", "--no-latency", "--quiet"]
     return _command(
         base, "out", _does(lambda: network.save("out", True)),
-        _called(arguments, quantkit__pipeline__fuse_model=_given(fused)),
+        _called(arguments, quantkit__stages__fuse__fuse_model=_given(fused)),
     )  # fmt: skip
 
 

@@ -13,15 +13,17 @@ from quantkit.engine.execute import run
 from quantkit.errors import DataError, UserError
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Tensor
-from quantkit.pipeline import FusedModel, QuantizedModel
-from quantkit.pipeline import recover as recover_model
+from quantkit.pipeline import QuantizedModel
+from quantkit.progress import silent
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery import reconstruction
 from quantkit.recovery.preset import NO_RECOVERY, PRESETS, Recovery, most_waiting, preset
 from quantkit.recovery.recover import recover, with_mirrored
+from quantkit.stages.fuse import FusedModel
+from quantkit.stages.recover import recover as recover_model
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import planned, silent, simulated
+from tests.recovery.networks import planned, simulated
 
 pytestmark = pytest.mark.usefixtures("engine")
 INT8 = pytest.mark.usefixtures("int8_engine")

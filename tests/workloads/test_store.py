@@ -15,10 +15,10 @@ from quantkit.benchmark.workload import Checkpoint
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.errors import QuantkitError
 from quantkit.files import sha256_of
+from quantkit.graph import nnvm
 from quantkit.workloads.store import (
     Made,
     Stored,
-    content_hash,
     stored_array,
     stored_checkpoint,
     stored_files,
@@ -54,7 +54,7 @@ def test_a_checkpoint_is_made_once_and_read_back() -> None:
     assert stored(maker) == first
     assert maker.times == 1
     assert first.accuracy == {"agreement": 0.5}
-    assert content_hash(read_checkpoint(**first.checkpoint.files)) == content_hash(residual_v1())
+    assert nnvm.sha256_of(read_checkpoint(**first.checkpoint.files)) == nnvm.sha256_of(residual_v1())
     assert stored(maker, "another") != first
 
 

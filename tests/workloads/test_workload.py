@@ -11,15 +11,18 @@ from quantkit.benchmark import worker
 from quantkit.benchmark.build import MXNET
 from quantkit.benchmark.outputs import INT8_ALLOWED
 from quantkit.benchmark.suite import Lstm, Subject
-from quantkit.bundle.write import write_bundle, write_float_bundle
+from quantkit.bundle.write import write_float_bundle
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import run
 from quantkit.errors import UserError
+from quantkit.evaluation.agreement import Agreement, OutputAgreement
+from quantkit.graph import nnvm
 from quantkit.models.load import load_model
-from quantkit.pipeline import FusedModel, QuantizedModel
+from quantkit.pipeline import QuantizedModel
+from quantkit.stages.fuse import FusedModel
 from quantkit.workloads import forms
+from quantkit.workloads.forms import known_accuracy
 from quantkit.workloads.images import image_batch
-from quantkit.workloads.store import content_hash
 from quantkit.workloads.workload import Workload, prepare
 from tests.requirements import requires
 
@@ -37,7 +40,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory, digits_int8: QuantizedModel) -> Path:
-    return write_bundle(digits_int8, tmp_path_factory.mktemp("bundles") / "digits-int8")
+    return digits_int8.save(tmp_path_factory.mktemp("bundles") / "digits-int8")
 
 
 def worker_outputs(workload: Workload, variant: str, batch: int, folder: Path, engine: str = MXNET) -> list[np.ndarray]:
@@ -140,7 +143,7 @@ def test_builtin_images_of_a_batch_differ() -> None:
 def test_a_bundle_is_measured_as_it_is(bundle: Path, digits_int8: QuantizedModel) -> None:
     workload = prepare(Subject("mine", model=str(bundle)), ["int8"], IMAGES)
     checkpoint = workload.checkpoint("int8")
-    assert content_hash(read_checkpoint(**checkpoint.files)) == content_hash(digits_int8.graph)
+    assert nnvm.sha256_of(read_checkpoint(**checkpoint.files)) == nnvm.sha256_of(digits_int8.graph)
     found = digits_int8.agreement
     measured = f"agreement on {found.images} calibration images"
     assert workload.accuracy == {measured: found.top1, "cosine": found.cosine}
@@ -152,9 +155,9 @@ def test_a_bundles_other_forms_come_from_its_reference(
 ) -> None:
     subject = Subject("mine", model=str(bundle))
     workload = prepare(subject, ["fp32", "fused", "int8"], IMAGES, reference="digits")
-    assert content_hash(read_checkpoint(**workload.checkpoint("int8").files)) == content_hash(digits_int8.graph)
-    assert content_hash(read_checkpoint(**workload.checkpoint("fused").files)) == content_hash(digits_fused.graph)
-    assert content_hash(read_checkpoint(**workload.checkpoint("fp32").files)) == content_hash(digits_fused.model.graph)
+    made = {"int8": digits_int8.graph, "fused": digits_fused.graph, "fp32": digits_fused.model.graph}
+    for form, graph in made.items():
+        assert nnvm.sha256_of(read_checkpoint(**workload.checkpoint(form).files)) == nnvm.sha256_of(graph)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +183,7 @@ def test_the_same_network_with_other_weights_is_no_reference(bundle: Path) -> No
 def test_a_float_bundle_is_the_fused_form(digits_fused: FusedModel, tmp_path: Path) -> None:
     directory = write_float_bundle(digits_fused, tmp_path / "digits-fp32")
     workload = prepare(Subject("mine", model=str(directory)), ["fused"], IMAGES)
-    assert content_hash(read_checkpoint(**workload.checkpoint("fused").files)) == content_hash(digits_fused.graph)
+    assert nnvm.sha256_of(read_checkpoint(**workload.checkpoint("fused").files)) == nnvm.sha256_of(digits_fused.graph)
     assert workload.accuracy == {}
 
 
@@ -227,3 +230,9 @@ def test_an_lstm_has_one_form(engine: None) -> None:
     for form in ("int8", "onnx"):
         with pytest.raises(UserError, match=f"no {form} form"):
             prepare(subject, ["fp32", form])
+
+
+def test_outputs_that_are_no_class_scores_have_their_lowest_cosine_alone() -> None:
+    outputs = tuple(OutputAgreement(name, cosine, 20.0, 0.1, 1.0) for name, cosine in (("a", 0.99), ("b", 0.9)))
+    assert known_accuracy(Agreement(4, None, outputs)) == {"cosine": 0.9}
+    assert known_accuracy(Agreement(4, 0.75, outputs)) == {"agreement on 4 calibration images": 0.75, "cosine": 0.99}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.support import int8_obstacle
 from quantkit.graph.graph import Graph
 from quantkit.models.load import load_model
-from quantkit.pipeline import calibrate, emit, fuse_model, plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.stages.calibrate import calibrate
+from quantkit.stages.fuse import fuse_model
+from quantkit.stages.recover import plan
 
 
 def networks() -> Iterator[tuple[str, Graph, tuple[int, ...]]]:
@@ -18,4 +22,5 @@ def networks() -> Iterator[tuple[str, Graph, tuple[int, ...]]]:
         if int8_obstacle() is None:
             fused = fuse_model(model, "digits:train")
             table = calibrate(fused, "digits:train", 8)
-            yield f"{name} in INT8", emit(fused, table, plan(fused, table), "digits:train").graph, model.input_shape
+            network = QuantizedGraph(fused.fused.graph, plan(fused, table))
+            yield f"{name} in INT8", int8_graph(network), model.input_shape

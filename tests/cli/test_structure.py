@@ -1,0 +1,92 @@
+"""What a command is: few parameters, and nothing of its own that a library could do."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import quantkit.cli
+from quantkit.cli.main import cli
+
+MOST_PARAMETERS = 12
+
+MODULES = sorted(Path(quantkit.cli.__file__).parent.glob("*.py"))
+
+
+def commands(group: click.Group) -> Iterator[click.Command]:
+    for command in group.commands.values():
+        yield from commands(command) if isinstance(command, click.Group) else [command]
+
+
+def parameters(command: click.Command) -> list[str]:
+    """Those of the function that was written, under all decorators."""
+    assert command.callback is not None
+    return list(inspect.signature(command.callback).parameters)
+
+
+def private(tree: ast.AST) -> list[str]:
+    """What a module takes from others of the package that is no public name there."""
+    found = [
+        f"{node.module}.{each.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("quantkit")
+        for each in node.names
+    ]
+    return [name for name in found if any(part.startswith("_") and not part.endswith("__") for part in name.split("."))]
+
+
+def test_the_parameters_are_those_of_the_function_itself() -> None:
+    assert parameters(cli.commands["feed"]) == [
+        "terminal",
+        "network",
+        "data",
+        "batch",
+        "seconds",
+        "loading",
+        "preprocessing",
+    ]
+
+
+@pytest.mark.parametrize("command", commands(cli), ids=lambda command: str(command.name))
+def test_no_command_has_too_many_parameters(command: click.Command) -> None:
+    assert len(parameters(command)) <= MOST_PARAMETERS
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_commands_use_public_names_only(path: Path) -> None:
+    assert private(ast.parse(path.read_text())) == []
+
+
+def test_the_check_of_names_notices() -> None:
+    source = "from quantkit.pipeline import _chosen\nfrom os import _exit\ndef f():\n    from quantkit._x import y"
+    assert private(ast.parse(source)) == ["quantkit.pipeline._chosen", "quantkit._x.y"]
+
+
+def calculating(tree: ast.AST) -> list[str]:
+    """The libraries for arithmetic that a module imports when it runs, not for its types alone."""
+    found: list[str] = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            found += [each.name.split(".")[0] for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append(str(node.module).split(".")[0])
+        else:
+            found += calculating(node)
+    return [name for name in found if name in ("numpy", "scipy", "statistics")]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_commands_calculate_nothing(path: Path) -> None:
+    assert calculating(ast.parse(path.read_text())) == []
+
+
+def test_the_check_of_arithmetic_notices() -> None:
+    source = "if TYPE_CHECKING:\n    import scipy\ndef f():\n    import numpy as np\n    from statistics import median"
+    assert calculating(ast.parse(source)) == ["numpy", "statistics"]
