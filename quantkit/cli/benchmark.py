@@ -45,8 +45,8 @@ class Contest:
     variants: Optional[str] = option(
         "--variants",
         metavar="LIST",
-        help=f"Of fp32, stock, fused and int8 ({' and '.join(DEPLOYED_ONNX)}: fp32, int8), and of what other quantizers "
-        f"make: onnxruntime-ptq, nncf.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]",
+        help=f"Of fp32, stock, fused and int8 ({' and '.join(DEPLOYED_ONNX)}: fp32, int8), and of what other "
+        f"quantizers make: onnxruntime-ptq, nncf.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]",
     )
     networks: Optional[str] = option("--networks", metavar="LIST", help="Of a SUITE only these networks.")
     batches: Optional[tuple[int, ...]] = option(
