@@ -31,7 +31,7 @@ ROOMS = {
     "models": "errors contained text_files files formats graph engine data onnx_import",
     "fusion": "errors graph engine",
     "calibration": "errors text_files files formats graph engine data",
-    "quantization": "errors graph fusion calibration",
+    "quantization": "errors graph engine fusion calibration",
     "evaluation": "errors graph engine data",
     "emission": "errors graph fusion calibration quantization",
     "recovery": "errors graph engine fusion calibration quantization emission",

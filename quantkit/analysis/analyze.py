@@ -12,7 +12,6 @@ import numpy as np
 from quantkit.analysis.analysis import Analysis, LayerError
 from quantkit.analysis.calibration import InputWatch, audit, calibration_digests
 from quantkit.analysis.findings import findings
-from quantkit.analysis.layer import int8_network
 from quantkit.analysis.reference import calibration_of, fused_reference
 from quantkit.analysis.tensor import TensorUse
 from quantkit.analysis.walk import Comparison
@@ -26,6 +25,7 @@ from quantkit.evaluation.agreement import agreement
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.pipeline import silent
 from quantkit.quantization.plan import operator_name
+from quantkit.quantization.simulation.simulator import int8_network
 from quantkit.recovery.preset import NO_RECOVERY
 from quantkit.recovery.reconstruction import Progress
 
