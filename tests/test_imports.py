@@ -36,7 +36,7 @@ ROOMS = {
     "models": "errors contained text_files files cache formats graph engine data onnx_import",
     "fusion": "errors graph engine",
     "calibration": "errors text_files files formats graph engine data",
-    "quantization": "errors graph fusion calibration",
+    "quantization": "errors graph engine fusion calibration",
     "units": "",
     "evaluation": "errors extras timing graph engine data units",
     "emission": "errors extras graph fusion calibration quantization",

@@ -10,7 +10,6 @@ from typing import Any, Optional, Union
 from quantkit.analysis.analysis import Analysis, LayerError
 from quantkit.analysis.calibration import InputWatch, audit, calibration_digests
 from quantkit.analysis.findings import findings
-from quantkit.analysis.layer import int8_network
 from quantkit.analysis.reference import calibration_of, fused_reference
 from quantkit.analysis.tensor import TensorUse
 from quantkit.analysis.walk import Comparison
@@ -24,6 +23,7 @@ from quantkit.evaluation.agreement import Outputs, agreement
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.progress import Progress, silent
 from quantkit.quantization.plan import operator_name
+from quantkit.quantization.simulation.simulator import int8_network
 from quantkit.recovery.preset import NO_RECOVERY
 
 DEFAULT_IMAGES = 100

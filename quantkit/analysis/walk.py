@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from quantkit.analysis.layer import Int8Network, Values, float_results, int8_results, parts
+from quantkit.analysis.layer import parts
 from quantkit.analysis.overflow import OverflowSums
 from quantkit.analysis.tensor import TensorWatch, grid
 from quantkit.errors import ModelError
@@ -15,6 +14,7 @@ from quantkit.evaluation.deviation import DeviationSums
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.simulator import Int8Network, SideBySide, Values
 from quantkit.recovery.centring import can_shift
 from quantkit.recovery.constants import with_constants_folded
 
@@ -75,27 +75,21 @@ class Comparison:
             if centred and can_shift(QuantizedGraph(reference, network.network.plan), node)
         }
         self.shifts: dict[Tensor, np.ndarray] = {}
-        self._last_reader = {tensor: node.name for node in reference.nodes for tensor in node.inputs}
 
     def add(self, images: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Take in a batch of the networks' input; gives the outputs of the FP32 and the INT8 network."""
         (name,) = self._reference.inputs
-        exact, found = {Tensor(name): images}, {Tensor(name): images}
         self._watch(Tensor(name), images)
-        for node in self._reference.nodes:
-            other = self._network.graph.by_name[node.name]
-            exact.update(_named(node, float_results(self._reference, node, exact)))
-            found.update(_named(node, int8_results(self._network, other, found)))
+        both = SideBySide(self._reference, self._network, images)
+        exact, found = both.exact, both.quantized
+        for node in both.run():
             if node.output in self._shiftable and node.output not in self.shifts:
                 difference = found[node.output] - exact[node.output]
                 self.shifts[node.output] = difference.mean(axis=(0, *range(2, difference.ndim)), keepdims=True)
             for tensor in [tensor for tensor in exact if tensor.node == node.name]:
                 self._watch(tensor, exact[tensor])
             if node.name in self.layers:
-                self._compare(other, exact, found)
-            for tensor in set(node.inputs) - set(self._reference.outputs):
-                if self._last_reader[tensor] == node.name and tensor in exact:
-                    del exact[tensor], found[tensor]
+                self._compare(node, exact, found)
         outputs = self._reference.outputs
         return [exact[output] for output in outputs], [found[output] for output in outputs]
 
@@ -114,7 +108,3 @@ class Comparison:
             sums.overflow.add(alone.saturating)
         if sums.weights is not None and alone.weights is not None:
             sums.weights.add(wanted, alone.weights)
-
-
-def _named(node: Node, results: Sequence[np.ndarray]) -> dict[Tensor, np.ndarray]:
-    return {Tensor(node.name, index): value for index, value in enumerate(results)}

@@ -20,8 +20,8 @@ from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node
 from quantkit.graph.operators import flag, number
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.operators import engine_rounded
 from quantkit.recovery.patches import channel_sums
-from quantkit.recovery.simulation import engine_rounded
 
 # A channel that batch normalization has switched off has a constant value.
 _LEAST_DEVIATION = 1e-12

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from quantkit.quantization.simulation.images import for_each_image
+
 Activate = Callable[[np.ndarray], np.ndarray]
 
 
@@ -21,31 +23,44 @@ def bias_correction(wanted: np.ndarray, found: np.ndarray, activate: Activate, r
     Args:
         wanted: what the layer should put out, before the activation, (images, channels, ...).
         found: what it does put out.
-        activate: the activation.
+        activate: the activation; it is called from several threads.
         rectified: whether the activation is flat below 0.
 
     Returns:
         float32, (channels,).
     """
-    exact = activate(wanted)
-    whole = slice(None)
 
-    def shift(images: slice) -> np.ndarray:
-        error = exact[images] - activate(found[images])
-        active = np.maximum(wanted[images], found[images]) > 0 if rectified else np.ones_like(error, bool)
-        return np.asarray(_summed(error) / np.maximum(_summed(active), 1), np.float32)
+    def sums(image: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of an image, for each channel: the error, the active positions, the squared error."""
+        one = slice(image, image + 1)
+        error = activate(wanted[one]) - activate(found[one])
+        if rectified:
+            active = np.count_nonzero(np.maximum(wanted[one], found[one]) > 0, axis=positions)
+        else:
+            active = np.full(channels, error[0, 0].size)
+        return _summed(error), np.asarray(active), _summed(np.square(error, out=error))
 
-    def error(images: slice, change: np.ndarray) -> np.ndarray:
-        moved = found[images] + change.reshape(-1, *(1,) * (found.ndim - 2))
-        return _summed(np.square(exact[images] - activate(moved)))
+    def moved(image: int) -> np.ndarray:
+        """Of an image, for each channel: the squared error with the change that its other half asks for."""
+        one = slice(image, image + 1)
+        error = activate(wanted[one]) - activate(found[one] + shifts[1 - image % 2])
+        return _summed(np.square(error, out=error))
 
-    if len(found) == 1:
-        return shift(whole)
-    halves = (slice(0, None, 2), slice(1, None, 2))
-    none = np.zeros(found.shape[1], np.float32)
-    before = sum(error(half, none) for half in halves)
-    after = sum(error(half, shift(other)) for half, other in (halves, halves[::-1]))
-    return np.asarray(np.where(after < before, shift(whole), none), np.float32)
+    images, channels = found.shape[:2]
+    positions = (0, *range(2, found.ndim))
+    errors, active, squared = map(np.array, zip(*for_each_image(sums, images)))
+    whole = _mean(errors, active)
+    if images == 1:
+        return whole
+    shape = (channels, *(1,) * (found.ndim - 2))
+    shifts = [_mean(errors[half::2], active[half::2]).reshape(shape) for half in (0, 1)]
+    after = np.sum(for_each_image(moved, images), axis=0)
+    return np.asarray(np.where(after < squared.sum(axis=0), whole, 0), np.float32)
+
+
+def _mean(errors: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """The mean error over active positions of some images, from each image's sums."""
+    return np.asarray(errors.sum(axis=0) / np.maximum(active.sum(axis=0), 1), np.float32)
 
 
 def _summed(values: np.ndarray) -> np.ndarray:

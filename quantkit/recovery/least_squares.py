@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
 
 import numpy as np
 
@@ -19,50 +18,30 @@ class Moments:
 
     Attributes:
         rows: their number.
-        weights: how many a channel has; more than ``inputs`` where a basis of the rows stands for them.
         inputs: products of inputs with inputs, (groups, weights, weights).
         cross: products of inputs with targets, (groups, weights, channels).
     """
 
     rows: int
-    weights: int
     inputs: np.ndarray
     cross: np.ndarray
 
     def __add__(self, other: Moments) -> Moments:
-        return Moments(self.rows + other.rows, self.weights, self.inputs + other.inputs, self.cross + other.cross)
+        return Moments(self.rows + other.rows, self.inputs + other.inputs, self.cross + other.cross)
 
     @property
     def power(self) -> np.ndarray:
         """The mean squared input of each group, (groups, 1, 1), never 0."""
-        mean = np.trace(self.inputs, axis1=1, axis2=2) / (self.rows * self.weights)
-        return np.asarray(np.where(mean > 0, mean, 1.0)[:, None, None])
+        return _power(self.inputs, self.rows, self.inputs.shape[1])
 
 
-def moments(inputs: np.ndarray, targets: np.ndarray, weights: Optional[int] = None) -> Moments:
-    """The moments of rows and targets whose means are 0.
-
-    Args:
-        inputs: the rows, (groups, rows, weights).
-        targets: (groups, rows, channels).
-        weights: how many a channel has, where ``inputs`` are in a basis.
-    """
+def moments(inputs: np.ndarray, targets: np.ndarray) -> Moments:
+    """The moments of rows (groups, rows, weights) and targets (groups, rows, channels) whose means are 0."""
     transposed = inputs.swapaxes(1, 2)
-    return Moments(inputs.shape[1], weights or inputs.shape[2], transposed @ inputs, transposed @ targets)
+    return Moments(inputs.shape[1], transposed @ inputs, transposed @ targets)
 
 
-def row_basis(rows: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of what fewer rows (groups, rows, weights) than weights span, (groups, weights, rows).
-
-    Fitted weights differ from the old ones by rows only, so a wide layer with few rows is as little work in this
-    basis as a narrow one.
-    """
-    return np.asarray(np.linalg.qr(rows.swapaxes(1, 2))[0])
-
-
-def refit(
-    weight: np.ndarray, halves: tuple[Moments, Moments], basis: Optional[np.ndarray] = None
-) -> tuple[np.ndarray, np.ndarray]:
+def refit(weight: np.ndarray, halves: tuple[Moments, Moments]) -> tuple[np.ndarray, np.ndarray]:
     """Weights that come nearest to the targets, given the inputs as they are.
 
     The layers before have left errors in the inputs, which are correlated with the inputs and so can in
@@ -74,15 +53,10 @@ def refit(
     Args:
         weight: (groups, channels, weights).
         halves: moments over rows of different images.
-        basis: see ``row_basis``; None: the moments are those of the rows themselves.
 
     Returns:
         The fitted weights, and the strengths in units of ``Moments.power``, (groups,); inf: not fitted.
     """
-    if basis is not None:
-        inside = weight @ basis
-        moved, strengths = refit(inside, halves)
-        return weight + (moved - inside) @ basis.swapaxes(1, 2), strengths
     first, second = halves
     errors = [
         _error(_fitted(weight, first, strength), second) + _error(_fitted(weight, second, strength), first)
@@ -97,16 +71,73 @@ def refit(
     return fitted, np.asarray(_STRENGTHS)[best]
 
 
+def refit_to_few(
+    weight: np.ndarray, rows: np.ndarray, targets: np.ndarray, odd: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What ``refit`` gives for fewer rows than weights, in less time.
+
+    W' - W is a combination A of rows: with what W leaves over, R = T - XW', the same regression is A = (XX' + s)^-1 R
+    (the dual form, Saunders et al., "Ridge regression learning algorithm in dual variables", ICML 1998).
+
+    Args:
+        weight: (groups, channels, weights).
+        rows: X, (groups, rows, weights), whose means are 0.
+        targets: T, (groups, rows, channels), whose means are 0.
+        odd: which rows are of the second half of the images, (rows,).
+    """
+    left = targets - rows @ weight.swapaxes(1, 2)
+    products = rows @ rows.swapaxes(1, 2)
+    width = rows.shape[2]
+    first, second = np.flatnonzero(~odd), np.flatnonzero(odd)
+
+    def combination(some: np.ndarray, strength: float) -> np.ndarray:
+        own = products[:, some[:, None], some]
+        return _solved(own, left[:, some], strength * _power(own, len(some), width) * len(some))
+
+    def error(some: np.ndarray, other: np.ndarray, strength: float) -> np.ndarray:
+        rest = left[:, other]
+        if np.isfinite(strength):
+            rest = rest - products[:, other[:, None], some] @ combination(some, strength)
+        return np.asarray(np.square(rest).sum(axis=(1, 2)) / len(other))
+
+    errors = [error(first, second, strength) + error(second, first, strength) for strength in _STRENGTHS]
+    best = np.argmin(errors, axis=0)
+    fitted = weight.copy()
+    everything = np.arange(len(odd))
+    for index, strength in enumerate(_STRENGTHS):
+        chosen = best == index
+        if chosen.any() and np.isfinite(strength):
+            moved = combination(everything, strength).swapaxes(1, 2) @ rows
+            fitted[chosen] += moved[chosen]
+    return fitted, np.asarray(_STRENGTHS)[best]
+
+
+def mean_square(rows: np.ndarray) -> np.ndarray:
+    """The mean squared input of each group's rows (groups, rows, weights), (groups, 1, 1), never 0."""
+    mean = np.square(rows).mean(axis=(1, 2))
+    return np.asarray(np.where(mean > 0, mean, 1.0)[:, None, None])
+
+
+def _power(products: np.ndarray, rows: int, weights: int) -> np.ndarray:
+    """The mean squared input of each group, (groups, 1, 1), never 0, from the products of inputs or those of rows."""
+    mean = np.trace(products, axis1=1, axis2=2) / (rows * weights)
+    return np.asarray(np.where(mean > 0, mean, 1.0)[:, None, None])
+
+
 def _fitted(weight: np.ndarray, over: Moments, strength: float) -> np.ndarray:
     if not np.isfinite(strength):
         return weight
     pull = strength * over.power * over.rows
-    size = over.inputs.shape[1]
-    matrix = over.inputs + pull.astype(np.float32) * np.eye(size, dtype=np.float32)
     wanted = over.cross + pull.astype(np.float32) * weight.swapaxes(1, 2)
-    # Half the work for a wide layer; many narrow groups are better solved together.
+    return np.asarray(_solved(over.inputs, wanted, pull).swapaxes(1, 2), np.float32)
+
+
+def _solved(products: np.ndarray, wanted: np.ndarray, pull: np.ndarray) -> np.ndarray:
+    """(products + pull)^-1 wanted for each group; ``pull``: (groups, 1, 1)."""
+    matrix = products + pull.astype(np.float32) * np.eye(products.shape[1], dtype=np.float32)
+    # Half the work for many weights; many groups of few are better solved together.
     solved = _solve_definite(matrix[0], wanted[0])[None] if len(matrix) == 1 else np.linalg.solve(matrix, wanted)
-    return np.asarray(solved.swapaxes(1, 2), np.float32)
+    return np.asarray(solved)
 
 
 def _solve_definite(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:

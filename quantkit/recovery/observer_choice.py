@@ -20,7 +20,8 @@ from quantkit.engine.stream import outputs_of
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.recovery.simulation import linear, rounded
+from quantkit.quantization.simulation.operators import linear
+from quantkit.quantization.simulation.rounding import rounded
 
 CANDIDATES = ("mse", "minmax", "percentile", "entropy")
 

@@ -41,7 +41,7 @@ def layer_rows(
         Inputs (groups, positions, weights of a channel) and targets (groups, positions, channels of a group).
     """
     groups = group_count(unit)
-    wanted = np.moveaxis(targets, 1, -1).reshape(-1, targets.shape[1])[chosen]
+    wanted = np.moveaxis(targets, 1, -1)[np.unravel_index(chosen, (len(targets), *targets.shape[2:]))]
     seen = _patches(unit, inputs, targets.shape[2:], chosen) if unit.is_convolution else _flat(inputs)[chosen]
     return _grouped(seen.reshape(len(chosen), -1), groups), _grouped(wanted, groups)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 _LIMIT = 127
 _SWEEPS = 8
-_BLOCK = 64
+_BLOCK = 128
 
 
 class Curvature(Protocol):
@@ -18,13 +18,16 @@ class Curvature(Protocol):
     def block(self, block: slice) -> np.ndarray:
         """A square part on the diagonal, (groups, weights, weights)."""
 
-    def times(self, change: np.ndarray, block: slice) -> np.ndarray:
-        """The product with a change of some weights, (groups, channels, weights of the block), for all weights."""
+    def error(self, change: np.ndarray, block: slice) -> np.ndarray:
+        """What a change of some weights, (groups, weights of the block, channels), adds to the error."""
+
+    def slope(self, error: np.ndarray, change: np.ndarray, block: slice) -> np.ndarray:
+        """Half the derivative of the cost by some weights, given the error and what they were changed by in all."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """The matrix as it is, (groups, weights, weights)."""
+    """The matrix as it is, (groups, weights, weights); the error is the slope of all weights."""
 
     values: np.ndarray
 
@@ -32,14 +35,21 @@ class Matrix:
         """See ``Curvature``."""
         return self.values[:, block, block]
 
-    def times(self, change: np.ndarray, block: slice) -> np.ndarray:
+    def error(self, change: np.ndarray, block: slice) -> np.ndarray:
         """See ``Curvature``."""
-        return np.asarray(change @ self.values[:, block])
+        return np.asarray(self.values[:, :, block] @ change)
+
+    def slope(self, error: np.ndarray, change: np.ndarray, block: slice) -> np.ndarray:
+        """See ``Curvature``."""
+        return error[:, block]
 
 
 @dataclass(frozen=True, eq=False)
 class OfRows:
-    """X'X + ridge, from fewer rows X (groups, rows, weights) than weights; ``ridge``: (groups, 1, 1)."""
+    """X'X + ridge, from fewer rows X (groups, rows, weights) than weights; ``ridge``: (groups, 1, 1).
+
+    The error is that of the layer's output over the rows.
+    """
 
     rows: np.ndarray
     ridge: np.ndarray
@@ -49,11 +59,13 @@ class OfRows:
         part = self.rows[:, :, block]
         return np.asarray(part.swapaxes(1, 2) @ part + self.ridge * np.eye(part.shape[2], dtype=np.float32))
 
-    def times(self, change: np.ndarray, block: slice) -> np.ndarray:
+    def error(self, change: np.ndarray, block: slice) -> np.ndarray:
         """See ``Curvature``."""
-        product = (change @ self.rows[:, :, block].swapaxes(1, 2)) @ self.rows
-        product[:, :, block] += self.ridge * change
-        return np.asarray(product)
+        return np.asarray(self.rows[:, :, block] @ change)
+
+    def slope(self, error: np.ndarray, change: np.ndarray, block: slice) -> np.ndarray:
+        """See ``Curvature``."""
+        return np.asarray(self.rows[:, :, block].swapaxes(1, 2) @ error + self.ridge * change)
 
 
 def with_ridge(matrix: np.ndarray, ridge: np.ndarray) -> Matrix:
@@ -79,31 +91,67 @@ def round_jointly(weight: np.ndarray, scale: np.ndarray, curvature: Curvature) -
         Integers from -127 to 127 as float32, the shape of ``weight``. Every channel that is not all 0 keeps
         a weight of 127 or -127, so that its scale can be read off it.
     """
-    steps = scale[:, :, None].astype(np.float32)
-    integers = np.clip(np.rint(weight / steps), -_LIMIT, _LIMIT).astype(np.float32)
-    slope = curvature.times(integers * steps - weight, slice(None))
+    # Weights before channels: what one weight's change does to the others is contiguous.
+    steps = np.ascontiguousarray(scale[:, None, :], np.float32)
+    wanted = np.ascontiguousarray(weight.swapaxes(1, 2))
+    integers = _nearest(wanted / steps)
+    error = curvature.error(integers * steps - wanted, slice(None))
+    moving = np.arange(wanted.shape[2])
     for _ in range(_SWEEPS):
-        before = integers.copy()
-        for start in range(0, weight.shape[2], _BLOCK):
-            block = slice(start, start + _BLOCK)
-            old = integers[:, :, block].copy()
-            _improve(integers[:, :, block], slope[:, :, block].copy(), curvature.block(block), steps)
-            slope += curvature.times((integers[:, :, block] - old) * steps, block)
-        if np.array_equal(before, integers):
+        channels = _Channels(wanted[:, :, moving], steps[:, :, moving], integers[:, :, moving], error[:, :, moving])
+        moved = np.zeros(len(moving), bool)
+        for start in range(0, wanted.shape[1], _BLOCK):
+            moved[channels.improve(slice(start, start + _BLOCK), curvature)] = True
+        integers[:, :, moving], error[:, :, moving] = channels.integers, channels.error
+        # Channels do not depend on each other: one at rest stays so.
+        moving = moving[moved]
+        if not moving.size:
             break
-    return _with_full_range(integers)
+    return _with_full_range(np.ascontiguousarray(integers.swapaxes(1, 2)))
 
 
-def _improve(integers: np.ndarray, slope: np.ndarray, curvature: np.ndarray, steps: np.ndarray) -> None:
-    """One pass over a block of weights, in place; ``slope`` is used up."""
-    step = steps[:, :, 0]
-    for position in range(integers.shape[2]):
-        old = integers[:, :, position]
-        wanted = old - slope[:, :, position] / (curvature[:, position, position, None] * step)
-        new = np.clip(np.rint(wanted), -_LIMIT, _LIMIT)
-        change = (new - old) * step
-        integers[:, :, position] = new
-        slope += change[:, :, None] * curvature[:, None, position]
+@dataclass(frozen=True, eq=False)
+class _Channels:
+    """Channels that still move; ``integers`` and ``error`` change in place. All arrays end with the channels."""
+
+    wanted: np.ndarray
+    steps: np.ndarray
+    integers: np.ndarray
+    error: np.ndarray
+
+    def improve(self, block: slice, curvature: Curvature) -> np.ndarray:
+        """Let each weight of a block in turn take its best integer; gives the channels where any did."""
+        old, matrix = self.integers[:, block], curvature.block(block)
+        slope = curvature.slope(self.error, old * self.steps - self.wanted[:, block], block)
+        diagonal = np.diagonal(matrix, axis1=1, axis2=2)[:, :, None]
+        new = old - slope / (diagonal * self.steps)
+        wants = _nearest(new) != old
+        # Until one of its weights moves, a channel's slopes are what they are now.
+        some = np.flatnonzero(wants.any(axis=(0, 1)))
+        if not some.size:
+            return some
+        if some.size < wants.shape[2]:
+            old, new = old[:, :, some], new[:, :, some]
+        change, pull = np.zeros_like(old), matrix / diagonal
+        first = int(wants.any(axis=(0, 2)).argmax())
+        for place in range(first, new.shape[1]):
+            here = new[:, place]
+            here -= (pull[:, place, None, first:place] @ change[:, first:place])[:, 0]
+            np.subtract(_nearest(here), old[:, place], out=change[:, place])
+        self.integers[:, block, some] = old + change
+        added = curvature.error(change * self.steps[:, :, some], block)
+        if some.size < wants.shape[2]:
+            self.error[:, :, some] += added
+        else:
+            np.add(self.error, added, out=self.error)
+        return some
+
+
+def _nearest(values: np.ndarray) -> np.ndarray:
+    """The nearest integers that there are; of few values faster than ``np.clip``."""
+    found = np.rint(values)
+    np.minimum(found, _LIMIT, out=found)
+    return np.asarray(np.maximum(found, -_LIMIT, out=found))
 
 
 def _with_full_range(integers: np.ndarray) -> np.ndarray:

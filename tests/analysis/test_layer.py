@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quantkit.analysis.layer import Int8Network, float_results, int8_network, int8_results, parts
+from quantkit.analysis.layer import parts
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import run
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.arithmetic import dequantize, quantize
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.simulator import Int8Network, float_results, int8_network
 from tests.emission.networks import NETWORKS
 from tests.networks import DATA, Builder, images
 from tests.recovery.networks import planned
@@ -35,7 +36,7 @@ def test_each_layer_computes_the_integers_of_the_engine(name: str) -> None:
     layers = [node for node in network.graph.nodes if network.is_layer(node)]
     assert layers
     for node in layers:
-        (found,) = int8_results(network, node, values)
+        (found,) = network.results(node, values)
         form = network.network.plan.activations.get(node.output)
         step = form.params.scale if form else np.abs(found).max() * 1e-5
         difference = np.abs(found - values[node.output]) / step

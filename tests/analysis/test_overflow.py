@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.analysis.layer import int8_network, int8_results, without_vnni
+from quantkit.analysis.layer import without_vnni
 from quantkit.analysis.overflow import OverflowSums, can_saturate, saturating
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.simulator import int8_network
 from tests.networks import DATA, Builder
 from tests.recovery.networks import planned
 
@@ -128,7 +129,7 @@ def test_the_engine_without_vnni_loses_what_is_predicted(name: str, tmp_path: Pa
     network = int8_network(QuantizedGraph(fused.graph, plan))
     node = network.graph.nodes[0]
     found, predicted = without_vnni(network, node, {DATA: data})
-    exact = int8_results(network, node, {DATA: data})[0]
+    exact = network.results(node, {DATA: data})[0]
     engine = run_without_vnni(int8_graph(QuantizedGraph(fused.graph, plan)), data, tmp_path)
     step = np.abs(exact).max() / 127
     # Depthwise convolutions and those of signed input do not saturate, but the latter have coarser weights.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quantkit.analysis.layer import int8_network
 from quantkit.analysis.walk import Comparison
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.emission.mxnet_int8 import int8_graph
@@ -14,6 +13,7 @@ from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph
 from quantkit.progress import silent
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.simulator import int8_network
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.recover import recover
 from tests.networks import images, inverted_residual, residual_v1, residual_v2

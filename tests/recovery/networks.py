@@ -13,8 +13,7 @@ from quantkit.fusion.fuse import Fused, fuse
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.plan import Plan, calibration_targets, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.recovery.preset import NO_RECOVERY
-from quantkit.recovery.reconstruction import Walk
+from quantkit.quantization.simulation.simulator import SideBySide, int8_network
 from tests.networks import DATA, Builder
 
 
@@ -42,13 +41,12 @@ def simulated(
     graph: Graph, plan: Plan, data: np.ndarray, given: Mapping[Tensor, np.ndarray]
 ) -> dict[Tensor, np.ndarray]:
     """Every tensor as the INT8 network has it, in real numbers; what follows from a ``given`` one takes that."""
-    walk = Walk(
-        QuantizedGraph(graph, plan), NO_RECOVERY, {Tensor("data"): data}, {Tensor("data"): data}, dict(graph.params)
-    )
-    found: dict[Tensor, np.ndarray] = {}
-    for node in graph.nodes:
-        walk.take(node)
-        for tensor in walk.quantized.keys() - found.keys():
-            found[tensor] = walk.quantized[tensor]
-            walk.quantized[tensor] = given.get(tensor, found[tensor])
+    network = QuantizedGraph(graph, plan)
+    both = SideBySide(graph, int8_network(network), data)
+    found: dict[Tensor, np.ndarray] = {Tensor("data"): data}
+    for _ in both.run():
+        for tensor in both.quantized.keys() - found.keys():
+            found[tensor] = both.quantized[tensor]
+            both.quantized[tensor] = given.get(tensor, found[tensor])
+    del found[Tensor("data")]
     return found

@@ -14,8 +14,8 @@ from quantkit.engine.execute import run
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.rounding import rounded
 from quantkit.recovery.observer_choice import CANDIDATES, with_chosen_ranges
-from quantkit.recovery.simulation import rounded
 from tests.networks import DATA, Builder, images
 from tests.recovery.networks import planned
 

@@ -9,8 +9,8 @@ import pytest
 
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Node, Tensor
+from quantkit.quantization.simulation.operators import linear
 from quantkit.recovery.patches import channel_sums, group_count, layer_rows, windows
-from quantkit.recovery.simulation import linear
 
 pytestmark = pytest.mark.usefixtures("engine")
 

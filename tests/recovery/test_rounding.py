@@ -91,10 +91,16 @@ def test_few_rows_give_what_their_matrix_gives() -> None:
     matrix = with_ridge(rows.swapaxes(1, 2) @ rows, ridge)
     np.testing.assert_allclose(np.linalg.eigvalsh(matrix.values).min(axis=1), ridge.ravel(), rtol=1e-3)
     of_rows = OfRows(rows, ridge)
-    for block in (slice(64, 128), slice(None)):
+    for block in (slice(50, 128), slice(None)):
         np.testing.assert_allclose(of_rows.block(block), matrix.block(block), atol=1e-4)
-        change = random.normal(size=(2, 5, 150)).astype(np.float32)[:, :, block]
-        np.testing.assert_allclose(of_rows.times(change, block), matrix.times(change, block), atol=1e-3)
+        change = random.normal(size=(2, 150, 5)).astype(np.float32)
+        slopes = [each.slope(each.error(change, slice(None)), change[:, block], block) for each in (of_rows, matrix)]
+        np.testing.assert_allclose(*slopes, atol=1e-3)
+        np.testing.assert_allclose(slopes[1], (matrix.values @ change)[:, block], atol=1e-3)
+        part = np.zeros_like(change)
+        part[:, block] = change[:, block]
+        for each in (of_rows, matrix):
+            np.testing.assert_allclose(each.error(change[:, block], block), each.error(part, slice(None)), atol=1e-3)
     found, wanted = (round_jointly(weight, scale, each) for each in (of_rows, matrix))
     assert (found != wanted).mean() < 0.01
     assert (found != np.rint(weight)).mean() > 0.05
@@ -104,7 +110,9 @@ def test_curvature_stays_in_single_precision() -> None:
     rows, ridge = np.ones((2, 3, 5), np.float32), np.ones((2, 1, 1), np.float32)
     for curvature in (OfRows(rows, ridge), with_ridge(np.ones((2, 5, 5), np.float32), ridge.astype(np.float64))):
         assert curvature.block(slice(1, 3)).dtype == np.float32
-        assert curvature.times(np.ones((2, 4, 2), np.float32), slice(1, 3)).dtype == np.float32
+        error = curvature.error(np.ones((2, 2, 4), np.float32), slice(1, 3))
+        assert error.dtype == np.float32
+        assert curvature.slope(error, np.ones((2, 2, 4), np.float32), slice(1, 3)).dtype == np.float32
 
 
 def test_the_scale_is_but_the_unit() -> None:

@@ -15,11 +15,12 @@ from quantkit.progress import silent
 from quantkit.quantization.arithmetic import activation_params, quantize
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.simulator import SideBySide, int8_network
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 from quantkit.recovery.constants import with_constants_folded
 from quantkit.recovery.own_params import with_own_params
-from quantkit.recovery.preset import NO_RECOVERY, Recovery
-from quantkit.recovery.reconstruction import Walk, reconstruct
+from quantkit.recovery.preset import Recovery
+from quantkit.recovery.reconstruction import reconstruct
 from tests import numpy_engine
 from tests.networks import DATA, Builder, fire, images, inverted_residual, residual_v1, residual_v2
 from tests.recovery.networks import computed_weights, planned, simulated
@@ -135,17 +136,18 @@ def test_beside_it_runs_the_exact_network(case: str) -> None:
     data = images(9)
     fused, plan = planned(build(), data, *exclude)
     graph = with_constants_folded(fused.graph)
-    walk = Walk(QuantizedGraph(graph, plan), NO_RECOVERY, {DATA: data}, {DATA: data}, dict(graph.params))
+    both = SideBySide(graph, int8_network(QuantizedGraph(graph, plan)), data)
     left = list(graph.nodes)
-    while left:
-        walk.take(left.pop(0))
-        read = {tensor for node in left for tensor in node.inputs} | set(graph.outputs)
-        assert walk.exact.keys() <= read
-        assert walk.quantized.keys() == walk.exact.keys()
+    for node in both.run():
+        assert node is left.pop(0)
+        read = {tensor for other in (node, *left) for tensor in other.inputs} | set(graph.outputs)
+        assert both.exact.keys() <= read
+        assert both.quantized.keys() == both.exact.keys()
+    assert both.exact.keys() == set(graph.outputs)
     wanted = numpy_engine.run(fused.original, {"data": data})
     for tensor, values in zip(fused.original.outputs, wanted):
-        np.testing.assert_allclose(walk.exact[tensor], values, atol=1e-5 * np.abs(values).max())
-        assert np.abs(walk.quantized[tensor] - values).max() > 1e-4 * np.abs(values).max()
+        np.testing.assert_allclose(both.exact[tensor], values, atol=1e-5 * np.abs(values).max())
+        assert np.abs(both.quantized[tensor] - values).max() > 1e-4 * np.abs(values).max()
 
 
 def error(graph: Graph, plan: Plan, reference: Graph, data: np.ndarray) -> float:

@@ -13,9 +13,9 @@ from quantkit.progress import silent
 from quantkit.quantization.arithmetic import activation_params
 from quantkit.quantization.plan import Activation
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.rounding import rounded, rounded_sum
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.recover import recover
-from quantkit.recovery.simulation import rounded, rounded_sum
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.recovery.networks import planned, simulated
 

@@ -1,4 +1,4 @@
-"""What the INT8 network computes, in floating point, exactly but for the last bit."""
+"""Single operators and parts of layers, run by the engine over all images."""
 
 from __future__ import annotations
 
@@ -11,30 +11,11 @@ import numpy as np
 from quantkit.engine.execute import Executor
 from quantkit.fusion.unit import Unit
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.arithmetic import QuantParams, dequantize, quantize
-from quantkit.quantization.plan import Activation
+from quantkit.graph.operators import number
+from quantkit.quantization.simulation.images import for_each_image
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 
 _BATCH = 8
-_HIGHEST_SIGNED = 127
-
-
-def rounded(values: np.ndarray, form: Activation) -> np.ndarray:
-    """The values after their way through integers of ``form``, float32."""
-    return through(values, form.params)
-
-
-def through(values: np.ndarray, params: QuantParams) -> np.ndarray:
-    """The values after their way through integers, float32."""
-    return dequantize(quantize(values, params), params)
-
-
-def rounded_sum(values: np.ndarray, form: Activation, addend: Activation) -> np.ndarray:
-    """The result of a convolution that adds ``addend`` in place; see ``emission.mxnet_int8``."""
-    if (form.dtype, addend.dtype) != ("uint8", "int8"):
-        return rounded(values, form)
-    coarse = replace(form.params, scale=2 * form.params.scale)
-    return np.minimum(through(values, coarse), np.float32(_HIGHEST_SIGNED * coarse.scale))
 
 
 def engine_rounded(unit: Unit, weight: np.ndarray) -> np.ndarray:
@@ -55,13 +36,23 @@ def linear(unit: Unit, inputs: np.ndarray, weight: np.ndarray, bias: Optional[np
     return operator_results(core, (inputs, *params), params, 1)[0]
 
 
-def activated(unit: Unit, values: np.ndarray) -> np.ndarray:
-    """The values after the activation that is fused into the layer."""
+def activated(unit: Unit, values: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+    """The values after the activation that is fused into the layer; ``out``, which may be ``values``, may be used."""
     if unit.activation is None:
         return values
-    if unit.activation_kind == "relu":
-        return np.maximum(values, 0)
-    return operator_results(unit.activation, (values,), {}, 1)[0]
+    if unit.activation_kind not in ("relu", "relu6"):
+        return operator_results(unit.activation, (values,), {}, 1)[0]
+    highest = np.float32(number(unit.activation, "a_max", np.inf))
+    result = np.empty_like(values) if out is None else out
+
+    def image(index: int) -> None:
+        here = slice(index, index + 1)
+        np.maximum(values[here], 0, out=result[here])
+        if np.isfinite(highest):
+            np.minimum(result[here], highest, out=result[here])
+
+    for_each_image(image, len(values))
+    return result
 
 
 def operator_results(
@@ -82,7 +73,12 @@ def operator_results(
     graph = Graph((alone,), tuple(arrays), tuple(Tensor("result", index) for index in range(outputs)), used)
     images = len(next(iter(arrays.values())))
     executor = Executor(graph, {name: (_BATCH, *array.shape[1:]) for name, array in arrays.items()})
-    results = []
+    results: list[np.ndarray] = []
     for start in range(0, images, _BATCH):
-        results.append(executor.run({name: array[start : start + _BATCH] for name, array in arrays.items()}))
-    return [np.concatenate(parts) for parts in zip(*results)]
+        stop = min(start + _BATCH, images)
+        found = executor.run({name: array[start:stop] for name, array in arrays.items()})
+        if not results:
+            results = [np.empty((images, *result.shape[1:]), result.dtype) for result in found]
+        for whole, part in zip(results, found):
+            whole[start:stop] = part
+    return results

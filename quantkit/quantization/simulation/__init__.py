@@ -1,0 +1,1 @@
+"""What the INT8 network computes, operator by operator, beside what FP32 computes."""

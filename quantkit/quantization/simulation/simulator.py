@@ -1,0 +1,158 @@
+"""The INT8 network operator by operator, in real numbers that are those of its integers, and FP32 beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+
+from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.quantization.plan import Activation
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.operators import activated, engine_rounded, linear, operator_results
+from quantkit.quantization.simulation.rounding import rounded, rounded_sum
+
+Values = Mapping[Tensor, np.ndarray]
+"""Tensors, each (images, ...)."""
+
+_PASSING_ON = ("Flatten", "flatten")
+
+
+@dataclass(frozen=True, eq=False)
+class Int8Network:
+    """A quantized network, and the real values of its layers' integer weights by layer."""
+
+    network: QuantizedGraph
+    weights: Mapping[str, np.ndarray]
+
+    @property
+    def graph(self) -> Graph:
+        """The fused network."""
+        return self.network.graph
+
+    def is_layer(self, node: Node) -> bool:
+        """Whether a node runs in INT8 and does more than to pass integers on."""
+        return self.network.is_int8(node) and node.op not in _PASSING_ON
+
+    def has_seven_bits(self, tensor: Tensor) -> bool:
+        """Whether a tensor is an unsigned sum in place of a signed addend, which takes every second integer."""
+        unit = self.network.int8_layer(self.graph.producer(tensor))
+        addend = None if unit is None else self.network.addend_form(unit)
+        return addend is not None and (self.network.form(tensor).dtype, addend.dtype) == ("uint8", "int8")
+
+    def rounded_input(self, tensor: Tensor, values: np.ndarray, form: Optional[Activation] = None) -> np.ndarray:
+        """A tensor after its way through the integers that are planned for it, or those of ``form``."""
+        return rounded(values, form or self.network.form(tensor))
+
+    def results(self, node: Node, values: Values) -> list[np.ndarray]:
+        """What a node computes in the INT8 network, from inputs that need not be rounded yet."""
+        if not self.network.is_int8(node):
+            return float_results(self.graph, node, values)
+        unit = unit_of(node)
+        if unit is not None:
+            return [self.layer(unit, values, self.weights[node.name])]
+        inputs = {tensor: self.rounded_input(tensor, values[tensor]) for tensor in node.inputs}
+        return [self.rounded_input(node.output, float_results(self.graph, node, inputs)[0])]
+
+    def layer(self, unit: Unit, values: Values, weight: np.ndarray, lost: Optional[np.ndarray] = None) -> np.ndarray:
+        """What an INT8 layer with these weights puts out; ``lost`` is what its sums lose on their way."""
+        result = summed(
+            self.graph, unit, weight, self.rounded_input(unit.data, values[unit.data]), self.addend(unit, values)
+        )
+        if lost is not None:
+            result -= lost
+        return self.finished(unit, result)
+
+    def addend(self, unit: Unit, values: Values) -> Optional[np.ndarray]:
+        """What an INT8 layer adds, after its way through integers; None where it adds nothing."""
+        if unit.addend is None:
+            return None
+        return self.rounded_input(unit.addend, values[unit.addend], self.network.addend_form(unit))
+
+    def finished(self, unit: Unit, sums: np.ndarray) -> np.ndarray:
+        """What becomes of an INT8 layer's sums, which are overwritten: its activation, then its result's integers."""
+        return self.rounded_result(unit, activated(unit, sums, out=sums), out=sums)
+
+    def rounded_result(self, unit: Unit, values: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+        """What a layer puts out after its way through integers; dense layers put out floats."""
+        if not unit.is_convolution:
+            return values
+        form, addend = self.network.form(unit.node.output), self.network.addend_form(unit)
+        return rounded(values, form, out) if addend is None else rounded_sum(values, form, addend, out)
+
+
+def int8_network(network: QuantizedGraph) -> Int8Network:
+    """The network with the weights of its INT8 layers rounded, once and for all."""
+    params = network.graph.params
+    weights = {unit.node.name: engine_rounded(unit, params[unit.weight.node]) for unit in network.int8_layers}
+    return Int8Network(network, weights)
+
+
+def float_results(graph: Graph, node: Node, values: Values) -> list[np.ndarray]:
+    """What a node of a fused network computes in FP32: its outputs up to the last that something reads."""
+    unit = unit_of(node)
+    if unit is not None and has_constant_weights(graph.params, unit):
+        addend = None if unit.addend is None else values[unit.addend]
+        result = summed(graph, unit, graph.params[unit.weight.node], values[unit.data], addend)
+        return [activated(unit, result, out=result)]
+    read = {tensor.index for tensor in (*graph.consumers, *graph.outputs) if tensor.node == node.name}
+    inputs = [values.get(tensor, tensor.node) for tensor in node.inputs]
+    return operator_results(node, inputs, graph.params, max(read, default=0) + 1)
+
+
+def summed(graph: Graph, unit: Unit, weight: np.ndarray, data: np.ndarray, addend: Optional[np.ndarray]) -> np.ndarray:
+    """A layer's result before its activation, an array of its own."""
+    result = linear(unit, data, weight, None if unit.bias is None else graph.params[unit.bias.node])
+    if addend is not None:
+        result += addend
+    return result
+
+
+LayerHook = Callable[[Unit, Values, Values], tuple[np.ndarray, np.ndarray]]
+"""Computes an INT8 layer in place of the simulator: from FP32's and INT8's tensors both results."""
+
+
+class SideBySide:
+    """FP32 and INT8 over the same images, operator by operator; what nothing will read is dropped.
+
+    Args:
+        reference: the FP32 network.
+        network: the INT8 network, with nodes and tensors of the same names.
+        images: the network's input, float32 (images, ...).
+        hook: computes the INT8 layers; None: they are computed as they are.
+
+    Attributes:
+        exact: the tensors that are still to be read, as FP32 has them.
+        quantized: the same tensors as INT8 has them.
+    """
+
+    def __init__(
+        self, reference: Graph, network: Int8Network, images: np.ndarray, hook: Optional[LayerHook] = None
+    ) -> None:
+        """Start before the first operator."""
+        (name,) = reference.inputs
+        self._reference, self._network, self._hook = reference, network, hook
+        self.exact: MutableMapping[Tensor, np.ndarray] = {Tensor(name): images}
+        self.quantized: MutableMapping[Tensor, np.ndarray] = {Tensor(name): images}
+        self._last_reader = {tensor: node.name for node in reference.nodes for tensor in node.inputs}
+
+    def run(self) -> Iterator[Node]:
+        """The nodes of the INT8 network in topological order, each once its results are there."""
+        for node in self._reference.nodes:
+            other = self._network.graph.by_name[node.name]
+            unit = self._network.network.int8_layer(other) if self._hook is not None else None
+            if self._hook is not None and unit is not None:
+                results = [[result] for result in self._hook(unit, self.exact, self.quantized)]
+            else:
+                exact = float_results(self._reference, node, self.exact)
+                results = [exact, self._network.results(other, self.quantized)]
+            for values, own in zip((self.exact, self.quantized), results):
+                values.update({Tensor(node.name, index): value for index, value in enumerate(own)})
+            yield other
+            for tensor in set(node.inputs) - set(self._reference.outputs):
+                if self._last_reader[tensor] == node.name:
+                    self.exact.pop(tensor, None)
+                    self.quantized.pop(tensor, None)

@@ -1,0 +1,51 @@
+"""The costs of quantization: what a run is charged with, and the rows that are made of runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from quantkit.errors import QuantkitError
+
+
+def child(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let another program run in place of the command."""
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: popen([sys.executable, "-c", code], **options))
+
+
+def test_a_run_is_charged_with_its_own_memory_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    from quantization_time import cost_of
+
+    child("import time; kept = bytearray(b'x') * 2**28; time.sleep(0.3)", monkeypatch)
+    cost = cost_of("resnet50", "fast")
+    assert (cost.network, cost.preset) == ("resnet50", "fast")
+    assert cost.seconds >= 0.3
+    assert 0 < cost.cpu_seconds < 10
+    assert 256 < cost.peak_mib < 400
+
+
+def test_a_run_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from quantization_time import cost_of
+
+    child("raise SystemExit(3)", monkeypatch)
+    with pytest.raises(QuantkitError, match=r"quantize resnet50 .*ended with 3"):
+        cost_of("resnet50", "fast")
+
+
+def test_a_row_has_the_medians_over_its_runs_and_the_largest_peak() -> None:
+    from quantization_time import page
+
+    def cost(preset: str, seconds: float, peak: float) -> dict[str, Any]:
+        return {"network": "resnet50", "preset": preset, "seconds": seconds, "cpu_seconds": seconds * 2,
+                "peak_mib": peak, "load": 0.5}  # fmt: skip
+
+    runs = [cost("balanced", 40, 900), cost("fast", 9, 700), cost("balanced", 30, 1100), cost("balanced", 38, 800)]
+    found = page({"command": "python x", "host": {"cpu": "y"}, "runs": runs}).splitlines()
+    assert found[-2:] == [
+        "| resnet50 | fast | 1 | 9.0 | 9.0 | 18.0 | 700 | 0.5 |",
+        "| resnet50 | balanced | 3 | 38.0 | 30.0 | 76.0 | 1100 | 0.5 |",
+    ]
