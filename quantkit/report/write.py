@@ -11,7 +11,8 @@ from typing import Optional
 from quantkit.benchmark.results import Results
 from quantkit.folders import Kind, replacing
 from quantkit.progress import Tell, untold
-from quantkit.report.document import Document, document
+from quantkit.report.compose import document
+from quantkit.report.document import Document
 from quantkit.report.drawing import write_sheet
 from quantkit.report.export import csv_text, json_text
 from quantkit.report.figures import NAMES

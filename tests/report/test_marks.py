@@ -13,7 +13,8 @@ from quantkit.benchmark.proof import Proof
 from quantkit.benchmark.results import Cell, Results
 from quantkit.cli.speed import tables as terminal_tables
 from quantkit.host.revision import Revision
-from quantkit.report.document import Document, document
+from quantkit.report.compose import document
+from quantkit.report.document import Document
 from quantkit.report.export import csv_text, json_text
 from quantkit.report.html import page
 from quantkit.report.markdown import markdown

@@ -16,7 +16,8 @@ import pytest
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.results import Agreement, Contestant, Kernels, Network, Results
 from quantkit.report.accuracy import graded
-from quantkit.report.document import Block, Bullets, Document, Output, Picture, Section, Text, document
+from quantkit.report.compose import document
+from quantkit.report.document import Block, Bullets, Document, Output, Picture, Section, Text
 from quantkit.report.export import csv_text, json_text
 from quantkit.report.headline import machine, speeds
 from quantkit.report.html import page
