@@ -32,13 +32,14 @@ from command_line import Document, rows_page, run, table, write_results
 from scipy import stats
 
 from quantkit import pipeline
+from quantkit.backends.base import session_threads
+from quantkit.backends.registry import DEPLOYED
 from quantkit.bundle import read_bundle
 from quantkit.data.builtin import digits
 from quantkit.data.samples import take
-from quantkit.deployment.network import ENGINES, usable_engines
+from quantkit.deployment.network import usable_engines
 from quantkit.host.cpu import read_cpu
 from quantkit.predict import Predictor
-from quantkit.runtimes.session import session_threads
 
 _NETWORK = "digits_resnet20_v1"
 _READINGS, _WARM_UP, _PARTS = 200, 0.2, 20
@@ -74,7 +75,7 @@ def main() -> None:
     """Soak every engine that is installed, or those named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="write OUT.md and OUT.json")
-    parser.add_argument("--engine", action="append", choices=ENGINES, help="only this one; may be repeated")
+    parser.add_argument("--engine", action="append", choices=DEPLOYED, help="only this one; may be repeated")
     parser.add_argument("--predictions", type=int, default=100_000)
     parser.add_argument("--threads", type=int, default=8)
     options = parser.parse_args()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -29,9 +29,8 @@ from quantkit.host.limits import cut_short, read_limits
 from quantkit.host.machine import describe, throttled
 from quantkit.host.revision import own_revision
 from quantkit.host.topology import Topology, read_topology
+from quantkit.progress import Tell
 from quantkit.workloads.workload import Workload, prepare
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,17 @@ from quantkit.files import writing
 from quantkit.graph.graph import Graph
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.progress import Progress, silent
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import ActivationType, Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import Recovery
-from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered
 from quantkit.stages.calibrate import DEFAULT_METHOD, calibrate
 from quantkit.stages.compare import compare
 from quantkit.stages.fuse import FusedModel, fuse_model
 from quantkit.stages.recover import plan, recover
-from quantkit.stages.samples import dataset, silent
+from quantkit.stages.samples import dataset
 
 MXNET, ONNX = "mxnet", "onnx"
 FORMATS = (MXNET, ONNX)
@@ -141,7 +141,7 @@ def evaluate(quantized: QuantizedModel, samples: Any = "builtin", progress: Prog
     """
     model = quantized.source.model
     chosen = dataset(model, samples).subset(min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True)
-    return replace(quantized, agreement=compare(model.graph, quantized.graph, model, chosen, progress))
+    return replace(quantized, agreement=compare(quantized.source, quantized.graph, chosen, progress))
 
 
 def quantize(

@@ -15,9 +15,8 @@ from quantkit.bundle.read import Bundle
 from quantkit.data.decode import decode
 from quantkit.data.preprocess import check_input, network_input
 from quantkit.deployment.fastest import open_fastest
-from quantkit.deployment.network import RunningNetwork, default_engine, open_network
+from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, open_network
 from quantkit.errors import DataError, EngineError, UserError
-from quantkit.graph.graph import Graph
 from quantkit.host.process import OwnProcess
 
 Image = Union[np.ndarray, str, "os.PathLike[str]"]
@@ -27,8 +26,6 @@ Images = Union[Image, Iterable[Image]]
 
 # Engines prepare themselves for each size of batches, MXNet for powers of two.
 _LARGEST_BATCH = 16
-
-AUTO = "auto"
 
 
 class Predictor:
@@ -75,7 +72,6 @@ class Predictor:
         self.input_shape = bundle.manifest.input.shape
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
-        self._puts_out_scores = _ends_in_scores(bundle.graph)
         self._process = OwnProcess()
         self._lock = Lock()
         self._network = _loaded(bundle, engine)
@@ -127,7 +123,7 @@ class Predictor:
             raise UserError(f"the {top} best classes were asked for; ask for at least 1")
         outputs = self.predict(images)
         scores = outputs.reshape(len(outputs), -1) if len(outputs) else np.empty((0, 1), np.float32)
-        if not self._puts_out_scores:
+        if self.manifest.outputs[0].scores is None:
             scores = np.exp(scores - scores.max(axis=1, keepdims=True))
             scores /= scores.sum(axis=1, keepdims=True)
         ranked = np.argsort(-scores, axis=1, kind="stable")[:, :top]
@@ -191,13 +187,3 @@ def _loaded(bundle: Bundle, engine: Optional[str]) -> RunningNetwork:
     if engine == AUTO:
         return open_fastest(bundle)
     return open_network(bundle, default_engine(bundle) if engine is None else engine)
-
-
-def _ends_in_scores(graph: Graph) -> bool:
-    """Whether the first output lies between 0 and 1 by its operator."""
-    node = graph.producer(graph.outputs[0])
-    while node is not None and node.op in ("Flatten", "Reshape"):
-        node = graph.producer(node.inputs[0])
-    if node is None:
-        return False
-    return node.op in ("softmax", "SoftmaxActivation", "sigmoid") or node.attrs.get("act_type") == "sigmoid"

@@ -106,14 +106,23 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def remove_at_once(path: Path) -> None:
+    """Remove a file or a folder so that nobody sees it removed in part: it loses its name first.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    gone = temporary_name(path)
+    os.rename(path, gone)
+    remove(gone)
+
+
 def remove_own() -> None:
     """Remove all that this process works on under temporary names; for its end, while another thread is at work."""
     for path in tuple(_own):
-        # Under a new name first, so that the other thread gives no good one to what is removed in part.
-        gone = temporary_name(path)
+        # The other thread could give a good name to what is removed in part.
         with suppress(OSError):
-            os.rename(path, gone)
-        remove(gone)
+            remove_at_once(path)
 
 
 def remove_leftovers(folder: Path) -> None:

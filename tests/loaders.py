@@ -129,9 +129,12 @@ def _load_trusted(path: Path) -> object:
 
 
 def _load_engines(path: Path) -> object:
+    from unittest.mock import patch
+
     from quantkit.deployment import fastest
 
-    return repr(fastest._read(path))
+    with patch.dict("os.environ", QUANTKIT_HOME=str(path.parents[1])):
+        return repr(fastest._read(path.stem))
 
 
 def _load_build(path: Path) -> object:
@@ -196,7 +199,7 @@ LOADERS = (
     Loader("journal", "search.jsonl", sound.journal, _load_journal),
     Loader("download notes", ".net.params.part.json", sound.download_notes, _load_notes),
     Loader("trust record", "net.params.record.json", sound.trust_record, _load_trusted),
-    Loader("engines.json", "engines.json", sound.engines, _load_engines),
+    Loader("engines", "engines/net.json", sound.engines, _load_engines),
     Loader("build", "builds/b/build.json", sound.build_record, _load_build),
     Loader("suite", "suite.toml", sound.suite_file, _load_suite),
     Loader("run", "run.json", lambda: sound.results()[0], _load_run),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
@@ -25,21 +25,26 @@ Shape = tuple[int, ...]
 class Executor:
     """Like ``quantkit.engine.execute.Executor``."""
 
-    def __init__(self, graph: Graph, shapes: Mapping[str, Shape]) -> None:
+    def __init__(self, graph: Graph, shapes: Optional[Mapping[str, Shape]] = None) -> None:
         self._graph = graph
-        self._shapes = {name: tuple(shapes[name]) for name in graph.inputs}
+        self._shapes = shapes
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self._graph.inputs
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Compute the network's outputs for one batch of exactly the bound shapes."""
-        if wrong := [name for name, value in inputs.items() if value.shape != self._shapes[name]]:
-            raise EngineError(f"{wrong[0]} has shape {inputs[wrong[0]].shape}, bound to {self._shapes[wrong[0]]}")
+        """Compute the network's outputs for a batch of any size."""
+        shapes = self._shapes or {name: value.shape for name, value in inputs.items()}
+        if wrong := [name for name, value in inputs.items() if value.shape[1:] != tuple(shapes[name])[1:]]:
+            raise EngineError(f"{wrong[0]} has shape {inputs[wrong[0]].shape}, bound to {shapes[wrong[0]]}")
         found = tensors(self._graph, inputs)
         return [found[tensor].copy() for tensor in self._graph.outputs]
 
 
 def run(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Like ``quantkit.engine.execute.run``."""
-    return Executor(graph, {name: value.shape for name, value in inputs.items()}).run(inputs)
+    return Executor(graph).run(inputs)
 
 
 def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shape]:

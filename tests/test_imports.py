@@ -19,46 +19,52 @@ ROOMS = {
     "contained": "errors",
     "current_folder": "",
     "temporary": "",
+    "timing": "",
+    "progress": "",
     "text_files": "",
     "files": "errors temporary text_files",
     "folders": "errors temporary files",
     "formats": "errors text_files",
     "host": "errors files",
     "graph": "errors text_files files",
-    "engine": "errors current_folder text_files files folders host graph",
+    "backends": "errors host graph",
+    "engine": "errors current_folder timing progress text_files files folders host graph backends",
     "data": "errors text_files files formats",
     "onnx_import": "errors text_files formats graph",
     "models": "errors contained text_files files formats graph engine data onnx_import",
     "fusion": "errors graph engine",
     "calibration": "errors text_files files formats graph engine data",
     "quantization": "errors graph fusion calibration",
-    "evaluation": "errors graph engine data",
+    "units": "",
+    "evaluation": "errors timing graph engine data units",
     "emission": "errors graph fusion calibration quantization",
-    "recovery": "errors graph engine fusion calibration quantization emission",
-    "stages": "errors graph engine data models fusion calibration quantization evaluation emission recovery",
+    "recovery": "errors progress graph engine fusion calibration quantization emission",
+    "stages": "errors progress graph engine data models fusion calibration quantization evaluation emission recovery",
     "explain": "errors fusion quantization",
     "bundle": "errors contained temporary text_files files folders formats graph engine data models fusion "
     "calibration quantization evaluation emission recovery stages explain",
     "export": "errors files graph engine models quantization emission bundle",
-    "pipeline": "errors files graph models calibration quantization evaluation emission recovery stages bundle export",
-    "search": "errors text_files files host graph engine data models fusion calibration quantization evaluation "
-    "emission recovery stages bundle pipeline",
+    "pipeline": "errors progress files graph models calibration quantization evaluation emission recovery stages "
+    "bundle export",
+    "search": "errors progress text_files files host graph engine data models fusion calibration quantization "
+    "evaluation emission recovery stages bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors contained current_folder temporary text_files files folders formats host",
-    "report": "errors files folders host benchmark",
-    "analysis": "errors folders host graph data models fusion calibration quantization evaluation emission recovery "
-    "stages bundle report",
-    "workloads": "errors contained text_files files folders formats graph engine data models fusion calibration "
-    "quantization emission recovery stages bundle export pipeline benchmark",
-    "measurement": "errors host benchmark workloads",
-    "runtimes": "errors text_files folders host",
-    "parity": "errors graph engine fusion quantization evaluation emission bundle runtimes",
-    "deployment": "errors contained text_files files host engine bundle runtimes",
+    "benchmark": "errors contained current_folder temporary timing progress text_files files folders formats host "
+    "backends",
+    "report": "errors progress files folders host backends units benchmark",
+    "analysis": "errors progress folders host graph data models fusion calibration quantization units evaluation "
+    "emission recovery stages bundle report",
+    "workloads": "errors contained progress text_files files folders formats host graph engine data models fusion "
+    "calibration quantization units evaluation emission recovery stages bundle export pipeline benchmark",
+    "measurement": "errors progress host benchmark workloads",
+    "runtimes": "errors text_files folders host backends",
+    "parity": "errors progress graph backends engine fusion quantization evaluation emission bundle runtimes",
+    "deployment": "errors contained timing text_files files host backends bundle",
     "predict": "errors host graph data bundle deployment",
     "loading": "errors models bundle predict",
-    "cli": "errors temporary files folders host graph engine data models fusion calibration quantization "
-    "evaluation emission recovery stages explain bundle export pipeline search profile benchmark report analysis "
-    "workloads measurement runtimes parity predict loading",
+    "cli": "errors temporary progress files folders host graph backends engine data models fusion calibration "
+    "quantization units evaluation emission recovery stages explain bundle export pipeline search profile "
+    "benchmark report analysis workloads measurement parity predict loading",
     "__main__": "current_folder cli",
 }
 

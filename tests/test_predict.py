@@ -196,7 +196,9 @@ def test_classify_calls_classes_by_label(bundle: Bundle, photographs: list) -> N
 def test_classify_takes_probabilities_as_they_are(bundle: Bundle, photographs: list, expected: np.ndarray) -> None:
     graph = bundle.graph
     softmax = Node("probabilities", "softmax", (graph.outputs[0],), {"axis": "-1"})
-    probable = replace(bundle)
+    (output,) = bundle.manifest.outputs
+    manifest = replace(bundle.manifest, outputs=(replace(output, scores="softmax"),))
+    probable = replace(bundle, manifest=manifest)
     probable.__dict__["graph"] = Graph((*graph.nodes, softmax), graph.inputs, (Tensor("probabilities"),), graph.params)
     (of_logits,), (of_scores,) = (Predictor(found).classify(photographs[0]) for found in (bundle, probable))
     assert [label for label, _ in of_scores] == [label for label, _ in of_logits]

@@ -12,12 +12,13 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import infer_shapes, run
 from quantkit.fusion.fuse import fuse
 from quantkit.graph import nnvm
+from quantkit.progress import silent
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import preset
 from quantkit.recovery.recover import recover
 from tests.equivalence import as_near_as_simulated, close
 from tests.random_graphs import Network, networks
-from tests.recovery.networks import planned, silent
+from tests.recovery.networks import planned
 from tests.requirements import requires
 
 pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.timeout(3600)]
@@ -64,7 +65,7 @@ def test_what_is_planned_as_int8_is_emitted_and_runs_near_fp32(network: Network)
     fused, plan = planned(network.graph, network.data)
     int8 = int8_graph(QuantizedGraph(fused.graph, plan))
     ran = {node.name for node in int8.nodes if node.attrs.get("quantized") == "true"}
-    layers = [d for d in plan.decisions.values() if d.precision == "int8" and d.operator.startswith(("Conv", "Fully"))]
+    layers = [d for d in plan.decisions.values() if d.is_int8 and d.operator.startswith(("Conv", "Fully"))]
     assert len(ran) == len(layers)
     as_near_as_simulated(network, run(int8, {"data": network.data}), 2.0)
 
@@ -107,12 +108,12 @@ def test_onnx_files_are_read_back_as_the_same_network(
 def test_int8_files_compute_in_onnx_runtime_what_the_engine_does(network: Network) -> None:
     requires("onnxruntime")
 
+    from quantkit.backends.registry import ONNXRUNTIME
     from quantkit.emission.onnx_model import onnx_model
     from quantkit.emission.qdq import qdq_network
-    from quantkit.runtimes.onnx_runtime import open_session
 
     fused, plan = planned(network.graph, network.data)
     shapes = infer_shapes(float_graph(fused.graph), {"data": (1, *network.image)})
     file = qdq_network(QuantizedGraph(fused.graph, plan), shapes)
-    session = open_session(onnx_model(file.graph, file.shapes, 19).SerializeToString())
+    session = ONNXRUNTIME.backend().open_session(onnx_model(file.graph, file.shapes, 19).SerializeToString())
     as_near_as_simulated(network, session.run({"data": network.data}), 2.0)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.backends.registry import DEPLOYED, ONNX_ENGINES
 from quantkit.benchmark.instance import WORKER
 from quantkit.pipeline import QuantizedModel
 from tests.connections import Watched, watched
@@ -37,9 +38,8 @@ def threads():
 
 ONNX = """
 import numpy
-from quantkit.runtimes.engines import ONNX_ENGINES
-engine = ONNX_ENGINES[sys.argv[1]]
-session = engine.open_session(open(sys.argv[2], "rb").read())
+from quantkit.backends.registry import ONNX_ENGINES
+session = ONNX_ENGINES[sys.argv[1]].backend().open_session(open(sys.argv[2], "rb").read())
 (found,) = session.run({"data": numpy.zeros((1, 3, 32, 32), "float32")})
 assert found.shape == (1, 10)
 threads()
@@ -102,9 +102,9 @@ def test_an_attempt_is_seen_whoever_makes_it(home: Path) -> None:
     assert run(home, sys.executable, "-c", "import socket; a, b = socket.socketpair(); a.send(b'1')").reached == ()
 
 
-@pytest.mark.parametrize("engine_name", ["onnxruntime", "openvino", "reference"])
+@pytest.mark.parametrize("engine_name", ONNX_ENGINES)
 def test_engines_that_run_onnx_files(engine_name: str, digits_int8: QuantizedModel, home: Path) -> None:
-    requires("onnx", *({engine_name} - {"reference"}))
+    requires("onnx", ONNX_ENGINES[engine_name].package)
     network = home.parent / "network.onnx"
     digits_int8.to_onnx(network)
     output = sends_nothing(home, sys.executable, "-c", THREADS + ONNX, engine_name, network)
@@ -121,7 +121,7 @@ def test_the_other_packages(engine: None, program: str, home: Path) -> None:
     assert json.loads(output.rpartition("THREADS ")[2])[0] == []
 
 
-@pytest.mark.parametrize("engine_name", ["mxnet", "onnxruntime", "openvino"])
+@pytest.mark.parametrize("engine_name", DEPLOYED)
 def test_workers_of_benchmarks(engine_name: str, home: Path) -> None:
     requires("engine" if engine_name == "mxnet" else engine_name)
     output = sends_nothing(home, sys.executable, "-I", WORKER, "probe", engine_name)

@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from quantkit import temporary
-from quantkit.temporary import remove_leftovers, remove_own, temporary_file, temporary_folder, temporary_name
+from quantkit.temporary import (
+    remove_at_once,
+    remove_leftovers,
+    remove_own,
+    temporary_file,
+    temporary_folder,
+    temporary_name,
+)
 
 
 def names(folder: Path) -> set[str]:
@@ -107,3 +114,22 @@ def test_an_end_without_unwinding_removes_what_was_worked_on(tmp_path: Path) -> 
         stack.enter_context(temporary_file(tmp_path / "b"))
         remove_own()
         assert names(tmp_path) == set()
+
+
+def test_what_is_removed_at_once_loses_its_name_before_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    removed: list[Path] = []
+    monkeypatch.setattr(temporary, "remove", removed.append)
+    remove_at_once(folder)
+    # Where the process is killed here, the next one finds a leftover.
+    assert {tmp_path / name for name in names(tmp_path)} == set(removed)
+    remove_leftovers(tmp_path)
+    assert removed == [removed[0]] * 2
+    monkeypatch.undo()
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == set()
+    with pytest.raises(FileNotFoundError):
+        remove_at_once(folder)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Optional
 
 from quantkit.analysis.calibration import Audit
-from quantkit.analysis.deviation import Deviation
 from quantkit.analysis.overflow import Overflow
 from quantkit.analysis.tensor import TensorUse
 from quantkit.evaluation.agreement import Agreement
+from quantkit.evaluation.deviation import Deviation
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Analysis:
         network: the bundle's name of it.
         data: the images' name.
         images: how many of them there were.
-        agreement: of the network's first output with FP32's.
+        agreement: of the network's outputs with FP32's.
         layers: in the order of the network.
         tensors: all that become integers, in the order of the network, its input included.
         calibration: the bundle's calibration held against the images.

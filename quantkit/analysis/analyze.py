@@ -7,8 +7,6 @@ from math import prod
 from pathlib import Path
 from typing import Any, Optional, Union
 
-import numpy as np
-
 from quantkit.analysis.analysis import Analysis, LayerError
 from quantkit.analysis.calibration import InputWatch, audit, calibration_digests
 from quantkit.analysis.findings import findings
@@ -22,12 +20,11 @@ from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
 from quantkit.errors import UserError
-from quantkit.evaluation.agreement import agreement
+from quantkit.evaluation.agreement import Outputs, agreement
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.progress import Progress, silent
 from quantkit.quantization.plan import operator_name
 from quantkit.recovery.preset import NO_RECOVERY
-from quantkit.recovery.reconstruction import Progress
-from quantkit.stages.samples import silent
 
 DEFAULT_IMAGES = 100
 
@@ -78,13 +75,14 @@ def analyze(
     seen = InputWatch()
     size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))
 
-    def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def pairs() -> Iterator[tuple[Outputs, Outputs]]:
         stream = batches(chosen, opened.preprocess, shape, size)
         for batch in progress(stream, -(-number // size), "comparing layer by layer"):
             seen.add(batch.data)
             yield comparison.add(batch.data)
 
-    agreed = agreement(pairs())
+    names = [str(output) for output in source.model.graph.outputs]
+    agreed = agreement(pairs(), names, opened.manifest.class_scores)
     uses = _uses(comparison, table)
     layers = tuple(_layer(source.fused.graph, comparison, name, uses) for name in comparison.layers)
     tensors = tuple(uses.values())

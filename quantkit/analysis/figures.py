@@ -13,6 +13,7 @@ from quantkit.analysis.analysis import Analysis, LayerError
 from quantkit.analysis.tensor import TensorUse
 from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, set_log
 from quantkit.report.words import shortened
+from quantkit.units import decibels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -161,8 +162,3 @@ def _names(axes: Axes, names: Sequence[str]) -> None:
 def ending(name: str, length: int) -> str:
     """The last characters of a long name: layers differ there."""
     return name if len(name) <= length else "…" + shortened(name[::-1], length)[: length - 1][::-1].lstrip("_")
-
-
-def decibels(value: float) -> str:
-    """``31.4 dB``, or ``exact`` where nothing deviates."""
-    return "exact" if value == math.inf else f"{value:.1f} dB"

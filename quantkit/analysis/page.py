@@ -8,15 +8,16 @@ from dataclasses import asdict, replace
 from typing import Any, Optional, Union
 
 from quantkit.analysis.analysis import Analysis
-from quantkit.analysis.deviation import Deviation
-from quantkit.analysis.figures import along, decibels, histograms, saturation, shares
+from quantkit.analysis.figures import along, histograms, saturation, shares
+from quantkit.evaluation.deviation import Deviation
 from quantkit.host.placeholders import hidden
 from quantkit.host.revision import described, own_revision
 from quantkit.report.document import Block, Bullets, Document, Part, Picture, Section, Text
 from quantkit.report.figure import Figure
 from quantkit.report.html import page
 from quantkit.report.table import FACTS, Table
-from quantkit.report.words import number, percent
+from quantkit.report.words import number
+from quantkit.units import decibels, percent
 
 _DEFINITIONS = (
     "SQNR is the signal-to-quantization-noise ratio, 10 log10(E[x²] / E[(x-q)²]), of FP32's values x and INT8's q.",
@@ -67,10 +68,13 @@ def _plain(value: Any) -> Any:
 def _document(analysis: Analysis) -> Document:
     agreed, audit = analysis.agreement, analysis.calibration
     last, worst = analysis.layers[-1], analysis.worst[0]
-    verdict = (
-        f"INT8 and FP32 agree in the first prediction for {percent(agreed.top1)} of {analysis.images} images; the mean "
-        f"cosine of their outputs is {agreed.cosine:.4f}."
-    )
+    if agreed.top1 is None:
+        verdict = f"INT8's outputs against FP32's over {analysis.images} images: {'; '.join(agreed.texts)}."
+    else:
+        verdict = (
+            f"INT8 and FP32 agree in the first prediction for {percent(agreed.top1)} of {analysis.images} images; the "
+            f"mean cosine of their outputs is {agreed.cosine:.4f}."
+        )
     also = (
         f"The output of the last layer, {last.name}, has an SQNR of {decibels(last.accumulated.sqnr)}; most error is "
         f"added by {worst.name} ({decibels(worst.own.sqnr)})."

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from quantkit.analysis.deviation import DeviationSums
 from quantkit.analysis.layer import Int8Network, Values, float_results, int8_results, parts
 from quantkit.analysis.overflow import OverflowSums
 from quantkit.analysis.tensor import TensorWatch, grid
 from quantkit.errors import ModelError
+from quantkit.evaluation.deviation import DeviationSums
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -77,8 +77,8 @@ class Comparison:
         self.shifts: dict[Tensor, np.ndarray] = {}
         self._last_reader = {tensor: node.name for node in reference.nodes for tensor in node.inputs}
 
-    def add(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Take in a batch of the networks' input; gives the first outputs of the FP32 and the INT8 network."""
+    def add(self, images: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Take in a batch of the networks' input; gives the outputs of the FP32 and the INT8 network."""
         (name,) = self._reference.inputs
         exact, found = {Tensor(name): images}, {Tensor(name): images}
         self._watch(Tensor(name), images)
@@ -96,8 +96,8 @@ class Comparison:
             for tensor in set(node.inputs) - set(self._reference.outputs):
                 if self._last_reader[tensor] == node.name and tensor in exact:
                     del exact[tensor], found[tensor]
-        output = self._reference.outputs[0]
-        return exact[output], found[output]
+        outputs = self._reference.outputs
+        return [exact[output] for output in outputs], [found[output] for output in outputs]
 
     def _watch(self, tensor: Tensor, values: np.ndarray) -> None:
         if tensor in self.tensors:

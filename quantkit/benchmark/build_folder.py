@@ -1,17 +1,14 @@
 """The folders of builds under ``QUANTKIT_HOME/builds``, each with its record, ``build.json``.
 
 For a recipe the folder is a virtual environment as well; for an interpreter of the user's own it holds the
-record alone. A folder appears complete, by renaming, and whoever changes one holds its lock.
+record alone. A folder appears complete (see ``folders.whole_folder``), and whoever changes one holds its lock.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import secrets
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +18,8 @@ from quantkit import files
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.instance import worker_files
 from quantkit.errors import QuantkitError
-from quantkit.folders import put_folder, sync_tree
+from quantkit.progress import Tell
+from quantkit.temporary import remove_at_once
 from quantkit.text_files import read_json
 
 _RECORD = "build.json"
@@ -109,11 +107,11 @@ def _stamp(build: Build) -> str:
     return " ".join([*(f"{stat.st_mtime_ns}:{stat.st_size}" for stat in stats), *workers])
 
 
-def place(name: str, new: Path, build: Build) -> Build:
-    """Put a complete folder, with its record, where the build's belongs, in place of another; the build as it is there.
+def recorded(name: str, new: Path, build: Build) -> Build:
+    """Write the record of a build in the folder ``new``, which is to become its own; the build as it will be there.
 
     Raises:
-        QuantkitError: the disk is full, or a folder cannot be renamed.
+        QuantkitError: the disk is full.
     """
 
     def placed(path: str) -> str:
@@ -122,11 +120,6 @@ def place(name: str, new: Path, build: Build) -> Build:
     stamp = _stamp(build)
     build = replace(build, python=placed(build.python), library=placed(build.library))
     _write(new, build, stamp)
-    try:
-        sync_tree(new)
-        put_folder(new, folder_of(name))
-    except OSError as error:
-        raise _cannot_rename(new, error) from error
     return build
 
 
@@ -136,36 +129,18 @@ def discard(name: str) -> None:
     Raises:
         QuantkitError: it cannot be renamed.
     """
-    with passing(name) as old:
-        try:
-            os.rename(folder_of(name), old)
-        except OSError as error:
-            raise _cannot_rename(folder_of(name), error) from error
-
-
-def _cannot_rename(path: Path, error: OSError) -> QuantkitError:
-    return QuantkitError(f"cannot rename {path}: {error.strerror or error}; look at who owns it")
-
-
-@contextmanager
-def passing(name: str) -> Iterator[Path]:
-    """A path beside the build's folder for what is not complete yet, or no longer; removed at the end."""
-    path = builds_folder() / f".{name}~{secrets.token_hex(4)}"
+    path = folder_of(name)
     try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_at_once(path)
+    except OSError as error:
+        raise QuantkitError(f"cannot rename {path}: {error.strerror or error}; look at who owns it") from error
 
 
-@contextmanager
-def locked(name: str, tell: Callable[[str], None]) -> Iterator[None]:
-    """Have a build's folder alone, freed of what a process left beside it that was killed.
+def locked(name: str, tell: Tell) -> AbstractContextManager[None]:
+    """Have a build's folder alone.
 
     Raises:
         QuantkitError: the folder of all builds cannot be written.
     """
     waiting = partial(tell, f"{name}: waiting for another process that is at work on it")
-    with files.locked(builds_folder() / f".{name}.lock", waiting):
-        for left in builds_folder().glob(f".{name}~*"):
-            shutil.rmtree(left, ignore_errors=True)
-        yield
+    return files.locked(builds_folder() / f".{name}.lock", waiting)

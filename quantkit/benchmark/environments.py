@@ -17,17 +17,18 @@ from quantkit.benchmark.build_folder import (
     interpreter_in,
     is_environment,
     locked,
-    passing,
-    place,
     read_current,
     read_record,
+    recorded,
     recorded_names,
     size_of,
     write_record,
 )
 from quantkit.benchmark.probe import probe
-from quantkit.benchmark.recipes import RECIPES, Tell, base_python, make_environment
+from quantkit.benchmark.recipes import RECIPES, base_python, make_environment
 from quantkit.errors import EngineMissing, QuantkitError, UserError
+from quantkit.folders import whole_folder
+from quantkit.progress import Tell, untold
 
 HERE = "here"
 
@@ -50,17 +51,13 @@ class BuildState:
     size: Optional[int] = None
 
 
-def _silent(stage: str) -> None:
-    """Tell nobody."""
-
-
-def open_build(name_or_spec: str, progress: Tell = _silent, create: bool = True) -> Build:
+def open_build(name_or_spec: str, tell: Tell = untold, create: bool = True) -> Build:
     """A build that works: a recipe's, which is made first where that was not done, or another.
 
     Args:
         name_or_spec: the name of a recipe or of a registered interpreter, ``here`` for the environment that
             quantkit runs in, or ``NAME=/path/to/python`` for any interpreter, which is not registered.
-        progress: is told what begins.
+        tell: is told what begins.
         create: whether a recipe may be made.
 
     Raises:
@@ -69,22 +66,22 @@ def open_build(name_or_spec: str, progress: Tell = _silent, create: bool = True)
     """
     name, own = _parsed(name_or_spec)
     if own is not None:
-        return _probed_own(name, own, progress)
+        return _probed_own(name, own, tell)
     if name == HERE and not _has_mxnet():
         raise EngineMissing(f"{sys.executable} has no mxnet, so there is no build {HERE}; name another build")
     _check_known(name)
     ready = _current(name)
     if ready is not None:
         return ready
-    with locked(name, progress):
+    with locked(name, tell):
         if _exists(name):
-            return _current(name) or _probed_again(name, progress)
+            return _current(name) or _probed_again(name, tell)
         if not create:
             raise UserError(f"build {name} is not made yet; quantkit builds add {name}")
-        return _made(name, None, progress)
+        return _made(name, None, tell)
 
 
-def add_build(name_or_spec: str, progress: Tell = _silent, python: Optional[str] = None) -> Build:
+def add_build(name_or_spec: str, tell: Tell = untold, python: Optional[str] = None) -> Build:
     """Make a recipe's build, anew where it is broken, or register an interpreter given as ``NAME=/path/to/python``.
 
     ``python`` is the interpreter to make a virtual environment with; by default the one that runs.
@@ -97,19 +94,19 @@ def add_build(name_or_spec: str, progress: Tell = _silent, python: Optional[str]
     if own is not None:
         if python is not None:
             raise UserError("--python is for recipes; an interpreter of your own is taken as it is")
-        return _registered(name, own, progress)
+        return _registered(name, own, tell)
     if name not in RECIPES:
         raise UserError(
             f"there is no recipe {name}; known: {', '.join(RECIPES)}; "
             f"or register an interpreter of your own: {name}=/path/to/python"
         )
-    with locked(name, progress):
+    with locked(name, tell):
         if not _exists(name):
-            return _made(name, python, progress)
+            return _made(name, python, tell)
         try:
-            ready = _current(name) or _probed_again(name, progress)
+            ready = _current(name) or _probed_again(name, tell)
         except QuantkitError:
-            return _made(name, python, progress)
+            return _made(name, python, tell)
         if python is not None and os.path.realpath(ready.python) != base_python(RECIPES[name], python).executable:
             raise UserError(
                 f"build {name} is made with another interpreter (Python {ready.python_version}); "
@@ -118,12 +115,12 @@ def add_build(name_or_spec: str, progress: Tell = _silent, python: Optional[str]
         return ready
 
 
-def list_builds(progress: Tell = _silent) -> tuple[BuildState, ...]:
+def list_builds(tell: Tell = untold) -> tuple[BuildState, ...]:
     """All recipes, the interpreters that the user registered, and ``here`` where it has an engine.
 
     Only what changed since it was probed is probed again.
     """
-    return tuple(state_of(name, progress) for name in known_builds())
+    return tuple(state_of(name, tell) for name in known_builds())
 
 
 def known_builds() -> tuple[str, ...]:
@@ -132,16 +129,16 @@ def known_builds() -> tuple[str, ...]:
     return (*RECIPES, *own, *([HERE] if _has_mxnet() else []))
 
 
-def check_build(name: str, progress: Tell = _silent) -> BuildState:
+def check_build(name: str, tell: Tell = untold) -> BuildState:
     """Probe a build again, changed or not.
 
     Raises:
         UserError: there is no build of that name.
     """
-    return state_of(name, progress, anew=True)
+    return state_of(name, tell, anew=True)
 
 
-def state_of(name: str, progress: Tell = _silent, anew: bool = False) -> BuildState:
+def state_of(name: str, tell: Tell = untold, anew: bool = False) -> BuildState:
     """What is known about a build; it is probed where it changed since, or ``anew``.
 
     Raises:
@@ -156,14 +153,14 @@ def state_of(name: str, progress: Tell = _silent, anew: bool = False) -> BuildSt
     try:
         build = None if anew else _current(name)
         if build is None:
-            with locked(name, progress):
-                build = _probed_again(name, progress)
+            with locked(name, tell):
+                build = _probed_again(name, tell)
     except QuantkitError as error:
         return BuildState(name, role, "broken", problem=str(error), size=size)
     return BuildState(name, role, "ready", build, size=size)
 
 
-def remove_build(name: str, progress: Tell = _silent) -> None:
+def remove_build(name: str, tell: Tell = untold) -> None:
     """Remove a recipe's virtual environment, or forget an interpreter of the user's.
 
     Raises:
@@ -173,7 +170,7 @@ def remove_build(name: str, progress: Tell = _silent) -> None:
     if name == HERE:
         raise UserError(f"{HERE} is the environment that quantkit runs in; it cannot be removed")
     _check_known(name)
-    with locked(name, progress):
+    with locked(name, tell):
         if not _exists(name):
             raise UserError(f"build {name} is not made, so there is nothing to remove")
         discard(name)
@@ -225,8 +222,8 @@ def _current(name: str) -> Optional[Build]:
     return read_current(name, python) if python else None
 
 
-def _probed(name: str, python: str, progress: Tell) -> Build:
-    progress(f"{name}: probing {python}")
+def _probed(name: str, python: str, tell: Tell) -> Build:
+    tell(f"{name}: probing {python}")
     recipe = RECIPES.get(name)
     # Of several engines in one environment, a recipe stands for its own.
     build = probe(name, python, recipe.engine if recipe else None)
@@ -235,21 +232,21 @@ def _probed(name: str, python: str, progress: Tell) -> Build:
     return build
 
 
-def _probed_own(name: str, python: str, progress: Tell) -> Build:
+def _probed_own(name: str, python: str, tell: Tell) -> Build:
     try:
-        return _probed(name, python, progress)
+        return _probed(name, python, tell)
     except QuantkitError as error:
         raise UserError(str(error)) from error
 
 
-def _probed_again(name: str, progress: Tell) -> Build:
+def _probed_again(name: str, tell: Tell) -> Build:
     """Probe a build that exists and keep the result; the caller holds its lock."""
     remedy = "" if name == HERE else f"\nmend that, or quantkit builds remove {name} and add it again"
     python = _interpreter(name)
     if python is None:
         raise QuantkitError(f"{folder_of(name)} is damaged{remedy}")
     try:
-        build = _probed(name, python, progress)
+        build = _probed(name, python, tell)
     except QuantkitError as error:
         before = read_record(name)
         if before is not None:
@@ -260,20 +257,21 @@ def _probed_again(name: str, progress: Tell) -> Build:
     return build
 
 
-def _made(name: str, python: Optional[str], progress: Tell) -> Build:
+def _made(name: str, python: Optional[str], tell: Tell) -> Build:
     """Make a recipe's build, in place of what is there; the caller holds its lock."""
     base = base_python(RECIPES[name], python)
-    with passing(name) as new:
-        make_environment(RECIPES[name], new, base, progress)
-        return place(name, new, _probed(name, str(interpreter_in(new)), progress))
+    with whole_folder(folder_of(name)) as new:
+        make_environment(RECIPES[name], new, base, tell)
+        build = recorded(name, new, _probed(name, str(interpreter_in(new)), tell))
+    return build
 
 
-def _registered(name: str, python: str, progress: Tell) -> Build:
-    with locked(name, progress):
+def _registered(name: str, python: str, tell: Tell) -> Build:
+    with locked(name, tell):
         before = read_record(name)
         if before is not None and before.python != python:
             raise UserError(f"build {name} exists; quantkit builds remove {name} first, or take another name")
-        build = _probed_own(name, python, progress)
-        with passing(name) as new:
-            new.mkdir()
-            return place(name, new, build)
+        build = _probed_own(name, python, tell)
+        with whole_folder(folder_of(name)) as new:
+            build = recorded(name, new, build)
+        return build

@@ -24,6 +24,7 @@ from quantkit.benchmark.variants import VARIANTS, Variant, form_of
 from quantkit.benchmark.workload import Checkpoint, Workload
 from quantkit.errors import InstanceError, QuantkitError
 from quantkit.folders import scratch_folder
+from quantkit.timing import interleaved
 
 Search = Callable[[Sequence[Callable[[], object]], Watch], Served]
 
@@ -98,10 +99,9 @@ class Bench:
         if self._search is not None:
             for entry in entries:
                 self._guarded(entry, partial(self._serve, entry, self._search))
-        for _ in range(0 if self._search is not None else pace.rounds):
-            for number in self._random.permutation(len(entries)):
-                entry = entries[number]
-                self._guarded(entry, partial(self._measure_round, entry, pace))
+        else:
+            turns = [partial(self._guarded, entry, partial(self._measure_round, entry, pace)) for entry in entries]
+            interleaved(dict(enumerate(turns)), pace.rounds, random=self._random)
         for entry in entries:
             self._guarded(entry, partial(self._prove, entry))
         try:

@@ -7,12 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 from quantkit.benchmark.placement import Placement
-from quantkit.benchmark.results import Proof
 from quantkit.errors import InstanceError
+from quantkit.formats.schema import Many
 from quantkit.host.topology import parse_list
 
 # Pages that may lie elsewhere: an interpreter that binds itself has touched some before. Both must be exceeded.
@@ -24,6 +25,20 @@ _PROCESSOR = 36
 
 # How often threads are looked at before those that come and go are too many.
 _ATTEMPTS = 10
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Where an instance really was, read from /proc: its threads, the hardware threads they may use, its pages by node.
+
+    ``bound`` is the number of threads that OpenMP has bound to a place of their own; ``pages`` is None where the kernel
+    does not tell, and where its memory lies is then not proven.
+    """
+
+    threads: int
+    bound: int
+    cpus: Many[int]
+    pages: Optional[Mapping[int, int]]
 
 
 def prove(pid: int, placement: Placement, proc: Path = Path("/proc")) -> Proof:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -17,8 +17,7 @@ from quantkit.benchmark.build import MXNET, Build
 from quantkit.benchmark.build_folder import interpreter_in
 from quantkit.benchmark.foreign import ending, foreign_environment, last_lines, running
 from quantkit.errors import QuantkitError, UserError
-
-Tell = Callable[[str], None]
+from quantkit.progress import Tell, untold
 
 # The newest NumPy that all the wheels run with, and the Python with which they were tried.
 _NUMPY = "numpy==1.26.4"
@@ -183,7 +182,7 @@ def _retell(recipe: Recipe, line: str, tell: Tell) -> None:
         tell(f"{recipe.name}: {words[0].lower()} {words[1].strip()}")
 
 
-def _run(command: list[str], hear: Tell = lambda line: None) -> tuple[int, str]:
+def _run(command: list[str], hear: Tell = untold) -> tuple[int, str]:
     """Run to the end and hear every line; the exit code and the last lines."""
     said: deque[str] = deque(maxlen=50)
     with running(command, _pip_environment(), merged=True) as process:

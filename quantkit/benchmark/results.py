@@ -9,6 +9,7 @@ from typing import Any, Optional
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.placement import Placement
+from quantkit.benchmark.proof import Proof
 from quantkit.formats.schema import Many
 from quantkit.host.revision import Revision
 
@@ -65,20 +66,6 @@ class WarmUp:
 
     durations: Many[int]
     steady: bool
-
-
-@dataclass(frozen=True)
-class Proof:
-    """Where an instance really was, read from /proc: its threads, the hardware threads they may use, its pages by node.
-
-    ``bound`` is the number of threads that OpenMP has bound to a place of their own; ``pages`` is None where the kernel
-    does not tell, and where its memory lies is then not proven.
-    """
-
-    threads: int
-    bound: int
-    cpus: Many[int]
-    pages: Optional[Mapping[int, int]]
 
 
 @dataclass(frozen=True)

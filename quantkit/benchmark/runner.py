@@ -24,6 +24,7 @@ from quantkit.benchmark.team import Launch
 from quantkit.benchmark.workload import Workload
 from quantkit.errors import QuantkitError, UserError
 from quantkit.folders import scratch_folder
+from quantkit.progress import Tell
 
 # How long requests are sent in each run of the server scenario.
 _TRIAL_SECONDS = 5.0
@@ -31,7 +32,6 @@ _TRIAL_SECONDS = 5.0
 # What two measurements of one cell must have in common.
 _CONDITIONS = ("scenario", "placements", "environment", "checkpoint", "input")
 
-Tell = Callable[[str], None]
 Key = tuple[int, str]
 
 

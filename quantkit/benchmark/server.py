@@ -16,6 +16,7 @@ from quantkit.benchmark.dispatch import Dispatcher, Request, Serve
 from quantkit.benchmark.loadgen import Observed, asked_for, check_loadgen, run_trial, unmet
 from quantkit.benchmark.results import Server
 from quantkit.host.load import Load
+from quantkit.progress import Tell, untold
 
 Watch = Callable[[], Callable[[], Optional[Load]]]
 """Begins to watch the instances' processors; what it returns tells the work of others there since, without the
@@ -58,7 +59,7 @@ def search_rate(
     seconds: float,
     seed: int,
     folder: Path,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Tell = untold,
 ) -> Served:
     """Find the highest rate of Poisson arrivals whose p99 latency, as LoadGen records it, stays within ``bound``.
 

@@ -14,8 +14,8 @@ from typing import Any, Optional
 from quantkit.benchmark.build import MXNET
 from quantkit.benchmark.instance import WORKER, Instance
 from quantkit.benchmark.placement import Placement
-from quantkit.benchmark.proof import problem, prove
-from quantkit.benchmark.results import Kernels, Proof, Round, Ticks, WarmUp
+from quantkit.benchmark.proof import Proof, problem, prove
+from quantkit.benchmark.results import Kernels, Round, Ticks, WarmUp
 from quantkit.errors import InstanceError
 from quantkit.host.load import Load, load_between, read_ticks
 from quantkit.host.topology import with_siblings

@@ -31,9 +31,6 @@ OPERATORS = "operators.json"
 TABLE = "calibration.json"
 ONNX = "model.onnx"
 
-ENGINES_FILE = "engines.json"
-"""What deployment measured on some machine (see ``deployment.fastest``): in the bundle, but no part of it."""
-
 REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
 """The files that every bundle holds besides the manifest."""
 
@@ -43,14 +40,14 @@ REQUIRED_INT8 = REQUIRED | {TABLE, FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION}
 The fused network has its parameters from ``PARAMS``, and from ``FUSED_PARAMS`` what is not there.
 """
 
-KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX, ENGINES_FILE}
+KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX}
 """The files that a bundle may hold."""
 
 BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
 """What the folder of a bundle holds."""
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
-_VERSION: Literal[2] = 2
+_VERSION: Literal[3] = 3
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Shape = Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
@@ -97,10 +94,14 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """One of the network's outputs, float32; ``shape`` is without the batch axis."""
+    """One of the network's outputs, float32; ``shape`` is without the batch axis.
+
+    ``scores`` is the operator at its end that makes it scores from 0 to 1; None where there is none.
+    """
 
     name: _Name
     shape: tuple[Annotated[int, Field(gt=0)], ...]
+    scores: Optional[Literal["softmax", "sigmoid"]] = None
 
 
 @dataclass(frozen=True)
@@ -141,12 +142,34 @@ class FusionResult:
 
 
 @dataclass(frozen=True)
+class OutputResult:
+    """The comparison of one output; see ``evaluation.agreement.OutputAgreement``.
+
+    ``sqnr`` is None where it is not finite: nothing deviates, or the reference is 0 throughout.
+    """
+
+    name: str
+    cosine: FiniteFloat
+    sqnr: Optional[FiniteFloat]
+    deviation: FiniteFloat
+    largest: FiniteFloat
+
+
+@dataclass(frozen=True)
 class AgreementResult:
-    """The comparison of INT8 with FP32 on the calibration samples; see ``evaluation.agreement.Agreement``."""
+    """The comparison of INT8 with FP32 on the calibration samples; see ``evaluation.agreement.Agreement``.
+
+    ``top1`` is None where the outputs are no class scores.
+    """
 
     images: _Count
-    top1: _Share
-    cosine: FiniteFloat
+    top1: Optional[_Share]
+    outputs: Annotated[tuple[OutputResult, ...], Field(min_length=1), FirstFaultOnly()]
+
+    @property
+    def cosine(self) -> float:
+        """That of the first output."""
+        return self.outputs[0].cosine
 
 
 @dataclass(frozen=True)
@@ -157,7 +180,7 @@ class Manifest:
 
     ``files`` has every file of the bundle except the manifest itself. ``sample`` is None, and left out of the file,
     where the stored sample is the first of the images of ``settings.data``: in older bundles, and where these are
-    built in.
+    built in. ``class_scores``: whether the (first) output is a row of class scores.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -168,6 +191,7 @@ class Manifest:
     engine: Engine
     input: Input
     outputs: Annotated[tuple[Output, ...], Field(min_length=1), FirstFaultOnly()]
+    class_scores: bool
     source: Origin
     settings: Optional[Settings]
     fusion: FusionResult
@@ -175,7 +199,7 @@ class Manifest:
     files: Annotated[dict[_FileName, FileEntry], FirstFaultOnly()]
     sample: Optional[SampleOrigin] = None
     format: Literal["quantkit-bundle"] = _FORMAT
-    version: Literal[2] = _VERSION
+    version: Literal[3] = _VERSION
 
 
 def manifest_text(manifest: Manifest) -> str:

@@ -134,6 +134,7 @@ class Bundle:
             self.preprocess,
             Source(source.network, source.weights, source.location, source.sha256),
             self.labels,
+            class_scores=manifest.class_scores,
         )
 
     @cached_property

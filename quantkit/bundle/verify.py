@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Union
 
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import ENGINES_FILE, MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
+from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
 from quantkit.bundle.read import Bundle, file_problem, open_bundle
 from quantkit.bundle.replaced import reading_whole
 from quantkit.engine.checkpoint import stored_names
 from quantkit.engine.execute import run
 from quantkit.errors import BundleError, EngineError
 from quantkit.fusion.gate import relative_difference
+from quantkit.graph.operators import scores_kind
 from quantkit.graph.params import read_params
 from quantkit.temporary import is_temporary
 
@@ -100,8 +101,7 @@ def _files(directory: Path, manifest: Manifest) -> Iterator[Check]:
         problem = file_problem(directory / name, entry)
         yield Check(f"file {name}", problem is None, problem or f"{entry.size} bytes, SHA-256 {entry.sha256[:12]}...")
     strangers = sorted(
-        {path.name for path in directory.iterdir() if not is_temporary(path.name)}
-        - {MANIFEST, ENGINES_FILE, *manifest.files}
+        {path.name for path in directory.iterdir() if not is_temporary(path.name)} - {MANIFEST, *manifest.files}
     )
     yield Check(
         "no other files", not strangers, f"not in the manifest: {', '.join(strangers)}" if strangers else "none found"
@@ -117,6 +117,10 @@ def _signature(bundle: Bundle) -> Check:
     names = [str(tensor) for tensor in graph.outputs]
     if names != [output.name for output in manifest.outputs]:
         problems.append(f"{SYMBOL} puts out {names}, the manifest says {[output.name for output in manifest.outputs]}")
+    else:
+        for tensor, output in zip(graph.outputs, manifest.outputs):
+            if (kind := scores_kind(graph, tensor)) != output.scores:
+                problems.append(f"{output.name!r} ends in {kind or 'no scores'}, the manifest says {output.scores}")
     shape = ", ".join(map(str, ("N", *manifest.input.shape)))
     why = "; ".join(problems) or f"input {manifest.input.name!r} float32 ({shape}), {len(graph.params)} parameters"
     return Check("signature", not problems, why)

@@ -32,6 +32,7 @@ from quantkit.bundle.manifest import (
     Manifest,
     Origin,
     Output,
+    OutputResult,
     Settings,
     manifest_text,
 )
@@ -46,6 +47,7 @@ from quantkit.explain import Explanation, explain
 from quantkit.files import sha256_of
 from quantkit.folders import replacing
 from quantkit.graph.graph import Graph
+from quantkit.graph.operators import scores_kind
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.stages.fuse import FusedModel
@@ -87,10 +89,17 @@ def write_bundle(
             (new / ONNX).write_bytes(onnx)
         lowered = write_quantized(quantization.network, new)
         operators = explain(source.fused, quantization.network.plan)
-        agreement = None if quantization.agreement is None else AgreementResult(**asdict(quantization.agreement))
         sample = stored_sample(source, quantization.table, keep_sample)
+        agreement = _result(quantization.agreement)
         _write(new, "int8", source, lowered, sample, operators, quantization.settings, agreement)
     return directory
+
+
+def _result(agreement: Optional[Agreement]) -> Optional[AgreementResult]:
+    if agreement is None:
+        return None
+    outputs = tuple(OutputResult(**output) for output in agreement.document["outputs"])
+    return AgreementResult(agreement.images, agreement.top1, outputs)
 
 
 def write_float_bundle(
@@ -135,7 +144,11 @@ def _write(
         quantkit=__version__,
         engine=present_engine(),
         input=Input(input_name, tuple(model.input_shape)),
-        outputs=tuple(Output(str(tensor), value.shape[1:]) for tensor, value in zip(graph.outputs, outputs)),
+        outputs=tuple(
+            Output(str(tensor), value.shape[1:], scores_kind(graph, tensor))
+            for tensor, value in zip(graph.outputs, outputs)
+        ),
+        class_scores=source.class_scores.yes,
         source=Origin(**asdict(model.source)),
         settings=settings,
         fusion=FusionResult(**asdict(check)),

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 import click
 
+from quantkit.cli.option_groups import Loading
 from quantkit.cli.options import Verb, force_option, output_options
 from quantkit.cli.targets import check_target, is_bundle
-from quantkit.cli.terminal import Terminal, percent
+from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def analyze(
     fp32: Optional[Union[str, Model]] = reference
     if weights is not None:
         manifest = opened.manifest
-        fp32 = load(terminal, reference or manifest.source.network, weights, manifest.input.shape)
+        fp32 = load(terminal, reference or manifest.source.network, Loading(weights, manifest.input.shape))
     found = analyzed(opened, data, fp32, limit, terminal.progress)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
@@ -104,10 +105,10 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
         table.add_row(layer.name, *_numbers(layer))
     rest = len(found.layers) - len(shown)
     title = Text(f"\n{found.network} over {found.images} images of {found.data}", "bold")
-    agreed = (
-        f"agreement with FP32: top-1 {percent(found.agreement.top1)}, cosine {found.agreement.cosine:.4f}; "
-        f"{100 * found.calibration.beyond:.2g} % of all values are cut off"
-    )
+    agreed = [
+        *(f"agreement with FP32: {text}" for text in found.agreement.texts),
+        f"{100 * found.calibration.beyond:.2g} % of all values are cut off",
+    ]
     more = [Text(f"and {rest} layers that add less; show them with --all", "dim")] if rest else []
     legend = (
         "signal-to-quantization-noise ratio in dB, smaller is worse: of the layer alone (own), due to its weights, "
@@ -115,7 +116,7 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
     )
     return [
         title,
-        agreed,
+        *agreed,
         Text(legend, "dim"),
         table,
         *more,

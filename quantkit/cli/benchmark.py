@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Collection
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
 from quantkit.cli.idle import refuse_idle
-from quantkit.cli.options import Verb, model_options, output_options
+from quantkit.cli.option_groups import Loading, Preprocessing
+from quantkit.cli.option_types import Batches, Milliseconds, Minutes, listed
+from quantkit.cli.options import Verb, collected, option, output_options
 from quantkit.cli.targets import is_bundle, network_name
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import ModelError, UserError
@@ -27,60 +28,74 @@ _DEFAULT_BUILDS = "native,here"
 _DEFAULT_VARIANTS = "fp32,fused,int8"
 
 
-def _listed(text: Optional[str]) -> list[str]:
-    """The different parts of a list, in its order."""
-    return list(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
+@dataclass(frozen=True)
+class Contest:
+    """What is measured, and who takes part."""
+
+    builds: Optional[str] = option(
+        "--builds", metavar="LIST", help=f"Builds by name; of a SUITE only these.  [default: {_DEFAULT_BUILDS}]"
+    )
+    named: tuple[str, ...] = option(
+        "--build",
+        multiple=True,
+        metavar="NAME=PYTHON",
+        help="Use this interpreter as build NAME; may be repeated.",
+    )
+    variants: Optional[str] = option(
+        "--variants",
+        metavar="LIST",
+        help="Of fp32, stock, fused and int8 (onnxruntime and openvino: fp32, int8), and of what other quantizers "
+        f"make: onnxruntime-ptq, nncf.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]",
+    )
+    networks: Optional[str] = option("--networks", metavar="LIST", help="Of a SUITE only these networks.")
+    batches: Optional[tuple[int, ...]] = option(
+        "--batch", type=Batches(), help="Batch sizes.  [default: 1,16; SUITE: its own]"
+    )
+    instances: Optional[str] = option(
+        "--instances",
+        metavar="N|POLICY[,...]",
+        help="N instances, or one on each NUMA node (node), on each core (core), on one node (latency), on all cores "
+        "(machine), or not pinned (unpinned).  [default: node; latency scenario: latency]",
+    )
+    cores: Optional[int] = option(
+        "--cores", type=click.IntRange(min=1), metavar="M", help="Cores of each of N instances."
+    )
+    scenario: Optional[str] = option(
+        "--scenario", type=click.Choice(("throughput", "latency", "server")), help="What counts.  [default: throughput]"
+    )
 
 
-class Batches(click.ParamType):
-    """``1,16,64``: batch sizes."""
+@dataclass(frozen=True)
+class Circumstances:
+    """How it is measured."""
 
-    name = "N[,N...]"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> tuple[int, ...]:
-        """The numbers."""
-        if isinstance(value, tuple):
-            return value
-        if not all(re.fullmatch(r"0*[1-9]\d{0,8}", part, re.ASCII) for part in _listed(value) or [""]):
-            self.fail(f"{value!r} is not a list of batch sizes, such as 1,16,64", param, ctx)
-        return tuple(dict.fromkeys(int(part) for part in _listed(value)))
-
-
-class Minutes(click.ParamType):
-    """A finite number of minutes above zero."""
-
-    name = "MINUTES"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
-        """The number."""
-        try:
-            minutes = float(value)
-        except ValueError:
-            minutes = 0.0
-        if not 0 < minutes < float("inf"):
-            self.fail(f"{value!r} is not a number of minutes above zero", param, ctx)
-        return minutes
-
-
-class Milliseconds(click.ParamType):
-    """``15ms``, ``15`` or ``0.1s``."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
-        """The time in milliseconds."""
-        text, factor = str(value).strip(), 1.0
-        if text.endswith("ms"):
-            text = text[:-2]
-        elif text.endswith("s"):
-            text, factor = text[:-1], 1000.0
-        try:
-            milliseconds = float(text) * factor
-        except ValueError:
-            milliseconds = 0.0
-        if not 0 < milliseconds < float("inf"):
-            self.fail(f"{value!r} is not a time such as 15ms", param, ctx)
-        return milliseconds
+    latency_bound: Optional[float] = option(
+        "--latency-bound", type=Milliseconds(), help="The p99 that the server scenario has to keep, as 15ms."
+    )
+    budget: Optional[float] = option("--budget", type=Minutes(), metavar="MINUTES", help="Take no longer.")
+    openmp: str = option(
+        "--openmp",
+        type=click.Choice(("gnu", "intel")),
+        default="gnu",
+        show_default=True,
+        help="MXNet's OpenMP runtime.",
+    )
+    allocator: str = option(
+        "--allocator",
+        type=click.Choice(("system", "jemalloc", "tcmalloc")),
+        default="system",
+        show_default=True,
+        help="The memory allocator.",
+    )
+    data: str = option(
+        "--data", metavar="SPEC", default="builtin", show_default=True, help="Images to run the networks on."
+    )
+    reference: Optional[str] = option(
+        "--reference", metavar="MODEL", help="The FP32 network that a BUNDLE was made from."
+    )
+    seed: int = option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the order of turns."
+    )
 
 
 @click.command(
@@ -91,83 +106,25 @@ class Milliseconds(click.ParamType):
         "quantkit benchmark resnet50 --builds native,onednn,onnxruntime,openvino --batch 1,16",
         "quantkit benchmark resnet50_v1-int8 --reference resnet50 --instances 1,2 --cores 1",
         "quantkit benchmark resnet50_v1-int8 --scenario server --latency-bound 15ms",
-        "quantkit benchmark resnet50_v1-int8 --test-io photos/",
     ),
 )
 @click.argument("target", metavar="MODEL|BUNDLE|SUITE")
-@click.option("--builds", metavar="LIST", help=f"Builds by name; of a SUITE only these.  [default: {_DEFAULT_BUILDS}]")
-@click.option(
-    "--build",
-    "named",
-    multiple=True,
-    metavar="NAME=PYTHON",
-    help="Use this interpreter as build NAME; may be repeated.",
-)
-@click.option(
-    "--variants",
-    metavar="LIST",
-    help="Of fp32, stock, fused and int8 (onnxruntime and openvino: fp32, int8), and of what other quantizers make: "
-    f"onnxruntime-ptq, nncf.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]",
-)
-@click.option("--networks", metavar="LIST", help="Of a SUITE only these networks.")
-@click.option("--batch", "batches", type=Batches(), help="Batch sizes.  [default: 1,16; SUITE: its own]")
-@click.option(
-    "--instances",
-    metavar="N|POLICY[,...]",
-    help="N instances, or one on each NUMA node (node), on each core (core), on one node (latency), on all cores "
-    "(machine), or not pinned (unpinned).  [default: node; latency scenario: latency]",
-)
-@click.option("--cores", type=click.IntRange(min=1), metavar="M", help="Cores of each of N instances.")
-@click.option(
-    "--scenario", type=click.Choice(("throughput", "latency", "server")), help="What counts.  [default: throughput]"
-)
-@click.option("--latency-bound", type=Milliseconds(), help="The p99 that the server scenario has to keep, as 15ms.")
-@click.option("--budget", type=Minutes(), metavar="MINUTES", help="Take no longer.")
-@click.option(
-    "--openmp", type=click.Choice(("gnu", "intel")), default="gnu", show_default=True, help="MXNet's OpenMP runtime."
-)
-@click.option(
-    "--allocator",
-    type=click.Choice(("system", "jemalloc", "tcmalloc")),
-    default="system",
-    show_default=True,
-    help="The memory allocator.",
-)
-@click.option("--data", metavar="SPEC", default="builtin", show_default=True, help="Images to run the networks on.")
-@click.option("--reference", metavar="MODEL", help="The FP32 network that a BUNDLE was made from.")
-@click.option(
-    "--test-io",
-    metavar="SPEC",
-    help="Measure instead whether images can be decoded as fast as the INT8 network reads them.",
-)
+@collected("contest", Contest)
+@collected("circumstances", Circumstances)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="[default: NAME-benchmark]")
 @click.option("--force", is_flag=True, help="Discard the results of another run in the folder.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the order of turns.")
-@model_options
+@collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @output_options
 def benchmark(
     terminal: Terminal,
     target: str,
-    builds: Optional[str],
-    named: tuple[str, ...],
-    variants: Optional[str],
-    networks: Optional[str],
-    batches: Optional[tuple[int, ...]],
-    instances: Optional[str],
-    cores: Optional[int],
-    scenario: Optional[str],
-    latency_bound: Optional[float],
-    budget: Optional[float],
-    openmp: str,
-    allocator: str,
-    data: str,
-    reference: Optional[str],
-    test_io: Optional[str],
+    contest: Contest,
+    circumstances: Circumstances,
     out: Optional[Path],
     force: bool,
-    seed: int,
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
+    loading: Loading,
+    preprocessing: Preprocessing,
 ) -> None:
     """Measure throughput and latency across builds and pinned instances.
 
@@ -184,44 +141,45 @@ def benchmark(
     if not target:
         raise UserError("give the name of a network, a bundle or a suite")
     path = None if is_bundle(target) else find_suite(target)
-    alone = "bundle" if reference is None else "bundle with its reference"
+    alone = "bundle" if circumstances.reference is None else "bundle with its reference"
     kind = alone if is_bundle(target) else "model" if path is None else "suite"
     refuse_idle(click.get_current_context(), kind)
-    if test_io is not None:
-        from quantkit.cli.feed import run_test_io
-
-        run_test_io(terminal, target, test_io, (batches or (1,))[0], weights, input_shape)
-        return
-    scenario = _scenario(scenario, latency_bound)
+    scenario = _scenario(contest.scenario, circumstances.latency_bound)
     from quantkit.benchmark.compose import left_out
     from quantkit.benchmark.environments import open_build
     from quantkit.host.placeholders import command
     from quantkit.measurement import Conditions, run_benchmark
+    from quantkit.models.preprocess_change import PreprocessChange
 
-    interpreters = dict(_named(each) for each in named)
-    chosen = (_listed(builds), _listed(variants), _policies(instances, cores), batches or ())
+    interpreters = dict(_named(each) for each in contest.named)
+    builds = listed(contest.builds)
+    chosen = (builds, listed(contest.variants), _policies(contest.instances, contest.cores), contest.batches or ())
     if path is not None:
-        suite = _part(path, chosen, _listed(networks), scenario)
+        suite = _part(path, chosen, listed(contest.networks), scenario)
         _check_used(interpreters, {each.build for each in suite.contestants})
     else:
         _check_target(target)
-        names = [*(_listed(builds) or _listed(_DEFAULT_BUILDS)), *(name for name in interpreters if not builds)]
+        names = [*(builds or listed(_DEFAULT_BUILDS)), *(name for name in interpreters if not builds)]
         _check_used(interpreters, names)
         opened = [open_build(interpreters.get(name, name), terminal.tell) for name in names]
-        suite = _composed(target, opened, chosen, scenario, reference)
+        suite = _composed(target, opened, chosen, scenario, circumstances.reference)
     for message in left_out(suite, chosen[0], chosen[1]):
         terminal.warn(message)
     folder = out or Path(f"{suite.name}-benchmark")
     conditions = Conditions(
         builds=interpreters,
-        budget=budget,
-        openmp=openmp,
-        allocator=allocator,
-        latency_bound=latency_bound,
-        loading={"weights": weights, "input_shape": input_shape, "quiet": terminal.quiet},
-        reference=reference,
-        data=data,
-        seed=seed,
+        budget=circumstances.budget,
+        openmp=circumstances.openmp,
+        allocator=circumstances.allocator,
+        latency_bound=circumstances.latency_bound,
+        loading={
+            **asdict(loading),
+            "preprocess": PreprocessChange(**asdict(preprocessing)),
+            "quiet": terminal.quiet,
+        },
+        reference=circumstances.reference,
+        data=circumstances.data,
+        seed=circumstances.seed,
         command=command("quantkit", sys.argv[1:]),
     )
     terminal.work.kept = f"cells that were finished are in {folder}, and the same command goes on from there"
@@ -256,7 +214,7 @@ def _check_used(interpreters: Collection[str], builds: Collection[str]) -> None:
 
 def _policies(instances: Optional[str], cores: Optional[int]) -> list[str]:
     """What --instances and --cores ask for, in the words of placement."""
-    asked = _listed(instances)
+    asked = listed(instances)
     if cores is not None and not any(each.isdigit() for each in asked):
         raise UserError("--cores is the number of cores of each of N instances; give --instances N as well")
     return [f"{each}x{cores}" if each.isdigit() and cores else each for each in asked]
@@ -292,7 +250,7 @@ def _composed(
     _, variants, policies, batches = chosen
     scenario = scenario or "throughput"
     # A bundle by itself has its own form only.
-    possible = ["int8"] if is_bundle(target) and reference is None else _listed(_DEFAULT_VARIANTS)
+    possible = ["int8"] if is_bundle(target) and reference is None else listed(_DEFAULT_VARIANTS)
     return compose(
         Subject(network_name(target), model=target),
         opened,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Optional
 import click
 
 from quantkit.cli.options import Verb, output_options, write_examples
-from quantkit.cli.terminal import Terminal, megabytes
+from quantkit.cli.terminal import Terminal
+from quantkit.units import megabytes
 
 if TYPE_CHECKING:
     from quantkit.benchmark.build import Build

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from quantkit.cli.options import METHODS_HELP, Verb, force_option, model_options, output_options, sample_options
+from quantkit.cli.option_groups import Calibration, Loading, Preprocessing
+from quantkit.cli.options import Verb, collected, force_option, output_options
 from quantkit.cli.targets import check_file_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
@@ -26,20 +27,18 @@ _SHOWN = 3
 )
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", required=True, help="The table to write.")
-@sample_options("32, or all where there are fewer")
-@click.option("--method", metavar="METHOD", help=METHODS_HELP)
-@model_options
+@collected("calibration", Calibration)
+@collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @force_option
 @output_options
 def calibrate(
     terminal: Terminal,
     model: str,
     out: Path,
-    calib: Optional[int],
-    calib_data: Optional[str],
-    method: Optional[str],
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
+    calibration: Calibration,
+    loading: Loading,
+    preprocessing: Preprocessing,
     force: bool,
 ) -> None:
     """Measure the ranges of a network's tensors for later.
@@ -57,13 +56,13 @@ def calibrate(
     from quantkit.stages.fuse import fuse_model
     from quantkit.stages.samples import dataset
 
-    data = calib_data or "builtin"
-    observer(method or DEFAULT_METHOD)
+    data, calib, method = calibration.calib_data, calibration.calib, calibration.method or DEFAULT_METHOD
+    observer(method)
     check_count(data, calib)
-    loaded = load(terminal, model, weights, input_shape)
+    loaded = load(terminal, model, loading, preprocessing)
     terminal.stage("fusing operators and comparing with the original")
     images = dataset(loaded, data)
-    table = calibrated(fuse_model(loaded, images), images, calib, method or DEFAULT_METHOD, terminal.progress)
+    table = calibrated(fuse_model(loaded, images), images, calib, method, terminal.progress)
     with terminal.work.writing(out):
         write_table(table, out)
     result = _result(loaded.name, table, out)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import Verb, activations_option, exclude_option, model_options, output_options
+from quantkit.cli.option_groups import Loading, Planning, Preprocessing
+from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
@@ -36,19 +37,18 @@ _MARKS = {"int8": ("INT8", "green"), "fp32": ("FP32", "yellow"), "gone": ("gone"
 @click.argument("network", metavar="BUNDLE|MODEL")
 @click.option("--node", metavar="GLOB", help="Only operators whose name matches, such as '*_conv0*'.")
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: sample images.  [default: builtin]")
-@exclude_option
-@activations_option
-@model_options
+@collected("planning", Planning)
+@collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @output_options
 def explain(
     terminal: Terminal,
     network: str,
     node: Optional[str],
     calib_data: str,
-    exclude: tuple[str, ...],
-    activations: str,
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
+    planning: Planning,
+    loading: Loading,
+    preprocessing: Preprocessing,
 ) -> None:
     """Say what became of each operator, and why.
 
@@ -57,13 +57,13 @@ def explain(
     few samples; nothing is written.
     """
     if is_bundle(network):
-        if exclude or activations != "auto" or weights != "auto" or input_shape is not None:
+        if (planning, loading, preprocessing) != (Planning(), Loading(), Preprocessing()):
             raise UserError(f"{network} is a bundle: what became of it is settled; give these options with a model")
         from quantkit.bundle import read_bundle
 
         rows: Sequence[Explanation] = read_bundle(Path(network)).operators
     else:
-        rows = _of_model(terminal, network, calib_data, exclude, activations, weights, input_shape)
+        rows = _of_model(terminal, network, calib_data, planning, loading, preprocessing)
     shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
     if not shown:
         raise UserError(f"no operator of {network} is called {node!r}; leave --node out to see all {len(rows)}")
@@ -80,10 +80,9 @@ def _of_model(
     terminal: Terminal,
     spec: str,
     data: str,
-    exclude: tuple[str, ...],
-    activations: str,
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
+    planning: Planning,
+    loading: Loading,
+    preprocessing: Preprocessing,
 ) -> Sequence[Explanation]:
     from quantkit.cli.networks import check_count, load
     from quantkit.explain import explain as explained
@@ -94,14 +93,14 @@ def _of_model(
     from quantkit.stages.samples import dataset
 
     check_count(data, None)
-    model = load(terminal, spec, weights, input_shape)
+    model = load(terminal, spec, loading, preprocessing)
     terminal.stage("fusing operators and comparing with the original")
     images = dataset(model, data)
     source = fuse_model(model, images)
-    excluded_nodes(source.fused, exclude)
+    excluded_nodes(source.fused, planning.exclude)
     count = _SAMPLES if images.size is None else min(images.size, _SAMPLES)
     table = calibrate(source, images, count, "minmax", terminal.progress)
-    return explained(source.fused, plan(source, table, exclude, activations))  # type: ignore[arg-type]
+    return explained(source.fused, plan(source, table, planning.exclude, planning.activations))  # type: ignore[arg-type]
 
 
 def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:

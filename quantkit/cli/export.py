@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import Verb, force_option, model_options, output_options
+from quantkit.cli.option_groups import Loading, Preprocessing
+from quantkit.cli.options import Verb, collected, force_option, given, output_options
 from quantkit.cli.targets import check_file_target, is_bundle, network_name
-from quantkit.cli.terminal import Terminal, megabytes
+from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.units import megabytes
 
 if TYPE_CHECKING:
     from quantkit.bundle.read import Bundle
@@ -47,7 +49,8 @@ _REDUCED = {"auto": "coarser where sums could leave 16 bits", "all": "7 bits"}
     "channels where they can, only as coarse as it takes; all: 7 bits everywhere, less accurate.",
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.  [default: NAME.onnx]")
-@model_options
+@collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
 @force_option
 @output_options
 def export(
@@ -58,8 +61,8 @@ def export(
     opset: Optional[int],
     reduce_range: str,
     out: Optional[Path],
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
+    loading: Loading,
+    preprocessing: Preprocessing,
     force: bool,
 ) -> None:
     """Write a network as an ONNX file.
@@ -76,7 +79,7 @@ def export(
     check_file_target(out, force)
     plan: Optional[Plan] = None
     if is_bundle(source):
-        bundle = _opened(terminal, source, weights, input_shape)
+        bundle = _opened(terminal, source, loading, preprocessing)
         precision = precision or bundle.manifest.kind
         _check_reduction(precision, reduce_range)
         terminal.stage(f"writing {out}")
@@ -90,7 +93,7 @@ def export(
         from quantkit.cli.networks import load
         from quantkit.export import export_onnx
 
-        model = load(terminal, source, weights, input_shape)
+        model = load(terminal, source, loading, preprocessing)
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
             export_onnx(model, out, chosen)
@@ -98,13 +101,12 @@ def export(
     terminal.show(result, *_tables(result))
 
 
-def _opened(terminal: Terminal, source: str, weights: str, input_shape: Optional[tuple[int, ...]]) -> Bundle:
+def _opened(terminal: Terminal, source: str, loading: Loading, preprocessing: Preprocessing) -> Bundle:
     from quantkit.bundle import read_bundle
     from quantkit.cli.networks import warn_of_bundle
 
-    for option, given in (("--weights", weights != "auto"), ("--input-shape", input_shape is not None)):
-        if given:
-            raise UserError(f"{source} is a bundle, which has its own; leave {option} out")
+    for name in (*given(loading), *given(preprocessing)):
+        raise UserError(f"{source} is a bundle, which has its own; leave {name} out")
     bundle = read_bundle(Path(source))
     warn_of_bundle(terminal, source, bundle.manifest.source.weights)
     return bundle
@@ -145,11 +147,11 @@ def _result(
         "opset": opset,
         "reduce_range": reduce_range,
         "size": out.stat().st_size,
-        "int8": dict(Counter(each.operator for each in decisions if each.precision == "int8").most_common()),
+        "int8": dict(Counter(each.operator for each in decisions if each.is_int8).most_common()),
         "fp32_layers": [
             each.node
             for each in decisions
-            if precision == "int8" and each.precision == "fp32" and each.operator.startswith(_LAYERS)
+            if precision == "int8" and not each.is_int8 and each.operator.startswith(_LAYERS)
         ],
     }
 

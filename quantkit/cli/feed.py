@@ -1,110 +1,89 @@
-"""``quantkit benchmark --test-io``: whether images can be decoded as fast as the network reads them."""
+"""``quantkit feed``: whether images can be decoded as fast as a network reads them."""
 
 from __future__ import annotations
 
-import os
-import time
-from dataclasses import replace
-from math import ceil
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
-from quantkit.cli.networks import Network, load, open_network
+import click
+
+from quantkit.cli.option_groups import Loading, Preprocessing
+from quantkit.cli.options import Verb, collected, given, output_options
 from quantkit.cli.targets import is_bundle
-from quantkit.cli.terminal import Terminal, megabytes, percent
-from quantkit.host.load import Load, load_between, read_ticks
+from quantkit.cli.terminal import Terminal
+from quantkit.errors import UserError
+from quantkit.units import megabytes, percent
 
 if TYPE_CHECKING:
-    from quantkit.data.preprocess import Preprocess
-    from quantkit.data.samples import Samples
-    from quantkit.evaluation.feed import Feed, Rate
-
-_STAT = Path("/proc/stat")
-
-_SECONDS = 20.0
-
-# Stored images whose side is this many times what the network needs are worth shrinking.
-_OVERSIZED = 1.5
-
-# Below these shares of what each reaches alone, the first reading and the common run are worth a word.
-_COLD, _TOGETHER = 0.8, 0.9
+    from quantkit.evaluation.feed import Rate
+    from quantkit.workloads.feed import Feeding
 
 
-def run_test_io(
+@click.command(
+    cls=Verb,
+    examples=(
+        "quantkit feed resnet50_v1-int8 --data photos/",
+        "quantkit feed resnet50_v1-int8 --data train.rec --batch 16",
+        "quantkit feed resnet50 --data photos/ --seconds 60",
+    ),
+)
+@click.argument("network", metavar="BUNDLE|MODEL")
+@click.option("--data", required=True, metavar="SPEC", help="Images: a folder, FOLDER:SPLIT, .npz, .rec, builtin.")
+@click.option("--batch", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Images in a run.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0.1, max=86_400),
+    default=20.0,
+    show_default=True,
+    metavar="S",
+    help="How long to measure in all.",
+)
+@collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
+@output_options
+def feed(
     terminal: Terminal,
-    network_spec: str,
+    network: str,
     data: str,
     batch: int,
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
-    seconds: float = _SECONDS,
+    seconds: float,
+    loading: Loading,
+    preprocessing: Preprocessing,
 ) -> None:
-    """Measure how fast the images of ``data`` can be decoded and how fast the network reads them, and show it.
+    """Tell whether decoding images keeps up with a network.
 
-    A bundle is measured as it is; of any other network the INT8 form, calibrated with ``data``.
-
-    Raises:
-        UserError: the network or the images cannot be used.
-        EngineError: the engine cannot run the network.
-        QuantkitError: the network cannot be quantized.
+    Measures in turns how fast images are decoded, with one worker and with all, how fast the network reads them, and
+    both together. A BUNDLE is measured as it is; of a MODEL the INT8 form, calibrated with 10 of the images. The
+    verdict is FED, STARVED or NOT DISTINGUISHABLE; where the network starves, remedies follow.
     """
-    from quantkit.data.prefetch import default_workers
+    from quantkit.cli.networks import load, open_network
     from quantkit.data.sources import open_samples
-    from quantkit.evaluation.feed import measure_feed
+    from quantkit.engine.build import check_int8
+    from quantkit.workloads.feed import measure_feeding, quantized
 
     samples = open_samples(data)
-    if is_bundle(network_spec):
-        form, network = "bundle", open_network(terminal, network_spec, weights, input_shape)
+    bundle = is_bundle(network)
+    if bundle:
+        for name in (*given(loading), *given(preprocessing)):
+            raise UserError(f"{network} is a bundle, which has its own; leave {name} out")
+        opened = open_network(terminal, network, loading)
     else:
-        form, network = "quantized", quantized(terminal, network_spec, weights, input_shape, samples)
-    terminal.stage(f"decoding {samples.name} for {network.name} ({network.kind.upper()}), about {seconds:.0f} s")
-    begun, before, own = time.monotonic(), read_ticks(_STAT), time.process_time()
-    feed = measure_feed(
-        network.graph, samples, network.preprocess, network.input_shape, batch, default_workers(), seconds
-    )
-    elapsed, own = time.monotonic() - begun, time.process_time() - own
-    load = load_between(before, read_ticks(_STAT), os.sched_getaffinity(0), elapsed)
-    others = None if load is None else replace(load, busy=load.busy - load.stolen - own / elapsed)
-    result = feed_result(feed, network, samples.name, form, others)
+        check_int8()
+        opened = quantized(load(terminal, network, loading, preprocessing), samples, terminal.tell)
+    terminal.stage(f"decoding {samples.name} for {opened.name} ({opened.kind.upper()}), about {seconds:.0f} s")
+    found = measure_feeding(opened, "bundle" if bundle else "quantized", samples, batch, seconds)
+    result = _result(found)
     terminal.show(result, *_tables(result))
 
 
-def quantized(
-    terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]], samples: Samples
-) -> Network:
-    """The INT8 form of an FP32 network, made as the benchmark makes it and kept where it keeps them.
-
-    Raises:
-        UserError: there is no such network, or it cannot be used.
-        DataError: the samples cannot be used to calibrate with.
-        EngineMissing: no engine here runs INT8 networks.
-        QuantkitError: the network cannot be quantized.
-    """
-    from quantkit.engine.build import check_int8
-    from quantkit.engine.checkpoint import read_checkpoint
-    from quantkit.workloads.forms import Forms
-
-    check_int8()
-    model = load(terminal, spec, weights, input_shape)
-    made = Forms(model, samples, terminal.tell).stored("int8").checkpoint.files
-    graph = read_checkpoint(made["symbol"], made["params"])
-    return Network(model.name, "int8", graph, model.input_shape, model.preprocess, model.source.weights)
-
-
-def feed_result(feed: Feed, network: Network, data: str, form: str, others: Optional[Load]) -> dict[str, Any]:
-    """A measurement as JSON's own types. Rates in images per second, times in ms for one image, shares from 0 to 1.
-
-    ``form`` is what was measured: a ``bundle`` as it is, or a network ``quantized`` for this. ``others`` is what
-    other processes and the hypervisor took meanwhile, in cores, None where the system does not tell.
-    """
-    from quantkit.benchmark.cell_warnings import UNTOLD, disturbing
-
+def _result(found: Feeding) -> dict[str, Any]:
+    """A measurement as JSON's own types. Rates in images per second, times in ms for one image, shares from 0 to 1."""
+    network, feed = found.network, found.feed
     return {
         "network": network.name,
-        "form": form,
+        "form": found.form,
         "kind": network.kind,
         "weights": network.weights,
-        "data": data,
+        "data": found.data,
         "batch": feed.batch,
         "workers": feed.workers,
         "images": feed.distinct,
@@ -122,42 +101,9 @@ def feed_result(feed: Feed, network: Network, data: str, form: str, others: Opti
         "waiting": feed.waiting,
         "verdict": feed.verdict,
         "decoded_per_read": feed.lead,
-        "advice": advice(feed, network.preprocess),
-        "warnings": [UNTOLD] if others is None else list(disturbing(others.stolen, others.busy)),
+        "advice": list(found.advice),
+        "warnings": list(found.warnings),
     }
-
-
-def advice(feed: Feed, preprocess: Optional[Preprocess]) -> list[str]:
-    """What the figures mean beyond the verdict, and the remedies where the network starves."""
-    found = []
-    stored = feed.images.short_side
-    if feed.from_storage and feed.first_pass < _COLD * min(feed.all_workers.rounds):
-        enough = "too few" if feed.first_pass < min(feed.network.rounds) else "enough"
-        found.append(
-            f"the first reading, with {megabytes(feed.from_storage)} from storage, gave {feed.first_pass:.0f} "
-            f"images/s, {enough} for the network; cached files gave {feed.all_workers.median:.0f}; where the images "
-            "are many small files, try them packed into one .rec file"
-        )
-    slower = min(feed.all_workers.median, feed.network.median)
-    if feed.together.median < _TOGETHER * slower:
-        longer = feed.network.median * (1 - feed.waiting) / feed.together.median
-        found.append(
-            f"both at once reach {percent(feed.together.median / slower)} of what the slower one reaches alone: the "
-            f"network waited for images {percent(feed.waiting)} of the time, and its runs took {longer:.2g} times as "
-            "long as alone; whether they compete for cores shows when the network gets fewer threads: set "
-            "OMP_NUM_THREADS and measure again"
-        )
-    if feed.verdict == "starved" and stored is not None:
-        wanted = ceil(feed.network.median / feed.one_worker.median)
-        needed = None if preprocess is None else preprocess.resize or preprocess.crop
-        if wanted > feed.workers:
-            found.append(
-                f"at least {wanted} decoding workers would have to run at once, each as fast as one alone, to keep up"
-            )
-        if needed is not None and stored > _OVERSIZED * needed:
-            found.append(f"store the images smaller: their short side is {stored} pixels, {needed} are needed")
-        found.append("preprocess once: float32 arrays in an .npz need no decoding")
-    return found
 
 
 def _rate(rate: Rate) -> dict[str, Any]:

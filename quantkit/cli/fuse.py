@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import Verb, force_option, keep_sample_option, model_options, output_options
+from quantkit.cli.option_groups import BundleWriting, Loading, Preprocessing, class_scores_option
+from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
@@ -28,9 +30,10 @@ _SHOWN = 5
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", required=True, help="The folder to write.")
 @click.option("--calib-data", default="builtin", metavar="SPEC", help="Images to compare on.  [default: builtin]")
-@model_options
-@force_option
-@keep_sample_option
+@collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
+@class_scores_option
+@collected("writing", BundleWriting)
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
 @output_options
 def fuse(
@@ -38,10 +41,10 @@ def fuse(
     model: str,
     out: Path,
     calib_data: str,
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
-    force: bool,
-    keep_sample: bool,
+    loading: Loading,
+    preprocessing: Preprocessing,
+    classes: Optional[bool],
+    writing: BundleWriting,
     no_latency: bool,
 ) -> None:
     """Fuse a network's operators, stay in FP32.
@@ -51,7 +54,7 @@ def fuse(
     change a single prediction.
     """
     check_not_bundle(model)
-    check_bundle_target(out, force)
+    check_bundle_target(out, writing.force)
     from quantkit.cli.networks import check_count, load
 
     check_count(calib_data, None)
@@ -59,12 +62,12 @@ def fuse(
     from quantkit.cli.summary import latencies
     from quantkit.stages.fuse import fuse_model
 
-    loaded = load(terminal, model, weights, input_shape)
+    loaded = load(terminal, model, loading, preprocessing, classes)
     terminal.stage("fusing operators and comparing with the original")
     source = fuse_model(loaded, calib_data)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
-        write_float_bundle(source, out, force, keep_sample=keep_sample)
+        write_float_bundle(source, out, writing.force, keep_sample=writing.keep_sample)
     milliseconds = None
     if not no_latency:
         terminal.stage("measuring latency (FP32 and FP32 fused in turns)")
@@ -84,6 +87,7 @@ def _result(source: FusedModel, out: Path, milliseconds: Optional[dict[str, floa
         "refused": [
             {"rule": refusal.rule, "node": refusal.node, "reason": refusal.reason} for refusal in source.fused.refused
         ],
+        "class_scores": asdict(source.class_scores),
         "check": {
             "samples": source.check.samples,
             "difference": source.check.difference,
@@ -99,6 +103,9 @@ def _tables(result: dict[str, Any]) -> list[Any]:
     from quantkit.cli.summary import grid_of, latency_rows, weights_text
 
     check = result["check"]
+    predictions = ""
+    if result["class_scores"]["yes"]:
+        predictions = f"{check['changed_predictions']} of {check['samples']} predictions changed; "
     rows = [("operators", f"{result['operators']['original']}, fused to {result['operators']['fused']}")]
     rows += [
         ("applied" if index == 0 else "", f"{count:>3} {rule}")
@@ -113,8 +120,7 @@ def _tables(result: dict[str, Any]) -> list[Any]:
     rows += [
         (
             "check",
-            f"{check['changed_predictions']} of {check['samples']} predictions changed; outputs differ by at most "
-            f"{check['difference']:.1e} of the largest",
+            f"{predictions}outputs differ by at most {check['difference']:.1e} of the largest",
         ),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields
 
 import click
 
+from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.errors import UserError
 
-_WITH_TEST_IO = {"target", "test_io", "batches", "weights", "input_shape", "as_json", "quiet"}
+_OF_A_MODEL = {field.name for group in (Loading, Preprocessing) for field in fields(group)}
 
 
 def refuse_idle(context: click.Context, kind: str) -> None:
@@ -22,17 +24,12 @@ def refuse_idle(context: click.Context, kind: str) -> None:
         UserError: naming the first of them.
     """
     given = _given(context)
-    if "test_io" in given:
-        _refuse(given, set(given) - _WITH_TEST_IO, "--test-io measures decoding and the network alone")
-        if len(context.params["batches"] or ()) > 1:
-            raise UserError("--test-io measures one batch size; give --batch a single number")
-        return
     if kind != "suite":
         _refuse(given, {"networks"}, f"--networks chooses from a suite, {context.params['target']} is a {kind}")
     if kind in ("suite", "model"):
         _refuse(given, {"reference"}, f"--reference belongs to a bundle, {context.params['target']} is a {kind}")
     if kind == "bundle":
-        _refuse(given, {"weights", "input_shape"}, "a bundle has its weights and its input shape")
+        _refuse(given, _OF_A_MODEL, "a bundle has its weights, its input shape and its preprocessing")
 
 
 def _given(context: click.Context) -> dict[str, str]:

@@ -20,6 +20,7 @@ from quantkit.cli.ending import no_more
 from quantkit.cli.evaluate import evaluate
 from quantkit.cli.explain import explain
 from quantkit.cli.export import export
+from quantkit.cli.feed import feed
 from quantkit.cli.fuse import fuse
 from quantkit.cli.models import models
 from quantkit.cli.options import write_examples
@@ -60,6 +61,7 @@ _VERBS = (
     report,
     compare,
     profile,
+    feed,
     builds,
     fuse,
     calibrate,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional
 
-from quantkit.cli.summary import Result, grid_of, images_text
-from quantkit.cli.terminal import percent
+from quantkit.cli.summary import Result, grid_of
 from quantkit.quantization.goal import Goal
+from quantkit.units import images, percent
 
 if TYPE_CHECKING:
     from quantkit.search.explore import Kept
@@ -18,14 +18,14 @@ def mixed_result(outcome: Outcome) -> Result:
     """A search as JSON's own types. Drops in points, latency in ms, shares from 0 to 1."""
     candidates, measured = outcome.candidates
     made, resumed = outcome.measurements
-    chosen = outcome.chosen.milliseconds
+    chosen, drop = outcome.chosen.milliseconds, outcome.chosen.drop
     return {
         "goal": {"max_drop": outcome.goal.max_drop, "min_speedup": outcome.goal.min_speedup},
         "met": outcome.met,
-        "measure": "top-1" if outcome.chosen.drop.labelled else "agreement",
-        "images": outcome.chosen.drop.images,
+        "measure": None if drop is None else "top-1" if drop.labelled else "agreement",
+        "images": outcome.images,
         "data": outcome.data,
-        "fp32": outcome.chosen.drop.reference,
+        "fp32": None if drop is None else drop.reference,
         # Its clock is that of the chosen network, in turns with it: figures of two moments would contradict each other.
         "all_int8": {
             **_check_result(outcome.int8),
@@ -42,10 +42,11 @@ def mixed_result(outcome: Outcome) -> Result:
 
 
 def _check_result(check: Check) -> Result:
+    drop = check.drop
     return {
-        "share": check.drop.other,
-        "drop": check.drop.points,
-        "interval": [check.drop.low, check.drop.high],
+        "share": drop and drop.other,
+        "drop": drop and drop.points,
+        "interval": drop and [drop.low, drop.high],
         "divergence": check.divergence,
         "latency_ms": check.latency,
         "extra_ms": check.extra,
@@ -71,15 +72,16 @@ def mixed_tables(result: Result) -> list[Any]:
 
     parts: list[Any] = []
     if result["layers"]:
-        parts += [Text("\nKept in FP32 for accuracy", "bold"), _layers_table(result)]
-    measure = "agreement" if result["measure"] == "agreement" else "top-1"
-    counted = f"{images_text(result['images'])} of {result['data']}"
-    rows = [
-        *zip(("goal", ""), _goal_texts(result)),
-        (measure, f"FP32 {percent(result['fp32'])}, {_shares_text(result)}"),
-        ("drop", f"{_drop_text(result['mixed'])} on {counted}"),
-    ]
-    if result["layers"]:
+        why = "" if result["measure"] is None else " for accuracy"
+        parts += [Text(f"\nKept in FP32{why}", "bold"), _layers_table(result)]
+    counted = f"{images(result['images'])} of {result['data']}"
+    rows = [*zip(("goal", ""), _goal_texts(result))]
+    if result["measure"] is not None:
+        rows += [
+            (result["measure"], f"FP32 {percent(result['fp32'])}, {_shares_text(result)}"),
+            ("drop", f"{_drop_text(result['mixed'])} on {counted}"),
+        ]
+    if result["layers"] and result["measure"] is not None:
         rows.append(("", "the layers were chosen on these same images, so the drop on others may be larger"))
     rows.append(("speed", _speed_text(result)))
     if result["time_is_up"]:

@@ -2,58 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
+from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.targets import check_not_bundle, is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import DataError, UserError
 
 if TYPE_CHECKING:
-    from quantkit.data.preprocess import Preprocess
-    from quantkit.graph.graph import Graph
+    from quantkit.evaluation.network import Network
     from quantkit.models.model import Model
+
+NOTHING_SAID = Preprocessing()
 
 _KEYWORDS = ("auto", "pretrained", "random")
 
 
-@dataclass(frozen=True, eq=False)
-class Network:
-    """What can be run over images. ``kind`` is ``fp32`` or ``int8``; ``weights`` as in ``Source``."""
-
-    name: str
-    kind: str
-    graph: Graph
-    input_shape: tuple[int, ...]
-    preprocess: Optional[Preprocess]
-    weights: str
-
-    @property
-    def classes(self) -> int:
-        """The number of values that the network puts out for one image."""
-        from math import prod
-
-        from quantkit.engine.execute import infer_shapes
-
-        shapes = infer_shapes(self.graph, dict.fromkeys(self.graph.inputs, (1, *self.input_shape)))
-        return prod(shapes[self.graph.outputs[0]][1:])
-
-
-def load(terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]]) -> Model:
-    """Load an FP32 network, and make plain where its weights are random.
+def load(
+    terminal: Terminal,
+    spec: str,
+    loading: Loading,
+    preprocessing: Preprocessing = NOTHING_SAID,
+    class_scores: Optional[bool] = None,
+) -> Model:
+    """Load an FP32 network, make plain where its weights are random, and tell which preprocessing was put together.
 
     Raises:
         UserError: it is a bundle, unknown, damaged, or does not fit.
         WeightsUnavailable: trained weights were insisted on and cannot be had.
     """
     from quantkit.models.load import load_model
+    from quantkit.models.preprocess_change import PreprocessChange, described
 
     check_not_bundle(spec)
+    weights = loading.weights
     if weights not in _KEYWORDS and not Path(weights).is_file():
         raise UserError(f"there is no weights file {weights!r}; give a file, auto, pretrained or random")
     terminal.stage(f"loading {spec}")
-    model = load_model(spec, weights=weights, input_shape=input_shape, quiet=terminal.quiet)
+    model = load_model(
+        spec,
+        weights=weights,
+        input_shape=loading.input_shape,
+        preprocess=PreprocessChange(**asdict(preprocessing)),
+        class_scores=class_scores,
+        quiet=terminal.quiet,
+    )
+    if preprocessing != NOTHING_SAID and model.preprocess is not None:
+        terminal.tell(f"images: {described(model.preprocess)}")
     # Where they were tried for and not found, a warning has said how to get them.
     remedy = " For trained weights give --weights pretrained or --weights FILE." if weights == "random" else ""
     _warn_if_random(terminal, model.name, model.source.weights, remedy)
@@ -74,16 +71,29 @@ def _warn_if_random(terminal: Terminal, name: str, weights: str, remedy: str) ->
         )
 
 
-def open_network(terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]] = None) -> Network:
+def open_network(
+    terminal: Terminal, spec: str, loading: Loading, preprocessing: Preprocessing = NOTHING_SAID
+) -> Network:
     """Open a bundle, or load an FP32 network.
 
     Raises:
         UserError: there is no such thing, or it cannot be used.
         BundleError: the bundle is damaged.
     """
+    from quantkit.evaluation.network import Network
+
     if not is_bundle(spec):
-        model = load(terminal, spec, weights, input_shape)
-        return Network(model.name, "fp32", model.graph, model.input_shape, model.preprocess, model.source.weights)
+        model = load(terminal, spec, loading, preprocessing)
+        return Network(
+            model.name,
+            "fp32",
+            model.graph,
+            model.input_shape,
+            model.preprocess,
+            model.source.weights,
+            model.labels,
+            model.class_scores,
+        )
     found = _of_bundle(spec)
     warn_of_bundle(terminal, spec, found.weights)
     return found
@@ -92,11 +102,21 @@ def open_network(terminal: Terminal, spec: str, weights: str, input_shape: Optio
 def _of_bundle(spec: str) -> Network:
     from quantkit.bundle import read_bundle
     from quantkit.bundle.replaced import reading_whole
+    from quantkit.evaluation.network import Network
 
     def read() -> Network:
         bundle = read_bundle(Path(spec))
         manifest, weights = bundle.manifest, bundle.manifest.source.weights
-        return Network(spec, manifest.kind, bundle.graph, manifest.input.shape, bundle.preprocess, weights)
+        return Network(
+            spec,
+            manifest.kind,
+            bundle.graph,
+            manifest.input.shape,
+            bundle.preprocess,
+            weights,
+            bundle.labels,
+            manifest.class_scores,
+        )
 
     return reading_whole(Path(spec), read)
 

@@ -1,12 +1,12 @@
-"""Options that several verbs share."""
+"""How commands declare their options: types, groups that become one value, and what all commands share."""
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, fields
 from functools import update_wrapper
-from typing import Any, Optional
+from typing import Any
 
 import click
 
@@ -15,25 +15,7 @@ from quantkit.cli.work import Work
 
 Command = Callable[..., None]
 
-METHODS_HELP = (
-    "How ranges are chosen: minmax, percentile (percentile:99.9 for another than 99.99), entropy or mse.  "
-    "[default: mse]"
-)
-
-
-class Shape(click.ParamType):
-    """``3,224,224``: channels, height, width."""
-
-    name = "C,H,W"
-
-    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> tuple[int, ...]:
-        """The three numbers."""
-        if isinstance(value, tuple):
-            return value
-        fields = [field.strip() for field in value.replace("x", ",").split(",")]
-        if len(fields) != 3 or not all(re.fullmatch(r"0*[1-9]\d{0,8}", field, re.ASCII) for field in fields):
-            self.fail(f"{value!r} is not channels, height, width, such as 3,224,224", param, ctx)
-        return tuple(int(field) for field in fields)
+_OPTION = "option"
 
 
 class Verb(click.Command):
@@ -72,99 +54,41 @@ def output_options(command: Command) -> Command:
     return as_json(quiet(click.pass_context(wrapped)))
 
 
-def model_options(command: Command) -> Command:
-    """Add --weights and --input-shape."""
-    weights = click.option(
-        "--weights",
-        default="auto",
-        show_default=True,
-        metavar="auto|pretrained|random|FILE",
-        help="auto: trained weights, random ones where none can be reached; pretrained: fail instead; "
-        "FILE: .params, .npz or .safetensors. ONNX files have their own.",
-    )
-    shape = click.option(
-        "--input-shape", type=Shape(), help="Channels, height, width; where unknown or other than usual."
-    )
-    return weights(shape(command))
+def option(*declarations: str, **attributes: Any) -> Any:
+    """A field of a group of options, in the words of ``click.option``; the field's name is the parameter's."""
+    default = () if attributes.get("multiple") else attributes.get("default")
+    return field(default=default, metadata={_OPTION: (declarations, attributes)})
 
 
-def sample_options(default_count: str) -> Callable[[Command], Command]:
-    """Add --calib and --calib-data."""
+def collected(name: str, group: type[Any]) -> Callable[[Command], Command]:
+    """Add the options of a group and call the command with one value of it.
+
+    Args:
+        name: of the command's parameter that takes the value.
+        group: a frozen dataclass whose fields are made by ``option``; options appear in their order.
+    """
 
     def added(command: Command) -> Command:
-        count = click.option(
-            "--calib",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help=f"How many images to calibrate with.  [default: {default_count}]",
-        )
-        data = click.option(
-            "--calib-data",
-            metavar="SPEC",
-            help="Sample images: a folder (FOLDER:SPLIT for one split of its labels.csv), .npz, .rec, builtin "
-            "(photographs), digits:train.  [default: builtin]",
-        )
-        return count(data(command))
+        def calling(*arguments: Any, **options: Any) -> None:
+            values = {each.name: options.pop(each.name) for each in fields(group)}
+            command(*arguments, **{name: group(**values)}, **options)
+
+        wrapped: Command = calling
+        update_wrapper(wrapped, command)
+        for each in reversed(fields(group)):
+            declarations, attributes = each.metadata[_OPTION]
+            wrapped = click.option(*declarations, each.name, **attributes)(wrapped)
+        return wrapped
 
     return added
 
 
-exclude_option = click.option(
-    "--exclude",
-    multiple=True,
-    metavar="X",
-    help="Keep in FP32: an original node's name, a glob over the names, or an operator type. Repeatable.",
-)
-
-activations_option = click.option(
-    "--activations",
-    type=click.Choice(["auto", "int8", "uint8"]),
-    default="auto",
-    show_default=True,
-    help="Type of quantized inputs; auto takes uint8 where nothing is negative.",
-)
-
-preset_option = click.option(
-    "--preset",
-    type=click.Choice(["none", "fast", "balanced", "best"]),
-    help="How much to do against the loss of accuracy. fast: biases and the middle of ranges, seconds. balanced: "
-    "weights too, some minutes for large networks. best: the same with up to 128 images. The INT8 network is as fast "
-    "with all.  [default: balanced; none with random weights]",
-)
-
-
-def goal_options(command: Command) -> Command:
-    """Add --max-drop, --eval-data, --min-speedup and --search-budget."""
-    drop = click.option(
-        "--max-drop",
-        type=click.FloatRange(min=0, max=100),
-        metavar="POINTS",
-        help="Return layers to FP32 until INT8 loses at most this many points of top-1 accuracy on --eval-data (of "
-        "agreement with FP32, where the images have no labels), such as 0.3.",
-    )
-    data = click.option("--eval-data", metavar="SPEC", help="Images to measure the drop on, other than --calib-data.")
-    speed = click.option(
-        "--min-speedup",
-        type=click.FloatRange(min=0, min_open=True),
-        metavar="RATIO",
-        help="Return layers to FP32 only as far as the network stays this many times as fast as FP32. Without "
-        "--max-drop: as many as that allows.",
-    )
-    budget = click.option(
-        "--search-budget",
-        type=click.FloatRange(min=0),
-        metavar="MINUTES",
-        help="How long to search for layers to return; the best network found is written.  [default: 10]",
-    )
-    return drop(data(speed(budget(command))))
+def given(group: Any) -> Iterator[str]:
+    """The options of a group that have another value than their default, as they are written."""
+    for each in fields(group):
+        if getattr(group, each.name) != each.default:
+            declarations, _ = each.metadata[_OPTION]
+            yield declarations[0]
 
 
 force_option = click.option("--force", is_flag=True, help="Replace what an earlier run wrote there.")
-
-keep_sample_option = click.option(
-    "--keep-sample",
-    is_flag=True,
-    help="Store the first of your images in the bundle, as the sample that `verify` runs. Without it, an image that "
-    "quantkit has anyway (a photograph, or one of the digits if these are the images) or noise is stored, and nothing "
-    "of yours.",
-)

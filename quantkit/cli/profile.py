@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.options import Verb, force_option, model_options, output_options
+from quantkit.cli.option_groups import Loading
+from quantkit.cli.options import Verb, collected, force_option, output_options
 from quantkit.cli.targets import is_bundle
-from quantkit.cli.terminal import Terminal, percent
+from quantkit.cli.terminal import Terminal
 from quantkit.errors import QuantkitError, UserError
+from quantkit.units import percent
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -65,7 +67,7 @@ _SPENT = {
 )
 @click.option("--all", "everything", is_flag=True, help=f"Show all layers, not only the {_TOP} that take longest.")
 @force_option
-@model_options
+@collected("loading", Loading)
 @output_options
 def profile(
     terminal: Terminal,
@@ -75,8 +77,7 @@ def profile(
     out: Optional[Path],
     everything: bool,
     force: bool,
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
+    loading: Loading,
 ) -> None:
     """Show where the time goes: by layer, by operator and by kernel.
 
@@ -94,7 +95,7 @@ def profile(
 
     if out is not None:
         _check_folder(out, force)
-    graph, image, kind, originals = _opened(terminal, network, weights, input_shape)
+    graph, image, kind, originals = _opened(terminal, network, loading)
     shape = (batch, *image)
     counts = macs(graph, infer_shapes(graph, dict.fromkeys(graph.inputs, shape)))
     recording = record(graph, shape, runs, terminal.stage)
@@ -117,14 +118,14 @@ def profile(
 
 
 def _opened(
-    terminal: Terminal, spec: str, weights: str, input_shape: Optional[tuple[int, ...]]
+    terminal: Terminal, spec: str, loading: Loading
 ) -> tuple[Graph, tuple[int, ...], str, dict[str, list[tuple[str, str]]]]:
     """The network, the shape of its image, its kind, and what its nodes stand for."""
     from quantkit.cli.networks import load, warn_of_bundle
 
     originals: dict[str, list[tuple[str, str]]] = {}
     if not is_bundle(spec):
-        model = load(terminal, spec, weights, input_shape)
+        model = load(terminal, spec, loading)
         return model.graph, model.input_shape, "fp32", originals
     from quantkit.bundle import read_bundle
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 import click
 
-from quantkit.cli.options import (
-    METHODS_HELP,
-    Verb,
-    activations_option,
-    exclude_option,
-    force_option,
-    goal_options,
-    keep_sample_option,
-    model_options,
-    output_options,
-    preset_option,
-    sample_options,
+from quantkit.cli.option_groups import (
+    BundleWriting,
+    Calibration,
+    Loading,
+    MixedPrecisionGoal,
+    Planning,
+    Preprocessing,
+    class_scores_option,
 )
+from quantkit.cli.options import Verb, collected, given, option, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle, default_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
@@ -34,7 +32,37 @@ if TYPE_CHECKING:
 
 GOAL_MISSED = 4
 
-_OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
+
+@dataclass(frozen=True)
+class TableOrCalibration(Calibration):
+    """A new calibration, or an earlier one."""
+
+    calib_table: Optional[Path] = option(
+        "--calib-table",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="An earlier calibration, instead of a new one.",
+    )
+
+
+@dataclass(frozen=True)
+class Target(BundleWriting):
+    """The bundle to write, and in which formats."""
+
+    out: Optional[Path] = option(
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="The folder to write.  [default: NAME-int8 in the current folder]",
+    )
+    formats: str = option(
+        "--format",
+        default="mxnet",
+        show_default=True,
+        metavar="mxnet|mxnet,onnx",
+        help="What the bundle holds the INT8 network as: with onnx also as an ONNX file, for ONNX Runtime and "
+        "OpenVINO.",
+    )
 
 
 @click.command(
@@ -43,7 +71,7 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
         "quantkit quantize resnet50 --calib 10",
         "quantkit quantize resnet50 --calib 100 --calib-data photos/ --method entropy",
         "quantkit quantize my/net --calib-data data.npz --input-shape 3,224,224 --out net-int8",
-        "quantkit quantize net.onnx --calib-data data.npz",
+        "quantkit quantize net.onnx --calib-data photos/ --resize 256 --crop 224 --mean 0.5 --std 0.5",
         "quantkit quantize mobilenet1.0 --exclude '*_dense0*' --exclude Pooling",
         "quantkit quantize mobilenetv2_1.0 --calib 100 --calib-data photos/ --preset best",
         "quantkit quantize mobilenetv2_1.0 --max-drop 0.3 --eval-data photos:test --min-speedup 2.5",
@@ -52,30 +80,20 @@ _OUT_HELP = "The folder to write.  [default: NAME-int8 in the current folder]"
     ),
 )
 @click.argument("model")
-@sample_options("32, or all where there are fewer")
+@collected("calibration", TableOrCalibration)
+@collected("planning", Planning)
 @click.option(
-    "--calib-table",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="An earlier calibration, instead of a new one.",
+    "--preset",
+    type=click.Choice(["none", "fast", "balanced", "best"]),
+    help="How much to do against the loss of accuracy. fast: biases and the middle of ranges, seconds. balanced: "
+    "weights too, some minutes for large networks. best: the same with up to 128 images. The INT8 network is as fast "
+    "with all.  [default: balanced; none with random weights]",
 )
-@click.option("--method", metavar="METHOD", help=METHODS_HELP)
-@exclude_option
-@activations_option
-@preset_option
-@goal_options
-@model_options
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help=_OUT_HELP)
-@force_option
-@keep_sample_option
-@click.option(
-    "--format",
-    "formats",
-    default="mxnet",
-    show_default=True,
-    metavar="mxnet|mxnet,onnx",
-    help="What the bundle holds the INT8 network as: with onnx also as an ONNX file, for ONNX Runtime and OpenVINO.",
-)
+@collected("wanted", MixedPrecisionGoal)
+@collected("loading", Loading)
+@collected("preprocessing", Preprocessing)
+@class_scores_option
+@collected("target", Target)
 @click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
 @output_options
 @click.pass_context
@@ -83,23 +101,14 @@ def quantize(
     context: click.Context,
     terminal: Terminal,
     model: str,
-    calib: Optional[int],
-    calib_data: Optional[str],
-    calib_table: Optional[Path],
-    method: Optional[str],
-    exclude: tuple[str, ...],
-    activations: str,
+    calibration: TableOrCalibration,
+    planning: Planning,
     preset: Optional[str],
-    max_drop: Optional[float],
-    eval_data: Optional[str],
-    min_speedup: Optional[float],
-    search_budget: Optional[float],
-    weights: str,
-    input_shape: Optional[tuple[int, ...]],
-    out: Optional[Path],
-    force: bool,
-    keep_sample: bool,
-    formats: str,
+    wanted: MixedPrecisionGoal,
+    loading: Loading,
+    preprocessing: Preprocessing,
+    classes: Optional[bool],
+    target: Target,
     no_latency: bool,
 ) -> None:
     """Quantize a network to INT8 and write a bundle.
@@ -114,12 +123,12 @@ def quantize(
     given again. Exit code 4: the goal was not met; the best network found is written all the same.
     """
     check_not_bundle(model)
-    out = out or default_bundle(model)
-    check_bundle_target(out, force)
-    written_as = tuple(each.strip() for each in formats.split(","))
-    data = calib_data or "builtin"
-    table = _prepared(terminal, data, calib, calib_table, method)
-    goal = _goal(terminal, data, max_drop, eval_data, min_speedup, search_budget, no_latency)
+    out = target.out or default_bundle(model)
+    check_bundle_target(out, target.force)
+    formats = tuple(each.strip() for each in target.formats.split(","))
+    data, calib = calibration.calib_data, calibration.calib
+    table = _prepared(calibration)
+    goal = _goal(terminal, data, wanted, no_latency)
     from quantkit.cli.networks import load
     from quantkit.engine.build import check_int8
     from quantkit.pipeline import check_formats, emit, evaluate
@@ -130,91 +139,80 @@ def quantize(
     from quantkit.stages.recover import plan, recover
     from quantkit.stages.samples import dataset
 
-    check_formats(written_as)
+    check_formats(formats)
     check_int8()
-    loaded = load(terminal, model, weights, input_shape)
+    loaded = load(terminal, model, loading, preprocessing, classes)
     terminal.stage("fusing operators and comparing with the original")
-    minutes = DEFAULT_MINUTES if search_budget is None else search_budget
+    minutes = DEFAULT_MINUTES if wanted.search_budget is None else wanted.search_budget
     if goal is not None:
-        check_request(loaded, goal, eval_data, minutes)
+        check_request(loaded, goal, wanted.eval_data, minutes)
     images = dataset(loaded, data)
     source = fuse_model(loaded, images)
-    excluded_nodes(source.fused, exclude)
+    excluded_nodes(source.fused, planning.exclude)
     if table is None:
-        table = calibrate(source, images, calib, method or DEFAULT_METHOD, terminal.progress)
-    decided = plan(source, table, exclude, activations)  # type: ignore[arg-type]
+        table = calibrate(source, images, calib, calibration.method or DEFAULT_METHOD, terminal.progress)
+    decided = plan(source, table, planning.exclude, planning.activations)  # type: ignore[arg-type]
     if goal is None:
         recovered = recover(source, table, decided, images, preset, terminal.progress)
         quantized = evaluate(emit(source, table, recovered), images, terminal.progress)
         outcome = None
     else:
         outcome = mixed_precision(
-            source, table, decided, goal, eval_data, images, preset, minutes, terminal.progress, _begun(terminal)
+            source, table, decided, goal, wanted.eval_data, images, preset, minutes, terminal.progress, _begun(terminal)
         )
         quantized = outcome.network
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
-        quantized.save(out, force, written_as, keep_sample=keep_sample)
-    _report(terminal, model, weights, preset, quantized, out, no_latency, outcome)
+        quantized.save(out, target.force, formats, keep_sample=target.keep_sample)
+    _report(terminal, model, loading.weights, preset, quantized, out, no_latency, outcome)
     if outcome is not None and not outcome.met:
         context.exit(GOAL_MISSED)
 
 
-def _prepared(
-    terminal: Terminal, data: str, calib: Optional[int], table: Optional[Path], method: Optional[str]
-) -> Optional[CalibrationTable]:
+def _prepared(calibration: TableOrCalibration) -> Optional[CalibrationTable]:
     """Find the user's mistakes before the long work; the table to use, if one is given."""
     from quantkit.calibration.methods import observer
     from quantkit.calibration.table import read_table
     from quantkit.cli.networks import check_count
 
-    check_count(data, calib)
-    if table is None:
-        if method is not None:
-            observer(method)
+    check_count(calibration.calib_data, calibration.calib)
+    if calibration.calib_table is None:
+        if calibration.method is not None:
+            observer(calibration.method)
         return None
-    for option, given in (("--calib", calib), ("--method", method)):
-        if given is not None:
+    for name, value in (("--calib", calibration.calib), ("--method", calibration.method)):
+        if value is not None:
             raise UserError(
-                f"--calib-table takes ranges that were measured before, so {option} has nothing to do; "
+                f"--calib-table takes ranges that were measured before, so {name} has nothing to do; "
                 "leave one of them out (--calib-data may stay: the INT8 network is compared with FP32 on it)"
             )
-    return read_table(table)
+    return read_table(calibration.calib_table)
 
 
-def _goal(
-    terminal: Terminal,
-    data: str,
-    max_drop: Optional[float],
-    eval_data: Optional[str],
-    min_speedup: Optional[float],
-    budget: Optional[float],
-    no_latency: bool,
-) -> Optional[Goal]:
+def _goal(terminal: Terminal, data: str, wanted: MixedPrecisionGoal, no_latency: bool) -> Optional[Goal]:
     """What the network must keep; None where nothing was asked for."""
     from quantkit.cli.networks import check_count
     from quantkit.quantization.goal import Goal
 
-    if max_drop is None and min_speedup is None:
-        for option, given in (("--eval-data", eval_data), ("--search-budget", budget)):
-            if given is not None:
-                raise UserError(f"{option} is for a goal; give --max-drop or --min-speedup as well, or leave it out")
+    if wanted.max_drop is None and wanted.min_speedup is None:
+        for name in given(wanted):
+            raise UserError(f"{name} is for a goal; give --max-drop or --min-speedup as well, or leave it out")
         return None
-    if max_drop is not None and eval_data is None:
+    if wanted.max_drop is not None and wanted.eval_data is None:
         raise UserError(
             "--max-drop needs images to measure the drop on, other than those that are calibrated with; "
             "give some with --eval-data"
         )
     if no_latency:
         raise UserError("a goal is reached by measured milliseconds; leave --no-latency out")
-    if eval_data is not None:
-        check_count(eval_data, None)
-        if eval_data == data:
+    if wanted.eval_data is not None:
+        check_count(wanted.eval_data, None)
+        if wanted.eval_data == data:
             terminal.warn(
                 f"--eval-data and --calib-data are both {data}: INT8 looks better on images that it was calibrated "
                 "with; give others with --eval-data"
             )
-    return Goal(max_drop, min_speedup)
+    return Goal(wanted.max_drop, wanted.min_speedup)
 
 
 def _begun(terminal: Terminal) -> Callable[[Journal], None]:
@@ -250,7 +248,7 @@ def _report(
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
         milliseconds = latencies(quantized.source, quantized.graph)
     result = quantize_result(quantized, out, kernels, milliseconds)
-    tables = quantize_tables(result, model, weights, preset)
+    tables = quantize_tables(result, quantized.agreement, model, weights, preset)
     if outcome is not None:
         result["search"] = mixed_result(outcome)
         tables[2:2] = mixed_tables(result["search"])

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
-from quantkit.cli.terminal import megabytes, percent
+from quantkit.units import images, megabytes
 
 if TYPE_CHECKING:
     from quantkit.engine.kernels import Kernel
+    from quantkit.evaluation.agreement import Agreement
     from quantkit.graph.graph import Graph
     from quantkit.pipeline import QuantizedModel
     from quantkit.stages.fuse import FusedModel
@@ -56,8 +57,8 @@ def quantize_result(
 
     source, table, onnx, agreement = quantized.source, quantized.table, out / ONNX, quantized.agreement
     decisions = quantized.plan.decisions.values()
-    int8 = Counter(decision.operator for decision in decisions if decision.precision == "int8")
-    fp32 = Counter((decision.operator, decision.reason) for decision in decisions if decision.precision == "fp32")
+    int8 = Counter(decision.operator for decision in decisions if decision.is_int8)
+    fp32 = Counter((decision.operator, decision.reason) for decision in decisions if not decision.is_int8)
     proven, calls = int8_share(kernels)
     return {
         "model": source.model.name,
@@ -73,25 +74,27 @@ def quantize_result(
         "onnx": {"file": str(onnx), "size": onnx.stat().st_size} if onnx.exists() else None,
         "calibration": {"method": table.method, "samples": table.samples, "data": table.data_name},
         "recovery": asdict(quantized.recovery),
-        "agreement": {"samples": agreement.images, "top1": agreement.top1, "cosine": agreement.cosine}
-        if agreement is not None
-        else None,
+        "class_scores": asdict(source.class_scores),
+        "agreement": None if agreement is None else {"samples": agreement.images, **agreement.document},
         "latency_ms": dict(milliseconds) if milliseconds else None,
     }
 
 
-def quantize_tables(result: Result, model: str, weights: str, preset: Optional[str]) -> list[Any]:
+def quantize_tables(
+    result: Result, agreement: Optional[Agreement], model: str, weights: str, preset: Optional[str]
+) -> list[Any]:
     """``quantize_result`` in words, and what to do next.
 
     Args:
         result: what is told.
+        agreement: with FP32, if they were compared.
         model: how the network was called.
         weights: how its weights were.
         preset: of recovery, None where none was given.
     """
     from rich.text import Text
 
-    size, agreement, kernels = result["size"], result["agreement"], result["kernels"]
+    size, kernels, scores = result["size"], result["kernels"], result["class_scores"]
     calibration, onnx = result["calibration"], result["onnx"]
     rows: list[tuple[str, str]] = [
         ("operators", f"{result['operators']['original']}, fused to {result['operators']['fused']}"),
@@ -105,9 +108,10 @@ def quantize_tables(result: Result, model: str, weights: str, preset: Optional[s
         ("kernels", _kernels_text(kernels)),
         ("parameters", _sizes(size["fp32"], size["int8"])),
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
-        ("calibrated", f"{calibration['method']}, {images_text(calibration['samples'])} of {calibration['data']}"),
+        ("calibrated", f"{calibration['method']}, {images(calibration['samples'])} of {calibration['data']}"),
         ("recovered", _recovery_text(result, preset)),
-        *([("as FP32", _compared_text(agreement))] if agreement else []),
+        *(agreement_rows("as FP32", agreement, " that it was calibrated with") if agreement else []),
+        *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}; give --classes if they are")]),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),
     ]
@@ -129,10 +133,6 @@ def quantize_tables(result: Result, model: str, weights: str, preset: Optional[s
     return [title, grid_of(rows), f"\nNext:\n{next_steps}"]
 
 
-def _compared_text(agreement: Mapping[str, Any]) -> str:
-    return f"{agreement_text(agreement)} (of {images_text(agreement['samples'])} that it was calibrated with)"
-
-
 def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str, str]]:
     """Latencies and their ratios."""
     if not milliseconds:
@@ -147,9 +147,13 @@ def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str,
     return [("latency", text)]
 
 
-def agreement_text(agreement: Mapping[str, float]) -> str:
-    """How far two networks agree."""
-    return f"top-1 the same for {percent(agreement['top1'])}, cosine {agreement['cosine']:.4f}"
+def agreement_rows(label: str, agreement: Agreement, whose: str = "") -> list[tuple[str, str]]:
+    """How far two networks agree: one line, or one for each output."""
+    first, *others = agreement.texts
+    return [
+        (label, f"{first} (of {images(agreement.images)}{whose})" if whose else first),
+        *(("", text) for text in others),
+    ]
 
 
 def weights_text(weights: Mapping[str, str]) -> str:
@@ -178,7 +182,7 @@ def _recovery_text(result: Result, preset: Optional[str]) -> str:
     done = [text for name, text in names.items() if recovery[name]]
     if done:
         mirrored = ", mirrored ones included" if recovery["images"] > result["calibration"]["samples"] else ""
-        return f"{', '.join(done)}, with {images_text(recovery['images'])}{mirrored}"
+        return f"{', '.join(done)}, with {images(recovery['images'])}{mirrored}"
     if preset is not None:
         return f"nothing (preset {preset})"
     return "nothing (random weights)" if result["weights"]["kind"] == "random" else "nothing"
@@ -193,11 +197,6 @@ def _sizes(fp32: int, int8: int) -> str:
     if fp32 > 1.1 * int8:
         return f"{text}: {fp32 / int8:.1f}x smaller"
     return f"{text} (MXNet quantizes the weights of convolutions when it loads them)"
-
-
-def images_text(count: int) -> str:
-    """A number of images."""
-    return f"{count} image" if count == 1 else f"{count} images"
 
 
 def _kernels_text(kernels: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from quantkit.cli.work import Work, print_json, print_result, shortened, without_controls
+from quantkit.progress import T
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Terminal:
         if not self.quiet:
             print(without_controls(text), file=sys.stderr, flush=True)
 
-    def progress(self, stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
+    def progress(self, stream: Iterable[T], total: int, title: str) -> Iterable[T]:
         """Show how far a stream of ``total`` batches has come: a bar on a terminal, elsewhere one line."""
         if self.quiet or not sys.stderr.isatty():
             self.stage(title)
@@ -36,7 +37,7 @@ class Terminal:
         from tqdm import tqdm
 
         desc = without_controls(title)
-        bar: Iterable[Any] = tqdm(stream, total=total, desc=desc, unit="batch", leave=False, file=sys.stderr)
+        bar: Iterable[T] = tqdm(stream, total=total, desc=desc, unit="batch", leave=False, file=sys.stderr)
         return bar
 
     def show(self, result: Mapping[str, Any], *parts: Any) -> None:
@@ -82,14 +83,3 @@ class Terminal:
 
         warnings.simplefilter("always")
         warnings.showwarning = printed
-
-
-def percent(share: float) -> str:
-    """A share from 0 to 1 as a percentage; 100 % means every single one."""
-    text = f"{100 * share:.1f}"
-    return "99.9 %" if text == "100.0" and share < 1 else f"{text} %"
-
-
-def megabytes(size: int) -> str:
-    """A number of bytes in MB (10^6), below 0.1 MB in kB."""
-    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"

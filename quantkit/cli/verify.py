@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from quantkit.backends.registry import ONNX_ENGINES, REFERENCE
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
@@ -51,16 +52,16 @@ _COLUMNS = [
     "--engine",
     "engines",
     multiple=True,
-    type=click.Choice(["onnxruntime", "openvino", "reference"]),
-    help="Run the network's ONNX file in this engine as well and compare it with MXNet. Repeatable. reference: ONNX's "
-    "own evaluator, in NumPy, slow.",
+    type=click.Choice([*ONNX_ENGINES]),
+    help="Run the network's ONNX file in this engine as well and compare it with MXNet. Repeatable. "
+    f"{REFERENCE.name}: ONNX's own evaluator, in NumPy, slow.",
 )
 @click.option("--data", metavar="SPEC", help="Images for --engine, as for `quantkit evaluate`.  [default: builtin]")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Use the first N images only.  [default: {_IMAGES}; {_REFERENCE_IMAGES} for reference]",
+    help=f"Use the first N images only.  [default: {_IMAGES}; {_REFERENCE_IMAGES} for {REFERENCE.name}]",
 )
 @click.option("--layers", is_flag=True, help="Compare --engine layer by layer, too, and name the first that differs.")
 @output_options
@@ -178,7 +179,7 @@ def _images(
         terminal.tell(f"{engine}: the stored sample only, the preprocessing of images is not known; give --data")
         return None
     samples = open_samples(data or "builtin")
-    most = limit or (_REFERENCE_IMAGES if engine == "reference" else _IMAGES)
+    most = limit or (_REFERENCE_IMAGES if engine == REFERENCE.name else _IMAGES)
     count = most if samples.size is None else min(most, samples.size)
     stream = batches(samples, bundle.preprocess, bundle.manifest.input.shape, _BATCH_SIZE, count)
     counted = terminal.progress(stream, -(-count // _BATCH_SIZE), f"comparing {engine} with MXNet on {samples.name}")

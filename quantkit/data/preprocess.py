@@ -12,7 +12,8 @@ from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
 from quantkit.errors import DataError
 
 _OF_PREPROCESSING = (
-    "have the preprocessing cut what the network reads: `crop`, after `resize`, under [preprocess] in its model card"
+    "have the preprocessing cut what the network reads: --resize and --crop, or `resize` and `crop` under [preprocess] "
+    "in its model card"
 )
 
 
@@ -95,7 +96,8 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
     if array.dtype == np.uint8:
         raise DataError(
             f"{where} holds uint8 pixels where preprocessed float32 is needed, and nothing is known of the network's "
-            "preprocessing; describe the network in a model card (.toml), or give preprocessed float32 arrays (.npz)"
+            "preprocessing; give it (--resize, --crop, --mean, --std, --scale), describe the network in a model card "
+            "(.toml), or give preprocessed float32 arrays (.npz)"
         )
     if array.dtype != np.float32:
         raise DataError(f"{where} is {array.dtype}, not float32; convert it with .astype('float32')")

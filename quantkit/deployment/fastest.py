@@ -1,32 +1,36 @@
-"""The fastest engine for a bundle on this machine: measured once, and remembered beside it."""
+"""The fastest engine for a bundle on this machine: measured once, and remembered under QUANTKIT_HOME."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 
 import numpy as np
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
-from quantkit.bundle.manifest import ENGINES_FILE
+from quantkit.backends.base import session_threads
+from quantkit.bundle.manifest import manifest_text
 from quantkit.bundle.read import Bundle
-from quantkit.contained import file_in
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network, usable_engines
 from quantkit.errors import EngineError, EngineMissing, ForkError, QuantkitError, UserError
-from quantkit.files import writing
+from quantkit.files import home, writing
 from quantkit.host.cpu import read_cpu
-from quantkit.runtimes.session import session_threads
 from quantkit.text_files import read_bytes
+from quantkit.timing import durations, interleaved
 
 _SECONDS = 1.5
 _ROUNDS = 5
 _WARM_UP = 3
+
+# Of one bundle, on as many machines that share a home, or with as many versions of engines.
+_MOST_KEPT = 32
 
 
 @dataclass(frozen=True)
@@ -57,16 +61,16 @@ class EngineSkippedWarning(UserWarning):
     """An engine that is installed does not run the network."""
 
 
-# What could not be written beside its bundle.
-_kept: dict[Path, list[Measured]] = {}
+# What could not be written, by the bundle's hash.
+_kept: dict[str, list[Measured]] = {}
 
 
 def open_fastest(bundle: Bundle) -> RunningNetwork:
     """Load a bundle's network in the engine that runs one image of it fastest here, of those that are installed.
 
     The stored sample is run, a batch of one, for 1.5 seconds in all; the engines take turns of a tenth of a second,
-    whose first run does not count, and the medians are compared. What was found is kept in the bundle as
-    ``engines.json``, for the same processor, number of threads and versions; where the bundle cannot be written, for
+    whose first run does not count, and the medians are compared. What was found is kept under QUANTKIT_HOME
+    in ``engines``, for the same bundle, processor, number of threads and versions; where that cannot be written, for
     the rest of the process. An engine that refuses the network is left out, with an ``EngineSkippedWarning``.
 
     Raises:
@@ -77,8 +81,8 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
     if len(versions) < 2:
         return open_network(bundle, next(iter(versions), None) or default_engine(bundle))
     cpu, threads = read_cpu().model, session_threads()
-    path = bundle.directory.resolve() / ENGINES_FILE
-    known = _read(path)
+    key = _key(bundle)
+    known = _read(key)
     for each in known:
         same_place = (each.cpu, each.threads, each.versions) == (cpu, threads, versions)
         if same_place and each.is_complete:
@@ -86,7 +90,7 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
     networks, refused = _running(bundle, tuple(versions))
     milliseconds = median_milliseconds(networks, bundle.sample.input, _SECONDS)
     found = Measured(cpu, threads, versions, milliseconds, tuple(refused))
-    _write(path, [*known, found])
+    _write(key, [*known, found][-_MOST_KEPT:])
     return networks[found.fastest]
 
 
@@ -126,29 +130,35 @@ def median_milliseconds(networks: Mapping[str, RunningNetwork], image: np.ndarra
     for network in networks.values():
         for _ in range(_WARM_UP):
             network.run(image)
-    ticks: dict[str, list[float]] = {name: [] for name in networks}
-    turn = seconds / _ROUNDS / len(networks)
-    for _ in range(_ROUNDS):
-        for name, network in networks.items():
-            network.run(image)
-            began = before = perf_counter()
-            while True:
-                network.run(image)
-                now = perf_counter()
-                ticks[name].append((now - before) * 1e3)
-                before = now
-                if now - began >= turn:
-                    break
-    return {name: median(values) for name, values in ticks.items()}
+
+    def turn(network: RunningNetwork) -> list[float]:
+        network.run(image)
+        return durations(partial(network.run, image), seconds / _ROUNDS / len(networks))
+
+    found = interleaved({name: partial(turn, network) for name, network in networks.items()}, _ROUNDS)
+    return {name: median(chain.from_iterable(turns)) * 1e3 for name, turns in found.items()}
 
 
-def _read(path: Path) -> list[Measured]:
-    """What was measured before; a file that is missing, damaged, a link or of another version says nothing."""
-    if path in _kept:
-        return _kept[path]
+def _key(bundle: Bundle) -> str:
+    """The bundle's hash: that of its manifest, which holds those of its files."""
+    return hashlib.sha256(manifest_text(bundle.manifest).encode()).hexdigest()
+
+
+def _place(key: str) -> Path:
+    """The file of one bundle's measurements.
+
+    Raises:
+        UserError: there is no place for downloads.
+    """
+    return home() / "engines" / f"{key}.json"
+
+
+def _read(key: str) -> list[Measured]:
+    """What was measured before; a file that is missing, damaged or of another version says nothing."""
+    if key in _kept:
+        return _kept[key]
     try:
-        content = b"" if path.is_symlink() else read_bytes(file_in(path.parent, path.name))
-        return _schema().validate_json(content)
+        return _schema().validate_json(read_bytes(_place(key)))
     except (OSError, UserError, ValidationError):
         return []
 
@@ -159,14 +169,12 @@ def _schema() -> TypeAdapter[list[Measured]]:
     return TypeAdapter(list[Measured])
 
 
-def _write(path: Path, measured: list[Measured]) -> None:
+def _write(key: str, measured: list[Measured]) -> None:
     text = json.dumps([asdict(each) for each in measured], indent=1) + "\n"
-    # A link may lead to any file of the user's, which would be replaced.
-    if path.is_symlink():
-        _kept[path] = measured
-        return
     try:
+        path = _place(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
         with writing(path) as file:
             file.write(text.encode())
-    except QuantkitError:
-        _kept[path] = measured
+    except (OSError, QuantkitError):
+        _kept[key] = measured

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
+from quantkit.backends.base import Session, sole_input
+from quantkit.backends.registry import DEPLOYED, MXNET, ONNX_ENGINES, ONNXRUNTIME, unknown_engine
 from quantkit.bundle.read import Bundle
-from quantkit.engine.any_batch import AnyBatch
-from quantkit.engine.compat import load_mxnet
-from quantkit.engine.support import int8_obstacle
 from quantkit.errors import BundleError, EngineMissing, UserError
-from quantkit.runtimes.engines import ONNX_ENGINES
-from quantkit.runtimes.session import sole_input
 
-MXNET = "mxnet"
-ENGINES = (MXNET, "onnxruntime", "openvino")
-"""The engines that networks are deployed in, the one that is taken first if nothing is asked for first."""
-
+AUTO = "auto"
+"""Instead of an engine: the fastest one."""
 
 Run = Callable[[np.ndarray], list[np.ndarray]]
 
@@ -36,7 +32,7 @@ class RunningNetwork:
 
 
 def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
-    """Load a bundle's network in one of ``ENGINES``.
+    """Load a bundle's network in one of the ``DEPLOYED`` engines.
 
     Raises:
         UserError: there is no such engine, or the bundle holds no ONNX file, which it needs.
@@ -44,19 +40,24 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
         EngineError: it cannot run the network on this processor.
         BundleError: symbol and parameters are not a network.
     """
-    if engine not in ENGINES:
-        raise UserError(f"there is no engine {engine!r}; choose one of {', '.join(ENGINES)} or auto")
-    if engine == MXNET:
-        return RunningNetwork(engine, _checked(bundle, AnyBatch(bundle.graph, bundle.manifest.input.shape).run))
+    if engine not in DEPLOYED:
+        raise unknown_engine(engine, (*DEPLOYED, AUTO))
+    session = _session(bundle, engine)
+    name = sole_input(session)
+    return RunningNetwork(engine, _checked(bundle, lambda batch: session.run({name: batch})))
+
+
+def _session(bundle: Bundle, engine: str) -> Session:
+    if engine == MXNET.name:
+        declared = bundle.manifest.input
+        return MXNET.backend().open_session(bundle.graph, {declared.name: (1, *declared.shape)})
     content = bundle.onnx
     if content is None:
         raise UserError(
             f"{ONNX_ENGINES[engine].title} runs ONNX files, and {bundle.directory} holds none; "
             'write it with `quantkit quantize --format mxnet,onnx`, in Python with save(..., formats=("mxnet", "onnx"))'
         )
-    session = ONNX_ENGINES[engine].open_session(content)
-    name = sole_input(session)
-    return RunningNetwork(engine, _checked(bundle, lambda batch: session.run({name: batch})))
+    return ONNX_ENGINES[engine].backend().open_session(content)
 
 
 def _checked(bundle: Bundle, run: Run) -> Run:
@@ -78,17 +79,16 @@ def _checked(bundle: Bundle, run: Run) -> Run:
 
 
 def usable_engines(bundle: Bundle) -> dict[str, str]:
-    """The versions of the engines that are installed and can run the bundle, by name, in the order of ``ENGINES``."""
+    """The versions of the engines that are installed and can run the bundle, by name, the preferred one first."""
     found = {}
-    try:
-        mxnet = load_mxnet()
-        if bundle.manifest.kind == "fp32" or not int8_obstacle():
-            found[MXNET] = str(mxnet.__version__)
-    except EngineMissing:
-        pass
-    if bundle.holds_onnx:
-        installed = {name: ONNX_ENGINES[name] for name in ENGINES if name != MXNET and ONNX_ENGINES[name].is_installed}
-        found.update({name: engine.version for name, engine in installed.items()})
+    for name, engine in DEPLOYED.items():
+        if name in ONNX_ENGINES and not bundle.holds_onnx:
+            continue
+        backend = engine.backend()
+        with suppress(EngineMissing):
+            version = backend.version()
+            if bundle.manifest.kind == "fp32" or not backend.int8_obstacle():
+                found[name] = version
     return found
 
 
@@ -99,15 +99,15 @@ def default_engine(bundle: Bundle) -> str:
         EngineMissing: there is none.
     """
     try:
-        load_mxnet()
+        MXNET.backend().version()
     except EngineMissing as error:
         found = next(iter(usable_engines(bundle)), None)
         if found is not None:
             return found
         other = (
-            "or ONNX Runtime for the bundle's ONNX file: pip install 'quantkit[onnxruntime]'"
+            f"or {ONNXRUNTIME.title} for the bundle's ONNX file: pip install 'quantkit[{ONNXRUNTIME.extras[0]}]'"
             if bundle.holds_onnx
             else "the bundle holds no ONNX file that other engines could run"
         )
         raise EngineMissing(f"{error}; {other}") from error
-    return MXNET
+    return MXNET.name

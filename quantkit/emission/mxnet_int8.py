@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Optional
 
 import numpy as np
 
 from quantkit.calibration.ranges import Range
-from quantkit.emission.layers import engine_weight, fused_layer, with_core_attrs, with_relu_only
+from quantkit.emission.layers import fused_layer
 from quantkit.emission.mxnet_float import float_node
-from quantkit.fusion.unit import Unit, unit_of
+from quantkit.emission.weights import engine_weight
+from quantkit.fusion.unit import Unit, unit_of, with_core_attrs, with_relu_only
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.names import Names
 from quantkit.graph.operators import ADDITIONS, integer, integers
 from quantkit.quantization.arithmetic import DType
 from quantkit.quantization.plan import Activation
@@ -93,7 +94,10 @@ class _Emission:
     weights: dict[str, StoredWeight] = field(default_factory=dict)
     native: dict[Tensor, str] = field(default_factory=dict)
     dequantized: set[Tensor] = field(default_factory=set)
-    taken: set[str] = field(default_factory=set)
+    names: Names = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.graph.names)
 
     @property
     def graph(self) -> Graph:
@@ -101,12 +105,11 @@ class _Emission:
 
     def add(self, node: Node) -> Tensor:
         self.nodes.append(node)
-        self.taken.add(node.name)
         return node.output
 
     def add_int8(self, node: Node, stands_for: Tensor, values: Range) -> None:
         """Add a node whose integers stand for a tensor of the fused graph, and span ``values``."""
-        self.native[stands_for] = self.add(replace(node, name=self.free_name(node.name))).node
+        self.native[stands_for] = self.add(replace(node, name=self.names.take(node.name))).node
         self.store(stands_for, self.native[stands_for], Activation(values, self.network.form(stands_for).dtype))
 
     def store(self, tensor: Tensor, node: str, form: Activation) -> None:
@@ -116,15 +119,9 @@ class _Emission:
             self.stored[tensor] = StoredIntegers(Tensor(node), form)
 
     def add_param(self, name: str, value: np.ndarray) -> Tensor:
-        free = self.free_name(name)
+        free = self.names.take(name)
         self.params[free] = value
-        self.taken.add(free)
         return Tensor(free)
-
-    def free_name(self, wanted: str) -> str:
-        """A name that neither the fused graph nor what was emitted so far has."""
-        names = (self.graph.free_name(wanted if number == 0 else f"{wanted}_{number}") for number in count())
-        return next(name for name in names if name not in self.taken)
 
     def as_float(self, tensor: Tensor) -> Tensor:
         """The tensor in FP32, dequantized where only integers exist."""
@@ -144,7 +141,7 @@ class _Emission:
         return _triple(self.integers[tensor, wanted])
 
     def _quantize(self, tensor: Tensor, form: Activation) -> None:
-        name = self.free_name(
+        name = self.names.take(
             f"{tensor.node}_{tensor.index}_{form.dtype}" if tensor.index else f"{tensor.node}_{form.dtype}"
         )
         values = _calibrated_range(form)
@@ -235,7 +232,7 @@ def _emit_dense(emission: _Emission, node: Node) -> None:
     bare = Unit(replace(core, inputs=(data, stored), origin=node.origin), core)
     inputs = (data, stored, *data_range, low, high)
     attrs = {"quantized": "true", "enable_float_output": "true"}
-    product = emission.add(fused_layer(bare, emission.free_name(PREFIX + node.name), inputs, attrs))
+    product = emission.add(fused_layer(bare, emission.names.take(PREFIX + node.name), inputs, attrs))
     steps = [Node("scaled", "broadcast_mul", (product, scales))]
     if unit.bias is not None:
         row = emission.add_param(f"{node.name}_bias_row", emission.graph.params[unit.bias.node].reshape(1, -1))
@@ -244,7 +241,7 @@ def _emit_dense(emission: _Emission, node: Node) -> None:
         steps.append(replace(unit.activation, name="activated"))
     result = product
     for step in steps:
-        name = node.name if step is steps[-1] else emission.free_name(f"{node.name}_{step.name}")
+        name = node.name if step is steps[-1] else emission.names.take(f"{node.name}_{step.name}")
         result = emission.add(replace(step, name=name, inputs=(result, *step.inputs[1:]), origin=node.origin))
 
 

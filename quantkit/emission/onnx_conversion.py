@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Union
 
 import numpy as np
 
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.names import Names
 
 WRITTEN_OPERATORS = frozenset([
     "Abs", "Add", "ArgMax", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv",
@@ -50,7 +50,10 @@ class Conversion:
     opset: int
     operators: list[Operator] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
+    names: Names = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.graph.names)
 
     def read(self, tensor: Tensor) -> str:
         """The name of a tensor of the graph; parameters become constants when they are first read."""
@@ -64,9 +67,8 @@ class Conversion:
 
     def constant(self, node: Node, what: str, values: np.ndarray) -> str:
         """Add a constant that the graph does not have."""
-        name = self._free_name(f"{node.name}_{what}")
+        name = self.names.take(f"{node.name}_{what}")
         self.constants[name] = values
-        self.taken.add(name)
         return name
 
     def floats(self, node: Node, what: str, value: float) -> str:
@@ -83,7 +85,7 @@ class Conversion:
 
     def step(self, node: Node, what: str, op: str, *inputs: str, **attributes: Attribute) -> str:
         """Add an operator on the way to the node's output; returns the name of its result."""
-        name = self._free_name(f"{node.name}_{what}")
+        name = self.names.take(f"{node.name}_{what}")
         self.add(Operator(op, name, inputs, (name,), attributes))
         return name
 
@@ -96,11 +98,7 @@ class Conversion:
         if operator.op not in WRITTEN_OPERATORS:
             raise ValueError(f"the operator {operator.op} is not listed in WRITTEN_OPERATORS")
         self.operators.append(operator)
-        self.taken.update(operator.outputs)
-
-    def _free_name(self, wanted: str) -> str:
-        names = (self.graph.free_name(wanted if number == 0 else f"{wanted}_{number}") for number in count())
-        return next(name for name in names if name not in self.taken)
+        self.names.add(operator.outputs)
 
 
 Converter = Callable[[Conversion, Node], None]

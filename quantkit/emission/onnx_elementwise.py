@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from quantkit.emission.onnx_conversion import Attribute, Conversion, Converter, refused
-from quantkit.emission.qdq import DEQUANTIZE, QUANTIZE
 from quantkit.graph.graph import Node
-from quantkit.graph.operators import ADDITIONS, integer, number
+from quantkit.graph.operators import ADDITIONS, DEQUANTIZE, QUANTIZE, integer, number
 
 _ACTIVATIONS = {
     "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign",

@@ -136,7 +136,7 @@ def _split(conversion: Conversion, node: Node) -> None:
     count, axis = integer(node, "num_outputs", 1), integer(node, "axis", 1)
     squeezed = flag(node, "squeeze_axis")
     outputs = [name_of(Tensor(node.name, index)) for index in range(count)]
-    parts = [f"{name}_part" for name in outputs] if squeezed else outputs
+    parts = [conversion.names.take(f"{name}_part") for name in outputs] if squeezed else outputs
     extent = conversion.shape(node.inputs[0])[axis] // count
     sizes = conversion.integers(node, "sizes", (extent,) * count)
     data = conversion.read(node.inputs[0])

@@ -16,19 +16,17 @@ from typing import Optional
 import numpy as np
 
 from quantkit.calibration.ranges import Range
-from quantkit.emission.layers import engine_weight, with_relu_only
 from quantkit.emission.subsampling import with_subsampling
-from quantkit.fusion.unit import Unit, unit_of, unrolled
+from quantkit.emission.weights import engine_weight
+from quantkit.fusion.unit import Unit, unit_of, unrolled, with_relu_only
 from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import flag, integer
+from quantkit.graph.names import Names
+from quantkit.graph.operators import DEQUANTIZE, QUANTIZE, flag, integer
 from quantkit.quantization.arithmetic import QuantParams, affine_params
 from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange, with_reduced_range
 from quantkit.quantization.weights import engine_integers, per_channel_int8
-
-QUANTIZE = "QuantizeLinear"
-DEQUANTIZE = "DequantizeLinear"
 
 Shape = tuple[int, ...]
 
@@ -79,6 +77,10 @@ class _Emission:
     nodes: list[Node] = field(default_factory=list)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     in_integers: dict[Tensor, Tensor] = field(default_factory=dict)
+    names: Names = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.graph.names)
 
     @property
     def graph(self) -> Graph:
@@ -90,18 +92,10 @@ class _Emission:
         return node.output
 
     def add_param(self, wanted: str, value: np.ndarray) -> Tensor:
-        name = self.free_name(wanted)
+        name = self.names.take(wanted)
         self.params[name] = value
         self.shapes[Tensor(name)] = value.shape
         return Tensor(name)
-
-    def free_name(self, wanted: str) -> str:
-        """A name that neither the fused network nor what was written so far has."""
-        name, number = self.graph.free_name(wanted), 0
-        while Tensor(name) in self.shapes:
-            number += 1
-            name = self.graph.free_name(f"{wanted}_{number}")
-        return name
 
     def rounded(self, tensor: Tensor) -> Tensor:
         """The tensor's values after rounding to the integers of the plan."""
@@ -111,7 +105,7 @@ class _Emission:
         if tensor not in self.in_integers:
             name = f"{tensor.node}_{tensor.index}" if tensor.index else tensor.node
             params = tensor_params(self.network.form(tensor))
-            self.in_integers[tensor] = self.round(tensor, params, name, self.free_name(f"{name}_dequantized"))
+            self.in_integers[tensor] = self.round(tensor, params, name, self.names.take(f"{name}_dequantized"))
         return self.in_integers[tensor]
 
     def round(self, tensor: Tensor, params: QuantParams, name: str, last: str) -> Tensor:
@@ -119,7 +113,7 @@ class _Emission:
         scale = self.add_param(f"{name}_scale", np.array(params.scale, np.float32))
         zero_point = self.add_param(f"{name}_zero_point", np.array(params.zero_point, params.dtype))
         shape = self.shapes[tensor]
-        quantized = Node(self.free_name(f"{name}_quantized"), QUANTIZE, (tensor, scale, zero_point))
+        quantized = Node(self.names.take(f"{name}_quantized"), QUANTIZE, (tensor, scale, zero_point))
         stored = self.add(quantized, shape)
         return self.add(Node(last, DEQUANTIZE, (stored, scale, zero_point)), shape)
 
@@ -128,7 +122,7 @@ class _Emission:
         zero_points = np.zeros(len(integers), integers.dtype)
         values = {"integers": integers, "scale": scale, "zero_points": zero_points}
         stored = tuple(self.add_param(f"{name}_{what}", value) for what, value in values.items())
-        node = Node(self.free_name(f"{name}_dequantized"), DEQUANTIZE, stored, {"axis": "0"})
+        node = Node(self.names.take(f"{name}_dequantized"), DEQUANTIZE, stored, {"axis": "0"})
         return self.add(node, integers.shape)
 
     def write_out(self, node: Node, inputs: Sequence[Tensor], before_sum: Optional[QuantParams] = None) -> None:
@@ -137,12 +131,12 @@ class _Emission:
         ``before_sum`` is how a layer's result is rounded before something is added to it.
         """
         rounds = self.network.computes_integers(node)
-        last = self.free_name(f"{node.name}_unrounded") if rounds else node.name
-        first, *rest = unrolled(node, inputs, last, self.free_name)
+        last = self.names.take(f"{node.name}_unrounded") if rounds else node.name
+        first, *rest = unrolled(node, inputs, last, self.names.take)
         shape = self.shapes[node.output]
         result = self.add(first, shape)
         if before_sum is not None:
-            result = self.round(result, before_sum, first.name, self.free_name(f"{first.name}_dequantized"))
+            result = self.round(result, before_sum, first.name, self.names.take(f"{first.name}_dequantized"))
         for part in rest:
             operands = tuple(result if tensor == first.output else tensor for tensor in part.inputs)
             self.add(replace(part, inputs=operands), shape)
@@ -183,9 +177,9 @@ def _write_int8_layer(emission: _Emission, node: Node) -> None:
 def _flattened(emission: _Emission, node: Node, data: Tensor, params: QuantParams) -> Tensor:
     """The layer's input as rows: engines know the flattening of integers as a step of its own."""
     batch, *rest = emission.shapes[data]
-    name = emission.free_name(f"{node.name}_flat")
+    name = emission.names.take(f"{node.name}_flat")
     flat = emission.add(Node(name, "Flatten", (data,), {}, node.origin), (batch, int(np.prod(rest))))
-    return emission.round(flat, params, name, emission.free_name(f"{name}_dequantized"))
+    return emission.round(flat, params, name, emission.names.take(f"{name}_dequantized"))
 
 
 def _range_before_sum(unit: Unit, addend: Tensor, plan: Plan) -> Range:

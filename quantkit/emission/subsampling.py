@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Optional
 
-from quantkit.emission.layers import with_core_attrs
-from quantkit.fusion.unit import Unit, unit_of
-from quantkit.graph.graph import Graph, Node, Tensor, unused
+from quantkit.fusion.unit import Unit, unit_of, with_core_attrs
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.names import Names
 from quantkit.graph.operators import integers
 from quantkit.quantization.plan import Decision
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -52,14 +52,9 @@ def with_subsampling(
 
 def _names(graph: Graph, tensors: Iterable[Tensor]) -> dict[Tensor, Tensor]:
     """What the tensors are to be called when they are subsampled."""
-    names: dict[Tensor, Tensor] = {}
-    taken: set[str] = set()
-    for tensor in tensors:
-        stem = f"{tensor.node}_{tensor.index}" if tensor.index else tensor.node
-        name = unused(f"{stem}_subsampled", graph.by_name, graph.params, graph.inputs, taken)
-        taken.add(name)
-        names[tensor] = Tensor(name)
-    return names
+    names = Names(graph.names)
+    stems = {tensor: f"{tensor.node}_{tensor.index}" if tensor.index else tensor.node for tensor in tensors}
+    return {tensor: Tensor(names.take(f"{stem}_subsampled")) for tensor, stem in stems.items()}
 
 
 def _strides(network: QuantizedGraph, tensor: Tensor) -> Optional[Shape]:

@@ -6,12 +6,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from copy import copy
+from dataclasses import dataclass
 from threading import RLock
 from typing import Any, Optional
 
 import numpy as np
 
+from quantkit.backends.base import Inputs, Session, Shape
 from quantkit.engine.compat import load_mxnet
 from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError, ModelError
@@ -23,8 +24,6 @@ from quantkit.graph.stand_ins import float_stand_in, integer_problem
 from quantkit.graph.tensor_bounds import is_delicate, size_problem, tensor_problem
 from quantkit.host.memory import available_memory
 from quantkit.host.process import OwnProcess
-
-Shape = tuple[int, ...]
 
 # Of what an executor tells of itself: what lives at once shares no memory, the rest does.
 _ALLOCATED = re.compile(r"^Total (\d+) MB allocated$", re.MULTILINE)
@@ -87,18 +86,29 @@ def _reason(error: Exception) -> str:
     return next((line for line in lines if "Error" in line or "Check failed" in line), "".join(lines[:1]))
 
 
-class Executor:
-    """A network bound to fixed input shapes, ready to run.
+@dataclass(frozen=True, eq=False)
+class _Bound:
+    """MXNet's executor of a network, and the arrays that it takes its inputs from."""
 
-    One thread at a time may use it. Several may use several: the engine itself works for one at a time. A forked
-    process cannot use it, but may make others.
+    inputs: tuple[Any, ...]
+    executor: Any
 
-    Raises:
-        EngineError: the engine does not accept the network or the shapes.
-        ModelError: see ``symbol_of`` and ``auxiliary_params``.
+
+class Executor(Session):
+    """A network in MXNet, bound to the shapes of its inputs, and bound again for larger batches; see ``Session``.
+
+    A batch of fewer images than it was first bound to is filled up with copies of its last one, a batch of more to the
+    next power of two. A network whose inputs or outputs do not begin with the batch runs in the first shapes alone.
+    Several threads may use several sessions: the engine itself works for one at a time.
     """
 
-    def __init__(self, graph: Graph, shapes: Mapping[str, Shape]) -> None:
+    def __init__(self, graph: Graph, shapes: Optional[Mapping[str, Shape]] = None) -> None:
+        """Load a network and bind it to the shapes of its inputs; without them it is bound by its first run.
+
+        Raises:
+            EngineError: the engine does not accept the network or the shapes.
+            ModelError: see ``symbol_of`` and ``auxiliary_params``.
+        """
         mxnet = load_mxnet()
         self._process = OwnProcess()
         if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
@@ -109,36 +119,62 @@ class Executor:
             self._graph, self._symbol = graph, symbol_of(graph)
             self._args = {name: value for name, value in given.items() if name not in auxiliary}
             self._auxiliary = {name: given[name] for name in auxiliary}
-        self._bind({name: shapes[name] for name in graph.inputs})
+        self._bound: dict[tuple[Shape, ...], _Bound] = {}
+        if shapes is not None:
+            self._bound_to(tuple(tuple(shapes[name]) for name in graph.inputs))
 
-    def resized(self, shapes: Mapping[str, Shape]) -> Executor:
-        """The same network bound to other input shapes; it shares this one's parameters."""
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the network's inputs."""
+        return self._graph.inputs
+
+    def run(self, inputs: Inputs) -> list[np.ndarray]:
+        """See ``Session``."""
         self._process.check("the network")
-        other = copy(self)
-        other._bind(shapes)
-        return other
-
-    def _bind(self, shapes: Mapping[str, Shape]) -> None:
-        mxnet = load_mxnet()
-        with _ENGINE, engine_errors("bind the network"), stock_fusion_off():
-            known = {name: value.shape for name, value in self._args.items()}
-            check_tensors(self._graph, self._symbol, {**known, **shapes})
-            self._inputs = {name: mxnet.nd.zeros(shape) for name, shape in shapes.items()}
-            self._bound = bound(self._symbol, {**self._args, **self._inputs}, self._auxiliary)
-
-    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Compute the network's outputs for one batch of exactly the bound shapes (float32)."""
-        self._process.check("the network")
+        values = [inputs[name] for name in self._graph.inputs]
+        given = tuple(value.shape for value in values)
+        shapes = self._shapes_for(given)
+        bound = self._bound_to(shapes)
         with _ENGINE, engine_errors("run the network"):
-            for name, value in inputs.items():
-                if value.shape != self._inputs[name].shape:
-                    raise EngineError(f"input {name!r} has shape {value.shape}, bound to {self._inputs[name].shape}")
-                self._inputs[name][:] = value
+            for array, value in zip(bound.inputs, values):
+                array[:] = _filled(value, array.shape)
             try:
-                return [output.asnumpy() for output in self._bound.forward(is_train=False)]
+                outputs = [output.asnumpy() for output in bound.executor.forward(is_train=False)]
             except failures():
                 _finish_primitives()
                 raise
+        return outputs if shapes == given else [output[: len(values[0])] for output in outputs]
+
+    def _shapes_for(self, given: tuple[Shape, ...]) -> tuple[Shape, ...]:
+        """The shapes that inputs of the shapes ``given`` are filled up to."""
+        first = next(iter(self._bound), given)
+        if given == first:
+            return first
+        images, most = given[0][:1], first[0][:1]
+        for name, shape, known in zip(self._graph.inputs, given, first):
+            fits = (shape[:1], known[:1], shape[1:]) == (images, most, known[1:])
+            if not fits or not shape or not shape[0]:
+                raise EngineError(f"input {name!r} has shape {shape}, bound to {known}")
+        size = most[0] if images <= most else 1 << (images[0] - 1).bit_length()
+        return tuple((size, *shape[1:]) for shape in given)
+
+    def _bound_to(self, shapes: tuple[Shape, ...]) -> _Bound:
+        """The network bound to shapes of its inputs, once for all runs; the parameters are the same for all shapes."""
+        if shapes not in self._bound:
+            mxnet = load_mxnet()
+            with _ENGINE, engine_errors("bind the network"), stock_fusion_off():
+                known = {name: value.shape for name, value in self._args.items()}
+                check_tensors(self._graph, self._symbol, {**known, **dict(zip(self._graph.inputs, shapes))})
+                inputs = tuple(mxnet.nd.zeros(shape) for shape in shapes)
+                args = {**self._args, **dict(zip(self._graph.inputs, inputs))}
+                self._bound[shapes] = _Bound(inputs, bound(self._symbol, args, self._auxiliary))
+        return self._bound[shapes]
+
+
+def _filled(value: np.ndarray, shape: Shape) -> np.ndarray:
+    """The batch with copies of its last image up to a shape."""
+    missing = shape[0] - len(value) if shape else 0
+    return np.concatenate([value, np.repeat(value[-1:], missing, axis=0)]) if missing else value
 
 
 def _finish_primitives() -> None:
@@ -299,7 +335,7 @@ def auxiliary_params(graph: Graph) -> frozenset[str]:
 
 def run(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Bind the network to the shapes of ``inputs`` and run it once."""
-    return Executor(graph, {name: value.shape for name, value in inputs.items()}).run(inputs)
+    return Executor(graph).run(inputs)
 
 
 def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shape]:

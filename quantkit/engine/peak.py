@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from quantkit.errors import EngineError
 from quantkit.folders import scratch_folder
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.text_files import read_json
+from quantkit.timing import durations
 
 # Large enough for full speed, small enough for the caches and for many repetitions.
 _CONVOLUTIONS = ((256, 28), (512, 28))  # channels, height and width
@@ -107,14 +107,12 @@ def _convolution(channels: int, side: int, int8: bool) -> Any:
 def _fastest(bound: Any) -> float:
     """Seconds of the fastest run."""
     mxnet = load_mxnet()
-    taken: list[float] = []
-    begun = time.perf_counter()
-    while time.perf_counter() - begun < _SECONDS or len(taken) < _FEWEST:
-        before = time.perf_counter()
+
+    def run() -> None:
         bound.forward(is_train=False)
         mxnet.nd.waitall()
-        taken.append(time.perf_counter() - before)
-    return min(taken)
+
+    return min(durations(run, _SECONDS, _FEWEST))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from quantkit.engine.support import int8_obstacle
 from quantkit.errors import EngineError
 from quantkit.folders import scratch_folder
 from quantkit.graph.graph import Graph
+from quantkit.progress import Tell, untold
 from quantkit.text_files import MEBIBYTE, read_json
 
 _QUIET = {"MKLDNN_VERBOSE": "0", "DNNL_VERBOSE": "0"}
@@ -71,9 +72,7 @@ class Recording:
     kernels: Mapping[str, tuple[Kernel, ...]]
 
 
-def record(
-    graph: Graph, shape: tuple[int, ...], runs: Optional[int] = None, tell: Callable[[str], None] = lambda _: None
-) -> Recording:
+def record(graph: Graph, shape: tuple[int, ...], runs: Optional[int] = None, tell: Tell = untold) -> Recording:
     """Run a network of image inputs and record what happens in it.
 
     Args:

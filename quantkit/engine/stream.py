@@ -16,8 +16,7 @@ def outputs_of(graph: Graph, batches: Iterable[np.ndarray], batch_size: int) -> 
 
     Args:
         graph: a network with one input, whose outputs keep the batch as their first axis.
-        batches: float32 arrays of at most ``batch_size`` samples; a smaller one is filled up with copies
-            of its last sample, whose results are cut off again.
+        batches: float32 arrays of at most ``batch_size`` samples.
         batch_size: what the network is bound to.
     """
     (name,) = graph.inputs
@@ -27,10 +26,4 @@ def outputs_of(graph: Graph, batches: Iterable[np.ndarray], batch_size: int) -> 
             executor = Executor(graph, {name: (batch_size, *batch.shape[1:])})
         if len(batch) > batch_size:
             raise EngineError(f"a batch of {len(batch)} samples came where at most {batch_size} were agreed")
-        yield [output[: len(batch)] for output in executor.run({name: filled(batch, batch_size)})]
-
-
-def filled(batch: np.ndarray, batch_size: int) -> np.ndarray:
-    """The batch with copies of its last sample up to ``batch_size`` of them."""
-    missing = batch_size - len(batch)
-    return np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)]) if missing else batch
+        yield executor.run({name: batch})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
@@ -25,3 +27,15 @@ def divergence(reference: np.ndarray, other: np.ndarray) -> float:
     Both are log probabilities of shape (images, classes).
     """
     return float((np.exp(reference) * (reference - other)).sum(axis=1).mean())
+
+
+def noise_share(reference: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> float:
+    """The mean over outputs of E[(x - q)^2] / E[x^2]: the noise in ``other`` as a share of the signal, 0 where equal.
+
+    For outputs of any kind and shape. An output that is 0 throughout counts as if its signal were 1.
+    """
+    shares = []
+    for expected, found in zip(reference, other, strict=True):
+        signal, noise = np.asarray(expected, np.float64), np.asarray(expected, np.float64) - found
+        shares.append(float((noise**2).sum()) / (float((signal**2).sum()) or 1.0))
+    return float(np.mean(shares))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -18,6 +19,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples, repeated
 from quantkit.engine.execute import Executor
 from quantkit.graph.graph import Graph
+from quantkit.timing import interleaved
 
 _ROUNDS = 5
 _LOOKED_AT = 20
@@ -155,11 +157,8 @@ def measure_feed(
         "network": (lambda: _again(ready), run),
         "together": (lambda: stream(endless, workers), run),
     }
-    turns: dict[str, list[tuple[float, float]]] = {contestant: [] for contestant in contestants}
     turn = seconds * (1 - _FIRST_PASS) / _ROUNDS / len(contestants)
-    for _ in range(_ROUNDS):
-        for contestant, (opened, consume) in contestants.items():
-            turns[contestant].append(_turn(opened(), consume, turn))
+    turns = interleaved({name: partial(_turn, *each, turn) for name, each in contestants.items()}, _ROUNDS)
     return Feed(
         images=_looked_at(samples, preprocess, input_shape),
         distinct=distinct,
@@ -198,10 +197,10 @@ def _storage_bytes() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), None)
 
 
-def _turn(stream: Batches, consume: Consume, seconds: float) -> tuple[float, float]:
+def _turn(opened: Callable[[], Batches], consume: Consume, seconds: float) -> tuple[float, float]:
     """Images per second, and the share of the time spent in waiting for them; the first batch only warms up."""
     count, waited = 0, 0.0
-    with closing(stream):
+    with closing(opened()) as stream:
         consume(next(stream).data)
         begun = now = perf_counter()
         while now - begun < seconds:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from statistics import NormalDist
-from time import perf_counter
 
 import numpy as np
 
 from quantkit.engine.execute import Executor
 from quantkit.graph.graph import Graph
+from quantkit.timing import durations, interleaved
 
+_WARM_UP = 2
+_LEAST_ROUNDS = 5
 _NORMAL_975 = NormalDist().inv_cdf(0.975)
 
 
@@ -28,17 +31,12 @@ def latencies_in_turns(networks: Mapping[str, Graph], image: np.ndarray, seconds
         seconds: how long to measure in all; each network runs at least five times.
     """
     executors = {name: Executor(graph, {graph.inputs[0]: image.shape}) for name, graph in networks.items()}
-    ticks: dict[str, list[float]] = {name: [] for name in networks}
-    for executor, graph in zip(executors.values(), networks.values()):
-        for _ in range(2):
-            executor.run({graph.inputs[0]: image})
-    started = perf_counter()
-    while perf_counter() - started < seconds or len(next(iter(ticks.values()))) < 5:
-        for name, executor in executors.items():
-            before = perf_counter()
-            executor.run({networks[name].inputs[0]: image})
-            ticks[name].append((perf_counter() - before) * 1e3)
-    return {name: np.array(values) for name, values in ticks.items()}
+    runs = {name: partial(executors[name].run, {graph.inputs[0]: image}) for name, graph in networks.items()}
+    for run in runs.values():
+        for _ in range(_WARM_UP):
+            run()
+    found = interleaved({name: partial(durations, run, 0.0) for name, run in runs.items()}, _LEAST_ROUNDS, seconds)
+    return {name: np.concatenate(values) * 1e3 for name, values in found.items()}
 
 
 def median_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:

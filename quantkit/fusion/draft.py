@@ -9,7 +9,8 @@ from typing import Optional
 
 import numpy as np
 
-from quantkit.graph.graph import Graph, Node, Tensor, unused
+from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.names import Names
 
 
 class Draft:
@@ -25,7 +26,7 @@ class Draft:
         self.params = dict(self._origin.params)
         self._nodes = dict(self._origin.by_name)
         self._place = {name: index for index, name in enumerate(self._nodes)}
-        self._taken = {*self._nodes, *self.params, *self.inputs}
+        self._free = Names(self._origin.names)
         # New operators that stand directly before the one of a name.
         self._before: dict[str, tuple[str, ...]] = {}
         self._dependent = set(self._origin.input_dependent)
@@ -68,15 +69,15 @@ class Draft:
         return self._place[node.name]
 
     def free_name(self, wanted: str) -> str:
-        """See ``Graph.free_name``; names of what is gone are not given again."""
-        return unused(wanted, self._taken)
+        """See ``Names.free``; names of what is gone are not given again."""
+        return self._free.free(wanted)
 
     def replace(self, nodes: Sequence[Node], params: Mapping[str, np.ndarray]) -> None:
         """Have new operators, with their parameters, stand where that of the last one's name stands."""
         name = nodes[-1].name
         old = self._nodes[name]
         self.params.update(params)
-        self._taken.update(params, (node.name for node in nodes))
+        self._free.add((*params, *(node.name for node in nodes)))
         self._before[name] = (*self._before.get(name, ()), *(node.name for node in nodes[:-1]))
         for node in nodes:
             self._nodes[node.name] = node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
@@ -144,3 +144,24 @@ def _input_names(core: Node) -> tuple[str, ...]:
 
 def _renamed_inputs(core: Node, names: list[str]) -> Node:
     return replace(core, inputs=tuple(Tensor(name) for name in names))
+
+
+def with_core_attrs(unit: Unit, attrs: Mapping[str, str]) -> Unit:
+    """The unit with other parameters of its convolution or dense layer."""
+    core = replace(unit.core, attrs={**unit.core.attrs, **attrs})
+    if unit.node.body is None:
+        return replace(unit, core=core)
+    nodes = tuple(core if inner is unit.core else inner for inner in unit.node.body.nodes)
+    return replace(unit, core=core, node=replace(unit.node, body=replace(unit.node.body, nodes=nodes)))
+
+
+def with_relu_only(unit: Unit) -> Unit:
+    """The unit with a clipping activation replaced by plain ReLU.
+
+    For INT8 results whose range ends at or below the clip, saturation does the clipping.
+    """
+    if unit.activation_kind != "relu6" or unit.node.body is None or unit.activation is None:
+        return unit
+    relu = replace(unit.activation, op="Activation", attrs={"act_type": "relu"})
+    nodes = tuple(relu if inner is unit.activation else inner for inner in unit.node.body.nodes)
+    return replace(unit, node=replace(unit.node, body=replace(unit.node.body, nodes=nodes)), activation=relu)

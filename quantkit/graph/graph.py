@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, count
 from typing import Optional
 
 import numpy as np
@@ -82,6 +81,11 @@ class Graph:
         """Nodes by name."""
         return {node.name: node for node in self.nodes}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all nodes, inputs and parameters."""
+        return frozenset((*self.by_name, *self.inputs, *self.params))
+
     @cached_property
     def consumers(self) -> Mapping[Tensor, tuple[Node, ...]]:
         """The nodes that read each tensor, once for each time they read it; graph outputs not counted."""
@@ -109,10 +113,6 @@ class Graph:
         readers = self.consumers.get(tensor, ())
         return readers[0] if len(readers) == 1 and tensor not in self.outputs else None
 
-    def free_name(self, wanted: str) -> str:
-        """``wanted``, or the first of ``wanted_1``, ``wanted_2`` and so on that nothing in the network is called."""
-        return unused(wanted, self.by_name, self.params, self.inputs)
-
     def pruned(self) -> Graph:
         """The same network without the nodes and parameters that no output needs (inputs stay)."""
         needed = {tensor.node for tensor in self.outputs}
@@ -127,9 +127,3 @@ class Graph:
     def with_outputs(self, outputs: Iterable[Tensor]) -> Graph:
         """The same network with other tensors as its outputs."""
         return replace(self, outputs=tuple(outputs))
-
-
-def unused(wanted: str, *taken: Container[str]) -> str:
-    """``wanted``, or the first of ``wanted_1``, ``wanted_2`` and so on that none of ``taken`` holds."""
-    names = chain((wanted,), (f"{wanted}_{number}" for number in count(1)))
-    return next(name for name in names if not any(name in each for each in taken))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.names import Names
 from quantkit.graph.symbol_entries import Entries, Entry, entries_of
 from quantkit.text_files import MEBIBYTE, parse_json
 
@@ -74,16 +74,12 @@ def _graph(entries: Entries, params: Mapping[str, np.ndarray]) -> Graph:
 
 def _distinct_names(entries: Sequence[Entry]) -> list[str]:
     """The nodes' names, where several share one all but the first with a number: MXNet tells them apart by position."""
-    taken = {entry.name for entry in entries}
-    seen: dict[str, Iterator[int]] = {}
+    free = Names(entry.name for entry in entries)
+    seen: set[str] = set()
     names = []
     for entry in entries:
-        name = entry.name
-        if name in seen and entry.op != "null":
-            name = next(other for number in seen[name] if (other := f"{entry.name}_{number}") not in taken)
-            taken.add(name)
-        seen.setdefault(name, count(1))
-        names.append(name)
+        names.append(free.take(entry.name) if entry.name in seen and entry.op != "null" else entry.name)
+        seen.add(names[-1])
     return names
 
 

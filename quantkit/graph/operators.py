@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
+from typing import Literal, Optional
 
 from quantkit.errors import ModelError
-from quantkit.graph.graph import Node
+from quantkit.graph.graph import Graph, Node, Tensor
+
+# Of the QDQ form, in which integers stand in a network of plain operators; as ONNX calls them.
+QUANTIZE = "QuantizeLinear"
+DEQUANTIZE = "DequantizeLinear"
 
 ADDITIONS = frozenset({"elemwise_add", "broadcast_add"})
 
 # Python 2 wrote long integers as 3L. No more digits than 64 bits have.
 _INTEGERS = re.compile(r" *[(\[]? *([-+]?\d{1,19}L? *(, *[-+]?\d{1,19}L? *)*,? *)?[)\]]? *", re.ASCII)
+
+_RESHAPES = frozenset({"Flatten", "Reshape"})
 
 # Inputs that an operator updates in training; checkpoints file them as "aux:".
 AUXILIARY_INPUTS = {"BatchNorm": (3, 4), "BatchNorm_v1": (3, 4), "SyncBatchNorm": (3, 4)}
@@ -79,3 +85,15 @@ def activation_kind(node: Node) -> Optional[str]:
     if node.op == "clip" and number(node, "a_min", 0.0) == 0.0:
         return "relu6"
     return None
+
+
+def scores_kind(graph: Graph, output: Tensor) -> Optional[Literal["softmax", "sigmoid"]]:
+    """The operator that makes an output scores from 0 to 1, whatever its shape; None where there is none."""
+    node = graph.producer(output)
+    while node is not None and node.op in _RESHAPES:
+        node = graph.producer(node.inputs[0])
+    if node is None:
+        return None
+    if node.op in ("softmax", "SoftmaxActivation"):
+        return "softmax"
+    return "sigmoid" if node.op == "sigmoid" or node.attrs.get("act_type") == "sigmoid" else None

@@ -21,6 +21,7 @@ from quantkit.models.labels import label_names
 from quantkit.models.model import Model, Source
 from quantkit.models.names import nearest, zoo_card
 from quantkit.models.onnx_file import ONNX_SUFFIX, from_onnx
+from quantkit.models.preprocess_change import PreprocessChange, with_preprocess
 from quantkit.models.preprocess_size import check_crop, preprocess_at
 from quantkit.models.random_weights import random_weights
 from quantkit.models.symbol import image_input, inference_graph, newest_params, noted_shapes, read_symbol, symbol_file
@@ -36,7 +37,8 @@ def load_model(
     weights: Union[str, Path] = "auto",
     params: Optional[Mapping[str, Any]] = None,
     input_shape: Optional[Sequence[int]] = None,
-    preprocess: Optional[Preprocess] = None,
+    preprocess: Union[Preprocess, PreprocessChange, None] = None,
+    class_scores: Optional[bool] = None,
     quiet: bool = False,
 ) -> Model:
     """Load a network with its weights.
@@ -50,6 +52,8 @@ def load_model(
         params: arrays by name (NDArray or NumPy), instead of ``weights``.
         input_shape: (channels, height, width), where it is unknown or other than the card's.
         preprocess: instead of the card's, or what quantkit's own ONNX files say; a checkpoint without a card has none.
+            A ``PreprocessChange`` replaces single steps.
+        class_scores: whether the outputs are class scores, where it would be judged wrongly; see ``Model``.
         quiet: without progress bars.
 
     Raises:
@@ -60,9 +64,13 @@ def load_model(
     """
     shape = _checked_shape(input_shape)
     given = None if params is None else arrays(params)
+    change = preprocess if isinstance(preprocess, PreprocessChange) else PreprocessChange()
+    whole = preprocess if isinstance(preprocess, Preprocess) else None
     if isinstance(spec, (str, Path)):
-        return _from_text(str(spec), str(weights), given, shape, preprocess, quiet)
-    return _from_object(spec, str(weights), given, shape, preprocess)
+        model = _from_text(str(spec), str(weights), given, shape, whole, quiet)
+    else:
+        model = _from_object(spec, str(weights), given, shape, whole)
+    return with_preprocess(replace(model, class_scores=class_scores), change)
 
 
 @dataclass(frozen=True)

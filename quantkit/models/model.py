@@ -32,7 +32,8 @@ class Model:
 
     ``input_shape`` is (channels, height, width) without the batch axis, layout NCHW.
     ``preprocess`` is None where nothing is known of it: sample data must then be preprocessed arrays.
-    ``exclude`` names what the model's card wants left in FP32.
+    ``exclude`` names what the model's card wants left in FP32. ``class_scores`` is whether the outputs are class
+    scores, as far as somebody says so; see ``evaluation.class_scores`` for what is made of it.
     """
 
     name: str
@@ -42,3 +43,4 @@ class Model:
     source: Source
     labels: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    class_scores: Optional[bool] = None

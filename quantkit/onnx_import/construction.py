@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Optional, Union
 
 import numpy as np
 
 from quantkit.graph.graph import Node, Tensor
+from quantkit.graph.names import Names
 from quantkit.onnx_import.values import (
     BATCH,
     Budget,
@@ -38,21 +38,19 @@ class Construction:
     """MXNet's operators and parameters that stand for the ONNX operators converted so far.
 
     ``values`` is what each ONNX tensor has become. ``fixed`` is the batch size that the file is made for, None where it
-    leaves it open. ``reserved`` are names that only their owners may have: those of inputs, outputs and operators.
-    ``budget`` is what parameters and folded constants may take.
+    leaves it open. ``names`` has, besides what was added, those that only their owners may have: of inputs, outputs and
+    operators. ``budget`` is what parameters and folded constants may take.
     """
 
     opset: int
     image: str
     outputs: frozenset[str]
-    reserved: set[str]
+    names: Names
     budget: Budget
     fixed: Optional[int] = None
     values: dict[str, Value] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     params: dict[str, np.ndarray] = field(default_factory=dict)
-    # The last number that was tried for each name, below which none is free.
-    _numbers: dict[str, int] = field(default_factory=dict)
 
     def value(self, node: OnnxNode, position: int) -> Optional[Value]:
         """An input, or None where the operator leaves it out."""
@@ -108,7 +106,7 @@ class Construction:
             Refused: the budget is used up.
         """
         self.budget.take(4 * array.size)
-        name = self.free_name(wanted)
+        name = self.names.take(wanted)
         # MXNet has neither scalars nor read-only arrays of other types.
         self.params[name] = np.ascontiguousarray(array, np.float32).reshape(array.shape or (1,))
         return Tensor(name)
@@ -117,7 +115,7 @@ class Construction:
         self, node: OnnxNode, what: str, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr
     ) -> Computed:
         """Add an operator on the way to the result."""
-        return self._add(self.free_name(f"{node.name}_{what}"), node, op, inputs, shape, attrs)
+        return self._add(self.names.take(f"{node.name}_{what}"), node, op, inputs, shape, attrs)
 
     def finish(self, node: OnnxNode, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr) -> Computed:
         """Add the operator that computes the result, the first output."""
@@ -134,7 +132,7 @@ class Construction:
         if node.outputs[output] in self.outputs:
             name = node.outputs[output]
         elif output > 0 or name in self.outputs or name == self.image:
-            name = self.free_name(f"{name}_{output}")
+            name = self.names.take(f"{name}_{output}")
         result = self._add(name, node, op, inputs, shape, attrs)
         self.values[node.outputs[output]] = result
         return result
@@ -145,15 +143,6 @@ class Construction:
             self.finish(node, "_copy", [value.tensor], value.shape)
         else:
             self.values[node.outputs[0]] = value
-
-    def free_name(self, wanted: str) -> str:
-        """``wanted``, or the first of ``wanted_1``, ``wanted_2`` and so on that nothing is called."""
-        for number in count(self._numbers.get(wanted, 0)):
-            name = f"{wanted}_{number}" if number else wanted
-            if name not in self.reserved and name not in self.nodes and name not in self.params:
-                break
-        self._numbers[wanted] = number
-        return name
 
     def check(self, shape: Shape) -> None:
         """Make sure that a tensor can have a shape.

@@ -12,6 +12,7 @@ import numpy as np
 
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.graph.names import Names
 from quantkit.graph.params import check_finite
 from quantkit.onnx_import.biases import with_biases
 from quantkit.onnx_import.construction import MOST_ELEMENTS, Construction, Converter, transposed
@@ -75,9 +76,9 @@ def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
     fixed, told, last = _told_shape(image, network.nodes)
     shape = _checked_shape(image, told, input_shape, path)
     outputs = frozenset(network.outputs)
-    reserved = {image.name, *outputs, *(node.name for node in network.nodes)}
+    names = Names((image.name, *outputs, *(node.name for node in network.nodes)))
     budget = Budget(_FEW_BYTES + _MOST_TIMES * network.size)
-    state = Construction(network.opset, image.name, outputs, reserved, budget, fixed)
+    state = Construction(network.opset, image.name, outputs, names, budget, fixed)
     state.values.update({name: Constant(name, array) for name, array in network.constants.items()})
     state.values[image.name] = Computed(Tensor(image.name), (BATCH, *shape))
     if last:

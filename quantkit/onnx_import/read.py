@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any, Optional
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from quantkit.errors import ModelError, UserError
 from quantkit.formats.onnx_parts import parts_problem
+from quantkit.graph.names import Names
 from quantkit.graph.symbol_entries import MOST_NODES
 from quantkit.onnx_import.tensors import Files, array_of, shape_of
 from quantkit.onnx_import.values import Attribute, OnnxNode
@@ -193,25 +193,19 @@ def _needed(nodes: Sequence[Any], outputs: Iterable[str]) -> list[Any]:
 def _operators(nodes: Sequence[Any], files: Files, path: Path) -> Iterable[OnnxNode]:
     """The operators, each with a name of its own: where ONNX has none or one twice, that of its first output."""
     names = [node.name for node in nodes]
-    taken = set(names)
+    free = Names(names)
     seen: set[str] = set()
     for node in nodes:
         name = node.name
         if not name or name in seen:
             wanted = next((output for output in node.output if output), node.op_type)
-            name = next(each for each in _numbered(wanted) if each not in taken)
-            taken.add(name)
+            name = free.take(wanted)
         seen.add(name)
         where = f"{path}: node {name!r} ({node.op_type})"
         attributes = {
             each.name: _attribute(each, files, f"{where}: attribute {each.name!r}") for each in node.attribute
         }
         yield OnnxNode(node.op_type, name, tuple(node.input), tuple(node.output), attributes, node.domain)
-
-
-def _numbered(name: str) -> Iterable[str]:
-    yield name
-    yield from (f"{name}_{number}" for number in count(1))
 
 
 def _attribute(attribute: Any, files: Files, where: str) -> Attribute:

@@ -8,14 +8,15 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.backends.base import sole_input
+from quantkit.backends.registry import ONNX_ENGINES
 from quantkit.bundle.read import Bundle
 from quantkit.bundle.verify import Check
-from quantkit.parity.layers import LayerParity, Progress, first_diverging, layer_parity, silent
+from quantkit.parity.layers import LayerParity, first_diverging, layer_parity
 from quantkit.parity.outputs import LEAST_COSINE, MOST_CHANGED, Demand, OutputParity, output_parity, parity_of
 from quantkit.parity.precision import PrecisionParity, precision_parity
-from quantkit.runtimes.engines import ONNX_ENGINES
+from quantkit.progress import Progress, silent
 from quantkit.runtimes.onnx_file import parse
-from quantkit.runtimes.session import sole_input
 
 
 @dataclass(frozen=True)
@@ -73,20 +74,23 @@ def engine_parity(
         ModelError: the ONNX file is of another network.
     """
     chosen, file, sample = ONNX_ENGINES[engine], parse(content), bundle.sample.input
-    session = chosen.open_session(content)
-    agreement = bundle.manifest.agreement
+    backend = chosen.backend()
+    session = backend.open_session(content)
+    agreement, class_scores = bundle.manifest.agreement, bundle.manifest.class_scores
     demand = Demand()
     if agreement is not None:
         # An engine's own rounding may change as much as INT8 itself does.
-        demand = Demand(min(LEAST_COSINE, agreement.cosine), max(MOST_CHANGED, 1 - agreement.top1))
+        least = min(LEAST_COSINE, *(output.cosine for output in agreement.outputs))
+        changed = 0.0 if agreement.top1 is None else 1 - agreement.top1
+        demand = Demand(least, max(MOST_CHANGED, changed))
     name = sole_input(session)
-    on_sample = parity_of([(bundle.sample.outputs[0], session.run({name: sample})[0])], demand)
-    on_images = None if batches is None else output_parity(bundle.graph, session, batches, batch_size, demand)
-    precision = None
-    if chosen.executed_layers is not None:
-        precision = precision_parity(file, chosen.executed_layers(content, {name: sample}))
+    on_sample = parity_of([(bundle.sample.outputs, session.run({name: sample}))], class_scores, demand)
+    on_images = None
+    if batches is not None:
+        on_images = output_parity(bundle.graph, session, batches, batch_size, class_scores, demand)
+    precision = precision_parity(file, backend.executed_layers(content, {name: sample})) if backend.rewrites else None
     by_layer = tuple(layer_parity(bundle.network, file, chosen, sample, progress)) if layers else None
-    return EngineParity(engine, chosen.version, on_sample, on_images, precision, by_layer)
+    return EngineParity(engine, backend.version(), on_sample, on_images, precision, by_layer)
 
 
 def _outputs_text(found: OutputParity) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from quantkit.backends.base import Backend, Inputs
+from quantkit.backends.registry import Engine
 from quantkit.emission.mxnet_int8 import Int8Symbol, int8_symbol
 from quantkit.emission.onnx_conversion import name_of
 from quantkit.emission.qdq import tensor_params
@@ -15,12 +16,11 @@ from quantkit.engine.execute import run
 from quantkit.evaluation.agreement import cosines
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.progress import Progress, silent
 from quantkit.quantization.arithmetic import dequantize
 from quantkit.quantization.plan import operator_name
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.runtimes.engines import OnnxEngine
 from quantkit.runtimes.onnx_file import OnnxFile
-from quantkit.runtimes.session import Inputs
 
 MOST_BEYOND = 0.01
 """The share of a layer's integers that may differ by more than one step, with the same integers as input.
@@ -28,8 +28,6 @@ MOST_BEYOND = 0.01
 Weights and sums are integers in both; the last bit of a scale's float decides between two neighbours. More than
 one step apart are only results that were rounded more than once on their way, which happens where tensors are added.
 """
-
-Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,8 @@ class _Layer:
     step: float
 
 
-def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
-    """No progress display."""
-    return stream
-
-
 def layer_parity(
-    network: QuantizedGraph, file: OnnxFile, engine: OnnxEngine, images: np.ndarray, progress: Progress = silent
+    network: QuantizedGraph, file: OnnxFile, engine: Engine[bytes], images: np.ndarray, progress: Progress = silent
 ) -> list[LayerParity]:
     """Compare every tensor that has integers, and the results of dense layers, in the network's order.
 
@@ -94,9 +87,10 @@ def layer_parity(
     layers = _layers(network, file, images)
     (name,) = network.graph.inputs
     tensors = [layer.writes for layer in layers]
-    found = _tensors(file, engine, {name: images}, tensors)
+    backend = engine.backend()
+    found = _tensors(file, backend, {name: images}, tensors)
     walk = progress(zip(layers, found), len(layers), f"comparing {engine.title} with MXNet layer by layer")
-    return [_compared(layer, file, engine, values) for layer, values in walk]
+    return [_compared(layer, file, backend, values) for layer, values in walk]
 
 
 def first_diverging(layers: Sequence[LayerParity]) -> str:
@@ -104,19 +98,19 @@ def first_diverging(layers: Sequence[LayerParity]) -> str:
     return next((layer.tensor for layer in layers if not layer.ok), "")
 
 
-def _tensors(file: OnnxFile, engine: OnnxEngine, inputs: Inputs, tensors: Sequence[str]) -> Iterator[np.ndarray]:
+def _tensors(file: OnnxFile, backend: Backend[bytes], inputs: Inputs, tensors: Sequence[str]) -> Iterator[np.ndarray]:
     """The tensors' values in the whole network."""
     shapes = {name: value.shape for name, value in inputs.items()}
-    if engine.executed_layers is None:
-        yield from engine.open_session(file.part(shapes, tensors)).run(inputs)
+    if not backend.rewrites:
+        yield from backend.open_session(file.part(shapes, tensors)).run(inputs)
     else:
         for tensor in tensors:
-            yield engine.open_session(file.part(shapes, [tensor])).run(inputs)[0]
+            yield backend.open_session(file.part(shapes, [tensor])).run(inputs)[0]
 
 
-def _compared(layer: _Layer, file: OnnxFile, engine: OnnxEngine, found: np.ndarray) -> LayerParity:
+def _compared(layer: _Layer, file: OnnxFile, backend: Backend[bytes], found: np.ndarray) -> LayerParity:
     part = file.part({name: value.shape for name, value in layer.reads.items()}, [layer.writes])
-    alone = engine.open_session(part).run(layer.reads)[0]
+    alone = backend.open_session(part).run(layer.reads)[0]
     cosine = float(cosines(layer.expected[None], found[None])[0])
     return LayerParity(
         str(layer.tensor),

@@ -9,11 +9,11 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.backends.base import Session, sole_input
 from quantkit.engine.stream import outputs_of
 from quantkit.errors import EngineError
-from quantkit.evaluation.agreement import cosines, same_top1
+from quantkit.evaluation.agreement import Outputs, cosines, same_top1
 from quantkit.graph.graph import Graph
-from quantkit.runtimes.session import Session, sole_input
 
 STEPS = 127
 """Steps of 8 bits from 0 to an output's largest value."""
@@ -47,8 +47,9 @@ class Demand:
 class OutputParity:
     """How an engine's outputs compare with MXNet's.
 
-    ``same`` is the number of images with the same top-1, None where outputs are maps, which have none; ``cosine`` the
-    mean cosine of their outputs, ``steps`` the largest deviation of an output, in 127ths of the image's largest output.
+    ``same`` is the number of images with the same top-1, None where outputs are no class scores; ``cosine`` the
+    mean cosine of the output that has the lowest, ``steps`` the largest deviation of any output, in 127ths of the
+    image's largest value of that output.
     """
 
     images: int
@@ -68,15 +69,21 @@ class OutputParity:
 
 
 def output_parity(
-    graph: Graph, session: Session, batches: Iterable[np.ndarray], batch_size: int, demand: Demand = Demand()
+    graph: Graph,
+    session: Session,
+    batches: Iterable[np.ndarray],
+    batch_size: int,
+    class_scores: bool,
+    demand: Demand = Demand(),
 ) -> OutputParity:
-    """Run both over batches of at most ``batch_size`` images, and compare their first outputs.
+    """Run both over batches of at most ``batch_size`` images, and compare their outputs.
 
     Args:
         graph: the bundle's network, as MXNet runs it.
         session: its ONNX file in another engine.
         batches: the network's input, float32.
         batch_size: of the largest batch.
+        class_scores: whether the first output is a row of class scores.
         demand: what is asked for.
 
     Raises:
@@ -85,28 +92,37 @@ def output_parity(
     name = sole_input(session)
     read, copied = tee(batches)
     pairs = zip(read, outputs_of(graph, copied, batch_size))
-    return parity_of(((expected[0], session.run({name: batch})[0]) for batch, expected in pairs), demand)
+    return parity_of(((expected, session.run({name: batch})) for batch, expected in pairs), class_scores, demand)
 
 
-def parity_of(pairs: Iterable[tuple[np.ndarray, np.ndarray]], demand: Demand = Demand()) -> OutputParity:
-    """Compare outputs, given batch by batch as (MXNet's, the engine's).
+def parity_of(pairs: Iterable[tuple[Outputs, Outputs]], class_scores: bool, demand: Demand = Demand()) -> OutputParity:
+    """Compare outputs, given batch by batch as (MXNet's, the engine's); see ``output_parity``.
 
     Raises:
         EngineError: the engine's have another shape, or are not finite.
     """
-    images, same, total, steps, maps = 0, 0, 0.0, 0.0, False
+    images, same, steps = 0, 0, 0.0
+    totals: list[float] = []
+    rows: list[int] = []
     for expected, found in pairs:
-        if found.shape != expected.shape or not np.isfinite(found).all():
+        if len(found) != len(expected):
             raise EngineError(
-                f"the ONNX file puts out {_described(found)} where MXNet puts out {_described(expected)}; "
-                "export it again"
+                f"the ONNX file has {len(found)} outputs where MXNet has {len(expected)}; export it again"
             )
-        images += len(expected)
-        maps = maps or expected[0].size > expected.shape[1]
-        same += int(same_top1(expected, found).sum())
-        total += float(cosines(expected, found).sum())
-        steps = max(steps, largest_steps(expected, found))
-    return OutputParity(images, None if maps else same, total / images, steps, demand)
+        totals, rows = totals or [0.0] * len(expected), rows or [0] * len(expected)
+        for index, (wanted, values) in enumerate(zip(expected, found)):
+            if values.shape != wanted.shape or not np.isfinite(values).all():
+                raise EngineError(
+                    f"the ONNX file puts out {_described(values)} where MXNet puts out {_described(wanted)}; "
+                    "export it again"
+                )
+            totals[index] += float(cosines(wanted, values).sum())
+            rows[index] += len(wanted)
+            steps = max(steps, largest_steps(wanted, values))
+        images += len(expected[0])
+        same += int(same_top1(expected[0], found[0]).sum())
+    cosine = min(total / count for total, count in zip(totals, rows))
+    return OutputParity(images, same if class_scores else None, cosine, steps, demand)
 
 
 def largest_steps(expected: np.ndarray, found: np.ndarray) -> float:

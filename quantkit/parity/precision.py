@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from quantkit.backends.base import ExecutedLayer
 from quantkit.runtimes.onnx_file import OnnxFile
-from quantkit.runtimes.session import ExecutedLayer
 
 
 @dataclass(frozen=True)

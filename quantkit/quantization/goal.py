@@ -55,7 +55,7 @@ class MixedPrecision:
         min_speedup: as in ``Goal``.
         met: whether the goal was met.
         layers: the layers that were returned to FP32.
-        measure: what the drop is of.
+        measure: what the drop is of; None where outputs are no class scores, which have no drop.
         drop: in points, on the ``images`` of ``data`` that the layers were chosen with.
         images: how many there were.
         data: the name of the images.
@@ -65,7 +65,7 @@ class MixedPrecision:
     min_speedup: Optional[float]
     met: bool
     layers: tuple[str, ...]
-    measure: Measure
-    drop: float
+    measure: Optional[Measure]
+    drop: Optional[float]
     images: int
     data: str

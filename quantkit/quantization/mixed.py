@@ -31,11 +31,11 @@ def kept_in_fp32(network: QuantizedGraph, layers: Collection[str]) -> QuantizedG
     decisions = dict(network.plan.decisions)
     for node in network.graph.nodes:
         decision = decisions[node.name]
-        if decision.precision == "fp32":
+        if not decision.is_int8:
             continue
         producers = [decisions.get(tensor.node) for tensor in node.inputs if tensor.node not in network.graph.params]
         if node.name in layers:
             decisions[node.name] = replace(decision, precision="fp32", reason=KEPT)
-        elif unit_of(node) is None and all(made is None or made.precision == "fp32" for made in producers):
+        elif unit_of(node) is None and not any(made is not None and made.is_int8 for made in producers):
             decisions[node.name] = replace(decision, precision="fp32", reason="all that it reads is FP32")
     return replace(network, plan=replace(network.plan, decisions=decisions))

@@ -43,6 +43,11 @@ class Decision:
     precision: Precision
     reason: str = ""
 
+    @property
+    def is_int8(self) -> bool:
+        """Whether it runs in INT8."""
+        return self.precision == "int8"
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -57,6 +62,10 @@ class Plan:
     exclude: tuple[str, ...] = ()
     activation_type: ActivationType = "auto"
     before_sums: Mapping[Tensor, Range] = field(default_factory=dict)
+
+    def is_int8(self, node: Node) -> bool:
+        """Whether a node of the fused network runs in INT8."""
+        return self.decisions[node.name].is_int8
 
 
 def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
@@ -249,7 +258,7 @@ def _decide_concat(state: _Planning, node: Node) -> Optional[str]:
 def _share_concat_scales(state: _Planning, decisions: Mapping[str, Decision]) -> None:
     """Let convolutions that only feed a concatenation round to its scale at once, instead of once more there."""
     for node in state.graph.nodes:
-        if decisions[node.name].precision == "fp32" or _kind(node) != "Concat":
+        if not decisions[node.name].is_int8 or _kind(node) != "Concat":
             continue
         whole = state.activations[node.output]
         for tensor in node.inputs:

@@ -27,7 +27,7 @@ class QuantizedGraph:
 
     def is_int8(self, node: Node) -> bool:
         """Whether a node runs in INT8."""
-        return self.plan.decisions[node.name].precision == "int8"
+        return self.plan.is_int8(node)
 
     def int8_layer(self, node: Optional[Node]) -> Optional[Unit]:
         """The convolution or dense layer that a node is, if it runs in INT8."""

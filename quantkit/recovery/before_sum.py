@@ -15,6 +15,7 @@ from quantkit.calibration.collect import collect_ranges
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.fusion.unit import unrolled
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.names import Names
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 
@@ -41,6 +42,7 @@ def with_ranges_before_sums(
 def _with_sums_apart(network: QuantizedGraph) -> tuple[Graph, dict[Tensor, Tensor]]:
     """The network with sums as operators of their own, and for each sum the result of its layer."""
     graph = network.graph
+    names = Names(graph.names)
     nodes: list[Node] = []
     results: dict[Tensor, Tensor] = {}
     for node in graph.nodes:
@@ -48,7 +50,7 @@ def _with_sums_apart(network: QuantizedGraph) -> tuple[Graph, dict[Tensor, Tenso
         if unit is None or unit.addition is None:
             nodes.append(node)
             continue
-        parts = unrolled(node, node.inputs, node.name, lambda wanted: graph.free_name(f"{wanted}_before_sum"))
+        parts = unrolled(node, node.inputs, node.name, lambda wanted: names.take(f"{wanted}_before_sum"))
         results[node.output] = parts[0].output
         nodes += parts
     return replace(graph, nodes=tuple(nodes)), results

@@ -8,23 +8,24 @@ import numpy as np
 
 from quantkit.fusion.unit import Unit
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.graph.names import Names
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 
 def with_own_params(network: QuantizedGraph) -> QuantizedGraph:
     """The same network; in it no INT8 layer lacks a bias, or shares a parameter with another operator."""
-    graph = network.graph
+    graph, names = network.graph, Names(network.graph.names)
     for unit in network.int8_layers:
         if unit.bias is None:
-            graph = _replaced(graph, unit.node, _with_bias(graph, unit))
+            graph = _replaced(graph, unit.node, _with_bias(graph, unit, names))
         for tensor in (unit.weight, unit.bias):
             if tensor is not None and len(graph.consumers[tensor]) > 1:
-                graph = _with_copy(graph, unit.node.name, tensor)
+                graph = _with_copy(graph, unit.node.name, tensor, names)
     return replace(network, graph=graph)
 
 
-def _with_bias(graph: Graph, unit: Unit) -> tuple[Node, str, np.ndarray]:
-    name = graph.free_name(f"{unit.node.name}_zero_bias")
+def _with_bias(graph: Graph, unit: Unit, names: Names) -> tuple[Node, str, np.ndarray]:
+    name = names.take(f"{unit.node.name}_zero_bias")
     inputs = (*unit.node.inputs[:2], Tensor(name), *unit.node.inputs[2:])
     attrs = {**unit.core.attrs, "no_bias": "False"}
     if unit.node.body is None:
@@ -33,13 +34,13 @@ def _with_bias(graph: Graph, unit: Unit) -> tuple[Node, str, np.ndarray]:
         body = unit.node.body
         core = replace(unit.core, attrs=attrs, inputs=(*unit.core.inputs[:2], Tensor("bias")))
         nodes = tuple(core if inner is unit.core else inner for inner in body.nodes)
-        names = (*body.inputs[:2], "bias", *body.inputs[2:])
-        node = replace(unit.node, inputs=inputs, body=replace(body, nodes=nodes, inputs=names))
+        read = (*body.inputs[:2], "bias", *body.inputs[2:])
+        node = replace(unit.node, inputs=inputs, body=replace(body, nodes=nodes, inputs=read))
     return node, name, np.zeros(len(graph.params[unit.weight.node]), np.float32)
 
 
-def _with_copy(graph: Graph, reader: str, tensor: Tensor) -> Graph:
-    name = graph.free_name(f"{reader}_own_{tensor.node}")
+def _with_copy(graph: Graph, reader: str, tensor: Tensor, names: Names) -> Graph:
+    name = names.take(f"{reader}_own_{tensor.node}")
     node = graph.by_name[reader]
     inputs = tuple(Tensor(name) if read == tensor else read for read in node.inputs)
     return _replaced(graph, node, (replace(node, inputs=inputs), name, graph.params[tensor.node]))

@@ -9,6 +9,7 @@ import numpy as np
 
 from quantkit.errors import DataError
 from quantkit.graph.graph import Graph
+from quantkit.progress import Progress
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.analytic_bias import with_analytic_biases
 from quantkit.recovery.centring import centred
@@ -16,7 +17,7 @@ from quantkit.recovery.equalization import equalized
 from quantkit.recovery.observer_choice import with_chosen_ranges
 from quantkit.recovery.own_params import with_own_params
 from quantkit.recovery.preset import NO_RECOVERY, Recovery
-from quantkit.recovery.reconstruction import Progress, reconstruct
+from quantkit.recovery.reconstruction import reconstruct
 
 
 @dataclass(frozen=True, eq=False)

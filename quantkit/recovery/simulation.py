@@ -9,7 +9,6 @@ from typing import Optional, Union
 import numpy as np
 
 from quantkit.engine.execute import Executor
-from quantkit.engine.stream import filled
 from quantkit.fusion.unit import Unit
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.quantization.arithmetic import QuantParams, dequantize, quantize
@@ -85,7 +84,5 @@ def operator_results(
     executor = Executor(graph, {name: (_BATCH, *array.shape[1:]) for name, array in arrays.items()})
     results = []
     for start in range(0, images, _BATCH):
-        count = min(_BATCH, images - start)
-        found = executor.run({name: filled(array[start : start + count], _BATCH) for name, array in arrays.items()})
-        results.append([result[:count] for result in found])
+        results.append(executor.run({name: array[start : start + _BATCH] for name, array in arrays.items()}))
     return [np.concatenate(parts) for parts in zip(*results)]

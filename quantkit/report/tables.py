@@ -14,7 +14,8 @@ from quantkit.report.attribution import attributions
 from quantkit.report.scaling import scalings
 from quantkit.report.summary import METRICS, PERCENTILES, Row, Study, key_of, published_throughputs
 from quantkit.report.table import Table
-from quantkit.report.words import factor, listed, marked, number, percent, plural, ratio_text
+from quantkit.report.words import factor, listed, marked, number, plural, ratio_text
+from quantkit.units import percent
 
 # As LoadGen's summary puts it.
 _UNMET = re.compile(r"(.+?) satisfied ?: NO$")

@@ -103,9 +103,3 @@ def ratio_text(ratio: Optional[Ratio], missing: str = "") -> str:
         return f"{factor(ratio.value)} (no interval)"
     doubt = f", {ratio.verdict}" if ratio.verdict == "not distinguishable" else ""
     return f"{factor(ratio.value)} ({factor(ratio.low)} to {factor(ratio.high)}){doubt}"
-
-
-def percent(share: float) -> str:
-    """A share from 0 to 1 as a percentage; 100 % means every single one."""
-    text = f"{100 * share:.1f}"
-    return "99.9 %" if text == "100.0" and share < 1 else f"{text} %"

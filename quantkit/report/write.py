@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 from quantkit.benchmark.results import Results
 from quantkit.folders import Kind, replacing
+from quantkit.progress import Tell, untold
 from quantkit.report.document import Document, document
 from quantkit.report.drawing import write_sheet
 from quantkit.report.export import csv_text, json_text
@@ -41,7 +42,7 @@ def make_report(
     results: Sequence[Results],
     title: Optional[str] = None,
     price_per_hour: Optional[float] = None,
-    tell: Callable[[str], None] = lambda _: None,
+    tell: Tell = untold,
 ) -> Report:
     """Make ``index.html``, ``report.md``, ``report.json``, ``cells.csv`` and the figures as PNG and SVG.
 

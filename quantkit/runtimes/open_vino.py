@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
-from typing import Any
+from typing import Any, ClassVar, Optional
 
 import numpy as np
 
-from quantkit.errors import EngineError, EngineMissing
+from quantkit.backends.base import Backend, ExecutedLayer, Inputs, Session, Shape, arrays, session_threads
+from quantkit.backends.registry import OPENVINO
+from quantkit.errors import EngineError
 from quantkit.host.process import OwnProcess
-from quantkit.runtimes.session import ExecutedLayer, Inputs, session_threads
 
-_LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
-_INTEGERS = frozenset({"i8", "u8"})
+LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
+"""The layers that multiply by weights, as the compiled network calls them."""
+
+INTEGERS = frozenset({"i8", "u8"})
+"""The precisions of those that do so in integers."""
+
+PRECISION = "f32"
+"""What it computes in where the file does not say integers."""
+
 _INFO = frozenset({"layerType", "originalLayersNames", "primitiveType", "runtimePrecision"})
 
 # What its rewriting to integers adds to an operator's name.
 _ADDED = re.compile(r"(/WithoutBiases|/DequantizationMultiply)+$")
 
 
-def open_session(content: bytes) -> OpenVinoSession:
-    """Load an ONNX file's bytes.
+class OpenVinoBackend(Backend[bytes]):
+    """OpenVINO, which rewrites networks before it runs them."""
 
-    Raises:
-        EngineMissing: the package openvino is not installed.
-        EngineError: OpenVINO refuses the network.
-        ForkError: this process is a fork of one that has used OpenVINO.
-    """
-    return OpenVinoSession(_compiled(content))
+    rewrites: ClassVar[bool] = True
+
+    def version(self) -> str:
+        """See ``Backend``."""
+        return OPENVINO.installed_version()
+
+    def open_session(self, network: bytes, shapes: Optional[Mapping[str, Shape]] = None) -> OpenVinoSession:
+        """Load an ONNX file's bytes; see ``Backend``."""
+        return OpenVinoSession(_compiled(network))
+
+    def executed_layers(self, network: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]:
+        """What OpenVINO's runtime model tells; see ``Backend``."""
+        compiled = _compiled(network)
+        # Kernels are chosen for the shapes of the first run.
+        OpenVinoSession(compiled).run(inputs)
+        return tuple(_executed(compiled.get_runtime_model()))
 
 
-class OpenVinoSession:
-    """A ``session.Session`` of OpenVINO."""
+class OpenVinoSession(Session):
+    """A network in OpenVINO."""
 
     def __init__(self, compiled: Any) -> None:
         self._process = OwnProcess()
@@ -49,43 +67,31 @@ class OpenVinoSession:
         return tuple(self._shapes)
 
     def run(self, inputs: Inputs) -> list[np.ndarray]:
-        """See ``session.Session``."""
+        """See ``Session``."""
         self._process.check("the network")
         for name, shape in self._shapes.items():
             # Convolutions of another number of channels would be computed all the same.
-            if not shape.compatible(_library().PartialShape(list(inputs[name].shape))):
+            if not shape.compatible(OPENVINO.library().PartialShape(list(inputs[name].shape))):
                 raise EngineError(f"OpenVINO cannot run the network: {name!r} is {inputs[name].shape}, not {shape}")
         with _errors("run the network"):
-            return list(self._request.infer(dict(inputs)).to_tuple())
-
-
-def executed_layers(content: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]:
-    """Run the network once and read off OpenVINO's runtime model which kernels computed its layers.
-
-    Raises:
-        EngineMissing, EngineError: see ``open_session`` and ``session.Session``.
-    """
-    compiled = _compiled(content)
-    # Kernels are chosen for the shapes of the first run.
-    OpenVinoSession(compiled).run(inputs)
-    return tuple(_executed(compiled.get_runtime_model()))
+            return arrays(self._request.infer(dict(inputs)).to_tuple())
 
 
 def _executed(model: Any) -> Iterator[ExecutedLayer]:
     for operator in model.get_ordered_ops():
         info = {key: str(value.astype(str)) for key, value in operator.get_rt_info().items() if key in _INFO}
-        if info.get("layerType") in _LAYERS:
+        if info.get("layerType") in LAYERS:
             names = frozenset(_ADDED.sub("", name) for name in info.get("originalLayersNames", "").split(","))
             precision = info.get("runtimePrecision", "")
             kernel = f"{info['layerType']} {info.get('primitiveType', '')}".strip()
-            yield ExecutedLayer(names, kernel, "int8" if precision in _INTEGERS else "fp32")
+            yield ExecutedLayer(names, kernel, "int8" if precision in INTEGERS else "fp32")
 
 
 def _compiled(content: bytes) -> Any:
-    openvino = _library()
+    openvino = OPENVINO.library()
     _first_use().check("OpenVINO")
     settings = {
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": PRECISION,
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": session_threads(),
     }
@@ -100,20 +106,10 @@ def _first_use() -> OwnProcess:
     return OwnProcess()
 
 
-def _library() -> Any:
-    try:
-        import openvino
-    except ImportError as error:
-        raise EngineMissing(
-            f"OpenVINO cannot be used here ({error}); install it: pip install 'quantkit[openvino]'"
-        ) from error
-    return openvino
-
-
 @contextmanager
 def _errors(what: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        raise EngineError(f"OpenVINO {_library().__version__} cannot {what}: {lines[-1]}") from error
+        raise EngineError(f"OpenVINO {OPENVINO.library().__version__} cannot {what}: {lines[-1]}") from error

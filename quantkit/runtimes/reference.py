@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
-from quantkit.errors import EngineError, EngineMissing
-from quantkit.runtimes.session import Inputs, arrays
+from quantkit.backends.base import Backend, Inputs, Session, Shape, arrays
+from quantkit.backends.registry import REFERENCE
+from quantkit.errors import EngineError
 
 # It knows the rounding to integers from opset 19 on, and normalizes batches as it should from 14 on.
 _OPSET = 21
 
 
-def open_session(content: bytes) -> ReferenceSession:
-    """Load an ONNX file's bytes.
+class ReferenceBackend(Backend[bytes]):
+    """ONNX's reference evaluator, which computes what the file says."""
 
-    Raises:
-        EngineMissing: the package onnx is not installed.
-        EngineError: it refuses the network.
-    """
-    try:
-        from onnx import load_model_from_string, version_converter
+    def version(self) -> str:
+        """That of the package onnx; see ``Backend``."""
+        return REFERENCE.installed_version()
+
+    def open_session(self, network: bytes, shapes: Optional[Mapping[str, Shape]] = None) -> ReferenceSession:
+        """Load an ONNX file's bytes; see ``Backend``."""
+        onnx = REFERENCE.library()
+        from onnx import version_converter
         from onnx.reference import ReferenceEvaluator
-    except ImportError as error:
-        raise EngineMissing(
-            f"ONNX's reference evaluator cannot be used here ({error}); install it: pip install 'quantkit[onnx]'"
-        ) from error
-    with _errors("load the network"):
-        model = version_converter.convert_version(load_model_from_string(content), _OPSET)
-        return ReferenceSession(ReferenceEvaluator(model))
+
+        with _errors("load the network"):
+            model = version_converter.convert_version(onnx.load_model_from_string(network), _OPSET)
+            return ReferenceSession(ReferenceEvaluator(model))
 
 
-class ReferenceSession:
-    """A ``session.Session`` of the reference evaluator."""
+class ReferenceSession(Session):
+    """A network in the reference evaluator."""
 
     def __init__(self, evaluator: Any) -> None:
         self._evaluator = evaluator
@@ -46,7 +46,7 @@ class ReferenceSession:
         return tuple(self._evaluator.input_names)
 
     def run(self, inputs: Inputs) -> list[np.ndarray]:
-        """See ``session.Session``."""
+        """See ``Session``."""
         with _errors("run the network"):
             outputs = self._evaluator.run(None, dict(inputs))
         return arrays(outputs)

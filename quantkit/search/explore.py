@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from quantkit.progress import Progress
 from quantkit.quantization.goal import Goal
-from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered
 from quantkit.search.candidates import Candidate
 from quantkit.search.choose import (
@@ -43,7 +44,8 @@ class Kept:
 
 def meets(check: Check, goal: Goal) -> bool:
     """Whether a network meets the goal."""
-    return goal.accurate(check.drop.points) and goal.fast(check.speedup)
+    accurate = goal.max_drop is None or (check.drop is not None and goal.accurate(check.drop.points))
+    return accurate and goal.fast(check.speedup)
 
 
 def best(checks: Collection[Check], goal: Goal) -> Check:
@@ -73,7 +75,7 @@ def _replaces(fewer: Check, check: Check) -> bool:
 
 
 def _error(check: Check) -> tuple[float, float]:
-    return check.drop.points, check.divergence
+    return math.inf if check.drop is None else check.drop.points, check.divergence
 
 
 class Exploration:

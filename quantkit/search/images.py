@@ -12,15 +12,19 @@ import numpy as np
 
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.engine.stream import outputs_of
-from quantkit.evaluation.divergence import log_probabilities
+from quantkit.evaluation.class_scores import ClassScores, class_scores
+from quantkit.evaluation.divergence import divergence, log_probabilities, noise_share
 from quantkit.graph.graph import Graph
 from quantkit.models.model import Model
-from quantkit.recovery.reconstruction import Progress
+from quantkit.progress import Progress
 from quantkit.stages.fuse import FusedModel
 from quantkit.stages.samples import BATCH_SIZE, dataset, steps
 
 # Enough to tell layers apart by a smooth measure; each is run for every candidate.
 _SUBSET = 64
+
+Responses = tuple[np.ndarray, ...]
+"""What a network says of images: its log probabilities, or where it puts out no class scores all its outputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,19 +35,30 @@ class Judged:
         model: the original network.
         samples: the images.
         labels: int64 of shape (images,); None where they have none.
-        predictions: FP32's classes, of the same shape.
+        count: how many there are.
+        class_scores: whether the network puts out class scores; else there are neither labels nor predictions.
+        predictions: FP32's classes, int64 of shape (images,).
         subset: some of them, preprocessed, float32 (images, channels, height, width).
-        scores: FP32's log probabilities for the subset.
+        responses: FP32's for the subset, see ``responses``.
         sha256: what identifies images and labels.
     """
 
     model: Model
     samples: CalibrationDataset
     labels: Optional[np.ndarray]
+    count: int
+    class_scores: ClassScores
     predictions: np.ndarray
     subset: np.ndarray
-    scores: np.ndarray
+    responses: Responses
     sha256: str
+
+    def divergence(self, graph: Graph) -> float:
+        """How far a form of the network is from FP32 on the subset; see ``evaluation.divergence``."""
+        found = responses(graph, self.subset, self.class_scores.yes)
+        if self.class_scores.yes:
+            return divergence(self.responses[0], found[0])
+        return noise_share(self.responses, found)
 
 
 def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
@@ -54,12 +69,13 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
     """
     model = source.model
     opened = dataset(model, samples)
-    classes = prod(source.fused.shapes[model.graph.outputs[0]][1:])
+    shapes = [source.fused.shapes[output][1:] for output in model.graph.outputs]
+    row = class_scores(model.graph, shapes, model.labels, model.class_scores, labelled=True).yes
     digest = hashlib.sha256()
     labels: list[np.ndarray] = []
 
     def read() -> Iterator[np.ndarray]:
-        stream = opened.batches(BATCH_SIZE, classes)
+        stream = opened.batches(BATCH_SIZE, prod(shapes[0]) if row else None)
         for batch in progress(stream, steps(opened), "running FP32 over the evaluation images"):
             digest.update(batch.data.tobytes())
             if batch.labels is not None:
@@ -68,29 +84,38 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
             yield batch.data
 
     found = np.concatenate([_classes(output) for output, *_ in outputs_of(model.graph, read(), BATCH_SIZE)])
+    scores = class_scores(model.graph, shapes, model.labels, model.class_scores, labelled=bool(labels))
     few = opened.subset(min(_SUBSET, len(found)))
     subset = np.concatenate([part.data for part in few.batches(BATCH_SIZE)])
     return Judged(
         model,
         opened,
-        np.concatenate(labels) if labels else None,
-        found,
+        np.concatenate(labels) if labels and scores.yes else None,
+        len(found),
+        scores,
+        found if scores.yes else found[:0],
         subset,
-        scores(model.graph, subset),
+        responses(model.graph, subset, scores.yes),
         digest.hexdigest(),
     )
 
 
 def predictions(graph: Graph, judged: Judged) -> np.ndarray:
-    """The classes that a form of the network predicts for all images, int64 of shape (images,)."""
+    """The classes that a form of the network predicts for all images, int64 of shape (images,).
+
+    There are none where it puts out no class scores.
+    """
+    if not judged.class_scores.yes:
+        return judged.predictions
     stream = (batch.data for batch in judged.samples.batches(BATCH_SIZE))
     return np.concatenate([_classes(output) for output, *_ in outputs_of(graph, stream, BATCH_SIZE)])
 
 
-def scores(graph: Graph, images: np.ndarray) -> np.ndarray:
-    """A network's log probabilities for preprocessed images, float64 of shape (images, classes)."""
+def responses(graph: Graph, images: np.ndarray, class_scores: bool) -> Responses:
+    """What a network says of preprocessed images: log probabilities, float64 of shape (images, classes), or outputs."""
     parts = (images[start : start + BATCH_SIZE] for start in range(0, len(images), BATCH_SIZE))
-    return log_probabilities(np.concatenate([output for output, *_ in outputs_of(graph, parts, BATCH_SIZE)]))
+    outputs = [np.concatenate(each) for each in zip(*outputs_of(graph, parts, BATCH_SIZE))]
+    return (log_probabilities(outputs[0]),) if class_scores else tuple(outputs)
 
 
 def _classes(outputs: np.ndarray) -> np.ndarray:

@@ -6,21 +6,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import monotonic
-from typing import TypeVar
+from typing import Optional, TypeVar
 
 import numpy as np
 from pydantic import PositiveFloat, TypeAdapter, ValidationError
 
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.errors import QuantkitError
-from quantkit.evaluation.divergence import divergence
 from quantkit.evaluation.drop import Drop, measure_drop
 from quantkit.evaluation.latency import latencies_in_turns, median_difference
 from quantkit.graph.graph import Graph
 from quantkit.quantization.mixed import kept_in_fp32
 from quantkit.recovery.recover import Recovered
 from quantkit.search.choose import Layers, Trial
-from quantkit.search.images import Judged, predictions, scores
+from quantkit.search.images import Judged, predictions
 from quantkit.search.journal import Journal, Value
 from quantkit.stages.fuse import FusedModel
 
@@ -78,7 +77,7 @@ class Check:
         layers: those in FP32.
         again: whether recovery was run anew for them.
         divergence: on the subset, see ``evaluation.divergence``.
-        drop: against FP32, on all images.
+        drop: against FP32, on all images; None where outputs are no class scores.
         milliseconds: median latencies at batch 1 of ``fp32``, ``fp32_fused``, ``int8`` (all of it) and ``mixed``,
             measured in turns; without the last where ``layers`` are none.
         extra: the latency beyond that of ``int8``, in milliseconds, run by run: other work on the machine, which
@@ -89,7 +88,7 @@ class Check:
     layers: Layers
     again: bool
     divergence: float
-    drop: Drop
+    drop: Optional[Drop]
     milliseconds: Mapping[str, float]
     extra: float
     noise: float
@@ -184,7 +183,9 @@ class Measurements:
             complete = _LATENCIES[bool(layers)] == found.milliseconds.keys()
             if len(found.predictions) != len(self._images.predictions) or not complete:
                 raise self._damaged(_key(_CHECKS[again], layers))
-            drop = measure_drop(self._images.predictions, np.array(found.predictions), self._images.labels)
+            drop = None
+            if self._images.class_scores.yes:
+                drop = measure_drop(self._images.predictions, np.array(found.predictions), self._images.labels)
             self.checks[layers, again] = Check(
                 layers, again, found.divergence, drop, found.milliseconds, found.extra, found.noise
             )
@@ -219,7 +220,7 @@ class Measurements:
             networks = {"int8": self._int8, "mixed": graph}
             times = latencies_in_turns(networks, self._source.sample, _TRIAL_SECONDS)
             milliseconds, noise = median_difference(times["int8"], times["mixed"])
-        return {"divergence": self._divergence(graph), "milliseconds": milliseconds, "noise": noise}
+        return {"divergence": self._images.divergence(graph), "milliseconds": milliseconds, "noise": noise}
 
     def _check(self, layers: Layers, again: bool) -> Value:
         graph = self._graph(layers, again)
@@ -229,15 +230,12 @@ class Measurements:
         times = latencies_in_turns(networks, self._source.sample, _CHECK_SECONDS)
         extra, noise = median_difference(times["int8"], times.get("mixed", times["int8"]))
         return {
-            "divergence": self._divergence(graph),
+            "divergence": self._images.divergence(graph),
             "predictions": predictions(graph, self._images).tolist(),
             "milliseconds": {name: float(np.median(values)) for name, values in times.items()},
             "extra": extra,
             "noise": noise,
         }
-
-    def _divergence(self, graph: Graph) -> float:
-        return divergence(self._images.scores, scores(graph, self._images.subset))
 
     def _graph(self, layers: Layers, again: bool = False) -> Graph:
         return int8_graph(self.network(layers, again).network)

@@ -11,19 +11,21 @@ from typing import Any, Union
 
 from quantkit.bundle.engine import present_engine
 from quantkit.calibration.table import CalibrationTable
+from quantkit.engine.execute import infer_shapes
 from quantkit.errors import UserError
+from quantkit.evaluation.class_scores import ClassScores, class_scores
 from quantkit.files import locked
 from quantkit.graph import nnvm
 from quantkit.host.cpu import read_cpu
 from quantkit.host.load import read_load
 from quantkit.models.model import Model
 from quantkit.pipeline import QuantizedModel, emit, evaluate
+from quantkit.progress import Progress, silent
 from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.mixed import kept_in_fp32
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import Recovery
-from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered
 from quantkit.search.candidates import candidates
 from quantkit.search.choose import Layers
@@ -33,7 +35,7 @@ from quantkit.search.journal import Journal, check_journals, journal_path
 from quantkit.search.measurements import Budget, Check, Measurements
 from quantkit.stages.fuse import FusedModel
 from quantkit.stages.recover import recover, with_pre_add_ranges
-from quantkit.stages.samples import dataset, silent
+from quantkit.stages.samples import dataset
 
 DEFAULT_MINUTES = 10.0
 
@@ -43,7 +45,7 @@ _FEW_IMAGES = 50
 _BUSY = 0.25
 
 # To be raised when what a measurement holds, or how it is made, changes.
-_JOURNAL_FORMAT = 1
+_JOURNAL_FORMAT = 2
 
 
 class FewImagesWarning(UserWarning):
@@ -66,6 +68,7 @@ class Outcome:
         chosen: ``network``, judged.
         layers: those of ``network`` that were returned to FP32.
         data: the name of the images that it was judged by, and with which its layers were chosen.
+        images: how many there were.
         candidates: how many layers and groups could have been returned to FP32, and how many of these were measured.
         measurements: how many were made in all, and how many of them by earlier, interrupted runs.
         time_is_up: whether the budget ended the search.
@@ -78,6 +81,7 @@ class Outcome:
     chosen: Check
     layers: tuple[Kept, ...]
     data: str
+    images: int
     candidates: tuple[int, int]
     measurements: tuple[int, int]
     time_is_up: bool
@@ -128,7 +132,9 @@ def mixed_precision(
     if not recovered.network.int8_layers:
         raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
     looked_at = judged(source, samples.subset(table.samples, at_most=True) if images is None else images, progress)
-    _warn_of_few(len(looked_at.predictions), goal)
+    if goal.max_drop is not None:
+        _check_class_scores(source.model, looked_at.class_scores)
+    _warn_of_few(looked_at.count, goal)
     path = journal_path(_facts(source, table, recovered, looked_at))
 
     def anew(layers: Layers) -> Recovered:
@@ -153,6 +159,7 @@ def mixed_precision(
             chosen,
             search.kept(chosen.layers),
             looked_at.samples.name,
+            looked_at.count,
             (len(search.candidates), search.measured),
             (len(journal), journal.resumed),
             time_is_up,
@@ -173,7 +180,20 @@ def check_request(model: Model, goal: Goal, images: Any, minutes: float) -> None
         )
     if not 0 <= minutes < float("inf"):
         raise UserError(f"a budget of {minutes:g} minutes was asked for; give a number from 0 up, such as 10")
+    if goal.max_drop is not None:
+        shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
+        outputs = [shapes[output][1:] for output in model.graph.outputs]
+        # Whether the images have labels is not known yet.
+        _check_class_scores(model, class_scores(model.graph, outputs, model.labels, model.class_scores, labelled=True))
     check_journals()
+
+
+def _check_class_scores(model: Model, found: ClassScores) -> None:
+    if not found.yes:
+        raise UserError(
+            f"a drop in points of top-1 needs class scores, and the outputs of {model.name} are none ({found.why}); "
+            "give --min-speedup alone, or --classes (class_scores=True) if they are"
+        )
 
 
 def _refuse() -> None:
@@ -215,9 +235,9 @@ def _record(chosen: Check, goal: Goal, images: Judged) -> MixedPrecision:
         goal.min_speedup,
         meets(chosen, goal),
         tuple(sorted(chosen.layers)),
-        "top-1" if drop.labelled else "agreement",
-        drop.points,
-        drop.images,
+        None if drop is None else "top-1" if drop.labelled else "agreement",
+        None if drop is None else drop.points,
+        images.count,
         images.samples.name,
     )
 
@@ -240,4 +260,5 @@ def _facts(source: FusedModel, table: CalibrationTable, recovered: Recovered, im
         "calibration": [table.method, table.samples, table.data_sha256],
         "recovery": asdict(recovered.recovery),
         "images": images.sha256,
+        "class_scores": images.class_scores.yes,
     }

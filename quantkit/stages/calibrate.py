@@ -7,10 +7,10 @@ from typing import Any, Optional
 from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import check_not_constant
+from quantkit.progress import Progress, silent
 from quantkit.quantization.plan import calibration_targets
-from quantkit.recovery.reconstruction import Progress
 from quantkit.stages.fuse import FusedModel
-from quantkit.stages.samples import BATCH_SIZE, dataset, silent, steps
+from quantkit.stages.samples import BATCH_SIZE, dataset, steps
 
 DEFAULT_METHOD = "mse"
 DEFAULT_SAMPLES = 32

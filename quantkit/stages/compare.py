@@ -6,24 +6,22 @@ from collections.abc import Iterator
 from itertools import tee
 from typing import Any
 
-import numpy as np
-
 from quantkit.engine.stream import outputs_of
-from quantkit.evaluation.agreement import Agreement, agreement
+from quantkit.evaluation.agreement import Agreement, Outputs, agreement
 from quantkit.graph.graph import Graph
-from quantkit.models.model import Model
-from quantkit.recovery.reconstruction import Progress
-from quantkit.stages.samples import BATCH_SIZE, dataset, silent, steps
+from quantkit.progress import Progress, silent
+from quantkit.stages.fuse import FusedModel
+from quantkit.stages.samples import BATCH_SIZE, dataset, steps
 
 
-def compare(reference: Graph, other: Graph, model: Model, samples: Any, progress: Progress = silent) -> Agreement:
-    """Run two forms of a model's network over samples, batch by batch, and compare their first outputs."""
-    chosen = dataset(model, samples)
+def compare(source: FusedModel, other: Graph, samples: Any, progress: Progress = silent) -> Agreement:
+    """Run the original network and another form of it over samples, batch by batch, and compare their outputs."""
+    reference = source.model.graph
+    chosen = dataset(source.model, samples)
 
-    def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def pairs() -> Iterator[tuple[Outputs, Outputs]]:
         stream = progress(chosen.batches(BATCH_SIZE), steps(chosen), "comparing with FP32")
         first, second = tee(batch.data for batch in stream)
-        for a, b in zip(outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE)):
-            yield a[0], b[0]
+        yield from zip(outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE))
 
-    return agreement(pairs())
+    return agreement(pairs(), list(map(str, reference.outputs)), source.class_scores.yes)

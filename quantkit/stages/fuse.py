@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from quantkit.emission.mxnet_float import float_graph
+from quantkit.evaluation.class_scores import ClassScores, class_scores
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.fusion.gate import FusionCheck, check_fusion
 from quantkit.graph import nnvm
@@ -37,6 +38,13 @@ class FusedModel:
     def graph(self) -> Graph:
         """The fused FP32 network in the form that stock MXNet runs."""
         return float_graph(self.fused.graph)
+
+    @cached_property
+    def class_scores(self) -> ClassScores:
+        """Whether the network's outputs are class scores."""
+        outputs = self.fused.original.outputs
+        shapes = [self.fused.shapes[output][1:] for output in outputs]
+        return class_scores(self.model.graph, shapes, self.model.labels, self.model.class_scores)
 
     @cached_property
     def sha256(self) -> str:

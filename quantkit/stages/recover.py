@@ -10,15 +10,15 @@ import numpy as np
 
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError
+from quantkit.progress import Progress, silent
 from quantkit.quantization.plan import ActivationType, Plan, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.before_sum import with_ranges_before_sums
 from quantkit.recovery.preset import DEFAULT_PRESET, Recovery, preset
-from quantkit.recovery.reconstruction import Progress
 from quantkit.recovery.recover import Recovered, with_mirrored
 from quantkit.recovery.recover import recover as recovered
 from quantkit.stages.fuse import FusedModel
-from quantkit.stages.samples import BATCH_SIZE, dataset, silent
+from quantkit.stages.samples import BATCH_SIZE, dataset
 
 _SUM_SAMPLES = 32
 

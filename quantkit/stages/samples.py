@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from quantkit.data.dataset import CalibrationDataset
@@ -27,8 +26,3 @@ def dataset(model: Model, samples: Any) -> CalibrationDataset:
 def steps(chosen: CalibrationDataset) -> int:
     """How many batches the progress display is to expect; 0 where nobody knows."""
     return 0 if chosen.size is None else -(-chosen.size // BATCH_SIZE)
-
-
-def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
-    """No progress display."""
-    return stream

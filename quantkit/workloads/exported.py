@@ -18,8 +18,9 @@ from quantkit.errors import QuantkitError, UserError
 from quantkit.export import export_int8_onnx, export_onnx
 from quantkit.folders import scratch_folder
 from quantkit.models.model import Model
+from quantkit.progress import Tell
 from quantkit.text_files import parse_json
-from quantkit.workloads.store import Tell, code_hash, stored_array, stored_files
+from quantkit.workloads.store import code_hash, stored_array, stored_files
 
 # The modes of benchmarks/peers.py that make these forms.
 MODES: Mapping[str, str] = {"onnxruntime-ptq": "ONNX Runtime MinMax", "nncf": "NNCF performance (default)"}

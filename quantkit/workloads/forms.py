@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from quantkit.bundle.engine import present_engine
 from quantkit.graph import nnvm
 from quantkit.models.model import Model
 from quantkit.pipeline import QuantizedModel, emit, evaluate
+from quantkit.progress import Tell
 from quantkit.stages.calibrate import calibrate
 from quantkit.stages.fuse import FusedModel, fuse_model
 from quantkit.stages.recover import plan, recover
 from quantkit.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
 from quantkit.workloads.images import image_batch
-from quantkit.workloads.store import Made, Stored, Tell, code_hash, stored_checkpoint
+from quantkit.workloads.store import Made, Stored, code_hash, stored_checkpoint
 
 _CALIBRATION_IMAGES = 10
 
@@ -113,9 +114,13 @@ class Forms:
         return Made(self._quantized.graph, known)
 
 
-def known_accuracy(agreement: float, cosine: float, images: int) -> dict[str, float]:
-    """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images."""
-    return {f"agreement on {images} calibration images": agreement, "cosine": cosine}
+def known_accuracy(top1: Optional[float], cosine: float, images: int) -> dict[str, float]:
+    """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images.
+
+    Without ``top1``, which only class scores have, there is the cosine of the first output alone.
+    """
+    agreement = {} if top1 is None else {f"agreement on {images} calibration images": top1}
+    return {**agreement, "cosine": cosine}
 
 
 def _makers_hash() -> str:

@@ -26,9 +26,8 @@ from quantkit.engine.checkpoint import read_checkpoint, write_checkpoint
 from quantkit.errors import ModelError, QuantkitError, UserError
 from quantkit.folders import whole_folder
 from quantkit.graph.graph import Graph
+from quantkit.progress import Tell
 from quantkit.text_files import read_json
-
-Tell = Callable[[str], None]
 
 _RECORD = "files.json"
 

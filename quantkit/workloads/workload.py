@@ -28,13 +28,13 @@ from quantkit.graph.graph import Graph
 from quantkit.graph.macs import macs
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.progress import Tell, untold
 from quantkit.workloads.exported import int8_file
 from quantkit.workloads.forms import Forms, known_accuracy
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.lstm import INPUT, lstm_graph, lstm_macs, sequences
 from quantkit.workloads.store import (
     Made,
-    Tell,
     stored_array,
     stored_checkpoint,
     stored_outputs,
@@ -90,17 +90,13 @@ class Workload:
             _return_memory()
 
 
-def _silent(message: str) -> None:
-    """Tell nobody."""
-
-
 def prepare(
     subject: Subject,
     forms: Collection[str],
     data: Any = "builtin",
     reference: Optional[str] = None,
     loading: Mapping[str, Any] = MappingProxyType({}),
-    tell: Tell = _silent,
+    tell: Tell = untold,
 ) -> Workload:
     """Make a suite's network ready to be measured; what an earlier run has left in QUANTKIT_HOME is taken from there.
 

@@ -131,9 +131,9 @@ def _loaded(subject: Subject) -> tuple[Model, Any, Samples]:
 def _forms(subject: Subject, model: Model, calibration: Any, read: Read) -> Iterator[tuple[str, np.ndarray]]:
     """The name and the outputs of FP32, then of each INT8 form."""
     import quantkit
+    from quantkit.backends.registry import ONNX_ENGINES
     from quantkit.engine.stream import outputs_of
     from quantkit.export import int8_onnx
-    from quantkit.runtimes.engines import ONNX_ENGINES
 
     def computed(graph: Graph) -> np.ndarray:
         return np.concatenate([out[0] for out in outputs_of(graph, (batch.data for batch in read()), BATCH)])
@@ -146,7 +146,7 @@ def _forms(subject: Subject, model: Model, calibration: Any, read: Read) -> Iter
         int8 = quantkit.emit(fused, table, quantkit.recover(fused, table, plan, calibration, preset))
         yield preset, computed(int8.graph)
         for engine in subject.onnx if preset == "balanced" else ():
-            session = ONNX_ENGINES[engine].open_session(int8_onnx(model, int8.network, int8.settings))
+            session = ONNX_ENGINES[engine].backend().open_session(int8_onnx(model, int8.network, int8.settings))
             (name,) = session.inputs
             outputs = [session.run({name: batch.data})[0] for batch in read()]
             yield f"{preset}, ONNX in {engine}", np.concatenate(outputs)

@@ -35,7 +35,7 @@ def test_the_network_that_ships(analysis: Analysis, digits_bundle: Path, digits_
     assert analysis.worst[0].own.sqnr == min(layer.own.sqnr for layer in analysis.layers)
     bundle = read_bundle(digits_bundle)
     first = open_samples("digits:test")
-    engine = compare(digits_fused.model.graph, bundle.graph, bundle.model, quantkit.images(_pixels(first, 12)))
+    engine = compare(digits_fused, bundle.graph, quantkit.images(_pixels(first, 12)))
     assert analysis.agreement.cosine == pytest.approx(engine.cosine, abs=2e-3)
 
 

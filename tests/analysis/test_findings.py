@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from quantkit.analysis.analysis import LayerError
 from quantkit.analysis.calibration import Audit, InputStatistics
-from quantkit.analysis.deviation import Deviation
 from quantkit.analysis.findings import findings
 from quantkit.analysis.overflow import Overflow
 from quantkit.analysis.tensor import Bins, TensorUse
+from quantkit.evaluation.deviation import Deviation
 
 USE = TensorUse(
     "data", "int8", 0.02, 2.54, 1000, -2.5, 2.5, {50.0: 0.0}, 0.0, 0.9, 0.0, 2.5, 2.5, 0.01, Bins(0.0, 1.0, (1,))

@@ -12,11 +12,12 @@ from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import run
 from quantkit.errors import ModelError
 from quantkit.graph.graph import Graph
+from quantkit.progress import silent
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.recover import recover
 from tests.networks import images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import computed_weights, planned, silent
+from tests.recovery.networks import computed_weights, planned
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
 

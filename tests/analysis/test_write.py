@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from quantkit.analysis.analysis import Analysis
-from quantkit.analysis.deviation import Deviation
 from quantkit.analysis.page import analysis_json, analysis_page
 from quantkit.analysis.write import write_analysis
 from quantkit.errors import UserError
+from quantkit.evaluation.deviation import Deviation
 
 
 def test_the_json_holds_every_layer_and_tensor(analysis: Analysis, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from quantkit.benchmark import build_folder
 from quantkit.benchmark.environments import add_build, check_build, list_builds, open_build
 from quantkit.benchmark.instance import worker_files
 from quantkit.errors import QuantkitError
+from quantkit.temporary import temporary_folder, temporary_name
 from tests.benchmark.interpreters import MADE, Fake
 
 
@@ -83,10 +84,10 @@ def test_a_home_that_cannot_be_written_is_named(fake: Fake) -> None:
 
 def test_what_a_killed_process_left_is_swept_away_but_nothing_else(fake: Fake) -> None:
     open_build("native")
-    for name in (".native~dead", ".native-1.8~alive"):
-        (fake.home / "builds" / name).mkdir()
-    check_build("native")
-    assert fake.left() == [".native-1.8~alive", "native"]
+    temporary_name(fake.home / "builds" / "native").mkdir()
+    with temporary_folder(fake.home / "builds" / "native-1.8") as alive:
+        check_build("native")
+        assert fake.left() == [alive.name, "native"]
 
 
 def start(fake: Fake) -> subprocess.Popen[str]:

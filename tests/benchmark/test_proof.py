@@ -15,8 +15,7 @@ from quantkit.benchmark.binding import launch
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.instance import Instance
 from quantkit.benchmark.placement import Placement
-from quantkit.benchmark.proof import problem, prove
-from quantkit.benchmark.results import Proof
+from quantkit.benchmark.proof import Proof, problem, prove
 from quantkit.benchmark.team import Launch
 from quantkit.errors import InstanceError
 from tests.host.machines import written

@@ -14,7 +14,7 @@ import pytest
 
 from quantkit.bundle import write_float_bundle
 from quantkit.data.preprocess import Preprocess
-from quantkit.evaluation.agreement import Agreement
+from quantkit.evaluation.agreement import Agreement, OutputAgreement
 from quantkit.files import sha256_of
 from quantkit.graph.graph import Graph
 from quantkit.models.model import Model, Source
@@ -29,6 +29,9 @@ from tests.networks import DATA, Builder
 
 SOURCE = Source("net", "given", "made by hand", "5" * 64)
 PREPROCESS = Preprocess(40, 16, (0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
+
+
+AGREEMENT = Agreement(6, 0.75, (OutputAgreement("dense", 0.5, 12.5, 0.25, 2.0),))
 
 
 def network() -> Graph:
@@ -50,7 +53,7 @@ def as_if_quantized(source: FusedModel, samples: Any) -> QuantizedModel:
     table = calibrate(source, samples, 3, "minmax")
     mixed = MixedPrecision(1.0, None, True, ("dense",), "agreement", 0.5, 6, "own")
     network = QuantizedGraph(source.fused.graph, plan(source, table, "*", "int8"))
-    return QuantizedModel(source, table, network, PRESETS["fast"], Agreement(6, 0.75, 0.5), mixed)
+    return QuantizedModel(source, table, network, PRESETS["fast"], AGREEMENT, mixed)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,16 @@ import pytest
 from quantkit import __version__
 from quantkit.bundle import read_bundle, read_manifest, verify_bundle, write_bundle, write_float_bundle
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import AgreementResult, FileEntry, FusionResult, Input, Origin, Output, Settings
+from quantkit.bundle.manifest import (
+    AgreementResult,
+    FileEntry,
+    FusionResult,
+    Input,
+    Origin,
+    Output,
+    OutputResult,
+    Settings,
+)
 from quantkit.bundle.sample import stored_sample
 from quantkit.bundle.write import Quantization
 from quantkit.calibration.ranges import Range
@@ -60,7 +69,7 @@ def test_the_manifest_of_an_int8_network(quantized: QuantizedModel, tmp_path: Pa
     assert write_bundle(quantized.source, parts, tmp_path / "bundle", onnx=onnx) == tmp_path / "bundle"
     bundle = read_bundle(tmp_path / "bundle")
     assert (bundle.manifest.kind, bundle.manifest.sample) == ("int8", "built-in")
-    assert bundle.manifest.agreement == AgreementResult(6, 0.75, 0.5)
+    assert bundle.manifest.agreement == AgreementResult(6, 0.75, (OutputResult("dense", 0.5, 12.5, 0.25, 2.0),))
     assert bundle.manifest.files == entries(tmp_path / "bundle")
     assert bundle.manifest.files.keys() >= {"calibration.json", "model.onnx"}
     assert bundle.manifest.settings == quantized.settings

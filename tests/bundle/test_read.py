@@ -67,7 +67,7 @@ def test_the_quantized_network_of_a_bundle_is_the_one_that_was_lowered(
     ("change", "message"),
     [
         (lambda m: m.update(format="zip"), r"damaged at format"),
-        (lambda m: m.update(version=1), r"is of version 1, and this quantkit reads 2"),
+        (lambda m: m.update(version=2), r"is of version 2, and this quantkit reads 3"),
         (lambda m: m.pop("version"), None),
         (lambda m: m.update(kind="int4"), r"damaged at kind"),
         (lambda m: m.update(surprise=1), r"damaged at surprise"),
@@ -76,6 +76,7 @@ def test_the_quantized_network_of_a_bundle_is_the_one_that_was_lowered(
         (lambda m: m["input"].update(shape=[3, 32, "32"]), r"damaged at input.shape"),
         (lambda m: m["input"].update(shape=[3, 32, 33]), r"card.toml describes"),
         (lambda m: m.update(outputs=[]), r"damaged at outputs"),
+        (lambda m: m["outputs"][0].update(scores="tanh"), r"damaged at outputs.0.scores"),
         (lambda m: m.pop("source"), r"damaged at source"),
         (lambda m: m["source"].update(weights="magic"), r"damaged at source.weights"),
         (lambda m: m["files"].pop("sample.npz"), r"does not list sample.npz; write"),
@@ -99,7 +100,7 @@ def test_an_edited_manifest_is_refused(bundle: Path, edit: Callable[..., None], 
         read_bundle(bundle)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 2}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 3}'])
 def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes) -> None:
     (bundle / "manifest.json").write_bytes(content)
     place = "kind" if content.endswith(b"}") else "its beginning"

@@ -18,6 +18,7 @@ from quantkit.bundle import BUNDLE, read_bundle, verify_bundle, write_float_bund
 from quantkit.bundle.manifest import REQUIRED
 from quantkit.bundle.replaced import reading_whole
 from quantkit.cli.networks import open_network
+from quantkit.cli.option_groups import Loading
 from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import Work
 from quantkit.errors import BundleError
@@ -92,7 +93,7 @@ def test_a_predictor_is_of_one_bundle(bundles: Sequence[Path], target: Path) -> 
 def test_a_network_to_evaluate_is_of_one_bundle(bundles: Sequence[Path], target: Path) -> None:
     expected = {read_bundle(each).manifest.kind: nnvm.serialize(read_bundle(each).graph) for each in bundles}
     for _ in replacements(target, bundles):
-        network = open_network(Terminal(Work(), quiet=True), str(target), "auto")
+        network = open_network(Terminal(Work(), quiet=True), str(target), Loading())
         assert nnvm.serialize(network.graph) == expected[network.kind]
 
 

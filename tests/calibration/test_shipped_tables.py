@@ -16,7 +16,7 @@ def test_each_table_fits_the_network_of_its_name(name: str) -> None:
 
     table = read_table(shipped("calibration") / f"{name}.json")
     source = fuse_model(load_model(name), "digits:train")
-    assert any(decision.precision == "int8" for decision in plan(source, table).decisions.values())
+    assert any(decision.is_int8 for decision in plan(source, table).decisions.values())
     again = calibrate(source, "digits:train", table.samples, table.method)
     assert again.data_sha256 == table.data_sha256
     for tensor, found in again.ranges.items():

@@ -153,8 +153,6 @@ def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) 
         (["smoke", "--reference", "a"], "is a suite; leave out --reference"),
         (["smoke", "--build", "mine=/no/python"], "--build mine is not among the builds to measure: native, onednn"),
         (["digits_resnet20_v1", "--builds", "here", "--build", "mine=/no/python"], "--build mine is not among"),
-        (["digits_resnet20_v1", "--test-io", "builtin", "--builds", "here"], "leave out --builds"),
-        (["digits_resnet20_v1", "--test-io", "builtin", "--batch", "1,2"], "give --batch a single number"),
         (["smoke", "--networks", "other"], "suite smoke has no network 'other'"),
         (["smoke", "--builds", "here"], "suite smoke has no build 'here'"),
     ],

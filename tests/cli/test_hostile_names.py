@@ -52,6 +52,7 @@ OF_A_BUNDLE = {
     "analyze": [BUNDLE, "--data", DATA, "--reference", CARD, "--out", f"{FILE}-why"],
     "profile": [BUNDLE, "--out", f"{FILE}-trace"],
     "verify": [BUNDLE],
+    "feed": [BUNDLE, "--data", DATA, "--batch", "4", "--seconds", "0.2"],
 }
 WITH_ONNX = {
     "export": [BUNDLE, "--out", f"{FILE}.onnx"],
@@ -223,15 +224,6 @@ def test_what_is_told_of_benchmarks(printed: Ran, tmp_path: Path, capsys: pytest
     printed("compare", whole, whole)
     Terminal(Work()).show({}, *tables(replace(given, cells=cells)))
     assert as_they_stand(capsys.readouterr().out).count(NAME) > 8
-
-
-def test_what_is_told_of_feeding(printed: Ran, folder: Path, capsys: pytest.CaptureFixture[str], engine: None) -> None:
-    from quantkit.cli.feed import run_test_io
-
-    printed("fuse", CARD, "--calib-data", DATA, "--out", f"{FILE}-io", "--no-latency")
-    capsys.readouterr()
-    run_test_io(Terminal(Work()), f"{FILE}-io", DATA, 4, "auto", None, seconds=0.2)
-    as_they_stand(capsys.readouterr().out)
 
 
 def test_what_is_told_of_a_goal(capsys: pytest.CaptureFixture[str]) -> None:

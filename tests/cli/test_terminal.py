@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from quantkit.cli.targets import default_bundle
-from quantkit.cli.terminal import Terminal, megabytes, percent
+from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import Work, print_result
 from quantkit.models.names import AssumedPreprocessWarning
+from quantkit.units import megabytes, percent
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,16 @@ import pytest
 from click.testing import CliRunner
 
 import quantkit
+from quantkit.backends.registry import DEPLOYED, ONNX_ENGINES
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.cli.main import cli
-from quantkit.deployment.network import ENGINES, default_engine, open_network, usable_engines
+from quantkit.deployment.network import default_engine, open_network, usable_engines
 from quantkit.errors import BundleError, EngineError, EngineMissing, UserError
 from quantkit.predict import Predictor
-from quantkit.runtimes.engines import ONNX_ENGINES
 from tests.processes import environment
 from tests.requirements import package, requires
 
-OTHERS = [name for name in ENGINES if name != "mxnet"]
+OTHERS = [name for name in DEPLOYED if name != "mxnet"]
 
 # With a blocked import there is no mxnet, as far as Python can tell.
 WITHOUT_MXNET = """
@@ -153,7 +153,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *engines: str) -> None:
         def missing() -> None:
             raise EngineMissing("no mxnet here")
 
-        monkeypatch.setattr("quantkit.deployment.network.load_mxnet", missing)
+        monkeypatch.setattr("quantkit.engine.backend.load_mxnet", missing)
     for engine in engines:
         monkeypatch.setitem(sys.modules, engine, None)
 
@@ -162,7 +162,7 @@ def test_mxnet_comes_first(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> N
     for engine in OTHERS:
         requires(engine)
     assert default_engine(bundle) == "mxnet"
-    assert list(usable_engines(bundle)) == [*ENGINES]
+    assert list(usable_engines(bundle)) == [*DEPLOYED]
     without(monkeypatch, "mxnet")
     assert default_engine(bundle) == "onnxruntime"
     without(monkeypatch, "mxnet", "onnxruntime")
@@ -174,7 +174,7 @@ def test_what_is_missing_is_said(bundle: Bundle, monkeypatch: pytest.MonkeyPatch
     without(monkeypatch, "mxnet")
     with pytest.raises(EngineMissing, match="no mxnet here; the bundle holds no ONNX file"):
         default_engine(bare)
-    without(monkeypatch, *ENGINES)
+    without(monkeypatch, *DEPLOYED)
     with pytest.raises(EngineMissing, match=r"pip install 'quantkit\[onnxruntime\]'"):
         default_engine(bundle)
 
@@ -204,7 +204,7 @@ def test_sessions_take_the_threads_that_are_asked_for(
     # OpenVINO takes no more than there are cores.
     asked = 3 if name == "onnxruntime" else 1
     monkeypatch.setenv("OMP_NUM_THREADS", str(asked))
-    session: Any = ONNX_ENGINES[name].open_session(content)
+    session: Any = ONNX_ENGINES[name].backend().open_session(content)
     if name == "onnxruntime":
         assert session._session.get_session_options().intra_op_num_threads == asked
     else:

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.progress import silent
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.preset import PRESETS
 from quantkit.recovery.recover import recover
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import planned, silent
+from tests.recovery.networks import planned
 
 
 def signed_sum() -> Graph:

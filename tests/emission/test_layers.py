@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quantkit.emission.layers import with_core_attrs, with_relu_only
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.fusion.fuse import fuse
-from quantkit.fusion.unit import Unit, unit_of
+from quantkit.fusion.unit import Unit, unit_of, with_core_attrs, with_relu_only
 from quantkit.graph.graph import Graph
 from tests.emission.test_emitted_form import line
 from tests.networks import DATA, Builder, inverted_residual, residual_v1

@@ -152,7 +152,7 @@ def test_tensors_keep_their_names() -> None:
     assert made.inputs == graph.inputs
     assert made.outputs == graph.outputs
     for node in graph.nodes:
-        if node.output in plan.activations and plan.decisions[node.name].precision == "int8":
+        if node.output in plan.activations and plan.is_int8(node):
             assert made.by_name[node.name].op == DEQUANTIZE
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from quantkit.engine.execute import run
 from quantkit.engine.stock import stock_int8_outputs
-from quantkit.evaluation.agreement import agreement
+from quantkit.evaluation.agreement import cosines
 from quantkit.graph.graph import Graph
 from tests.networks import images, residual_v1, residual_v2
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("int8_engine")
 def stock_cosine(graph: Graph, mode: Literal["naive", "entropy"]) -> float:
     data = images(8)
     (found,) = stock_int8_outputs(graph, data, mode, [data], 8)
-    return agreement([(run(graph, {"data": data})[0], np.asarray(found))]).cosine
+    return float(cosines(run(graph, {"data": data})[0], np.asarray(found)).mean())
 
 
 @pytest.mark.parametrize("mode", ["naive", "entropy"])

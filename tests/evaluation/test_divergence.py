@@ -5,7 +5,7 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from quantkit.evaluation.divergence import divergence, log_probabilities
+from quantkit.evaluation.divergence import divergence, log_probabilities, noise_share
 
 LOGITS = np.random.default_rng(0).normal(0, 3, (7, 12))
 OTHER = LOGITS + np.random.default_rng(1).normal(0, 0.3, (7, 12))
@@ -49,3 +49,10 @@ def test_probabilities_of_zero_are_far_but_not_infinitely_far() -> None:
     found = divergence(log_probabilities(certain), log_probabilities(certain[::-1]))
     assert 10 < found < np.inf
     assert divergence(log_probabilities(certain), log_probabilities(certain)) == pytest.approx(0, abs=1e-9)
+
+
+def test_the_share_of_noise_is_the_mean_over_outputs() -> None:
+    one, other = np.array([[3.0, 4.0]], np.float32), np.zeros((1, 2, 2), np.float32)
+    found = noise_share([one, other], [one + np.float32(0.5), other + np.float32(1)])
+    assert found == pytest.approx((2 * 0.25 / 25 + 4) / 2)
+    assert noise_share([one, other], [one, other]) == 0

@@ -8,6 +8,7 @@ from typing import Optional
 import numpy as np
 import pytest
 
+from quantkit import timing
 from quantkit.evaluation import latency
 from quantkit.evaluation.latency import latencies_in_turns, median_latencies
 from quantkit.graph.graph import Graph, Node, Tensor
@@ -47,7 +48,7 @@ class Run:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
-    monkeypatch.setattr(latency, "perf_counter", lambda: machine.now)
+    monkeypatch.setattr(timing, "perf_counter", lambda: machine.now)
     monkeypatch.setattr(latency, "Executor", machine)
     return machine
 

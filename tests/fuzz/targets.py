@@ -43,7 +43,7 @@ TARGETS = {
         Target("quantization", _named("quantization"), mutators.json_text),
         Target("table", _named("table"), mutators.json_text),
         Target("journal", _named("journal"), mutators.json_lines),
-        Target("engines", _named("engines.json"), mutators.json_text),
+        Target("engines", _named("engines"), mutators.json_text),
         Target("suite", _named("suite")),
         Target("result", _named("result"), mutators.json_text),
         Target("safetensors", _named("safetensors"), mutators.safetensors),

@@ -23,6 +23,10 @@ def test_consumers_and_producer() -> None:
     assert graph.producer(Tensor("data")) is None
 
 
+def test_names_are_those_of_nodes_inputs_and_parameters() -> None:
+    assert chain().names == {"a", "b", "c", "data", "unused"}
+
+
 def test_pruned_keeps_what_the_outputs_need() -> None:
     pruned = chain().pruned()
     assert [node.name for node in pruned.nodes] == ["a", "b"]

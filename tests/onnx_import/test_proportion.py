@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from quantkit.onnx_import.construction import Construction
 from quantkit.onnx_import.network import import_network
-from quantkit.onnx_import.values import Budget
 from tests.onnx_import.files import Writer, save
 from tests.onnx_import.hostile import field, network, refused
 from tests.processes import environment
@@ -195,18 +193,3 @@ def test_copies_of_one_weight_stay_in_proportion_to_the_file(tmp_path: Path) -> 
     for _ in range(200):
         data = w.op("Gemm", data, shared)
     assert "out of proportion" in refused(save(w.model(data), tmp_path / "net.onnx"))
-
-
-def test_names_for_one_weight_are_not_looked_for_from_the_first_on() -> None:
-    asked = 0
-
-    class Counting(set[str]):
-        def __contains__(self, name: object) -> bool:
-            nonlocal asked
-            asked += 1
-            return super().__contains__(name)
-
-    state = Construction(17, "x", frozenset(), Counting({"w", "w_2"}), Budget(2**20))
-    names = [state.parameter("w", np.ones(1)).node for _ in range(1000)]
-    assert names[:3] == ["w_1", "w_3", "w_4"] and len(set(names)) == 1000
-    assert asked < 3000

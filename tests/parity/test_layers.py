@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from quantkit.backends.registry import ONNX_ENGINES
 from quantkit.errors import ModelError
 from quantkit.parity.layers import LayerParity, first_diverging, layer_parity
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import OnnxFile, parse
 from tests.emission.networks import NETWORKS
 from tests.emission.networks import quantized as quantized_there

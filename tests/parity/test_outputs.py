@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from quantkit.backends.base import Inputs
 from quantkit.engine.execute import run
 from quantkit.errors import EngineError
 from quantkit.parity.outputs import Demand, OutputParity, output_parity, parity_of
-from quantkit.runtimes.session import Inputs
 from tests.networks import images, residual_v1
 
 
@@ -24,7 +24,7 @@ class Changed:
 
 
 def parity(change: object) -> OutputParity:
-    return output_parity(residual_v1(), Changed(change), [images(4), images(3, seed=2)], 4)
+    return output_parity(residual_v1(), Changed(change), [images(4), images(3, seed=2)], 4, True)
 
 
 def test_the_same_outputs(engine: None) -> None:
@@ -64,14 +64,27 @@ def test_as_much_may_change_as_int8_itself_changes() -> None:
     assert not OutputParity(100, 30, 0.95, 1.0, lenient).ok
 
 
-def test_maps_have_no_top1() -> None:
+def test_what_is_no_class_score_has_no_top1() -> None:
     random = np.random.default_rng(0)
     maps = random.normal(size=(3, 4, 5, 6)).astype(np.float32)
-    found = parity_of([(maps, maps[..., ::-1].copy())])
+    found = parity_of([([maps], [maps[..., ::-1].copy()])], False)
     assert (found.images, found.same) == (3, None)
     assert not found.ok
-    assert parity_of([(maps, maps + np.float32(1e-4))]).ok
-    assert parity_of([(maps[:, :, :1, :1], maps[:, :, :1, :1])]).same == 3
+    assert parity_of([([maps], [maps + np.float32(1e-4)])], False).ok
+    assert parity_of([([maps[:, :, :1, :1]], [maps[:, :, :1, :1]])], True).same == 3
+
+
+def test_the_output_that_is_furthest_away_counts() -> None:
+    one, other = np.random.default_rng(0).normal(size=(2, 3, 8)).astype(np.float32)
+    assert parity_of([([one, other], [one, other])], False).ok
+    found = parity_of([([one, other], [one, other[:, ::-1].copy()])], False)
+    assert found.cosine < 0.9 and found.steps > 10
+
+
+def test_a_missing_output_is_an_error() -> None:
+    one = np.ones((1, 2), np.float32)
+    with pytest.raises(EngineError, match="has 1 outputs where MXNet has 2"):
+        parity_of([([one, one], [one])], False)
 
 
 def test_a_low_cosine_fails() -> None:

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from quantkit.backends.base import ExecutedLayer
+from quantkit.backends.registry import ONNX_ENGINES
 from quantkit.graph.graph import Graph
 from quantkit.parity.precision import PrecisionParity, precision_parity
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import OnnxFile, parse
-from quantkit.runtimes.session import ExecutedLayer
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.requirements import requires
 from tests.runtimes.networks import int8_file, quantized
@@ -19,9 +19,8 @@ pytestmark = pytest.mark.usefixtures("int8_engine")
 def ran(int8: QuantizedGraph, name: str) -> PrecisionParity:
     chosen = ONNX_ENGINES[name]
     requires(chosen.package)
-    assert chosen.executed_layers is not None
     content = int8_file(int8)
-    return precision_parity(parse(content), chosen.executed_layers(content, {"data": images(1)}))
+    return precision_parity(parse(content), chosen.backend().executed_layers(content, {"data": images(1)}))
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -28,10 +27,6 @@ def computed_weights() -> Graph:
     middle = b.op("Convolution", "conv1", first, Tensor("parts", 1), kernel=(3, 3), num_filter=8, no_bias=True)
     shifted = b.op("broadcast_add", "shifted", b.relu("relu1", middle), b.op("_ones", "ones", shape=(1, 8, 1, 1)))
     return b.graph(b.relu("relu2", b.conv("conv2", shifted, 8, 8)))
-
-
-def silent(stream: Iterable[Any], total: int, title: str) -> Iterable[Any]:
-    return stream
 
 
 def planned(graph: Graph, data: np.ndarray, *exclude: str) -> tuple[Fused, Plan]:

@@ -12,6 +12,7 @@ from quantkit.engine.execute import run
 from quantkit.errors import UserError
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.progress import silent
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.analytic_bias import clipped_normal_mean, with_analytic_biases
 from quantkit.recovery.own_params import with_own_params
@@ -19,7 +20,7 @@ from quantkit.recovery.preset import Recovery
 from quantkit.recovery.recover import recover
 from quantkit.recovery.simulation import engine_rounded
 from tests.networks import DATA, Builder, images
-from tests.recovery.networks import planned, silent
+from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
 

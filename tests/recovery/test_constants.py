@@ -10,12 +10,13 @@ import pytest
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.engine.execute import run
 from quantkit.graph.graph import Tensor
+from quantkit.progress import silent
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.constants import with_constants_folded
 from quantkit.recovery.preset import PRESETS
 from quantkit.recovery.recover import recover
 from tests.networks import DATA, Builder, images, residual_v1
-from tests.recovery.networks import computed_weights, planned, silent
+from tests.recovery.networks import computed_weights, planned
 
 pytestmark = pytest.mark.usefixtures("engine")
 

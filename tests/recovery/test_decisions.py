@@ -12,6 +12,7 @@ from quantkit.emission.mxnet_float import float_graph
 from quantkit.errors import DataError
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.progress import silent
 from quantkit.quantization.plan import Activation
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery.before_sum import with_ranges_before_sums
@@ -25,7 +26,7 @@ from quantkit.recovery.recover import recover
 from tests import numpy_engine
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.quantized import parts_of
-from tests.recovery.networks import planned, silent
+from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
 

@@ -11,6 +11,7 @@ import pytest
 
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.progress import silent
 from quantkit.quantization.arithmetic import activation_params, quantize
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -21,7 +22,7 @@ from quantkit.recovery.preset import NO_RECOVERY, Recovery
 from quantkit.recovery.reconstruction import Walk, reconstruct
 from tests import numpy_engine
 from tests.networks import DATA, Builder, fire, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import computed_weights, planned, silent, simulated
+from tests.recovery.networks import computed_weights, planned, simulated
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -42,7 +43,7 @@ def in_integers(graph: Graph, plan: Plan, data: np.ndarray) -> dict[Tensor, np.n
         unit, form = unit_of(node), plan.activations.get(node.output)
         if unit is None or unit.weight.node not in params or plan.decisions[node.name].precision == "fp32":
             values.update(one(node, values, params))
-            if form is not None and plan.decisions[node.name].precision == "int8":
+            if form is not None and plan.is_int8(node):
                 step = activation_params(form.range, form.dtype)
                 values[node.output] = quantize(values[node.output], step) * np.float32(step.scale)
             continue

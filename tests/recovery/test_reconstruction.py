@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from quantkit.graph.graph import Tensor
+from quantkit.progress import silent
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.weights import engine_integers
 from quantkit.recovery.preset import Recovery
 from quantkit.recovery.reconstruction import reconstruct
 from tests.networks import DATA, Builder, images
-from tests.recovery.networks import planned, silent
+from tests.recovery.networks import planned
 from tests.recovery.test_bias_correction import of_one_channel
 
 pytestmark = pytest.mark.usefixtures("engine")

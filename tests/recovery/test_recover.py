@@ -14,6 +14,7 @@ from quantkit.errors import DataError, UserError
 from quantkit.fusion.unit import unit_of
 from quantkit.graph.graph import Graph, Tensor
 from quantkit.pipeline import QuantizedModel
+from quantkit.progress import silent
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.recovery import reconstruction
@@ -22,7 +23,7 @@ from quantkit.recovery.recover import recover, with_mirrored
 from quantkit.stages.fuse import FusedModel
 from quantkit.stages.recover import recover as recover_model
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import planned, silent, simulated
+from tests.recovery.networks import planned, simulated
 
 pytestmark = pytest.mark.usefixtures("engine")
 INT8 = pytest.mark.usefixtures("int8_engine")

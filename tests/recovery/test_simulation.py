@@ -9,6 +9,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.engine.execute import run
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.progress import silent
 from quantkit.quantization.arithmetic import activation_params
 from quantkit.quantization.plan import Activation
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -16,7 +17,7 @@ from quantkit.recovery.preset import Recovery
 from quantkit.recovery.recover import recover
 from quantkit.recovery.simulation import rounded, rounded_sum
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import planned, silent, simulated
+from tests.recovery.networks import planned, simulated
 
 
 def signed_sum_of_unsigned() -> Graph:

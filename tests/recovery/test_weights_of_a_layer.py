@@ -9,6 +9,7 @@ import pytest
 
 from quantkit.calibration.ranges import Range
 from quantkit.graph.graph import Graph, Tensor
+from quantkit.progress import silent
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
 from quantkit.quantization.plan import Activation, Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -19,7 +20,7 @@ from quantkit.recovery.reconstruction import reconstruct
 from quantkit.recovery.rounding import Matrix, round_jointly
 from tests import numpy_engine
 from tests.networks import DATA, Builder, images
-from tests.recovery.networks import planned, silent
+from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from quantkit.benchmark.results import Cell, Proof, Results
+from quantkit.benchmark.proof import Proof
+from quantkit.benchmark.results import Cell, Results
 from quantkit.cli.speed import tables as terminal_tables
 from quantkit.host.revision import Revision
 from quantkit.report.document import Document, document

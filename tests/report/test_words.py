@@ -9,12 +9,12 @@ from quantkit.report.words import (
     factor,
     listed,
     number,
-    percent,
     printable,
     ratio_text,
     shortened,
     span,
 )
+from quantkit.units import percent
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from quantkit.backends.registry import REFERENCE
 from quantkit.errors import ModelError
-from quantkit.runtimes.engines import ONNX_ENGINES
 from quantkit.runtimes.onnx_file import OnnxFile, parse
 from tests.networks import images, residual_v1
 from tests.requirements import requires
@@ -13,7 +13,7 @@ from tests.runtimes.networks import int8_file, quantized
 requires("onnx")
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
-open_reference = ONNX_ENGINES["reference"].open_session
+open_reference = REFERENCE.backend().open_session
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from quantkit.errors import QuantkitError
+from quantkit.evaluation.class_scores import ClassScores
 from quantkit.search.journal import Journal
 from quantkit.search.measurements import Budget, Measurements
 
@@ -23,7 +24,7 @@ def measured(path: Path, kind: str, value: Any, layers: tuple[str, ...] = ()) ->
     path.write_text(json.dumps({"what": [kind, *layers], "value": value}) + "\n")
     graph = SimpleNamespace(by_name=dict.fromkeys(("a", "b")))
     network: Any = SimpleNamespace(network=SimpleNamespace(graph=graph))
-    images: Any = SimpleNamespace(predictions=np.array([1, 2, 4]), labels=None)
+    images: Any = SimpleNamespace(predictions=np.array([1, 2, 4]), labels=None, class_scores=ClassScores(True, ""))
     nothing: Any = None
     found = Measurements(nothing, network, nothing, images, Journal(path), Budget(0))
     return found.trial(frozenset(layers)) if kind == "trial" else found.checks[frozenset(layers), False]

@@ -21,6 +21,7 @@ from quantkit.errors import DataError, UserError
 from quantkit.graph import nnvm
 from quantkit.graph.graph import Graph
 from quantkit.host.load import Load
+from quantkit.progress import silent
 from quantkit.quantization.mixed import KEPT
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -30,7 +31,6 @@ from quantkit.search.images import judged
 from quantkit.search.measurements import Measurements, with_layers_in_fp32
 from quantkit.stages.fuse import FusedModel
 from tests.quantized import int8_names, parts_of
-from tests.recovery.networks import silent
 
 GOAL = quantkit.Goal(max_drop=0.3)
 IMAGES = 100

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Optional
 from quantkit.report.accuracy import Graded, graded
 from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style
 from quantkit.report.summary import Study
-from quantkit.report.words import TIMES, factor, listed, percent, ratio_text, shortened
+from quantkit.report.words import TIMES, factor, listed, ratio_text, shortened
+from quantkit.units import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

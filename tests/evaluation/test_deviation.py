@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from quantkit.analysis.deviation import DeviationSums
+from quantkit.evaluation.deviation import DeviationSums
 
 
 def deviation(*pairs: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:

@@ -8,10 +8,12 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from quantkit.backends.base import Backend, Session
+from quantkit.backends.registry import DEPLOYED, ENGINES, MXNET, ONNX_ENGINES
 from quantkit.engine.execute import run
 from quantkit.errors import EngineError, EngineMissing
+from quantkit.graph.graph import Graph
 from quantkit.runtimes import onnx_runtime
-from quantkit.runtimes.engines import ONNX_ENGINES, OnnxEngine
 from quantkit.text_files import parse_json
 from tests.networks import images, residual_v1
 from tests.requirements import package, requires
@@ -19,73 +21,84 @@ from tests.runtimes.networks import float_file, int8_file, quantized
 
 pytestmark = pytest.mark.usefixtures("engine")
 
-WITH_KERNELS = [name for name, engine in ONNX_ENGINES.items() if engine.executed_layers is not None]
+WITH_KERNELS = [name for name, engine in ONNX_ENGINES.items() if engine.backend().rewrites]
 
 
-def engine_of(name: str) -> OnnxEngine:
+def backend_of(name: str) -> Backend[bytes]:
     engine = ONNX_ENGINES[name]
     requires(engine.package)
-    return engine
+    return engine.backend()
 
 
-@pytest.mark.parametrize("name", ONNX_ENGINES)
+def opened(name: str, graph: Graph) -> Session:
+    """A network in an engine."""
+    return (
+        MXNET.backend().open_session(graph) if name == MXNET.name else backend_of(name).open_session(float_file(graph))
+    )
+
+
+@pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("count", [1, 3])
-def test_batches_of_any_size_compute_what_they_do_in_mxnet(name: str, count: int) -> None:
-    session = engine_of(name).open_session(float_file(residual_v1()))
+def test_batches_of_any_size_compute_what_each_image_does_in_mxnet(name: str, count: int) -> None:
+    session = opened(name, residual_v1())
     assert session.inputs == ("data",)
-    (found,) = session.run({"data": images(count)})
-    (expected,) = run(residual_v1(), {"data": images(count)})
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    for data in (images(count), images(5)):
+        (found,) = session.run({"data": data})
+        expected = np.concatenate([run(residual_v1(), {"data": one[None]})[0] for one in data])
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
+@pytest.mark.parametrize("name", DEPLOYED)
 def test_results_stay_when_the_next_batch_runs(name: str) -> None:
-    session = engine_of(name).open_session(float_file(residual_v1()))
+    session = opened(name, residual_v1())
     (first,) = session.run({"data": images(2)})
     before = first.copy()
     session.run({"data": -images(2)})
     np.testing.assert_array_equal(first, before)
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_images_of_another_shape_are_refused(name: str) -> None:
+    session = opened(name, residual_v1())
+    session.run({"data": images(2)})
+    with pytest.raises(EngineError, match=r"cannot run the network|has shape"):
+        session.run({"data": np.zeros((1, 2, 16, 16), np.float32)})
+
+
 @pytest.mark.parametrize("name", ONNX_ENGINES)
 def test_what_is_no_onnx_file_is_refused(name: str) -> None:
     with pytest.raises(EngineError, match="cannot load the network"):
-        engine_of(name).open_session(b"no network")
-
-
-@pytest.mark.parametrize("name", ONNX_ENGINES)
-def test_images_of_another_shape_are_refused(name: str) -> None:
-    session = engine_of(name).open_session(float_file(residual_v1()))
-    with pytest.raises(EngineError, match="cannot run the network"):
-        session.run({"data": np.zeros((1, 2, 16, 16), np.float32)})
+        backend_of(name).open_session(b"no network")
 
 
 @pytest.mark.parametrize("name", ONNX_ENGINES)
 def test_what_to_install_is_said(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, content = ONNX_ENGINES[name], float_file(residual_v1())
-    extra = "onnx" if name == "reference" else name
+    requires(engine.package)
+    backend, extra = engine.backend(), "onnx" if name == "reference" else name
+    assert backend.version()
     for module in [each for each in sys.modules if each.split(".")[0] == engine.package]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, engine.package, None)
-    assert not engine.is_installed
-    with pytest.raises(EngineMissing, match=rf"pip install 'quantkit\[{extra}\]'"):
-        engine.open_session(content)
+    for asked in (backend.version, lambda: backend.open_session(content)):
+        with pytest.raises(EngineMissing, match=rf"pip install 'quantkit\[{extra}\]'"):
+            asked()
 
 
 @pytest.mark.parametrize("name", WITH_KERNELS)
 def test_layers_in_fp32_are_seen(name: str) -> None:
-    engine = engine_of(name)
-    layers = engine.executed_layers(float_file(residual_v1()), {"data": images(1)})
+    backend = backend_of(name)
+    layers = backend.executed_layers(float_file(residual_v1()), {"data": images(1)})
     assert len(layers) == 4
     assert {layer.precision for layer in layers} == {"fp32"}
 
 
 @pytest.mark.parametrize("name", WITH_KERNELS)
 def test_layers_in_int8_are_seen_by_name(name: str, int8_engine: None) -> None:
-    engine = engine_of(name)
+    backend = backend_of(name)
     content = int8_file(quantized(residual_v1(), images(4)))
-    layers = engine.executed_layers(content, {"data": images(1)})
+    layers = backend.executed_layers(content, {"data": images(1)})
     in_integers = {name for layer in layers if layer.precision == "int8" for name in layer.names}
     assert {"bn0", "bn1", "bn2"} <= in_integers
 
@@ -95,17 +108,17 @@ def test_layers_in_int8_are_seen_by_name(name: str, int8_engine: None) -> None:
 )
 @pytest.mark.parametrize("name", WITH_KERNELS)
 def test_what_layers_are_called_is_an_engine_error_at_most(name: str, odd: str) -> None:
-    onnx, engine = package("onnx"), engine_of(name)
+    onnx, backend = package("onnx"), backend_of(name)
     model = onnx.load_model_from_string(float_file(residual_v1()))
     for index, node in enumerate(model.graph.node):
         node.name = f"{odd}{index}"
     with suppress(EngineError):
-        assert len(engine.executed_layers(model.SerializeToString(), {"data": images(1)})) == 4
+        assert len(backend.executed_layers(model.SerializeToString(), {"data": images(1)})) == 4
 
 
 @pytest.mark.parametrize("content", ["", "null", "7", "[7]", '[{"args": 7}]', '[{"name": 7, "cat": "Node"}]', "["])
 def test_a_profile_of_another_form_is_an_engine_error(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = engine_of("onnxruntime")
+    backend = backend_of("onnxruntime")
     monkeypatch.setattr(onnx_runtime, "read_json", lambda path, most: parse_json(content))
     with pytest.raises(EngineError, match="cannot tell which operators it ran"):
-        engine.executed_layers(float_file(residual_v1()), {"data": images(1)})
+        backend.executed_layers(float_file(residual_v1()), {"data": images(1)})

@@ -1,0 +1,1 @@
+"""The engines that networks run in: one protocol, one registry."""

@@ -1,0 +1,103 @@
+"""The engines by name. Nothing of an engine is imported before it is used."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from quantkit.errors import EngineMissing, UserError
+
+if TYPE_CHECKING:
+    from quantkit.backends.base import Backend
+    from quantkit.graph.graph import Graph
+
+NetworkT = TypeVar("NetworkT")
+
+
+@dataclass(frozen=True)
+class Engine(Generic[NetworkT]):
+    """What is known of an engine without importing it; ``NetworkT`` is the form in which it reads networks.
+
+    Attributes:
+        name: what users choose it by.
+        title: what it is called in prose.
+        package: what it is imported as.
+        extras: those of quantkit that install it, the first choice first.
+        home: the module and the class of its ``Backend``.
+        deployed: whether it is for deployment and benchmarks, and not for checking alone.
+    """
+
+    name: str
+    title: str
+    package: str
+    extras: tuple[str, ...]
+    home: tuple[str, str]
+    deployed: bool = True
+
+    def backend(self) -> Backend[NetworkT]:
+        """Its backend."""
+        module, name = self.home
+        made: Backend[NetworkT] = getattr(import_module(module), name)()
+        return made
+
+    def library(self) -> Any:
+        """Its package, imported.
+
+        Raises:
+            EngineMissing: it is not installed, or cannot be imported.
+        """
+        try:
+            return import_module(self.package)
+        except ImportError as error:
+            raise EngineMissing(self._missing(str(error))) from error
+
+    def installed_version(self) -> str:
+        """The version of its package, which is not imported.
+
+        Raises:
+            EngineMissing: it is not installed.
+        """
+        if importlib.util.find_spec(self.package) is None:
+            raise EngineMissing(self._missing(f"there is no package {self.package}"))
+        return importlib.metadata.version(self.package)
+
+    def _missing(self, reason: str) -> str:
+        return f"{self.title} cannot be used here ({reason}); install it: pip install 'quantkit[{self.extras[0]}]'"
+
+
+MXNET: Engine[Graph] = Engine(
+    "mxnet", "MXNet", "mxnet", ("onednn", "mkl"), ("quantkit.engine.backend", "MxnetBackend")
+)  # fmt: skip
+ONNXRUNTIME: Engine[bytes] = Engine(
+    "onnxruntime", "ONNX Runtime", "onnxruntime", ("onnxruntime",),
+    ("quantkit.runtimes.onnx_runtime", "OnnxRuntimeBackend"),
+)  # fmt: skip
+OPENVINO: Engine[bytes] = Engine(
+    "openvino", "OpenVINO", "openvino", ("openvino",), ("quantkit.runtimes.open_vino", "OpenVinoBackend")
+)  # fmt: skip
+REFERENCE: Engine[bytes] = Engine(
+    "reference", "ONNX's reference evaluator", "onnx", ("onnx",),
+    ("quantkit.runtimes.reference", "ReferenceBackend"), deployed=False,
+)  # fmt: skip
+
+ONNX_ENGINES: Mapping[str, Engine[bytes]] = {engine.name: engine for engine in (ONNXRUNTIME, OPENVINO, REFERENCE)}
+"""The engines that read ONNX files."""
+
+ENGINES: Mapping[str, Engine[Any]] = {MXNET.name: MXNET, **ONNX_ENGINES}
+"""All engines, the one that is taken where nothing is asked for first."""
+
+DEPLOYED: Mapping[str, Engine[Any]] = {name: engine for name, engine in ENGINES.items() if engine.deployed}
+"""The engines of deployment and benchmarks."""
+
+DEPLOYED_ONNX: Mapping[str, Engine[bytes]] = {name: ONNX_ENGINES[name] for name in ONNX_ENGINES if name in DEPLOYED}
+"""Those of them that read ONNX files."""
+
+
+def unknown_engine(name: str, choices: Iterable[str]) -> UserError:
+    """The error for a name that is none of those that may be asked for."""
+    *most, last = choices
+    return UserError(f"there is no engine {name!r}; choose one of {', '.join(most)} or {last}")

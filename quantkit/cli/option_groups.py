@@ -1,0 +1,148 @@
+"""Groups of options that several commands share, each one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+import click
+
+from quantkit.cli.option_types import SIDE, Channels, Number, Shape
+from quantkit.cli.options import option
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Which weights a network gets, and the shape of its input."""
+
+    weights: str = option(
+        "--weights",
+        default="auto",
+        show_default=True,
+        metavar="auto|pretrained|random|FILE",
+        help="auto: trained weights, random ones where none can be reached; pretrained: fail instead; "
+        "FILE: .params, .npz or .safetensors. ONNX files have their own.",
+    )
+    input_shape: Optional[tuple[int, ...]] = option(
+        "--input-shape", type=Shape(), help="Channels, height, width; where unknown or other than usual."
+    )
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How photographs become the network's input, where nothing else says so, or otherwise than it says."""
+
+    resize: Optional[int] = option(
+        "--resize",
+        type=SIDE,
+        metavar="PIXELS",
+        help="Preprocessing, for networks without a card (ONNX files, checkpoints) or instead of the card's: first "
+        "scale the short side of images to this.",
+    )
+    crop: Optional[int] = option("--crop", type=SIDE, metavar="PIXELS", help="Then cut a square of this side.")
+    rotate180: Optional[bool] = option("--rotate180/--no-rotate180", default=None, help="Turn it upside down.")
+    scale: Optional[float] = option(
+        "--scale", type=Number(above_zero=True), help="Divide by this.  [default: 255, or the card's]"
+    )
+    mean: Optional[tuple[float, ...]] = option(
+        "--mean", type=Channels(), help="Subtract this, in units of what was divided.  [default: 0, or the card's]"
+    )
+    std: Optional[tuple[float, ...]] = option(
+        "--std", type=Channels(above_zero=True), help="Divide by this at last.  [default: 1, or the card's]"
+    )
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Which images a network is calibrated with, and how ranges are chosen."""
+
+    calib: Optional[int] = option(
+        "--calib",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="How many images to calibrate with.  [default: 32, or all where there are fewer]",
+    )
+    calib_data: str = option(
+        "--calib-data",
+        default="builtin",
+        metavar="SPEC",
+        help="Sample images: a folder (FOLDER:SPLIT for one split of its labels.csv), .npz, .rec, builtin "
+        "(photographs), digits:train.  [default: builtin]",
+    )
+    method: Optional[str] = option(
+        "--method",
+        metavar="METHOD",
+        help="How ranges are chosen: minmax, percentile (percentile:99.9 for another than 99.99), entropy or mse.  "
+        "[default: mse]",
+    )
+
+
+@dataclass(frozen=True)
+class Planning:
+    """What stays in FP32, and the type of quantized inputs."""
+
+    exclude: tuple[str, ...] = option(
+        "--exclude",
+        multiple=True,
+        metavar="X",
+        help="Keep in FP32: an original node's name, a glob over the names, or an operator type. Repeatable.",
+    )
+    activations: str = option(
+        "--activations",
+        type=click.Choice(["auto", "int8", "uint8"]),
+        default="auto",
+        show_default=True,
+        help="Type of quantized inputs; auto takes uint8 where nothing is negative.",
+    )
+
+
+@dataclass(frozen=True)
+class MixedPrecisionGoal:
+    """What a network must keep, and how long to search for one that does."""
+
+    max_drop: Optional[float] = option(
+        "--max-drop",
+        type=click.FloatRange(min=0, max=100),
+        metavar="POINTS",
+        help="Return layers to FP32 until INT8 loses at most this many points of top-1 accuracy on --eval-data (of "
+        "agreement with FP32, where the images have no labels), such as 0.3.",
+    )
+    eval_data: Optional[str] = option(
+        "--eval-data", metavar="SPEC", help="Images to measure the drop on, other than --calib-data."
+    )
+    min_speedup: Optional[float] = option(
+        "--min-speedup",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="RATIO",
+        help="Return layers to FP32 only as far as the network stays this many times as fast as FP32. Without "
+        "--max-drop: as many as that allows.",
+    )
+    search_budget: Optional[float] = option(
+        "--search-budget",
+        type=click.FloatRange(min=0),
+        metavar="MINUTES",
+        help="How long to search for layers to return; the best network found is written.  [default: 10]",
+    )
+
+
+@dataclass(frozen=True)
+class BundleWriting:
+    """How a bundle is written."""
+
+    force: bool = option("--force", is_flag=True, help="Replace what an earlier run wrote there.")
+    keep_sample: bool = option(
+        "--keep-sample",
+        is_flag=True,
+        help="Store the first of your images in the bundle, as the sample that `verify` runs. Without it, an image "
+        "that quantkit has anyway (a photograph, or one of the digits if these are the images) or noise is stored, "
+        "and nothing of yours.",
+    )
+
+
+class_scores_option = click.option(
+    "--classes/--no-classes",
+    "classes",
+    default=None,
+    help="Say that the (first) output is a row of class scores, or that it is none.  [default: told by the network's "
+    "end, its labels and those of the images]",
+)

@@ -1,0 +1,122 @@
+"""The types of options: what is written on the command line becomes a value, or an error that shows how to write it."""
+
+from __future__ import annotations
+
+import re
+from math import isfinite
+from typing import Any, Optional
+
+import click
+
+SIDE = click.IntRange(min=1, max=(1 << 31) - 1)
+"""A number of pixels."""
+
+
+def listed(text: Optional[str]) -> list[str]:
+    """The different parts of a list, in its order."""
+    return list(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
+
+
+class Shape(click.ParamType):
+    """``3,224,224``: channels, height, width."""
+
+    name = "C,H,W"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> tuple[int, ...]:
+        """The three numbers."""
+        if isinstance(value, tuple):
+            return value
+        fields = [field.strip() for field in value.replace("x", ",").split(",")]
+        if len(fields) != 3 or not all(re.fullmatch(r"0*[1-9]\d{0,8}", field, re.ASCII) for field in fields):
+            self.fail(f"{value!r} is not channels, height, width, such as 3,224,224", param, ctx)
+        return tuple(int(field) for field in fields)
+
+
+class Number(click.ParamType):
+    """A finite number, above zero where that is asked for."""
+
+    name = "NUMBER"
+
+    def __init__(self, above_zero: bool = False) -> None:
+        self.above_zero = above_zero
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
+        """The number."""
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        if not isfinite(number) or (self.above_zero and number <= 0):
+            kind = "a finite number above zero" if self.above_zero else "a finite number"
+            self.fail(f"{value!r} is not {kind}", param, ctx)
+        return number
+
+
+class Channels(click.ParamType):
+    """``0.485,0.456,0.406``: one number for each of red, green and blue, or ``0.5`` for all of them."""
+
+    name = "R,G,B"
+
+    def __init__(self, above_zero: bool = False) -> None:
+        self.number = Number(above_zero)
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> tuple[float, ...]:
+        """The three numbers."""
+        if isinstance(value, tuple):
+            return value
+        fields = value.split(",")
+        if len(fields) not in (1, 3):
+            self.fail(f"{value!r} is not a number for each of red, green and blue, such as 0.5,0.5,0.5", param, ctx)
+        numbers = tuple(self.number.convert(field, param, ctx) for field in fields)
+        return numbers * 3 if len(numbers) == 1 else numbers
+
+
+class Batches(click.ParamType):
+    """``1,16,64``: batch sizes."""
+
+    name = "N[,N...]"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> tuple[int, ...]:
+        """The numbers."""
+        if isinstance(value, tuple):
+            return value
+        if not all(re.fullmatch(r"0*[1-9]\d{0,8}", part, re.ASCII) for part in listed(value) or [""]):
+            self.fail(f"{value!r} is not a list of batch sizes, such as 1,16,64", param, ctx)
+        return tuple(dict.fromkeys(int(part) for part in listed(value)))
+
+
+class Minutes(click.ParamType):
+    """A finite number of minutes above zero."""
+
+    name = "MINUTES"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
+        """The number."""
+        try:
+            minutes = float(value)
+        except ValueError:
+            minutes = 0.0
+        if not 0 < minutes < float("inf"):
+            self.fail(f"{value!r} is not a number of minutes above zero", param, ctx)
+        return minutes
+
+
+class Milliseconds(click.ParamType):
+    """``15ms``, ``15`` or ``0.1s``."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> float:
+        """The time in milliseconds."""
+        text, factor = str(value).strip(), 1.0
+        if text.endswith("ms"):
+            text = text[:-2]
+        elif text.endswith("s"):
+            text, factor = text[:-1], 1000.0
+        try:
+            milliseconds = float(text) * factor
+        except ValueError:
+            milliseconds = 0.0
+        if not 0 < milliseconds < float("inf"):
+            self.fail(f"{value!r} is not a time such as 15ms", param, ctx)
+        return milliseconds

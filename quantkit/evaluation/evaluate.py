@@ -1,0 +1,189 @@
+"""Networks over images: accuracy against labels, agreement with a reference, and what of it is more than chance."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, tee
+from math import prod
+from typing import Any, Literal, Optional, Union
+
+import numpy as np
+
+from quantkit.data.batches import Batch, batches
+from quantkit.data.samples import Samples
+from quantkit.engine.stream import outputs_of
+from quantkit.errors import DataError, UserError
+from quantkit.evaluation.accuracy import Accuracy, hits
+from quantkit.evaluation.agreement import Agreement, AgreementSums, cosines, same_top1
+from quantkit.evaluation.class_scores import ClassScores
+from quantkit.evaluation.network import Network
+from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
+
+Role = Literal["network", "reference", "against"]
+"""What a network is in an evaluation: the one that is judged, what it should compute, and one to compare it with."""
+
+Measure = Literal["accuracy", "agreement", "cosine"]
+Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
+
+_TOP1, _TOP5, _SAME, _COSINE = "top1", "top5", "same", "cosine"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The judged network paired with another, image by image: by right answers, or by cosines with the reference."""
+
+    measure: Measure
+    other: Role
+    result: Union[Paired, PairedMeans]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured.
+
+    Attributes:
+        images: how many there were.
+        class_scores: whether the outputs are class scores, and how that is known.
+        accuracy: of each network, where images have labels and outputs are class scores.
+        agreement: with the reference, of the others, where there is one.
+        comparisons: which network is better, and whether by more than chance.
+    """
+
+    images: int
+    class_scores: ClassScores
+    accuracy: Mapping[Role, Accuracy]
+    agreement: Mapping[Role, Agreement]
+    comparisons: tuple[Comparison, ...]
+
+
+def evaluate(
+    networks: Mapping[Role, Network],
+    samples: Samples,
+    batch_size: int,
+    limit: Optional[int],
+    progress: Progress,
+    said: Optional[bool] = None,
+) -> Evaluation:
+    """Run networks over images in one pass; see ``Evaluation``.
+
+    Args:
+        networks: by role; ``network`` must be there.
+        samples: the images.
+        batch_size: how many are run at once.
+        limit: how many of them to use; None: all.
+        progress: wraps the stream of batches.
+        said: whether outputs are class scores, as the user says; see ``class_scores``.
+
+    Raises:
+        UserError: networks cannot be compared.
+        DataError: the images cannot be used, or there is nothing to measure on them.
+    """
+    check_comparable(networks)
+    first = networks["network"]
+    classes = prod(first.output_shapes[0]) if first.class_scores(said, labelled=True).yes else None
+    stream = iter(batches(samples, first.preprocess, first.input_shape, batch_size, limit, classes))
+    begun = next(stream)
+    judged = first.class_scores(said, labelled=begun.labels is not None)
+    if "reference" not in networks:
+        _check_measurable(first, judged, begun.labels is not None)
+    counted = progress(chain([begun], stream), _total(samples, limit, batch_size), f"evaluating on {samples.name}")
+    return _measured(networks, iter(counted), batch_size, judged)
+
+
+def check_comparable(networks: Mapping[Role, Network]) -> None:
+    """Make sure that networks read and put out the same.
+
+    Raises:
+        UserError: they do not, or one of them alone has random weights.
+    """
+    first = networks["network"]
+    for role, other in networks.items():
+        for what, one, two in (
+            ("inputs of shape", first.input_shape, other.input_shape),
+            ("outputs of size", _sizes(first), _sizes(other)),
+        ):
+            if one != two:
+                remedy = (
+                    "give the network that it was made from" if role == "reference" else "give a form of the same one"
+                )
+                whose = "its reference" if role == "reference" else "the other network"
+                raise UserError(f"{first.name} has {what} {one}, {whose} {other.name} {two}; {remedy}")
+        if other.weights == "random" != first.weights:
+            raise UserError(
+                f"{other.name} has random weights here, so {first.name} would be compared with a network that was "
+                "never trained; give its weights with --weights FILE, or the checkpoint or card that was quantized"
+            )
+
+
+def _sizes(network: Network) -> str:
+    return " and ".join(str(prod(shape)) for shape in network.output_shapes)
+
+
+def _check_measurable(network: Network, judged: ClassScores, labelled: bool) -> None:
+    if not labelled:
+        raise DataError("the data have no labels, so there is no accuracy to measure; give labels or a --reference")
+    if not judged.yes:
+        raise DataError(
+            f"the outputs of {network.name} are no class scores ({judged.why}), so there is no accuracy to measure; "
+            "give a --reference to compare them with, or --classes if they are"
+        )
+
+
+def _total(samples: Samples, limit: Optional[int], batch_size: int) -> int:
+    known = [count for count in (samples.size, limit) if count is not None]
+    return -(-min(known, default=0) // batch_size)
+
+
+def _measured(
+    networks: Mapping[Role, Network], stream: Iterator[Batch], batch_size: int, judged: ClassScores
+) -> Evaluation:
+    """Run all networks batch by batch; keep what each image says, and sum it up."""
+    kept: dict[tuple[Role, str], list[np.ndarray]] = defaultdict(list)
+    names = [str(output) for output in networks["network"].graph.outputs]
+    sums = {role: AgreementSums(names, judged.yes) for role in networks if role != "reference"}
+    images = 0
+    copies = tee(stream, len(networks) + 1)
+    inputs = [(batch.data for batch in copy) for copy in copies[1:]]
+    runs = [outputs_of(network.graph, data, batch_size) for network, data in zip(networks.values(), inputs)]
+    for batch, *results in zip(copies[0], *runs):
+        outputs = dict(zip(networks, results))
+        images += len(batch.data)
+        for role, output in outputs.items():
+            if judged.yes and batch.labels is not None:
+                kept[role, _TOP1].append(hits(output[0], batch.labels))
+                kept[role, _TOP5].append(hits(output[0], batch.labels, 5))
+            if "reference" in networks and role != "reference":
+                expected = outputs["reference"]
+                sums[role].add(expected, output)
+                kept[role, _COSINE].append(np.mean([cosines(a, b) for a, b in zip(expected, output)], axis=0))
+                if judged.yes:
+                    kept[role, _SAME].append(same_top1(expected[0], output[0]))
+    values = {key: np.concatenate(parts) for key, parts in kept.items()}
+    return Evaluation(
+        images,
+        judged,
+        {
+            role: Accuracy(images, float(values[role, _TOP1].mean()), float(values[role, _TOP5].mean()))
+            for role in networks
+            if (role, _TOP1) in values
+        },
+        {role: found.result() for role, found in sums.items() if "reference" in networks},
+        tuple(_comparisons(values)),
+    )
+
+
+def _comparisons(values: Mapping[tuple[Role, str], np.ndarray]) -> Iterator[Comparison]:
+    """The judged network paired with each other one."""
+    pairs: tuple[tuple[Measure, Role, str], ...] = (
+        ("accuracy", "reference", _TOP1),
+        ("accuracy", "against", _TOP1),
+        ("agreement", "against", _SAME),
+    )
+    for measure, other, name in pairs:
+        if (other, name) in values:
+            yield Comparison(measure, other, paired(values["network", name], values[other, name]))
+    if ("against", _COSINE) in values and ("against", _SAME) not in values:
+        one, two = (values[role, _COSINE] for role in ("network", "against"))
+        yield Comparison("cosine", "against", paired_means(one, two))

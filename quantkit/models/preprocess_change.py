@@ -1,0 +1,113 @@
+"""What a user says of a network's preprocessing, instead of what its card or file says, or where these say nothing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+from typing import Any, Optional
+
+from quantkit.data.preprocess import Preprocess
+from quantkit.errors import ModelError
+from quantkit.models.model import Model
+
+Triple = tuple[float, float, float]
+
+_UNCHANGED = Preprocess(resize=None, crop=None, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+_LARGEST_SIDE = 1 << 31
+
+
+class PreprocessChangedWarning(UserWarning):
+    """What the user says of the preprocessing is not what the network's card or file says."""
+
+
+@dataclass(frozen=True)
+class PreprocessChange:
+    """Steps of a preprocessing, as in ``Preprocess``; None for those of which nothing is said.
+
+    Raises:
+        ModelError: a value is none that the step can have.
+    """
+
+    resize: Optional[int] = None
+    crop: Optional[int] = None
+    mean: Optional[Triple] = None
+    std: Optional[Triple] = None
+    scale: Optional[float] = None
+    rotate180: Optional[bool] = None
+
+    def __post_init__(self) -> None:
+        for name in ("resize", "crop"):
+            side = getattr(self, name)
+            if side is not None and not 0 < side < _LARGEST_SIDE:
+                raise ModelError(f"{name}={side} is no number of pixels; give one from 1 up, such as 224")
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            if values is not None and (len(values) != 3 or not all(map(isfinite, values))):
+                raise ModelError(f"{name}={values} is not one finite number for each of red, green and blue")
+        for name, values in (("std", self.std or ()), ("scale", () if self.scale is None else (self.scale,))):
+            if not all(isfinite(value) and value > 0 for value in values):
+                raise ModelError(f"{name} is divided by, so that it must be finite and above 0; {values} is not")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The steps of which something is said."""
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+def with_preprocess(model: Model, change: PreprocessChange) -> Model:
+    """The model with a preprocessing that was changed; as it is where nothing is said.
+
+    Of a network whose preprocessing nobody knows, steps of which nothing is said are left out, but for the division by
+    255. Where the card or the file says something else, a warning names both.
+
+    Raises:
+        ModelError: what is cut of images has not the size that the network reads.
+    """
+    given = change.given
+    if not given:
+        return model
+    known = model.preprocess
+    other = [name for name, value in given.items() if known is not None and getattr(known, name) != value]
+    if other:
+        old, new = (", ".join(f"{name} {_text(value[name])}" for name in other) for value in (vars(known), given))
+        warnings.warn(
+            f"of the preprocessing of {model.name} {new} is taken, where its card or file says {old}",
+            PreprocessChangedWarning,
+            stacklevel=3,
+        )
+    preprocess = replace(known or _UNCHANGED, **given)
+    _check_size(preprocess, model)
+    return replace(model, preprocess=preprocess)
+
+
+def described(preprocess: Preprocess) -> str:
+    """The steps in words, in their order."""
+    steps = [
+        f"short side scaled to {preprocess.resize}" if preprocess.resize else "",
+        f"{preprocess.crop}x{preprocess.crop} cut from the centre" if preprocess.crop else "",
+        "turned by 180 degrees" if preprocess.rotate180 else "",
+        f"divided by {preprocess.scale:g}",
+        f"mean {_text(preprocess.mean)} subtracted",
+        f"divided by std {_text(preprocess.std)}",
+    ]
+    return ", ".join(filter(None, steps))
+
+
+def _check_size(preprocess: Preprocess, model: Model) -> None:
+    crop, (height, width) = preprocess.crop, model.input_shape[1:]
+    if crop is None or (crop, crop) == (height, width):
+        return
+    remedy = f"cut {height}" if height == width else "give images of that size, which are not cut, or arrays (.npz)"
+    raise ModelError(
+        f"the preprocessing of {model.name} cuts {crop}x{crop} pixels (crop), but the network reads {height}x{width}; "
+        f"{remedy}, or give --input-shape (input_shape=) where the network takes other sizes"
+    )
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Sequence):
+        return ",".join(f"{each:g}" for each in value)
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value).lower()

@@ -1,0 +1,67 @@
+"""What a command is: few parameters, and nothing of its own that a library could do."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import quantkit.cli
+from quantkit.cli.main import cli
+
+MOST_PARAMETERS = 12
+
+MODULES = sorted(Path(quantkit.cli.__file__).parent.glob("*.py"))
+
+
+def commands(group: click.Group) -> Iterator[click.Command]:
+    for command in group.commands.values():
+        yield from commands(command) if isinstance(command, click.Group) else [command]
+
+
+def parameters(command: click.Command) -> list[str]:
+    """Those of the function that was written, under all decorators."""
+    assert command.callback is not None
+    return list(inspect.signature(command.callback).parameters)
+
+
+def private(tree: ast.AST) -> list[str]:
+    """What a module takes from others of the package that is no public name there."""
+    found = [
+        f"{node.module}.{each.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("quantkit")
+        for each in node.names
+    ]
+    return [name for name in found if any(part.startswith("_") and not part.endswith("__") for part in name.split("."))]
+
+
+def test_the_parameters_are_those_of_the_function_itself() -> None:
+    assert parameters(cli.commands["feed"]) == [
+        "terminal",
+        "network",
+        "data",
+        "batch",
+        "seconds",
+        "loading",
+        "preprocessing",
+    ]
+
+
+@pytest.mark.parametrize("command", commands(cli), ids=lambda command: str(command.name))
+def test_no_command_has_too_many_parameters(command: click.Command) -> None:
+    assert len(parameters(command)) <= MOST_PARAMETERS
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_commands_use_public_names_only(path: Path) -> None:
+    assert private(ast.parse(path.read_text())) == []
+
+
+def test_the_check_of_names_notices() -> None:
+    source = "from quantkit.pipeline import _chosen\nfrom os import _exit\ndef f():\n    from quantkit._x import y"
+    assert private(ast.parse(source)) == ["quantkit.pipeline._chosen", "quantkit._x.y"]

@@ -1,0 +1,81 @@
+"""Preprocessing that a user gives: what becomes of the card's, and which values are refused."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+from quantkit.data.preprocess import Preprocess
+from quantkit.errors import ModelError
+from quantkit.models.model import Model, Source
+from quantkit.models.preprocess_change import (
+    PreprocessChange,
+    PreprocessChangedWarning,
+    described,
+    with_preprocess,
+)
+from tests.networks import residual_v1
+
+KNOWN = Preprocess(20, 16, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 127.5, True)
+
+
+def model(preprocess: Preprocess | None) -> Model:
+    return Model("net", residual_v1(), (3, 16, 16), preprocess, Source("net", "random"))
+
+
+def test_where_nothing_is_known_what_is_not_said_is_left_out() -> None:
+    change = PreprocessChange(resize=18, crop=16, mean=(0.5, 0.5, 0.5))
+    found = with_preprocess(model(None), change).preprocess
+    assert found == Preprocess(18, 16, (0.5, 0.5, 0.5), (1, 1, 1), 255, False)
+
+
+def test_single_steps_are_replaced_and_both_values_told() -> None:
+    with pytest.warns(PreprocessChangedWarning, match=r"^of .* net resize 16, mean 0.5,0.5,0.5 is taken, .* resize 20"):
+        found = with_preprocess(model(KNOWN), PreprocessChange(resize=16, crop=16, mean=(0.5, 0.5, 0.5))).preprocess
+    assert found == Preprocess(16, 16, (0.5, 0.5, 0.5), (0.4, 0.5, 0.6), 127.5, True)
+
+
+@pytest.mark.parametrize("change", [PreprocessChange(), PreprocessChange(20, 16, rotate180=True)])
+def test_what_agrees_needs_no_word(change: PreprocessChange) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert with_preprocess(model(KNOWN), change).preprocess == KNOWN
+
+
+def test_a_step_can_be_taken_back() -> None:
+    with pytest.warns(PreprocessChangedWarning, match="rotate180 false is taken, where its card or file says rotate18"):
+        found = with_preprocess(model(KNOWN), PreprocessChange(rotate180=False)).preprocess
+    assert found is not None and not found.rotate180
+
+
+def test_a_crop_must_be_what_the_network_reads() -> None:
+    with pytest.raises(ModelError, match=r"cuts 12x12 pixels \(crop\), but the network reads 16x16; cut 16"):
+        with_preprocess(model(None), PreprocessChange(crop=12))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"resize": 0},
+        {"crop": -1},
+        {"crop": 1 << 31},
+        {"mean": (0.0, 1.0)},
+        {"mean": (0.0, 1.0, float("inf"))},
+        {"std": (1.0, 0.0, 1.0)},
+        {"std": (1.0, float("nan"), 1.0)},
+        {"scale": 0.0},
+        {"scale": float("inf")},
+    ],
+)
+def test_values_that_no_step_can_have(values: dict[str, Any]) -> None:
+    with pytest.raises(ModelError):
+        PreprocessChange(**values)
+
+
+def test_the_steps_in_words() -> None:
+    assert described(KNOWN) == (
+        "short side scaled to 20, 16x16 cut from the centre, turned by 180 degrees, divided by 127.5, "
+        "mean 0.1,0.2,0.3 subtracted, divided by std 0.4,0.5,0.6"
+    )
