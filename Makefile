@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 OUT := demo
 
 .PHONY: demo smoke soak test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
-	test-faults properties mutate fuzz crash-search clean
+	test-faults test-lean properties mutate fuzz crash-search clean
 
 demo: $(VENV)/installed
 	mkdir -p $(OUT)
@@ -78,6 +78,11 @@ properties: .venv-onednn/installed
 # Every write of every command fails once and is killed once; `make test` tries a few.
 test-faults: .venv-onednn/installed
 	QUANTKIT_FAULTS=all .venv-onednn/bin/python -m pytest tests/faults -rP
+
+# Deployments without MXNet: the wheel with NumPy 2, Pillow, pydantic and ONNX Runtime alone, on every Python there is.
+test-lean: .venv-onednn/installed
+	.venv-onednn/bin/python tests/lean/prepare.py build/lean
+	QUANTKIT_LEAN=build/lean .venv-onednn/bin/python -m pytest tests/lean -rP
 
 # Placement on two NUMA nodes, in a virtual machine.
 test-numa: .venv-onednn/installed

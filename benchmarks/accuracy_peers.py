@@ -1,4 +1,4 @@
-"""The peers' quantizers in an environment of their own: each mode of ``peers.py`` in a process by itself."""
+"""The peers' quantizers in an environment of their own: each mode is a process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Union
 
 import numpy as np
 
+from quantkit.benchmark.recipes import PEERS_SCRIPT
 from quantkit.errors import QuantkitError, UserError
 from quantkit.export import export_onnx
 from quantkit.host.dependent import dependent
 from quantkit.models.model import Model
 from quantkit.pipeline import QuantizedModel
 
-_SCRIPT = Path(__file__).with_name("peers.py")
 _ENVIRONMENT = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
 
 
@@ -46,7 +46,7 @@ class Peers:
                 f"there is no interpreter {self._python} with the peers' packages; "
                 "make one with `make .venv-peers/installed`, or name another: --peers PYTHON"
             )
-        listed = self._call(_SCRIPT)
+        listed = self._call(PEERS_SCRIPT)
         if listed.returncode != 0:
             raise UserError(
                 f"{self._python} lacks the peers' packages ({_last_line(listed)}); "
@@ -75,7 +75,7 @@ class Peers:
             QuantkitError: the peer failed.
         """
         np.save(folder / "calibration.npy", calibration)
-        done = self._call(_SCRIPT, "quantize", mode, network, folder / "calibration.npy", folder)
+        done = self._call(PEERS_SCRIPT, "quantize", mode, network, folder / "calibration.npy", folder)
         if done.returncode != 0:
             raise QuantkitError(f"{mode} ended with exit code {done.returncode}: {_last_line(done)}")
         roles = json.loads(done.stdout.splitlines()[-1])
@@ -97,7 +97,7 @@ class Peers:
         out = folder / "outputs.npz"
         out.unlink(missing_ok=True)
         inputs = (folder / name for name in ("network.onnx", "calibration.npy", "test.npy"))
-        done = self._call(_SCRIPT, mode, *inputs, out)
+        done = self._call(PEERS_SCRIPT, mode, *inputs, out)
         if done.returncode != 0:
             return PeerResult(peer, mode, f"exit code {done.returncode}: {_last_line(done)}")
         with np.load(out) as found:

@@ -22,7 +22,11 @@ class UserError(QuantkitError):
     exit_code = 2
 
 
-class EngineMissing(UserError):
+class ExtraMissing(UserError):
+    """A package is not installed that an extra of quantkit brings; the message names both."""
+
+
+class EngineMissing(ExtraMissing):
     """No engine that can do the work is installed in this environment."""
 
 

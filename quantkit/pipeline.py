@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Optional, Union
 
@@ -14,9 +13,10 @@ from quantkit.bundle.write import Quantization, write_bundle
 from quantkit.calibration.table import CalibrationTable
 from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.emission.onnx_model import DEFAULT_OPSET
-from quantkit.errors import EngineMissing, UserError
+from quantkit.errors import UserError
 from quantkit.evaluation.agreement import Agreement
 from quantkit.export import int8_onnx
+from quantkit.extras import require
 from quantkit.files import writing
 from quantkit.graph.graph import Graph
 from quantkit.models.load import load_model
@@ -112,14 +112,14 @@ def check_formats(formats: Sequence[str]) -> None:
 
     Raises:
         UserError: one is unknown, or ``mxnet`` is not among them, which every bundle holds.
-        EngineMissing: the package onnx, which one needs, is not installed.
+        ExtraMissing: the package onnx, which one needs, is not installed.
     """
     if unknown := sorted(set(formats) - set(FORMATS)):
         raise UserError(f"{unknown[0]!r} is no format of bundles; choose from {', '.join(FORMATS)}")
     if MXNET not in formats:
         raise UserError(f"every bundle holds the network as MXNet runs it; give {MXNET} as well, as in mxnet,onnx")
-    if ONNX in formats and find_spec("onnx") is None:
-        raise EngineMissing("ONNX files need the package onnx; install it: pip install 'quantkit[onnx]'")
+    if ONNX in formats:
+        require("onnx", "onnx", "ONNX files")
 
 
 def emit(source: FusedModel, table: CalibrationTable, recovered: Recovered) -> QuantizedModel:
@@ -139,9 +139,9 @@ def evaluate(quantized: QuantizedModel, samples: Any = "builtin", progress: Prog
         DataError: the samples cannot be used.
         EngineError: this environment's engine cannot run INT8.
     """
-    model = quantized.source.model
-    chosen = dataset(model, samples).subset(min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True)
-    return replace(quantized, agreement=compare(quantized.source, quantized.graph, chosen, progress))
+    source = quantized.source
+    chosen = dataset(source.model, samples).subset(min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True)
+    return replace(quantized, agreement=compare(source, quantized.graph, chosen, progress))
 
 
 def quantize(

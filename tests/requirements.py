@@ -117,6 +117,8 @@ OBSTACLES: Mapping[str, Obstacle] = {
     "qemu": _program("qemu-x86_64", "qemu-user"),
     "seccomp": _seccomp,
     "user": lambda: None if os.geteuid() else "the super-user may read and write everywhere",
+    "hatchling": _package("hatchling"),
+    "lean": lambda: None if os.environ.get("QUANTKIT_LEAN") else "makes environments; `make test-lean` does it",
     "kernel": lambda: None if os.environ.get("QUANTKIT_NUMA_KERNEL") else "starts a machine; `make test-numa` does it",
 }
 """What keeps tests from running here, by what they need; None where nothing does."""

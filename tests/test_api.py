@@ -27,6 +27,12 @@ def test_importing_quantkit_is_lean() -> None:
     assert [name for name in loaded if name.startswith("quantkit.")] == ["quantkit.host", "quantkit.host.telemetry"]
 
 
+def test_importing_quantkit_is_fast() -> None:
+    # Processor time, so that a busy machine does not count.
+    program = "from time import process_time as now; t = now(); import quantkit; print(now() - t)"
+    assert min(float(in_a_new_process(program)) for _ in range(3)) < 0.06
+
+
 def test_the_public_names_load_no_engine() -> None:
     use = "[getattr(quantkit, name) for name in quantkit.__all__]"
     loaded = json.loads(in_a_new_process(f"import json, sys, quantkit; {use}; print(json.dumps(list(sys.modules)))"))

@@ -16,6 +16,7 @@ PACKAGE = Path(quantkit.__file__).parent
 # before it can be named, so there are no cycles between rooms.
 ROOMS = {
     "errors": "",
+    "extras": "errors",
     "contained": "errors",
     "current_folder": "",
     "temporary": "",
@@ -25,46 +26,47 @@ ROOMS = {
     "files": "errors temporary text_files",
     "folders": "errors temporary files",
     "formats": "errors text_files",
-    "host": "errors files",
+    "host": "errors extras files",
     "graph": "errors text_files files",
     "backends": "errors host graph",
     "engine": "errors current_folder timing progress text_files files folders host graph backends",
-    "data": "errors text_files files formats",
-    "onnx_import": "errors text_files formats graph",
+    "data": "errors extras text_files files formats",
+    "onnx_import": "errors extras text_files formats graph",
     "models": "errors contained text_files files formats graph engine data onnx_import",
     "fusion": "errors graph engine",
     "calibration": "errors text_files files formats graph engine data",
     "quantization": "errors graph fusion calibration",
     "units": "",
-    "evaluation": "errors timing graph engine data units",
-    "emission": "errors graph fusion calibration quantization",
-    "recovery": "errors progress graph engine fusion calibration quantization emission",
+    "evaluation": "errors extras timing graph engine data units",
+    "emission": "errors extras graph fusion calibration quantization",
+    "recovery": "errors extras progress graph engine fusion calibration quantization emission",
     "stages": "errors progress graph engine data models fusion calibration quantization evaluation emission recovery",
     "explain": "errors fusion quantization",
     "bundle": "errors contained temporary text_files files folders formats graph engine data models fusion "
     "calibration quantization evaluation emission recovery stages explain",
     "export": "errors files graph engine models quantization emission bundle",
-    "pipeline": "errors progress files graph models calibration quantization evaluation emission recovery stages "
-    "bundle export",
+    "pipeline": "errors extras progress files graph models calibration quantization evaluation emission recovery "
+    "stages bundle export",
     "search": "errors progress text_files files host graph engine data models fusion calibration quantization "
     "evaluation emission recovery stages bundle pipeline",
     "profile": "errors graph engine",
-    "benchmark": "errors contained current_folder temporary timing progress text_files files folders formats host "
-    "backends",
-    "report": "errors progress files folders host backends units benchmark",
+    "benchmark": "errors extras contained current_folder temporary timing progress text_files files folders formats "
+    "host backends",
+    "report": "errors extras progress files folders host backends units benchmark",
     "analysis": "errors progress folders host graph data models fusion calibration quantization units evaluation "
     "emission recovery stages bundle report",
     "workloads": "errors contained progress text_files files folders formats host graph engine data models fusion "
     "calibration quantization units evaluation emission recovery stages bundle export pipeline benchmark",
     "measurement": "errors progress host benchmark workloads",
-    "runtimes": "errors text_files folders host backends",
-    "parity": "errors progress graph backends engine fusion quantization evaluation emission bundle runtimes",
+    "runtimes": "errors extras text_files folders host backends",
+    "parity": "errors extras progress graph backends engine fusion quantization evaluation emission bundle runtimes",
     "deployment": "errors contained timing text_files files host backends bundle",
+    "summary": "graph engine evaluation stages bundle pipeline",
     "predict": "errors host graph data bundle deployment",
-    "loading": "errors models bundle predict",
+    "loading": "errors models evaluation bundle predict",
     "cli": "errors temporary progress files folders host graph backends engine data models fusion calibration "
     "quantization units evaluation emission recovery stages explain bundle export pipeline search profile "
-    "benchmark report analysis workloads measurement parity predict loading",
+    "benchmark report analysis workloads measurement parity summary predict loading",
     "__main__": "current_folder cli",
 }
 
@@ -190,7 +192,7 @@ def test_only_the_engine_room_imports_engines() -> None:
 
 
 def test_only_those_who_write_or_read_onnx_files_import_onnx() -> None:
-    allowed = ["emission.onnx_model", "onnx_import", "runtimes"]
+    allowed = ["benchmark.peers", "emission.onnx_model", "onnx_import", "runtimes"]
     assert foreign(PACKAGE, {"onnx"}, outside_functions=False, except_in=allowed) == []
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from quantkit.backends.registry import DEPLOYED, ONNX_ENGINES
 from quantkit.benchmark.instance import WORKER
+from quantkit.benchmark.recipes import PEERS_SCRIPT
 from quantkit.pipeline import QuantizedModel
 from tests.connections import Watched, watched
 from tests.requirements import requires
@@ -22,7 +23,6 @@ from tests.requirements import requires
 pytestmark = pytest.mark.requires("seccomp")
 
 ROOT = Path(__file__).parents[1]
-PEERS = ROOT / "benchmarks" / "peers.py"
 
 # Variables by which the user, or where the tests run, might have turned something off.
 SILENCING = ("CI", "TF_BUILD", "JENKINS_URL", "GITHUB_ACTIONS", "CIRCLECI", "NNCF_CI", "NNCF_DEV", "XDG_CACHE_HOME")
@@ -134,7 +134,7 @@ def test_other_quantizers(mode: str, digits_int8: QuantizedModel, home: Path) ->
     network, images, out = (home.parent / name for name in ("network.onnx", "images.npy", "out.npz"))
     digits_int8.to_onnx(network)
     np.save(images, np.zeros((2, 3, 32, 32), np.float32))
-    sends_nothing(home, sys.executable, "-I", PEERS, mode, network, images, images, out)
+    sends_nothing(home, sys.executable, "-I", PEERS_SCRIPT, mode, network, images, images, out)
     assert out.is_file()
 
 

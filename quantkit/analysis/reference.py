@@ -27,7 +27,7 @@ def calibration_of(bundle: Bundle) -> CalibrationTable:
     return table
 
 
-def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any, quiet: bool = True) -> FusedModel:
+def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any) -> FusedModel:
     """The network that the bundle was calibrated as: fused, and exactly that one.
 
     A checkpoint without a card says nothing of its preprocessing; it has that of the bundle.
@@ -36,7 +36,6 @@ def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any, quie
         bundle: an INT8 bundle.
         reference: a Model, or anything that ``load_model`` takes; None: what the bundle's manifest names.
         samples: some to check the fusion with.
-        quiet: without progress bars.
 
     Raises:
         UserError: it cannot be loaded, or is another network or has other weights.
@@ -49,7 +48,7 @@ def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any, quie
         weights = "random" if source.weights == "random" else "pretrained"
         spec = source.network if reference is None else reference
         try:
-            model = load_model(spec, weights=weights, input_shape=bundle.manifest.input.shape, quiet=quiet)
+            model = load_model(spec, weights=weights, input_shape=bundle.manifest.input.shape, quiet=True)
         except (ModelError, WeightsUnavailable) as error:
             if reference is not None:
                 raise

@@ -51,17 +51,16 @@ class BuildState:
     size: Optional[int] = None
 
 
-def open_build(name_or_spec: str, tell: Tell = untold, create: bool = True) -> Build:
+def open_build(name_or_spec: str, tell: Tell = untold) -> Build:
     """A build that works: a recipe's, which is made first where that was not done, or another.
 
     Args:
         name_or_spec: the name of a recipe or of a registered interpreter, ``here`` for the environment that
             quantkit runs in, or ``NAME=/path/to/python`` for any interpreter, which is not registered.
         tell: is told what begins.
-        create: whether a recipe may be made.
 
     Raises:
-        UserError: an unknown name, an interpreter that does not work, or a recipe that may not be made.
+        UserError: an unknown name, or an interpreter that does not work.
         QuantkitError: the build cannot be made, or no longer works.
     """
     name, own = _parsed(name_or_spec)
@@ -76,8 +75,6 @@ def open_build(name_or_spec: str, tell: Tell = untold, create: bool = True) -> B
     with locked(name, tell):
         if _exists(name):
             return _current(name) or _probed_again(name, tell)
-        if not create:
-            raise UserError(f"build {name} is not made yet; quantkit builds add {name}")
         return _made(name, None, tell)
 
 

@@ -16,6 +16,9 @@ from quantkit.current_folder import searching_elsewhere
 from quantkit.errors import QuantkitError
 from quantkit.host.dependent import dependent
 
+# Of what a program said, so many lines are told.
+_LAST = 8
+
 
 def foreign_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """A copy of an environment that leads no interpreter to the modules of another, or to the user's own.
@@ -100,7 +103,7 @@ def ending(code: int) -> str:
     return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
-def last_lines(text: str, count: int = 8) -> str:
+def last_lines(text: str) -> str:
     """The last lines of what a program said, each on an indented line of its own, with a line break before them."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return "".join(f"\n    {line}" for line in lines[-count:])
+    return "".join(f"\n    {line}" for line in lines[-_LAST:])

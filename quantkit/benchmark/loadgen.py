@@ -22,6 +22,7 @@ from quantkit.benchmark.dispatch import Dispatcher, Request, Serve
 from quantkit.benchmark.foreign import foreign_environment
 from quantkit.benchmark.results import ServerTrial
 from quantkit.errors import InstanceError, QuantkitError, UserError
+from quantkit.extras import require
 from quantkit.text_files import MEBIBYTE, parse_json, read_text
 
 _PROCESS = Path(__file__).with_name("loadgen_process.py")
@@ -107,11 +108,10 @@ def run_trial(serve: Sequence[Serve], rate: float, bound: float, seconds: float,
 
 def _location() -> str:
     """The folder that LoadGen is installed in."""
+    require("benchmark", "mlperf_loadgen", "measurements of the server scenario")
     spec = importlib.util.find_spec("mlperf_loadgen")
     if spec is None or spec.origin is None:
-        raise UserError(
-            "the server scenario needs MLPerf's LoadGen, which is not installed here; pip install 'quantkit[loadgen]'"
-        )
+        raise UserError("mlperf_loadgen here is no package but a folder; install mlcommons-loadgen again")
     return str(Path(spec.origin).parent)
 
 

@@ -76,6 +76,9 @@ def _title(engine: str, version: str, mkldnn: bool) -> str:
 # The environment of the quantizers that quantkit's is compared with.
 PEERS = "peers"
 
+PEERS_SCRIPT = Path(__file__).with_name("peers.py")
+"""The program that runs them there."""
+
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
@@ -160,7 +163,7 @@ def make_environment(recipe: Recipe, folder: Path, base: BasePython, tell: Tell)
     command = [*_pip(python), "install", *_no_dependencies(recipe), *options, *recipe.wanted]
     code, said = _run(command, lambda line: _retell(recipe, line, tell))
     if code != 0:
-        raise QuantkitError(_cannot_install(recipe, code, said, base))
+        raise QuantkitError(_cannot_install(recipe, code, said))
     # Neither is used again, and setuptools would have a word in every start of the interpreter.
     code, said = _run([*_pip(python), "uninstall", "--yes", "setuptools", "pip"])
     if code != 0:
@@ -200,7 +203,7 @@ def _pip_environment() -> dict[str, str]:
     return {"PIP_RETRIES": "1", **foreign_environment(kept)}
 
 
-def _cannot_install(recipe: Recipe, code: int, said: str, base: BasePython) -> str:
+def _cannot_install(recipe: Recipe, code: int, said: str) -> str:
     wanted = " ".join(recipe.wanted)
     download = " ".join(["pip download", *_no_dependencies(recipe), "--dest wheels", wanted])
     return (

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from quantkit.benchmark.results import Cell, Ticks
+from quantkit.extras import using
 
 Metric = Literal["throughput", "latency"]
 
@@ -102,7 +103,8 @@ def _in_turns(cell: Cell, other: Cell) -> bool:
 
 def _half_width(samples: Sequence[np.ndarray]) -> float:
     """Of the interval around the sum or difference of the samples' means (Welch 1947; of one mean: Student 1908)."""
-    from scipy.stats import t
+    with using("benchmark", "intervals of speeds"):
+        from scipy.stats import t
 
     variances = np.array([np.var(each, ddof=1) / each.size for each in samples])
     if not variances.any():
@@ -112,7 +114,8 @@ def _half_width(samples: Sequence[np.ndarray]) -> float:
 
 
 def _levels(count: int) -> tuple[float, float]:
-    from scipy.stats import norm, t
+    with using("benchmark", "intervals of speeds"):
+        from scipy.stats import norm, t
 
     tail = (1 - _CONFIDENCE) / 2
     expanded = float(norm.cdf(-np.sqrt(count / (count - 1)) * t.ppf(1 - tail, count - 1)))

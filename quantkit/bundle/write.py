@@ -90,12 +90,12 @@ def write_bundle(
         lowered = write_quantized(quantization.network, new)
         operators = explain(source.fused, quantization.network.plan)
         sample = stored_sample(source, quantization.table, keep_sample)
-        agreement = _result(quantization.agreement)
+        agreement = _agreement_result(quantization.agreement)
         _write(new, "int8", source, lowered, sample, operators, quantization.settings, agreement)
     return directory
 
 
-def _result(agreement: Optional[Agreement]) -> Optional[AgreementResult]:
+def _agreement_result(agreement: Optional[Agreement]) -> Optional[AgreementResult]:
     if agreement is None:
         return None
     outputs = tuple(OutputResult(**output) for output in agreement.document["outputs"])

@@ -14,8 +14,10 @@ from quantkit.errors import DataError
 class Observer(Protocol):
     """Watches one tensor batch by batch and says which range its quantized form should cover.
 
-    Memory is bounded whatever is observed, and the range is the same however the values are split
-    into batches or shared out among observers that are merged afterwards.
+    Memory is bounded whatever is observed, and the range depends on the values alone: it is the same to the last bit
+    in whichever order they come, however they are split into batches, and however these are shared out among observers
+    that are merged afterwards, in any order. So parts of the data can be observed in several processes; observers can
+    be pickled. Neither end of a range is -0.
     """
 
     def observe(self, batch: np.ndarray[Any, Any]) -> None:
@@ -26,7 +28,7 @@ class Observer(Protocol):
         """
 
     def merge(self, other: Any) -> None:
-        """Take in all that ``other``, an observer of the same kind and settings, has observed.
+        """Take in all that ``other``, an observer of the same kind and settings, has observed; it stays as it is.
 
         Raises:
             UserError: ``other`` is of another kind or has other settings.
@@ -41,12 +43,13 @@ class Observer(Protocol):
 
 
 def extrema(batch: np.ndarray[Any, Any]) -> tuple[float, float]:
-    """The smallest and the largest of the values of ``batch``, which must not be empty.
+    """The smallest and the largest of the values of ``batch``, which must not be empty; a zero has no sign.
 
     Raises:
         DataError: a value is NaN or infinite (a NaN shows in both extremes).
     """
-    low, high = float(batch.min()), float(batch.max())
+    # Of 0 and -0 either may be found first; 0 is what both are when 0 is added.
+    low, high = float(batch.min()) + 0.0, float(batch.max()) + 0.0
     if not (math.isfinite(low) and math.isfinite(high)):
         raise DataError(
             f"NaN or infinite values (smallest {low}, largest {high}); check the sample data and the network's weights"

@@ -262,7 +262,8 @@ def _composed(
 
 
 def _show(terminal: Terminal, results: Results, folder: Path) -> None:
-    from quantkit.cli.speed import figures, served, tables
+    from quantkit.benchmark.cell_figures import figures, served
+    from quantkit.cli.speed import tables
 
     run = results.run
     failed = [

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Any, Optional
 
 import click
 
@@ -13,9 +11,6 @@ from quantkit.cli.option_groups import BundleWriting, Loading, Preprocessing, cl
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
-
-if TYPE_CHECKING:
-    from quantkit.stages.fuse import FusedModel
 
 _SHOWN = 5
 
@@ -59,8 +54,8 @@ def fuse(
 
     check_count(calib_data, None)
     from quantkit.bundle import write_float_bundle
-    from quantkit.cli.summary import latencies
     from quantkit.stages.fuse import fuse_model
+    from quantkit.summary import fuse_summary, latencies
 
     loaded = load(terminal, model, loading, preprocessing, classes)
     terminal.stage("fusing operators and comparing with the original")
@@ -72,29 +67,8 @@ def fuse(
     if not no_latency:
         terminal.stage("measuring latency (FP32 and FP32 fused in turns)")
         milliseconds = latencies(source)
-    result = _result(source, out, milliseconds)
+    result = fuse_summary(source, out, milliseconds)
     terminal.show(result, *_tables(result))
-
-
-def _result(source: FusedModel, out: Path, milliseconds: Optional[dict[str, float]]) -> dict[str, Any]:
-    applied = Counter(step.rule for step in source.fused.applied)
-    return {
-        "model": source.model.name,
-        "bundle": str(out),
-        "weights": {"kind": source.model.source.weights, "location": source.model.source.location},
-        "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
-        "applied": dict(applied),
-        "refused": [
-            {"rule": refusal.rule, "node": refusal.node, "reason": refusal.reason} for refusal in source.fused.refused
-        ],
-        "class_scores": asdict(source.class_scores),
-        "check": {
-            "samples": source.check.samples,
-            "difference": source.check.difference,
-            "changed_predictions": source.check.changed_predictions,
-        },
-        "latency_ms": milliseconds,
-    }
 
 
 def _tables(result: dict[str, Any]) -> list[Any]:

@@ -6,28 +6,13 @@ import os
 import sys
 import traceback
 from contextlib import suppress
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import Any, NoReturn, Optional
 
 import click
 
-from quantkit.cli.analyze import analyze
-from quantkit.cli.benchmark import benchmark
-from quantkit.cli.builds import builds
-from quantkit.cli.calibrate import calibrate
-from quantkit.cli.compare import compare
-from quantkit.cli.doctor import doctor
 from quantkit.cli.ending import no_more
-from quantkit.cli.evaluate import evaluate
-from quantkit.cli.explain import explain
-from quantkit.cli.export import export
-from quantkit.cli.feed import feed
-from quantkit.cli.fuse import fuse
-from quantkit.cli.models import models
 from quantkit.cli.options import write_examples
-from quantkit.cli.profile import profile
-from quantkit.cli.quantize import quantize
-from quantkit.cli.report import report
-from quantkit.cli.verify import verify
 from quantkit.cli.work import Work, without_controls
 from quantkit.errors import EngineError, QuantkitError
 from quantkit.host.children import kill_descendants
@@ -50,31 +35,44 @@ _MORE_MEMORY = (
     "that has more"
 )
 _ALLOCATION = ("Failed to allocate", "bad_alloc")
-_VERBS = (
-    quantize,
-    evaluate,
-    analyze,
-    explain,
-    verify,
-    export,
-    benchmark,
-    report,
-    compare,
-    profile,
-    feed,
-    builds,
-    fuse,
-    calibrate,
-    models,
-    doctor,
-)
+
+# In the order of use, with the first lines of their helps. The module of each, of the same name, is imported when it is
+# asked for.
+_VERBS = {
+    "quantize": "Quantize a network to INT8 and write a bundle.",
+    "evaluate": "Measure accuracy, and agreement with a reference.",
+    "analyze": "Say why an INT8 network differs from FP32, layer by layer.",
+    "explain": "Say what became of each operator, and why.",
+    "verify": "Check that a bundle is complete and unaltered.",
+    "export": "Write a network as an ONNX file.",
+    "benchmark": "Measure throughput and latency across builds and pinned instances.",
+    "report": "Make a report of benchmark results.",
+    "compare": "Compare two runs of a benchmark, cell by cell.",
+    "profile": "Show where the time goes: by layer, by operator and by kernel.",
+    "feed": "Measure whether images are decoded as fast as the network reads them.",
+    "builds": "Make and check the engines that benchmarks compare.",
+    "fuse": "Fuse a network's operators, stay in FP32.",
+    "calibrate": "Measure the ranges of a network's tensors for later.",
+    "models": "List the networks that have a model card.",
+    "doctor": "Look at engine and machine, say what to change.",
+}
 
 
 class _Verbs(click.Group):
     """A group that lists its verbs in the order of use and turns every error into a line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [str(verb.name) for verb in _VERBS]
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
+        if cmd_name not in _VERBS:
+            return None
+        found: click.Command = getattr(import_module(f"quantkit.cli.{cmd_name}"), cmd_name)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*_VERBS.items()])
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(ctx, formatter)
@@ -152,10 +150,6 @@ def cli(work: Work, debug: bool) -> None:
     reads the output any more.
     """
     work.debug = debug
-
-
-for _verb in _VERBS:
-    cli.add_command(_verb)
 
 
 def main() -> NoReturn:

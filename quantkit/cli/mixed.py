@@ -2,78 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional
+from collections.abc import Mapping
+from typing import Any, Optional
 
-from quantkit.cli.summary import Result, grid_of
+from quantkit.cli.summary import grid_of
 from quantkit.quantization.goal import Goal
 from quantkit.units import images, percent
 
-if TYPE_CHECKING:
-    from quantkit.search.explore import Kept
-    from quantkit.search.measurements import Check
-    from quantkit.search.search import Outcome
 
-
-def mixed_result(outcome: Outcome) -> Result:
-    """A search as JSON's own types. Drops in points, latency in ms, shares from 0 to 1."""
-    candidates, measured = outcome.candidates
-    made, resumed = outcome.measurements
-    chosen, drop = outcome.chosen.milliseconds, outcome.chosen.drop
-    return {
-        "goal": {"max_drop": outcome.goal.max_drop, "min_speedup": outcome.goal.min_speedup},
-        "met": outcome.met,
-        "measure": None if drop is None else "top-1" if drop.labelled else "agreement",
-        "images": outcome.images,
-        "data": outcome.data,
-        "fp32": None if drop is None else drop.reference,
-        # Its clock is that of the chosen network, in turns with it: figures of two moments would contradict each other.
-        "all_int8": {
-            **_check_result(outcome.int8),
-            "latency_ms": chosen["int8"],
-            "speedup": chosen["fp32"] / chosen["int8"],
-        },
-        "mixed": _check_result(outcome.chosen),
-        "recovered_again": outcome.chosen.again,
-        "layers": [_layer_result(kept) for kept in outcome.layers],
-        "candidates": {"found": candidates, "measured": measured},
-        "measurements": {"made": made, "before": resumed},
-        "time_is_up": outcome.time_is_up,
-    }
-
-
-def _check_result(check: Check) -> Result:
-    drop = check.drop
-    return {
-        "share": drop and drop.other,
-        "drop": drop and drop.points,
-        "interval": drop and [drop.low, drop.high],
-        "divergence": check.divergence,
-        "latency_ms": check.latency,
-        "extra_ms": check.extra,
-        "noise_ms": check.noise,
-        "speedup": check.speedup,
-    }
-
-
-def _layer_result(kept: Kept) -> Result:
-    trial = kept.trial
-    return {
-        "layer": kept.layer,
-        "operator": kept.operator,
-        "gain": kept.share,
-        "cost_ms": trial.milliseconds if trial else None,
-        "noise_ms": trial.noise if trial else None,
-    }
-
-
-def mixed_tables(result: Result) -> list[Any]:
-    """``mixed_result`` in words."""
+def mixed_tables(result: Mapping[str, Any]) -> list[Any]:
+    """``search.summary.search_summary`` in words."""
     from rich.text import Text
 
     parts: list[Any] = []
     if result["layers"]:
-        why = "" if result["measure"] is None else " for accuracy"
-        parts += [Text(f"\nKept in FP32{why}", "bold"), _layers_table(result)]
+        parts += [Text("\nKept in FP32 for accuracy", "bold"), _layers_table(result)]
     counted = f"{images(result['images'])} of {result['data']}"
     rows = [*zip(("goal", ""), _goal_texts(result))]
     if result["measure"] is not None:
@@ -97,7 +40,7 @@ def mixed_tables(result: Result) -> list[Any]:
     return [*parts, title, grid_of(rows)]
 
 
-def _goal_texts(result: Result) -> list[str]:
+def _goal_texts(result: Mapping[str, Any]) -> list[str]:
     goal, mixed = Goal(**result["goal"]), result["mixed"]
     parts = []
     if goal.max_drop is not None:
@@ -108,23 +51,23 @@ def _goal_texts(result: Result) -> list[str]:
     return [f"{text}: {'met' if met else 'NOT MET'}" for text, met in parts]
 
 
-def _shares_text(result: Result) -> str:
+def _shares_text(result: Mapping[str, Any]) -> str:
     text = f"all INT8 {percent(result['all_int8']['share'])}"
     return f"{text}, mixed {percent(result['mixed']['share'])}" if result["layers"] else text
 
 
-def _drop_text(check: Result) -> str:
+def _drop_text(check: Mapping[str, Any]) -> str:
     low, high = check["interval"]
     return f"{check['drop']:.2f} points, 95 % interval {low:.2f} to {high:.2f},"
 
 
-def _speed_text(result: Result) -> str:
+def _speed_text(result: Mapping[str, Any]) -> str:
     int8, mixed = result["all_int8"], result["mixed"]
     text = f"{mixed['latency_ms']:.2f} ms, {mixed['speedup']:.2f}x as fast as FP32"
     return f"{text} (all INT8: {int8['speedup']:.2f}x)" if result["layers"] else text
 
 
-def _layers_table(result: Result) -> Any:
+def _layers_table(result: Mapping[str, Any]) -> Any:
     from rich import box
     from rich.table import Table
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,7 +36,7 @@ def models(terminal: Terminal, as_long: bool) -> None:
     from quantkit.models.card import cards
 
     known = {card.name: _description(card) for card in cards()}
-    terminal.show({"models": list(known.values())}, *(_long(known) if as_long else [_short(known)]), _legend())
+    terminal.show({"models": list(known.values())}, *(_long(cards(), known) if as_long else [_short(known)]), _legend())
 
 
 def _legend() -> Any:
@@ -99,18 +100,19 @@ def _whereabouts(card: dict[str, Any]) -> Any:
     return ", ".join(dict.fromkeys(source["kind"] for source in card["sources"])) or "none"
 
 
-def _long(known: dict[str, dict[str, Any]]) -> list[Any]:
+def _long(cards: Sequence[Card], known: dict[str, dict[str, Any]]) -> list[Any]:
     from rich.table import Table
     from rich.text import Text
 
     parts: list[Any] = []
-    for card in known.values():
+    for each in cards:
+        card = known[each.name]
         table = Table.grid(padding=(0, 2))
         table.add_column(min_width=10, style="cyan")
         if card["aliases"]:
             table.add_row("  aliases", ", ".join(card["aliases"]))
         table.add_row("  input", f"{'x'.join(map(str, card['input_shape']))}, {card['classes']} classes")
-        table.add_row("  images", _preprocessing(card["preprocess"]))
+        table.add_row("  images", each.preprocess.text if each.preprocess else "preprocessed arrays only")
         if card["accuracy"]:
             top5 = f", top-5 {card['accuracy']['top5']} %" if card["accuracy"]["top5"] else ""
             table.add_row("  accuracy", f"top-1 {card['accuracy']['top1']} %{top5} ({card['accuracy']['origin']})")
@@ -120,17 +122,3 @@ def _long(known: dict[str, dict[str, Any]]) -> list[Any]:
             table.add_row("  weights", Text.assemble(location, (here, "green")))
         parts += [Text.assemble((card["name"], "bold"), f"  {card['description']}"), table]
     return parts
-
-
-def _preprocessing(steps: Optional[dict[str, Any]]) -> str:
-    if steps is None:
-        return "preprocessed arrays only"
-    words = [
-        f"short side to {steps['resize']}" if steps["resize"] else "",
-        f"centre {steps['crop']}x{steps['crop']}" if steps["crop"] else "",
-        "turned by 180°" if steps["rotate180"] else "",
-        f"/ {steps['scale']:g}",
-        f"mean {' '.join(f'{value:g}' for value in steps['mean'])}",
-        f"std {' '.join(f'{value:g}' for value in steps['std'])}",
-    ]
-    return ", ".join(word for word in words if word)

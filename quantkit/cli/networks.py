@@ -34,7 +34,7 @@ def load(
         WeightsUnavailable: trained weights were insisted on and cannot be had.
     """
     from quantkit.models.load import load_model
-    from quantkit.models.preprocess_change import PreprocessChange, described
+    from quantkit.models.preprocess_change import PreprocessChange
 
     check_not_bundle(spec)
     weights = loading.weights
@@ -50,7 +50,7 @@ def load(
         quiet=terminal.quiet,
     )
     if preprocessing != NOTHING_SAID and model.preprocess is not None:
-        terminal.tell(f"images: {described(model.preprocess)}")
+        terminal.tell(f"images: {model.preprocess.text}")
     # Where they were tried for and not found, a warning has said how to get them.
     remedy = " For trained weights give --weights pretrained or --weights FILE." if weights == "random" else ""
     _warn_if_random(terminal, model.name, model.source.weights, remedy)
@@ -80,45 +80,14 @@ def open_network(
         UserError: there is no such thing, or it cannot be used.
         BundleError: the bundle is damaged.
     """
-    from quantkit.evaluation.network import Network
+    from quantkit.loading import network_in, network_of
 
     if not is_bundle(spec):
         model = load(terminal, spec, loading, preprocessing)
-        return Network(
-            model.name,
-            "fp32",
-            model.graph,
-            model.input_shape,
-            model.preprocess,
-            model.source.weights,
-            model.labels,
-            model.class_scores,
-        )
-    found = _of_bundle(spec)
+        return network_of(model)
+    found = network_in(Path(spec))
     warn_of_bundle(terminal, spec, found.weights)
     return found
-
-
-def _of_bundle(spec: str) -> Network:
-    from quantkit.bundle import read_bundle
-    from quantkit.bundle.replaced import reading_whole
-    from quantkit.evaluation.network import Network
-
-    def read() -> Network:
-        bundle = read_bundle(Path(spec))
-        manifest, weights = bundle.manifest, bundle.manifest.source.weights
-        return Network(
-            spec,
-            manifest.kind,
-            bundle.graph,
-            manifest.input.shape,
-            bundle.preprocess,
-            weights,
-            bundle.labels,
-            manifest.class_scores,
-        )
-
-    return reading_whole(Path(spec), read)
 
 
 def check_count(data: object, count: Optional[int]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -90,6 +89,7 @@ def profile(
     from quantkit.engine.profiler import record
     from quantkit.graph.macs import macs
     from quantkit.profile.chrome import chrome_trace
+    from quantkit.profile.document import profile_document
     from quantkit.profile.layers import layers_of
     from quantkit.profile.profile import profile as profiled
 
@@ -106,7 +106,12 @@ def profile(
     if out is not None:
         trace = out / _TRACE
         _write(terminal, trace, chrome_trace(network, graph, recording, found))
-    result = {"network": network, "kind": kind, **_result(found, graph), "trace": str(trace) if trace else None}
+    result = {
+        "network": network,
+        "kind": kind,
+        **profile_document(found, graph),
+        "trace": str(trace) if trace else None,
+    }
     terminal.show(result, *_tables(result, found, everything))
     if found.times.spread > _STEADY:
         terminal.warn(
@@ -158,47 +163,6 @@ def _write(terminal: Terminal, path: Path, trace: dict[str, Any]) -> None:
             raise QuantkitError(f"cannot make {path.parent}: {error.strerror}; choose another folder") from error
         with writing(path) as file:
             file.write(json.dumps(trace, ensure_ascii=False).encode())
-
-
-def _result(found: Profile, graph: Graph) -> dict[str, Any]:
-    """What was found, as JSON's own types: times in ms, speeds in GMAC/s, shares from 0 to 1."""
-    times = found.times
-    return {
-        "batch": found.batch,
-        "threads": os.environ.get("OMP_NUM_THREADS"),
-        "latency_ms": found.latency,
-        "profiled_ms": times.total,
-        "macs": found.macs,
-        "gmacs_per_s": found.gmacs,
-        "of_peak": found.of_peak,
-        "peak_gmacs_per_s": asdict(found.peak),
-        "spent_ms": asdict(found.spent),
-        "int8_share": found.spent.int8 / times.total,
-        "int8_isa": list(found.isa),
-        "layers": [_layer(row, graph) for row in found.rows] if times.nodes else [],
-        "operators": [
-            {"operator": name, "count": count, "ms": spent} for name, (count, spent) in found.operators.items()
-        ],
-        "others_ms": dict(times.others),
-        "between_ms": times.between,
-        "skipped": list(found.skipped),
-        "doubt": times.doubt,
-    }
-
-
-def _layer(row: Row, graph: Graph) -> dict[str, Any]:
-    return {
-        "layer": row.layer.name,
-        "operator": row.layer.operator,
-        "stands_for": list(row.layer.originals),
-        "nodes": [{"name": name, "operator": graph.by_name[name].op} for name in row.nodes],
-        "ms": row.milliseconds,
-        "macs": row.macs,
-        "gmacs_per_s": row.gmacs,
-        "of_peak": row.of_peak,
-        "int8": row.int8,
-        "kernels": [asdict(kernel) for kernel in row.kernels],
-    }
 
 
 def _tables(result: dict[str, Any], found: Profile, everything: bool) -> list[Any]:

@@ -125,6 +125,9 @@ def quantize(
     check_not_bundle(model)
     out = target.out or default_bundle(model)
     check_bundle_target(out, target.force)
+    from quantkit.engine.compat import check_installed
+
+    check_installed()
     formats = tuple(each.strip() for each in target.formats.split(","))
     data, calib = calibration.calib_data, calibration.calib
     table = _prepared(calibration)
@@ -236,8 +239,10 @@ def _report(
     no_latency: bool,
     outcome: Optional[Outcome],
 ) -> None:
-    from quantkit.cli.mixed import mixed_result, mixed_tables
-    from quantkit.cli.summary import latencies, measured_kernels, quantize_result, quantize_tables
+    from quantkit.cli.mixed import mixed_tables
+    from quantkit.cli.summary import quantize_tables
+    from quantkit.search.summary import search_summary
+    from quantkit.summary import latencies, measured_kernels, quantize_summary
 
     terminal.stage("reading off the kernels that the engine runs")
     kernels = measured_kernels(out, quantized)
@@ -247,9 +252,9 @@ def _report(
     elif not no_latency:
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
         milliseconds = latencies(quantized.source, quantized.graph)
-    result = quantize_result(quantized, out, kernels, milliseconds)
+    result = quantize_summary(quantized, out, kernels, milliseconds)
     tables = quantize_tables(result, quantized.agreement, model, weights, preset)
     if outcome is not None:
-        result["search"] = mixed_result(outcome)
+        result["search"] = search_summary(outcome)
         tables[2:2] = mixed_tables(result["search"])
     terminal.show(result, *tables)

@@ -1,93 +1,26 @@
-"""The short table at the end of ``quantize`` and ``fuse``: measured first, then put into words."""
+"""The short table at the end of ``quantize`` and ``fuse``."""
 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.units import images, megabytes
 
 if TYPE_CHECKING:
-    from quantkit.engine.kernels import Kernel
     from quantkit.evaluation.agreement import Agreement
-    from quantkit.graph.graph import Graph
-    from quantkit.pipeline import QuantizedModel
-    from quantkit.stages.fuse import FusedModel
-
-Result = dict[str, Any]
-
-
-def latencies(source: FusedModel, int8: Optional[Graph] = None) -> dict[str, float]:
-    """Median latency in ms at batch 1 of the network unfused, fused, and in INT8 if given, in one interleaved run."""
-    from quantkit.evaluation.latency import median_latencies
-
-    networks = {"fp32": source.model.graph, "fp32_fused": source.graph}
-    if int8 is not None:
-        networks["int8"] = int8
-    return median_latencies(networks, source.sample)
-
-
-def measured_kernels(bundle: Path, quantized: QuantizedModel) -> tuple[Kernel, ...]:
-    """The kernels that the engine runs for the checkpoint in a bundle."""
-    from quantkit.engine.kernels import kernels_of
-
-    return kernels_of(*checkpoint(bundle), quantized.source.model.input_shape)
-
-
-def checkpoint(bundle: Path) -> tuple[Path, Path]:
-    """The symbol and the parameters in a bundle."""
-    return bundle / "model-symbol.json", bundle / "model-0000.params"
-
-
-def parameter_bytes(graph: Graph) -> int:
-    """The size of a network's parameters."""
-    return sum(value.nbytes for value in graph.params.values())
-
-
-def quantize_result(
-    quantized: QuantizedModel, out: Path, kernels: tuple[Kernel, ...], milliseconds: Optional[Mapping[str, float]]
-) -> Result:
-    """All that ``quantize`` has to tell, as JSON's own types. Sizes in bytes, latency in ms, shares from 0 to 1."""
-    from quantkit.bundle.manifest import ONNX
-    from quantkit.engine.kernels import int8_isa, int8_share
-
-    source, table, onnx, agreement = quantized.source, quantized.table, out / ONNX, quantized.agreement
-    decisions = quantized.plan.decisions.values()
-    int8 = Counter(decision.operator for decision in decisions if decision.is_int8)
-    fp32 = Counter((decision.operator, decision.reason) for decision in decisions if not decision.is_int8)
-    proven, calls = int8_share(kernels)
-    return {
-        "model": source.model.name,
-        "bundle": str(out),
-        "weights": {"kind": source.model.source.weights, "location": source.model.source.location},
-        "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
-        "int8": dict(int8.most_common()),
-        "fp32": [
-            {"operator": operator, "reason": reason, "count": count} for (operator, reason), count in fp32.most_common()
-        ],
-        "kernels": {"isa": list(int8_isa(kernels)), "int8": proven, "of": calls},
-        "size": {"fp32": parameter_bytes(source.model.graph), "int8": checkpoint(out)[1].stat().st_size},
-        "onnx": {"file": str(onnx), "size": onnx.stat().st_size} if onnx.exists() else None,
-        "calibration": {"method": table.method, "samples": table.samples, "data": table.data_name},
-        "recovery": asdict(quantized.recovery),
-        "class_scores": asdict(source.class_scores),
-        "agreement": None if agreement is None else {"samples": agreement.images, **agreement.document},
-        "latency_ms": dict(milliseconds) if milliseconds else None,
-    }
+    from quantkit.summary import Summary
 
 
 def quantize_tables(
-    result: Result, agreement: Optional[Agreement], model: str, weights: str, preset: Optional[str]
+    result: Summary, agreement: Optional[Agreement], model: str, weights: str, preset: Optional[str]
 ) -> list[Any]:
-    """``quantize_result`` in words, and what to do next.
+    """``summary.quantize_summary`` in words, and what to do next.
 
     Args:
         result: what is told.
-        agreement: with FP32, if they were compared.
+        agreement: with FP32, None where nobody has compared them.
         model: how the network was called.
         weights: how its weights were.
         preset: of recovery, None where none was given.
@@ -95,6 +28,7 @@ def quantize_tables(
     from rich.text import Text
 
     size, kernels, scores = result["size"], result["kernels"], result["class_scores"]
+    hint = "" if scores["settled"] else "; give --classes if the first is a row of them"
     calibration, onnx = result["calibration"], result["onnx"]
     rows: list[tuple[str, str]] = [
         ("operators", f"{result['operators']['original']}, fused to {result['operators']['fused']}"),
@@ -110,8 +44,8 @@ def quantize_tables(
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
         ("calibrated", f"{calibration['method']}, {images(calibration['samples'])} of {calibration['data']}"),
         ("recovered", _recovery_text(result, preset)),
-        *(agreement_rows("as FP32", agreement, " that it was calibrated with") if agreement else []),
-        *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}; give --classes if they are")]),
+        *(agreement_rows("as FP32", agreement, " that it was calibrated with") if agreement is not None else []),
+        *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}{hint}")]),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),
     ]
@@ -149,11 +83,11 @@ def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str,
 
 def agreement_rows(label: str, agreement: Agreement, whose: str = "") -> list[tuple[str, str]]:
     """How far two networks agree: one line, or one for each output."""
-    first, *others = agreement.texts
-    return [
-        (label, f"{first} (of {images(agreement.images)}{whose})" if whose else first),
-        *(("", text) for text in others),
-    ]
+    counted = f"of {images(agreement.images)}{whose}" if whose else ""
+    if len(agreement.texts) == 1:
+        return [(label, f"{agreement.texts[0]} ({counted})" if counted else agreement.texts[0])]
+    texts = [*agreement.texts, *([counted] if counted else [])]
+    return [(label if index == 0 else "", text) for index, text in enumerate(texts)]
 
 
 def weights_text(weights: Mapping[str, str]) -> str:
@@ -176,7 +110,7 @@ def grid_of(rows: list[tuple[str, str]]) -> Any:
     return table
 
 
-def _recovery_text(result: Result, preset: Optional[str]) -> str:
+def _recovery_text(result: Summary, preset: Optional[str]) -> str:
     recovery = result["recovery"]
     names = {"centre": "ranges centred", "refit": "weights refitted", "rounding": "rounded jointly", "bias": "biases"}
     done = [text for name, text in names.items() if recovery[name]]

@@ -53,3 +53,8 @@ def labels_of(y: np.ndarray[Any, Any], number: int, name: str) -> list[int]:
     if y.shape != (number,):
         raise DataError(f"y of {name} has shape {y.shape}, but there are {number} samples; give one label for each")
     return [label_of(value, f"sample {index} of {name}") for index, value in enumerate(y.tolist())]
+
+
+def as_numpy(array: Any) -> np.ndarray[Any, Any]:
+    """An array of NumPy's, MXNet's or what NumPy takes for one, as NumPy's."""
+    return np.asarray(array.asnumpy() if hasattr(array, "asnumpy") else array)

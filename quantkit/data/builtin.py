@@ -17,6 +17,7 @@ from quantkit.data.arrays import arrays
 from quantkit.data.decode import decode
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
+from quantkit.extras import require
 
 _PHOTOGRAPHS = (
     ("scikit-image", "skimage", "data/chelsea.png"),
@@ -76,10 +77,10 @@ def digits(split: str) -> Samples:
 
 def _shipped(distribution: str, package: str, file: str) -> Path:
     """A file inside an installed package, found without importing it."""
+    require("samples", package, "the built-in samples", "give sample data of your own")
     spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise DataError(f"the built-in samples need {distribution}; install it, or give sample data of your own")
-    path = Path(spec.submodule_search_locations[0]) / file
+    locations = spec.submodule_search_locations if spec else None
+    path = Path(next(iter(locations or ()), "")) / file
     if not path.is_file():
         raise DataError(
             f"{distribution} here lacks {path.name}, which the built-in samples need; "

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from quantkit.data.arrays import check_layout, labels_of
+from quantkit.data.arrays import as_numpy, check_layout, labels_of
 from quantkit.data.samples import Sample, Samples, picked
 from quantkit.errors import DataError
 
@@ -29,8 +29,8 @@ def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
             pair = batch if isinstance(batch, (list, tuple)) else (batch,)
             if not 1 <= len(pair) <= 2:
                 raise DataError(f"a batch of {name} has {len(pair)} parts; give data, or data and labels")
-            x = _numpy(pair[0])
-            yield from _split(x, _numpy(pair[1]) if len(pair) == 2 else None, start, name)
+            x = as_numpy(pair[0])
+            yield from _split(x, as_numpy(pair[1]) if len(pair) == 2 else None, start, name)
             start += len(x)
 
     if iter(batches) is batches:
@@ -67,9 +67,9 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
                 batch = batches.next()
             except StopIteration:
                 return
-            x = _numpy(batch.data[0])
+            x = as_numpy(batch.data[0])
             kept = len(x) - (batch.pad or 0)
-            y = _numpy(batch.label[0])[:kept] if batch.label else None
+            y = as_numpy(batch.label[0])[:kept] if batch.label else None
             yield from _split(x[:kept], y, start, name)
             start += kept
 
@@ -123,8 +123,3 @@ def _split(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None, start: int, 
     for index, image in enumerate(x):
         # A copy, so that the sample does not keep the whole batch alive.
         yield Sample(image.copy(), None if labels is None else labels[index], f"sample {start + index} of {name}")
-
-
-def _numpy(array: Any) -> np.ndarray[Any, Any]:
-    """``array`` as NumPy's."""
-    return np.asarray(array.asnumpy() if hasattr(array, "asnumpy") else array)

@@ -33,6 +33,19 @@ class Preprocess:
     scale: float = 255.0
     rotate180: bool = False
 
+    @property
+    def text(self) -> str:
+        """The steps in words, in their order."""
+        steps = (
+            f"short side to {self.resize}" if self.resize else "",
+            f"centre {self.crop}x{self.crop}" if self.crop else "",
+            "turned by 180°" if self.rotate180 else "",
+            f"/ {self.scale:g}",
+            f"mean {' '.join(f'{value:g}' for value in self.mean)}",
+            f"std {' '.join(f'{value:g}' for value in self.std)}",
+        )
+        return ", ".join(filter(None, steps))
+
 
 def network_input(
     preprocess: Optional[Preprocess], image: np.ndarray[Any, Any], input_shape: Sequence[int], where: str

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from quantkit.data import builtin
-from quantkit.data.arrays import arrays
+from quantkit.data.arrays import arrays, as_numpy
 from quantkit.data.folder import images_folder
 from quantkit.data.loaders import data_iter, data_loader
 from quantkit.data.npz import npz_file
@@ -39,9 +39,9 @@ def open_samples(spec: Any) -> Samples:
     if isinstance(spec, (str, os.PathLike)):
         return _named(os.fspath(spec))
     if _is_array(spec):
-        return arrays(_as_numpy(spec))
+        return arrays(as_numpy(spec))
     if isinstance(spec, tuple) and len(spec) == 2 and all(map(_is_array, spec)):
-        return arrays(_as_numpy(spec[0]), _as_numpy(spec[1]))
+        return arrays(as_numpy(spec[0]), as_numpy(spec[1]))
     if hasattr(spec, "provide_data") and hasattr(spec, "reset"):
         return data_iter(spec)
     if hasattr(spec, "__iter__"):
@@ -71,7 +71,3 @@ def _named(spec: str) -> Samples:
 
 def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or hasattr(value, "asnumpy")
-
-
-def _as_numpy(value: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)

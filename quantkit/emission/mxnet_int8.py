@@ -16,7 +16,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.emission.layers import fused_layer
 from quantkit.emission.mxnet_float import float_node
 from quantkit.emission.weights import engine_weight
-from quantkit.fusion.unit import Unit, unit_of, with_core_attrs, with_relu_only
+from quantkit.fusion.unit import Unit, layer_of, unit_of, with_core_attrs, with_relu_only
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.names import Names
 from quantkit.graph.operators import ADDITIONS, integer, integers
@@ -70,7 +70,7 @@ def int8_graph(network: QuantizedGraph) -> Graph:
 
 def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
     """Emit a quantized network for MXNet, and say where its tensors' integers are."""
-    graph, emission = network.graph, _Emission(network)
+    graph, emission = network.graph, _Emission(network, Names(network.graph.names))
     for node in graph.nodes:
         if network.is_int8(node):
             _emitter(node)(emission, node)
@@ -87,6 +87,7 @@ class _Emission:
     """The nodes emitted so far, and which forms of which tensors exist among them."""
 
     network: QuantizedGraph
+    names: Names
     nodes: list[Node] = field(default_factory=list)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     integers: dict[tuple[Tensor, DType], str] = field(default_factory=dict)
@@ -94,10 +95,6 @@ class _Emission:
     weights: dict[str, StoredWeight] = field(default_factory=dict)
     native: dict[Tensor, str] = field(default_factory=dict)
     dequantized: set[Tensor] = field(default_factory=set)
-    names: Names = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.names = Names(self.graph.names)
 
     @property
     def graph(self) -> Graph:
@@ -141,9 +138,7 @@ class _Emission:
         return _triple(self.integers[tensor, wanted])
 
     def _quantize(self, tensor: Tensor, form: Activation) -> None:
-        name = self.names.take(
-            f"{tensor.node}_{tensor.index}_{form.dtype}" if tensor.index else f"{tensor.node}_{form.dtype}"
-        )
+        name = self.names.take(f"{tensor.stem}_{form.dtype}")
         values = _calibrated_range(form)
         attrs = {"out_type": form.dtype, **_attributes(values)}
         producer = self.graph.producer(tensor)
@@ -168,7 +163,7 @@ def _attributes(values: Range) -> dict[str, str]:
 
 
 def _emit_convolution(emission: _Emission, node: Node) -> None:
-    unit = with_relu_only(_unit(node))
+    unit = with_relu_only(layer_of(node))
     form = emission.network.form(node.output)
     factor = 1.0
     data, *data_range = emission.as_int8(unit.data)
@@ -219,7 +214,7 @@ def _emit_dense(emission: _Emission, node: Node) -> None:
     The engine's dense kernel knows one weight scale and an 8-bit bias; its float result lets each
     channel have its own scale, and the bias and the logits keep full precision, on every release.
     """
-    unit = _unit(node)
+    unit = layer_of(node)
     weight = emission.graph.params[unit.weight.node]
     integers, scale = per_channel_int8(weight.reshape(len(weight), -1))
     stored = emission.add_param(f"{node.name}_weight_int8", integers)
@@ -268,13 +263,6 @@ def _emit_addition(emission: _Emission, node: Node) -> None:
     inputs = (first, second, *first_range, *second_range)
     addition = Node(PREFIX + node.name, "_contrib_quantized_elemwise_add", inputs, _attributes(values), node.origin)
     emission.add_int8(addition, node.output, values)
-
-
-def _unit(node: Node) -> Unit:
-    unit = unit_of(node)
-    if unit is None:
-        raise TypeError(f"{node.name} is not a layer")
-    return unit
 
 
 def _emitter(node: Node) -> Callable[[_Emission, Node], None]:

@@ -12,6 +12,7 @@ from quantkit.emission.onnx_elementwise import ELEMENTWISE
 from quantkit.emission.onnx_layers import LAYERS
 from quantkit.emission.onnx_layout import LAYOUT
 from quantkit.errors import ModelError, UserError
+from quantkit.extras import using
 from quantkit.graph.graph import Graph, Tensor
 
 if TYPE_CHECKING:
@@ -73,10 +74,8 @@ def check_opset(opset: int) -> None:
 
 
 def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
-    try:
+    with using("onnx", "ONNX files"):
         from onnx import checker, helper, numpy_helper
-    except ImportError as error:
-        raise UserError("ONNX files need the package onnx; install it: pip install 'quantkit[onnx]'") from error
     from quantkit import __version__
 
     graph, shapes = conversion.graph, conversion.shapes

@@ -18,7 +18,7 @@ import numpy as np
 from quantkit.calibration.ranges import Range
 from quantkit.emission.subsampling import with_subsampling
 from quantkit.emission.weights import engine_weight
-from quantkit.fusion.unit import Unit, unit_of, unrolled, with_relu_only
+from quantkit.fusion.unit import Unit, layer_of, unit_of, unrolled, with_relu_only
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.names import Names
 from quantkit.graph.operators import DEQUANTIZE, QUANTIZE, flag, integer
@@ -55,7 +55,7 @@ def qdq_network(
         reduce_range: which weights are to have fewer than 8 bits; see ``quantization.reduced_range``.
     """
     network, known = with_subsampling(network, shapes)
-    graph, emission = network.graph, _Emission(network, reduce_range, known)
+    graph, emission = network.graph, _Emission(network, reduce_range, known, Names(network.graph.names))
     for node in graph.nodes:
         if not network.is_int8(node):
             emission.write_out(node, node.inputs)
@@ -74,13 +74,10 @@ class _Emission:
     network: QuantizedGraph
     reduce_range: ReduceRange
     shapes: dict[Tensor, Shape]
+    names: Names
     nodes: list[Node] = field(default_factory=list)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     in_integers: dict[Tensor, Tensor] = field(default_factory=dict)
-    names: Names = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.names = Names(self.graph.names)
 
     @property
     def graph(self) -> Graph:
@@ -103,7 +100,7 @@ class _Emission:
         if producer is not None and self.network.computes_integers(producer):
             return tensor
         if tensor not in self.in_integers:
-            name = f"{tensor.node}_{tensor.index}" if tensor.index else tensor.node
+            name = tensor.stem
             params = tensor_params(self.network.form(tensor))
             self.in_integers[tensor] = self.round(tensor, params, name, self.names.take(f"{name}_dequantized"))
         return self.in_integers[tensor]
@@ -150,9 +147,7 @@ def tensor_params(form: Activation) -> QuantParams:
 
 
 def _write_int8_layer(emission: _Emission, node: Node) -> None:
-    unit = unit_of(node)
-    if unit is None:
-        raise TypeError(f"{node.name} is not a layer")
+    unit = layer_of(node)
     params = emission.graph.params
     weight = engine_weight(emission.network, unit) if unit.is_convolution else params[unit.weight.node]
     integers, scale = engine_integers(weight) if unit.is_convolution else per_channel_int8(weight)

@@ -53,8 +53,7 @@ def with_subsampling(
 def _names(graph: Graph, tensors: Iterable[Tensor]) -> dict[Tensor, Tensor]:
     """What the tensors are to be called when they are subsampled."""
     names = Names(graph.names)
-    stems = {tensor: f"{tensor.node}_{tensor.index}" if tensor.index else tensor.node for tensor in tensors}
-    return {tensor: Tensor(names.take(f"{stem}_subsampled")) for tensor, stem in stems.items()}
+    return {tensor: Tensor(names.take(f"{tensor.stem}_subsampled")) for tensor in tensors}
 
 
 def _strides(network: QuantizedGraph, tensor: Tensor) -> Optional[Shape]:

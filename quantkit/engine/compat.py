@@ -26,8 +26,9 @@ from quantkit.host.limits import read_limits
 from quantkit.host.threads import recommended_threads
 
 REMEDY = (
-    "in quantkit's checkout, install one of them, each in its own virtual environment: pip install '.[onednn]' "
-    "(mxnet 1.9.1) or pip install '.[mkl]' (mxnet-mkl 1.6.0); both need the system library libgomp1"
+    "install one of them, each in its own virtual environment with Python 3.11, which MXNet's wheels need (this is "
+    f"{sys.version_info.major}.{sys.version_info.minor}): pip install 'quantkit[onednn]' (mxnet 1.9.1) or "
+    "pip install 'quantkit[mkl]' (mxnet-mkl 1.6.0); both need the system library libgomp1"
 )
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
@@ -42,6 +43,8 @@ def load_mxnet() -> Any:
     Raises:
         EngineMissing: mxnet is not installed, cannot be loaded, or is a build without MKL-DNN/oneDNN.
     """
+    # First, so that nothing is changed for those who deploy without it.
+    check_installed()
     _restore_removed_names()
     # oneDNN reads this once; with "0" every INT8 operator would fail later with an obscure message.
     os.environ.pop("MXNET_MKLDNN_ENABLED", None)
@@ -58,6 +61,16 @@ def load_mxnet() -> Any:
             f"mxnet {mxnet.__version__} is installed but was built without MKL-DNN/oneDNN, which INT8 needs; {REMEDY}"
         )
     return mxnet
+
+
+def check_installed() -> None:
+    """Make sure that there is an mxnet, without importing it.
+
+    Raises:
+        EngineMissing: there is none.
+    """
+    if "mxnet" not in sys.modules and importlib.util.find_spec("mxnet") is None:
+        raise EngineMissing(f"no mxnet in this environment; {REMEDY}")
 
 
 def load_gluoncv() -> Any:
@@ -116,7 +129,7 @@ def _restore_removed_names() -> None:
     for name, value in _REMOVED_NUMPY_NAMES.items():
         if name not in np.__dict__:
             setattr(np, name, value)
-    if importlib.util.find_spec("distutils") is None and "distutils" not in sys.modules:
+    if "distutils" not in sys.modules and importlib.util.find_spec("distutils") is None:
         sys.modules["distutils"], sys.modules["distutils.version"] = _distutils_stub()
 
 

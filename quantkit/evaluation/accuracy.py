@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,16 +25,3 @@ def hits(outputs: np.ndarray, labels: np.ndarray, among: int = 1) -> np.ndarray:
     ranked = np.argsort(-outputs.reshape(len(outputs), -1), axis=1, kind="stable")[:, :among]
     found: np.ndarray = (ranked == labels[:, None]).any(axis=1)
     return found
-
-
-def accuracy(results: Iterable[tuple[np.ndarray, np.ndarray]]) -> Accuracy:
-    """Accuracy of outputs (images, classes) against labels (images,), given batch by batch.
-
-    With fewer than six classes top-5 is 1.
-    """
-    images, first, five = 0, 0, 0
-    for outputs, labels in results:
-        images += len(labels)
-        first += int(hits(outputs, labels).sum())
-        five += int(hits(outputs, labels, 5).sum())
-    return Accuracy(images, first / images, five / images)

@@ -24,11 +24,12 @@ _NARROWEST_EMBEDDING = 64
 class ClassScores:
     """Whether each image's (first) output is a row of class scores, and how that is known.
 
-    ``why`` completes "because".
+    ``why`` completes "because"; ``settled``: somebody said so, or no word could change it.
     """
 
     yes: bool
     why: str
+    settled: bool = False
 
 
 def class_scores(
@@ -58,17 +59,19 @@ def class_scores(
     first = shapes[0]
     row = bool(first) and prod(first) == first[0] > 1
     form = f"an image's output has the shape ({', '.join(map(str, first))})"
-    if said is not None:
-        if said and not row:
-            raise UserError(
-                f"{form}, which is no row of class scores: the output {str(graph.outputs[0])!r} cannot be taken for "
-                "one; leave --classes (class_scores=True) out"
-            )
-        return ClassScores(said, "it was said so")
+    if said and not row:
+        raise UserError(
+            f"{form}, which is no row of class scores: the output {str(graph.outputs[0])!r} cannot be taken for one; "
+            "leave --classes (class_scores=True) out"
+        )
+    if said:
+        return ClassScores(True, "it was said so", settled=True)
     if len(shapes) > 1:
-        return ClassScores(False, f"it has {len(shapes)} outputs")
+        return ClassScores(False, f"it has {len(shapes)} outputs", settled=not row)
     if not row:
-        return ClassScores(False, form)
+        return ClassScores(False, form, settled=True)
+    if said is not None:
+        return ClassScores(False, "it was said so", settled=True)
     if len(labels) == first[0]:
         return ClassScores(True, "its classes have names")
     if labelled:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from quantkit.extras import using
+
 
 def log_probabilities(outputs: np.ndarray) -> np.ndarray:
     """The logarithms of the classes' probabilities, float64 of shape (images, classes).
@@ -13,7 +15,8 @@ def log_probabilities(outputs: np.ndarray) -> np.ndarray:
     Args:
         outputs: of shape (images, ...): logits, or probabilities where each image's are positive and sum to 1.
     """
-    from scipy.special import log_softmax
+    with using("benchmark", "divergences"):
+        from scipy.special import log_softmax
 
     flat = np.asarray(outputs, np.float64).reshape(len(outputs), -1)
     if (flat >= 0).all() and np.allclose(flat.sum(axis=1), 1, atol=1e-3):

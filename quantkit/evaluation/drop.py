@@ -9,6 +9,8 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.extras import using
+
 _NORMAL_975 = NormalDist().inv_cdf(0.975)
 
 
@@ -40,7 +42,8 @@ def measure_drop(reference: np.ndarray, other: np.ndarray, labels: Optional[np.n
     images = len(reference)
     if labels is None:
         changed = int((reference != other).sum())
-        from scipy.stats import binomtest
+        with using("benchmark", "intervals of proportions"):
+            from scipy.stats import binomtest
 
         interval = binomtest(changed, images).proportion_ci()
         share = changed / images

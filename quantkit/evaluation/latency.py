@@ -17,9 +17,9 @@ _LEAST_ROUNDS = 5
 _NORMAL_975 = NormalDist().inv_cdf(0.975)
 
 
-def median_latencies(networks: Mapping[str, Graph], image: np.ndarray, seconds: float = 3.0) -> dict[str, float]:
+def median_latencies(networks: Mapping[str, Graph], image: np.ndarray) -> dict[str, float]:
     """The median time of one run of each network, in milliseconds; see ``latencies_in_turns``."""
-    return {name: float(np.median(times)) for name, times in latencies_in_turns(networks, image, seconds).items()}
+    return {name: float(np.median(times)) for name, times in latencies_in_turns(networks, image).items()}
 
 
 def latencies_in_turns(networks: Mapping[str, Graph], image: np.ndarray, seconds: float = 3.0) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from quantkit.errors import DataError
+from quantkit.extras import using
 
 Verdict = Literal["ahead", "behind", "not distinguishable"]
 
@@ -65,7 +66,8 @@ def paired(first: np.ndarray, other: np.ndarray) -> Paired:
         DataError: there are no images, or not as many of both.
     """
     _check_same_images(first, other, "boolean")
-    from scipy.stats import binomtest
+    with using("benchmark", "tests of paired predictions"):
+        from scipy.stats import binomtest
 
     images = len(first)
     won, lost = int(np.sum(first & ~other)), int(np.sum(other & ~first))

@@ -54,8 +54,10 @@ def check_fusion(
             network is too unstable to tell.
         ModelError: the unfused network itself puts out NaN or infinite values.
     """
-    outputs = tuple(_before_softmax(original, tensor) for tensor in original.outputs)
-    original, fused = original.with_outputs(outputs), fused.with_outputs(outputs)
+    # An output may have another name in the fused network, where what it was called did nothing.
+    original, fused = (
+        graph.with_outputs(_before_softmax(graph, tensor) for tensor in graph.outputs) for graph in (original, fused)
+    )
     noise, changed, samples = 0.0, 0, 0
     differences: list[float] = []
     for batch in batches:

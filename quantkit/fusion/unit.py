@@ -68,6 +68,18 @@ def unit_of(node: Optional[Node]) -> Optional[Unit]:
     return Unit(node, core, addition, activation)
 
 
+def layer_of(node: Node) -> Unit:
+    """The unit that a node is known to be.
+
+    Raises:
+        TypeError: it is none.
+    """
+    unit = unit_of(node)
+    if unit is None:
+        raise TypeError(f"{node.name} is not a layer")
+    return unit
+
+
 def has_constant_weights(params: Container[str], unit: Unit) -> bool:
     """Whether weight and bias are parameters: the engine's fused layers keep what they saw in the first run."""
     return unit.weight.node in params and (unit.bias is None or unit.bias.node in params)

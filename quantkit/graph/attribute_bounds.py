@@ -17,7 +17,6 @@ MOST_RESIZED = (1 << 15) - 1
 
 _LONGEST_VALUE = 1 << 16
 _LARGEST_INTEGER = (1 << 31) - 1
-_MOST_AXES = 32
 
 _KEY = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 # Python 2 wrote long integers as 3L.

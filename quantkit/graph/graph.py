@@ -19,6 +19,11 @@ class Tensor:
     node: str
     index: int = 0
 
+    @property
+    def stem(self) -> str:
+        """What names of operators and parameters that are made for it begin with."""
+        return f"{self.node}_{self.index}" if self.index else self.node
+
     def __str__(self) -> str:
         return self.node if self.index == 0 else f"{self.node}[{self.index}]"
 

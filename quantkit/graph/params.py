@@ -27,6 +27,7 @@ from quantkit.text_files import open_ordinary
 
 # Trained weights and statistics stay far below; a flipped bit in an exponent often does not.
 _LARGEST_PLAUSIBLE = 1e15
+_LISTED = 3
 
 _LIST_MAGIC = 0x112
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -119,15 +120,16 @@ def check_finite(params: Mapping[str, np.ndarray], where: str) -> None:
                 bad[name] = f"{name!r} ({np.count_nonzero(~possible)} of {value.size} values)"
     if bad:
         raise ModelError(
-            f"{where} holds NaN, infinity or values beyond {_LARGEST_PLAUSIBLE:g} in {_shortlist(bad.values())}; "
+            f"{where} holds NaN, infinity or values beyond {_LARGEST_PLAUSIBLE:g} in {shortlist(bad.values())}; "
             "the training diverged or the file is damaged: use another checkpoint"
         )
 
 
-def _shortlist(items: Iterable[str], most: int = 3) -> str:
+def shortlist(items: Iterable[str], others: str = "more") -> str:
+    """The first three, and how many ``others`` there are, for messages."""
     listed = list(items)
-    rest = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(listed) - _LISTED
+    return ", ".join(listed[:_LISTED]) + (f" and {rest} {others}" if rest > 0 else "")
 
 
 @dataclass

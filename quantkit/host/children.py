@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 _LOOK_EVERY = 0.01
+_PATIENCE = 1.0
 
 
-def descendants(pid: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
+def descendants(pid: int) -> tuple[int, ...]:
     """The children of a process, their children, and so on; none without a /proc."""
     children: dict[int, list[int]] = {}
-    for child, parent in _parents(proc):
+    for child, parent in _parents():
         children.setdefault(parent, []).append(child)
     found = list(children.get(pid, ()))
     for each in found:
@@ -23,9 +24,9 @@ def descendants(pid: int, proc: Path = Path("/proc")) -> tuple[int, ...]:
     return tuple(found)
 
 
-def kill_descendants(patience: float = 1.0) -> None:
-    """End all that this process has started, at once; return when none lives, or after ``patience`` seconds."""
-    deadline = time.monotonic() + patience
+def kill_descendants() -> None:
+    """End all that this process has started, at once; return when none lives, or after a second."""
+    deadline = time.monotonic() + _PATIENCE
     # What is started meanwhile by one that still lives is found in the next round.
     while (found := descendants(os.getpid())) and time.monotonic() < deadline:
         for each in found:
@@ -34,9 +35,9 @@ def kill_descendants(patience: float = 1.0) -> None:
         time.sleep(_LOOK_EVERY)
 
 
-def _parents(proc: Path) -> Iterator[tuple[int, int]]:
+def _parents() -> Iterator[tuple[int, int]]:
     """Each process that lives with its parent, after proc(5)."""
-    for path in proc.glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
             if state != "Z":

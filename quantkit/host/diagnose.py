@@ -12,6 +12,10 @@ from quantkit.host.threads import default_threads, recommended_threads
 Level = Literal["ok", "warn", "fail"]
 
 PYTHON = (3, 11)
+_NEWEST_PYTHON = (3, 13)
+
+# What runs bundles where there is no MXNet, by extra.
+_ONNX_ENGINES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 
 # What multiplies INT8 without 16-bit intermediate sums, the fastest first, and what came after MKL-DNN 1.
 _VNNI = ("AMX-INT8", "AVX512-VNNI", "AVX-VNNI")
@@ -24,7 +28,7 @@ _WITHOUT_VNNI = (
     "in MXNet, find the layers that lose by it with `quantkit analyze`, and keep them in FP32 with `quantkit quantize "
     "--exclude`; for ONNX Runtime and OpenVINO, `quantkit export --reduce-range auto`; or run on a processor with VNNI"
 )
-_NEWER_ENGINE = "pip install '.[onednn]' in quantkit's checkout and another environment: its oneDNN uses it"
+_NEWER_ENGINE = "pip install 'quantkit[onednn]' in another environment: its oneDNN uses it"
 
 # These pin threads or shape their waiting in Intel's OpenMP; other KMP_ names are set by libraries.
 _INTEL_OPENMP = ("KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_HW_SUBSET")
@@ -61,21 +65,24 @@ def _python(facts: Facts) -> Iterator[Finding]:
     wanted = ".".join(map(str, PYTHON))
     if minor < PYTHON:
         yield Finding("python", "fail", f"Python {version} is too old", f"use Python {wanted}")
-    elif minor > PYTHON:
+    elif minor > _NEWEST_PYTHON:
         yield Finding("python", "warn", f"Python {version} is newer than what was tried", f"use Python {wanted}")
+    elif minor > PYTHON and facts.engine.distribution:
+        what = f"Python {version}: MXNet's wheels were made for older ones"
+        yield Finding("python", "warn", what, f"use Python {wanted} where MXNet runs")
     else:
         yield Finding("python", "ok", f"Python {version}")
 
 
 def _numpy(facts: Facts) -> Iterator[Finding]:
-    if int(facts.numpy.split(".")[0]) >= 2:
+    if facts.engine.distribution and int(facts.numpy.split(".")[0]) >= 2:
         yield Finding("numpy", "fail", f"NumPy {facts.numpy}: mxnet needs NumPy 1", "pip install 'numpy<2'")
     else:
         yield Finding("numpy", "ok", f"NumPy {facts.numpy}")
 
 
 def _libgomp(facts: Facts) -> Iterator[Finding]:
-    if not facts.threads.libgomp:
+    if facts.engine.distribution and not facts.threads.libgomp:
         yield Finding(
             "libgomp", "fail", "the GNU OpenMP library libgomp.so.1 cannot be loaded; mxnet needs it",
             "install it with the system's package manager (Debian, Ubuntu: apt-get install libgomp1)",
@@ -84,6 +91,11 @@ def _libgomp(facts: Facts) -> Iterator[Finding]:
 
 def _engine(facts: Facts) -> Iterator[Finding]:
     engine = facts.engine
+    others = [title for extra, title in _ONNX_ENGINES.items() if not facts.extras[extra]]
+    if not engine.distribution and others:
+        what = f"mxnet is not installed: bundles with an ONNX file run in {' and '.join(others)}, nothing is quantized"
+        yield Finding("engine", "warn", what, engine.remedy)
+        return
     if engine.problem:
         yield Finding("engine", "fail", engine.problem, engine.remedy)
         return
@@ -96,6 +108,8 @@ def _engine(facts: Facts) -> Iterator[Finding]:
 
 
 def _gluoncv(facts: Facts) -> Iterator[Finding]:
+    if not facts.engine.distribution:
+        return
     if facts.gluoncv is None:
         extra = "mkl" if _is_mkldnn_1(facts.engine) else "onednn"
         yield Finding(
@@ -104,6 +118,13 @@ def _gluoncv(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield Finding("gluoncv", "ok", f"gluoncv {facts.gluoncv}".rstrip())
+
+
+def _extras(facts: Facts) -> Iterator[Finding]:
+    present = [extra for extra, missing in facts.extras.items() if not missing]
+    absent = [f"{extra} (without {', '.join(missing)})" for extra, missing in facts.extras.items() if missing]
+    said = f"; not installed: {', '.join(absent)}" if absent else ""
+    yield Finding("extras", "ok", f"installed: {', '.join(present) or 'none'}{said}")
 
 
 def _home(facts: Facts) -> Iterator[Finding]:
@@ -225,5 +246,5 @@ def _variables(facts: Facts) -> Iterator[Finding]:
 
 
 _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    _python, _numpy, _libgomp, _engine, _gluoncv, _home, _isa, _threads, _pinning, _quota, _load, _variables,
+    _python, _numpy, _libgomp, _engine, _gluoncv, _extras, _home, _isa, _threads, _pinning, _quota, _load, _variables,
 )  # fmt: skip

@@ -6,7 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -14,10 +14,14 @@ from typing import Optional
 import numpy as np
 
 from quantkit import files
+from quantkit.extras import EXTRAS, missing_packages
 from quantkit.host.cpu import Cpu, read_cpu
 from quantkit.host.limits import Limits, read_limits
 from quantkit.host.load import Load, read_load
 from quantkit.host.threads import Threads, read_threads
+
+# Their engine is a fact of its own.
+_OF_MXNET = ("onednn", "mkl")
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,15 @@ class Home:
 class Facts:
     """A machine and its installation.
 
-    ``gluoncv`` is its version, None where it is not installed; ``load`` is None where the system does not tell.
+    ``gluoncv`` is its version, None where it is not installed; ``extras`` are the packages that each extra of quantkit
+    lacks here, those of MXNet left out; ``load`` is None where the system does not tell.
     """
 
     python: tuple[int, int, int]
     numpy: str
     engine: EngineBuild
     gluoncv: Optional[str]
+    extras: Mapping[str, tuple[str, ...]]
     home: Home
     cpu: Cpu
     limits: Limits
@@ -77,6 +83,7 @@ def gather(engine: Callable[[], EngineBuild]) -> Facts:
         numpy=np.__version__,
         engine=engine(),
         gluoncv=_version("gluoncv"),
+        extras={extra: missing_packages(extra) for extra in EXTRAS if extra not in _OF_MXNET},
         home=Home(str(files.home()), _writable(files.home())),
         cpu=cpu,
         limits=read_limits(),

@@ -14,7 +14,7 @@ import sys
 def turn_off() -> None:
     """Keep the telemetry of engines off in this process and in those that it starts; call it before their import.
 
-    The benchmark's worker and ``benchmarks/peers.py``, which run where there is no quantkit, say the same.
+    The benchmark's worker and its ``peers.py``, which run where there is no quantkit, say the same.
     """
     # ONNX Runtime reads it once, when it is loaded; its API would be asked after the first event.
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from quantkit.errors import ModelError
-from quantkit.graph.params import check_finite, plain_names
+from quantkit.graph.params import check_finite, plain_names, shortlist
 from quantkit.models.torch_layout import from_torch, is_torch_layout
 
 
@@ -32,12 +32,12 @@ def fit(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dic
     named = _by_symbol_name(wanted, plain_names(arrays, where), where)
     missing = [name for name in wanted.shapes if name not in named]
     if missing:
-        raise ModelError(f"{where} lacks {_shortlist(missing)} of the network; give the weights that belong to it")
+        lacking = shortlist(map(repr, missing), "more parameters")
+        raise ModelError(f"{where} lacks {lacking} of the network; give the weights that belong to it")
     extra = [name for name in named if name not in wanted.shapes]
     if extra:
-        raise ModelError(
-            f"{where} holds {_shortlist(extra)}, which the network lacks; give the weights that belong to it"
-        )
+        beyond = shortlist(map(repr, extra), "more parameters")
+        raise ModelError(f"{where} holds {beyond}, which the network lacks; give the weights that belong to it")
     fitted = {name: _float32(name, named[name], where) for name in wanted.shapes}
     for name, shape in wanted.shapes.items():
         if fitted[name].shape != tuple(shape):
@@ -82,8 +82,3 @@ def _float32(name: str, array: np.ndarray, where: str) -> np.ndarray:
             "give the FP32 network that an INT8 one was made from"
         )
     return array.astype(np.float32, copy=False)
-
-
-def _shortlist(names: list[str], most: int = 3) -> str:
-    rest = len(names) - most
-    return ", ".join(repr(name) for name in names[:most]) + (f" and {rest} more parameters" if rest > 0 else "")

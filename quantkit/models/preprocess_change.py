@@ -83,19 +83,6 @@ def with_preprocess(model: Model, change: PreprocessChange) -> Model:
     return replace(model, preprocess=preprocess)
 
 
-def described(preprocess: Preprocess) -> str:
-    """The steps in words, in their order."""
-    steps = [
-        f"short side scaled to {preprocess.resize}" if preprocess.resize else "",
-        f"{preprocess.crop}x{preprocess.crop} cut from the centre" if preprocess.crop else "",
-        "turned by 180 degrees" if preprocess.rotate180 else "",
-        f"divided by {preprocess.scale:g}",
-        f"mean {_text(preprocess.mean)} subtracted",
-        f"divided by std {_text(preprocess.std)}",
-    ]
-    return ", ".join(filter(None, steps))
-
-
 def _check_size(preprocess: Preprocess, model: Model) -> None:
     crop, (height, width) = preprocess.crop, model.input_shape[1:]
     if crop is None or (crop, crop) == (height, width):

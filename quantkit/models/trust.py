@@ -40,10 +40,10 @@ class Record:
         return self.size, self.sha256
 
 
-def new_record(source: str, content: Content, url: str = "", revision: str = "", etag: str = "") -> Record:
-    """A record of what is trusted from now on."""
+def new_record(source: str, content: Content) -> Record:
+    """A record of what is trusted from now on, wherever it came from."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return Record(source, url, revision, etag, content.size, content.sha256, now)
+    return Record(source, "", "", "", content.size, content.sha256, now)
 
 
 def record_file(weights: Path) -> Path:

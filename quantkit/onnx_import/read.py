@@ -10,7 +10,8 @@ from typing import Any, Optional
 
 import numpy as np
 
-from quantkit.errors import ModelError, UserError
+from quantkit.errors import ModelError
+from quantkit.extras import using
 from quantkit.formats.onnx_parts import parts_problem
 from quantkit.graph.names import Names
 from quantkit.graph.symbol_entries import MOST_NODES
@@ -113,11 +114,9 @@ def _network(content: bytes, path: Path) -> OnnxNetwork:
 
 
 def _parsed(content: bytes, path: Path) -> Any:
-    try:
+    with using("onnx", "ONNX files"):
         from google.protobuf.message import DecodeError
         from onnx import ModelProto
-    except ImportError as error:
-        raise UserError("ONNX files need the package onnx; install it: pip install 'quantkit[onnx]'") from error
     if problem := parts_problem(content):
         raise ModelError(f"{path} {problem}; {_REMEDY}")
     try:

@@ -13,6 +13,7 @@ from quantkit.backends.base import Session, sole_input
 from quantkit.engine.stream import outputs_of
 from quantkit.errors import EngineError
 from quantkit.evaluation.agreement import Outputs, cosines, same_top1
+from quantkit.extras import using
 from quantkit.graph.graph import Graph
 
 STEPS = 127
@@ -61,7 +62,8 @@ class OutputParity:
     @property
     def ok(self) -> bool:
         """Whether the engine computes the same network: by cosine, and by top-1 as far as so few images can tell."""
-        from scipy.stats import binom
+        with using("benchmark", "tests of outputs"):
+            from scipy.stats import binom
 
         changed = 0 if self.same is None else self.images - self.same
         likelihood = float(binom.sf(changed - 1, self.images, self.demand.changed))

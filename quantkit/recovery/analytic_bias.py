@@ -15,6 +15,7 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.extras import using
 from quantkit.fusion.unit import Unit, unit_of
 from quantkit.graph.graph import Graph, Node
 from quantkit.graph.operators import flag, number
@@ -49,7 +50,8 @@ def with_analytic_biases(original: Graph, network: QuantizedGraph) -> QuantizedG
 
 def clipped_normal_mean(mean: np.ndarray, deviation: np.ndarray, low: float, high: float) -> np.ndarray:
     """The mean of a normal variable that is clipped to ``low`` and ``high``, element by element."""
-    from scipy.stats import norm
+    with using("benchmark", "corrections of biases"):
+        from scipy.stats import norm
 
     below, above = norm(mean, deviation).cdf(low), norm(mean, deviation).sf(high)
     inside = mean * (1 - below - above)

@@ -17,7 +17,7 @@ from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.ranges import Range
 from quantkit.emission.mxnet_float import float_graph
 from quantkit.engine.stream import outputs_of
-from quantkit.fusion.unit import extended, unit_of
+from quantkit.fusion.unit import extended, layer_of, unit_of
 from quantkit.graph.graph import Graph, Node, Tensor
 from quantkit.graph.operators import integers
 from quantkit.quantization.plan import Activation
@@ -124,9 +124,7 @@ def _shifted(graph: Graph, shifts: Mapping[Tensor, np.ndarray]) -> Graph:
 
 def _with_relu(node: Node) -> Node:
     """The layer with a ReLU, which has its kernel put out unsigned integers."""
-    unit = unit_of(node)
-    if unit is None:
-        raise TypeError(f"{node.name} is not a layer")
+    unit = layer_of(node)
     name = f"{node.name}_unsigned"
     relu = Node(name, "Activation", (node.output,), {"act_type": "relu"})
     return replace(extended(unit, relu), name=node.name)

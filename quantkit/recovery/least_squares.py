@@ -7,6 +7,8 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.extras import using
+
 # Of the mean squared input; the last leaves the weights as they are.
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0, np.inf)
 
@@ -108,7 +110,8 @@ def _fitted(weight: np.ndarray, over: Moments, strength: float) -> np.ndarray:
 
 
 def _solve_definite(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    from scipy.linalg import cho_factor, cho_solve
+    with using("benchmark", "least squares"):
+        from scipy.linalg import cho_factor, cho_solve
 
     factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
     return np.asarray(cho_solve(factor, wanted, overwrite_b=True, check_finite=False))

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quantkit.extras import using
 from quantkit.report.document import Bullets, Document, Output, Picture, Text
 from quantkit.report.drawing import panel_svg
 from quantkit.report.figure import DARK, LIGHT
@@ -33,8 +34,9 @@ _DASHES = {"-": "none", "--": "5 3", ":": "1.5 2.5"}
 
 def page(report: Document) -> str:
     """The whole page; whatever comes from results is escaped."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
+    with using("report", "reports"):
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
 
     def visible(value: Any) -> Any:
         return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value

@@ -6,6 +6,8 @@ import os
 import sys
 from types import ModuleType
 
+from quantkit.extras import using
+
 
 def load_matplotlib() -> ModuleType:
     """Import matplotlib without a ``matplotlibrc`` of the current folder, where results of strangers may lie.
@@ -17,10 +19,12 @@ def load_matplotlib() -> ModuleType:
         before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
         os.chdir(os.path.dirname(__file__))
         try:
-            import matplotlib
+            with using("report", "figures"):
+                import matplotlib
         finally:
             os.fchdir(before)
             os.close(before)
-    import matplotlib
+    with using("report", "figures"):
+        import matplotlib
 
     return matplotlib

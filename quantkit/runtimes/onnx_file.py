@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Optional
 
-from quantkit.errors import EngineMissing, ModelError
+from quantkit.errors import ModelError
+from quantkit.extras import using
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -128,13 +129,9 @@ def parse(content: bytes) -> OnnxFile:
         EngineMissing: the package onnx is not installed.
         ModelError: they are no ONNX file.
     """
-    try:
+    with using("onnx", "looks into ONNX files"):
         from google.protobuf.message import DecodeError
         from onnx import load_model_from_string
-    except ImportError as error:
-        raise EngineMissing(
-            f"looking into ONNX files needs the package onnx ({error}); install it: pip install 'quantkit[onnx]'"
-        ) from error
     try:
         return OnnxFile(load_model_from_string(content))
     except DecodeError as error:

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
-from quantkit import files
 from quantkit.benchmark.environments import open_build
 from quantkit.benchmark.foreign import ending, foreign_environment, last_lines, running
-from quantkit.benchmark.recipes import PEERS, RECIPES
+from quantkit.benchmark.recipes import PEERS, PEERS_SCRIPT, RECIPES
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.contained import file_in
 from quantkit.errors import QuantkitError, UserError
 from quantkit.export import export_int8_onnx, export_onnx
+from quantkit.files import sha256_of
 from quantkit.folders import scratch_folder
 from quantkit.models.model import Model
 from quantkit.progress import Tell
 from quantkit.text_files import parse_json
 from quantkit.workloads.store import code_hash, stored_array, stored_files
 
-# The modes of benchmarks/peers.py that make these forms.
+# The modes of PEERS_SCRIPT that make these forms.
 MODES: Mapping[str, str] = {"onnxruntime-ptq": "ONNX Runtime MinMax", "nncf": "NNCF performance (default)"}
 
 _ONNX = "network.onnx"
@@ -69,13 +69,20 @@ def quantized_by_peer(form: str, name: str, fp32: Checkpoint, images: np.ndarray
     Raises:
         QuantkitError: there is no such environment and it cannot be made, or the quantizer failed.
     """
-    mode, script, calibration = MODES[form], files.shipped("benchmarks") / "peers.py", stored_array(images)
-    made_from = (mode, RECIPES[PEERS].wanted, files.sha256_of(script), fp32.sha256["onnx"], calibration.name)
+    mode, calibration = MODES[form], stored_array(images)
+    made_from = (mode, RECIPES[PEERS].wanted, sha256_of(PEERS_SCRIPT), fp32.sha256["onnx"], calibration.name)
 
     def make(folder: Path) -> Mapping[str, Path]:
         python = open_build(PEERS, tell).python
         tell(f"{name}: quantizing with {mode}, {len(images)} images")
-        command = [python, "-I", str(script), "quantize", mode, *map(str, (fp32.files["onnx"], calibration, folder))]
+        command = [
+            python,
+            "-I",
+            str(PEERS_SCRIPT),
+            "quantize",
+            mode,
+            *map(str, (fp32.files["onnx"], calibration, folder)),
+        ]
         with running(command, foreign_environment()) as process:
             out, err = process.communicate()
         if process.returncode != 0:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Union
 
 import numpy as np
 
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.bundle.engine import present_engine
+from quantkit.bundle.manifest import AgreementResult
+from quantkit.evaluation.agreement import Agreement
 from quantkit.graph import nnvm
 from quantkit.models.model import Model
 from quantkit.pipeline import QuantizedModel, emit, evaluate
@@ -110,17 +112,17 @@ class Forms:
 
     def _int8_form(self) -> Made:
         found = self._quantized.agreement
-        known = {} if found is None else known_accuracy(found.top1, found.cosine, found.images)
-        return Made(self._quantized.graph, known)
+        return Made(self._quantized.graph, {} if found is None else known_accuracy(found))
 
 
-def known_accuracy(top1: Optional[float], cosine: float, images: int) -> dict[str, float]:
+def known_accuracy(found: Union[Agreement, AgreementResult]) -> dict[str, float]:
     """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images.
 
-    Without ``top1``, which only class scores have, there is the cosine of the first output alone.
+    Of outputs that are no class scores there is the lowest cosine of any alone.
     """
-    agreement = {} if top1 is None else {f"agreement on {images} calibration images": top1}
-    return {**agreement, "cosine": cosine}
+    if found.top1 is None:
+        return {"cosine": min(output.cosine for output in found.outputs)}
+    return {f"agreement on {found.images} calibration images": found.top1, "cosine": found.cosine}
 
 
 def _makers_hash() -> str:

@@ -173,8 +173,7 @@ def _from_bundle(
         checkpoints = {**checkpoints, "onnx-int8": int8_file(name, repr(sha256), lambda folder: directory, tell)}
     known = {}
     if manifest.agreement is not None:
-        found = manifest.agreement
-        known = known_accuracy(found.top1, found.cosine, found.images)
+        known = known_accuracy(manifest.agreement)
     return _images(name, bundle.model, known, checkpoints, data)
 
 

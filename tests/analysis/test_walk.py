@@ -46,7 +46,7 @@ def test_the_same_whatever_the_batches() -> None:
 def test_the_outputs_are_those_of_the_engine() -> None:
     fused, plan = planned(residual_v2(), DATA)
     network = QuantizedGraph(fused.graph, plan)
-    exact, found = Comparison(fused.graph, int8_network(network), False).add(DATA)
+    (exact,), (found,) = Comparison(fused.graph, int8_network(network), False).add(DATA)
     np.testing.assert_allclose(exact, run(float_graph(fused.graph), {"data": DATA})[0], atol=1e-4)
     engine = run(int8_graph(network), {"data": DATA})[0]
     # Without VNNI the engine's own sums may saturate.

@@ -43,12 +43,6 @@ def test_another_engine_is_asked_for_by_its_name(fake: Fake) -> None:
     assert [call["engine"] for call in fake.calls() if call["step"] == "probe"] == [None]
 
 
-def test_a_recipe_is_not_made_where_that_is_not_wanted(fake: Fake) -> None:
-    with pytest.raises(UserError, match="quantkit builds add native"):
-        open_build("native", create=False)
-    assert fake.left() == []
-
-
 def test_an_unknown_name_is_answered_with_the_known_ones(fake: Fake) -> None:
     add_build(f"mine={fake.python}")
     with pytest.raises(UserError, match=f"no build nativ; known: {', '.join(RECIPES)}, mine;"):

@@ -21,7 +21,7 @@ import pytest
 from quantkit.benchmark import loadgen
 from quantkit.benchmark.loadgen import Observed, asked_for, check_loadgen, run_trial, unmet
 from quantkit.benchmark.results import ServerTrial
-from quantkit.errors import InstanceError, QuantkitError, UserError
+from quantkit.errors import ExtraMissing, InstanceError, QuantkitError, UserError
 
 pytestmark = pytest.mark.timing
 
@@ -266,10 +266,10 @@ def test_no_thread_is_left(tmp_path: Path) -> None:
 
 
 def test_a_missing_loadgen_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loadgen.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(UserError, match=r"pip install 'quantkit\[loadgen\]'"):
+    monkeypatch.setattr("quantkit.extras.find_spec", lambda _: None)
+    with pytest.raises(ExtraMissing, match=r"pip install 'quantkit\[benchmark\]'"):
         check_loadgen()
-    with pytest.raises(UserError, match="LoadGen"):
+    with pytest.raises(UserError, match="loadgen"):
         run_trial([lambda: None], 50, 50, 1, 0, tmp_path / "run")
 
 

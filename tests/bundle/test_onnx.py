@@ -11,7 +11,7 @@ import pytest
 
 from quantkit import load
 from quantkit.bundle import read_bundle, verify_bundle
-from quantkit.errors import BundleError, EngineMissing, UserError
+from quantkit.errors import BundleError, ExtraMissing, UserError
 from quantkit.export import export_int8_onnx
 from quantkit.pipeline import QuantizedModel, check_formats
 from tests.requirements import package
@@ -96,7 +96,7 @@ def test_formats_that_cannot_be_written_are_refused(
 
 
 def test_what_to_install_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quantkit.pipeline.find_spec", lambda _: None)
+    monkeypatch.setattr("quantkit.extras.find_spec", lambda _: None)
     check_formats(("mxnet",))
-    with pytest.raises(EngineMissing, match=r"pip install 'quantkit\[onnx\]'"):
+    with pytest.raises(ExtraMissing, match=r"pip install 'quantkit\[onnx\]'"):
         check_formats(("mxnet", "onnx"))

@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from quantkit.calibration.methods import METHODS, observer
+from quantkit.calibration.observer import Observer
 from quantkit.calibration.ranges import Range
 from quantkit.errors import DataError, UserError
 
 Array = np.ndarray[Any, Any]
+
+TWO_CUTS = st.lists(st.integers(0, 2000), min_size=2, max_size=2)
 
 every_method = pytest.mark.parametrize("method", [*METHODS, "percentile:99"])
 
@@ -27,21 +31,85 @@ def range_of(method: str, *batches: Array) -> Range:
     return watching.range()
 
 
+VALUES = hnp.arrays(
+    np.float32,
+    st.integers(1, 60),
+    elements=st.one_of(
+        st.floats(-8, 8, width=32),
+        st.floats(allow_nan=False, allow_infinity=False, width=32),
+        st.sampled_from([0.0, -0.0, 1.0, -1.0]),
+    ),
+)
+
+
+def shared_out(method: str, values: Array, draw: st.DataObject) -> Observer:
+    """The values in any order and any batches, watched by any number of observers that merge in any order."""
+    shuffled = values[draw.draw(st.permutations(range(values.size)), "order")]
+    cuts = draw.draw(st.lists(st.integers(0, values.size), max_size=6).map(sorted), "cuts")
+    shards = [observer(method) for _ in range(draw.draw(st.integers(1, 4), "shards"))]
+    for batch in np.split(shuffled, cuts):
+        draw.draw(st.sampled_from(shards), "shard").observe(batch)
+    while len(shards) > 1:
+        # As those do that come from another process.
+        taken = pickle.dumps(shards.pop(draw.draw(st.integers(0, len(shards) - 1), "merged")))
+        shards[draw.draw(st.integers(0, len(shards) - 1), "into")].merge(pickle.loads(taken))
+    return shards[0]
+
+
+@every_method
+@settings(deadline=None, max_examples=60)
+@given(values=VALUES, one_sided=st.booleans(), draw=st.data())
+def test_however_values_are_shared_out_the_range_is_that_of_all(
+    method: str, values: Array, one_sided: bool, draw: st.DataObject
+) -> None:
+    values = np.abs(values) if one_sided else values
+    # Two ranges are equal although one begins at 0 and the other at -0, but are not written as the same text.
+    assert repr(shared_out(method, values, draw).range()) == repr(range_of(method, values))
+
+
 @every_method
 @settings(deadline=None, max_examples=15)
-@given(seed=st.integers(0, 99), cuts=st.lists(st.integers(0, 2000), max_size=3), one_sided=st.booleans())
-def test_split_and_merge_do_not_change_the_range(method: str, seed: int, cuts: list[int], one_sided: bool) -> None:
+@given(seed=st.integers(0, 99), draw=st.data())
+def test_many_values_shared_out_have_the_range_of_all(method: str, seed: int, draw: st.DataObject) -> None:
     values = np.random.default_rng(seed).standard_cauchy(2000).astype(np.float32)
-    values = np.maximum(values, 0) if one_sided else values
-    whole = range_of(method, values)
-    parts = np.split(values, sorted(cuts))
-    assert range_of(method, *parts) == whole
-    total = observer(method)
-    for part in reversed(parts):
-        shard = observer(method)
+    first, second, third = (observer(method) for _ in range(3))
+    for shard, part in zip((first, second, third), np.split(values, sorted(draw.draw(TWO_CUTS)))):
         shard.observe(part)
-        total.merge(pickle.loads(pickle.dumps(shard)))
-    assert total.range() == whole
+    second.merge(third)
+    first.merge(second)
+    assert first.range() == range_of(method, values)
+
+
+@every_method
+def test_what_is_merged_stays_as_it_was(method: str) -> None:
+    one, other, both = np.array([-1.0, 4.0], np.float32), np.array([-7.0, 2.0], np.float32), observer(method)
+    shard = observer(method)
+    both.observe(one)
+    shard.observe(other)
+    before = repr(shard.range())
+    both.merge(shard)
+    both.observe(100 * one)
+    assert repr(shard.range()) == before
+
+
+@every_method
+def test_who_has_seen_nothing_adds_nothing(method: str) -> None:
+    values = np.array([-1.0, 4.0], np.float32)
+    found, empty = observer(method), observer(method)
+    found.observe(values)
+    found.merge(empty)
+    assert repr(found.range()) == repr(range_of(method, values))
+    with pytest.raises(DataError, match="no values"):
+        empty.range()
+    empty.merge(found)
+    assert repr(empty.range()) == repr(range_of(method, values))
+
+
+@every_method
+@pytest.mark.parametrize("values", [[-0.0, 1.0], [-1.0, -0.0], [-0.0]])
+def test_no_range_ends_at_a_zero_with_a_sign(method: str, values: list[float]) -> None:
+    found = range_of(method, np.array(values, np.float32))
+    assert "-0.0" not in repr(found)
 
 
 @every_method

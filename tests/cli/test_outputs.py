@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import SHAPE, Run
 
-PREDICTIONS = ("top-1", "predictions", "accuracy")
+PREDICTIONS = ("top-1", "predictions", "top-5")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_quantize_compares_each_output(bundle: tuple[Path, str]) -> None:
     assert [output["name"] for output in manifest["agreement"]["outputs"]] == ["dense", "joined"]
     assert all(10 < output["sqnr"] < 80 for output in manifest["agreement"]["outputs"])
     assert "dense: cosine " in said and "joined: cosine " in said
-    assert "no class scores: it has 2 outputs; give --classes if they are" in said
+    assert "no class scores: it has 2 outputs; give --classes if the first is a row of them" in said
     assert not any(word in said for word in PREDICTIONS)
 
 
@@ -79,7 +79,7 @@ def test_evaluate_compares_each_output_by_its_definition(
 def test_labels_say_nothing_of_such_outputs(run: Run, bundle: tuple[Path, str], samples: Path) -> None:
     result = run("evaluate", bundle[0], "--data", samples)
     assert result.exit_code == 2
-    assert "are no class scores (it was said so)" in result.stderr and "give a --reference" in result.stderr
+    assert "are no class scores (it has 2 outputs)" in result.stderr and "give a --reference" in result.stderr
 
 
 def test_the_user_may_say_that_the_first_output_is_class_scores(

@@ -49,7 +49,7 @@ def test_an_onnx_file_is_quantized_with_photographs(
     assert refused.exit_code == 2 and "--resize, --crop, --mean, --std, --scale" in refused.stderr
     done = run("quantize", onnx, *common, *STEPS)
     assert done.exit_code == 0, done.stderr
-    assert "images: short side scaled to 20, 16x16 cut from the centre, divided by 127.5" in done.stderr
+    assert "images: short side to 20, centre 16x16, / 127.5, mean 0.1 0.2 0.3, std 0.5 0.5 0.5" in done.stderr
     card = tomllib.loads((tmp_path / "b" / "card.toml").read_text())
     assert card["preprocess"] == {
         "resize": 20, "crop": 16, "mean": [0.1, 0.2, 0.3], "std": [0.5] * 3, "scale": 127.5, "rotate180": False,

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.cli.conftest import PROMPTLY, SHAPE, start
@@ -158,3 +159,14 @@ def test_ctrl_c_at_once(trigger: str, code: int, said: str, tmp_path: Path) -> N
         [sys.executable, "-c", program], cwd=tmp_path, env=environment(), capture_output=True, text=True
     )
     assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
+
+
+def test_the_verbs_are_listed_with_the_first_lines_of_their_helps() -> None:
+    from quantkit.cli import main
+
+    context = click.Context(main.cli)
+    for name, said in main._VERBS.items():
+        verb = main.cli.get_command(context, name)
+        assert verb is not None and verb.name == name
+        assert verb.get_short_help_str(200) == said
+    assert main.cli.get_command(context, "quantise") is None

@@ -65,3 +65,28 @@ def test_commands_use_public_names_only(path: Path) -> None:
 def test_the_check_of_names_notices() -> None:
     source = "from quantkit.pipeline import _chosen\nfrom os import _exit\ndef f():\n    from quantkit._x import y"
     assert private(ast.parse(source)) == ["quantkit.pipeline._chosen", "quantkit._x.y"]
+
+
+def calculating(tree: ast.AST) -> list[str]:
+    """The libraries for arithmetic that a module imports when it runs, not for its types alone."""
+    found: list[str] = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            found += [each.name.split(".")[0] for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append(str(node.module).split(".")[0])
+        else:
+            found += calculating(node)
+    return [name for name in found if name in ("numpy", "scipy", "statistics")]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_commands_calculate_nothing(path: Path) -> None:
+    assert calculating(ast.parse(path.read_text())) == []
+
+
+def test_the_check_of_arithmetic_notices() -> None:
+    source = "if TYPE_CHECKING:\n    import scipy\ndef f():\n    import numpy as np\n    from statistics import median"
+    assert calculating(ast.parse(source)) == ["numpy", "statistics"]

@@ -12,7 +12,7 @@ from scipy import ndimage
 from quantkit.data import builtin
 from quantkit.data.builtin import digits, photographs
 from quantkit.data.samples import take
-from quantkit.errors import DataError
+from quantkit.errors import DataError, ExtraMissing
 
 
 def test_the_first_ten_crops_cover_all_photographs() -> None:
@@ -84,6 +84,6 @@ def test_a_missing_package_or_photograph_is_an_error(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(builtin, "_PHOTOGRAPHS", (("scikit-image", "skimage", "data/absent.png"),))
     with pytest.raises(DataError, match=r"scikit-image here lacks absent\.png"):
         photographs()
-    monkeypatch.setattr(builtin, "_DIGITS", ("no-such-thing", "no_such_thing", "digits"))
-    with pytest.raises(DataError, match="need no-such-thing; install it"):
+    monkeypatch.setattr("quantkit.extras.find_spec", lambda _: None)
+    with pytest.raises(ExtraMissing, match=r"need the package scikit-learn; .*'quantkit\[samples\]', or give sample"):
         digits("test")

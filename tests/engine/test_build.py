@@ -41,9 +41,9 @@ def test_a_missing_engine_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "load_mxnet", missing)
     engine = build.installed()
     assert engine.problem.endswith("(No module named 'mxnet')")
-    assert "'.[onednn]'" in engine.remedy
-    assert "'.[mkl]'" in engine.remedy
-    with pytest.raises(EngineMissing, match=r"No module.*\.\[mkl\]"):
+    assert "'quantkit[onednn]'" in engine.remedy
+    assert "'quantkit[mkl]'" in engine.remedy
+    with pytest.raises(EngineMissing, match=r"No module.*quantkit\[mkl\]"):
         build.check_int8()
 
 

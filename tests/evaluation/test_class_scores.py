@@ -81,11 +81,18 @@ def test_neither_makes_scores_of_maps_or_of_several_outputs() -> None:
     assert class_scores(DENSE, [(10,), (4,)], LABELS, labelled=True) == ClassScores(False, "it has 2 outputs")
 
 
+def test_what_no_word_could_change_is_settled() -> None:
+    assert class_scores(DENSE, [(10, 4, 4)]).settled and class_scores(DENSE, [(10,)], said=True).settled
+    assert class_scores(DENSE, [(10, 4, 4), (4,)]).settled
+    assert not class_scores(DENSE, [(10,), (4,)]).settled and not class_scores(PLAIN, [(512,)]).settled
+
+
 def test_what_the_user_says_counts_first() -> None:
     assert class_scores(PLAIN, [(512,)], said=True).yes
     assert class_scores(DENSE, [(10,), (4,)], said=True).yes
     assert not class_scores(ending(op("softmax")), [(10,)], LABELS, said=False, labelled=True).yes
-    assert not class_scores(DENSE, [(10, 4, 4)], said=False).yes
+    assert class_scores(DENSE, [(10,)], said=False) == ClassScores(False, "it was said so", settled=True)
+    assert class_scores(DENSE, [(10,), (4,)], said=False).why == "it has 2 outputs"
 
 
 @pytest.mark.parametrize("shape", [(10, 4, 4), (1,), ()])

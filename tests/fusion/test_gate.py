@@ -25,6 +25,15 @@ def test_every_rule_together_passes(graph: Graph) -> None:
     assert check.difference <= 1e-5
 
 
+def test_an_output_that_does_nothing_takes_the_name_of_what_it_reads() -> None:
+    b = Builder()
+    dropped = b.op("Dropout", "drop", b.conv("conv", DATA, 3, 8), p=0.5)
+    graph = b.graph(dropped, b.relu("relu", dropped))
+    fused = float_graph(fuse(graph, (3, 16, 16)).graph)
+    assert "drop" not in fused.by_name
+    assert check_fusion(graph, fused, [images()], 4).difference <= 1e-5
+
+
 def test_what_stock_mxnet_does_to_preactivation_networks_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check of readers a fused convolution takes the place of the one that the sum reads."""
     monkeypatch.setattr("quantkit.fusion.batch_norm.why_not_fusible", lambda graph, tensor: None)

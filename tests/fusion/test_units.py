@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quantkit.fusion.fuse import fuse
-from quantkit.fusion.unit import Unit, extended, form_problem, has_constant_weights, unit_of, unrolled
+from quantkit.fusion.unit import Unit, extended, form_problem, has_constant_weights, layer_of, unit_of, unrolled
 from quantkit.graph.graph import Graph, Node, Tensor
 from tests.networks import DATA, Builder, images, residual_v1, residual_v2
 from tests.numpy_engine import run
@@ -159,3 +159,10 @@ def test_layers_in_other_forms_are_refused() -> None:
     assert form_problem(unit(short)) == "has 2 inputs and needs 3"
     assert form_problem(unit(with_body(sound, nodes=(short, add, act)))) == "has 2 inputs and needs 3"
     assert form_problem(unit(replace(core, attrs={**core.attrs, "no_bias": "True"}))) == "has 3 inputs and needs 2"
+
+
+def test_what_is_no_layer_is_not_taken_for_one() -> None:
+    with pytest.raises(TypeError, match=r"^act is not a layer$"):
+        layer_of(Node("act", "relu", (DATA,)))
+    node = fused_layer()
+    assert layer_of(node) == unit_of(node)

@@ -21,12 +21,14 @@ from quantkit.host.threads import Threads
 
 ONEDNN = EngineBuild("mxnet", "1.9.1", ("MKLDNN",), ("_sg_mkldnn_conv",))
 MKL = EngineBuild("mxnet-mkl", "1.6.0", ("MKLDNN",), ("_sg_mkldnn_conv",))
+NONE = EngineBuild("", "", problem="no mxnet", remedy="get it")
 CPU = Cpu("Xeon", "GenuineIntel", 8, 4, tuple(range(8)), 4, ("AVX2", "AVX512", "AVX512-VNNI"))
 SOUND = Facts(
     python=(3, 11, 4),
     numpy="1.26.4",
     engine=ONEDNN,
     gluoncv="0.10.5",
+    extras={"samples": (), "report": (), "onnxruntime": (), "openvino": ()},
     home=Home("/home/me/.cache/quantkit", True),
     cpu=CPU,
     limits=Limits(),
@@ -42,7 +44,7 @@ def _bad(facts: Facts) -> list[Finding]:
 def test_a_sound_machine() -> None:
     assert _bad(SOUND) == []
     assert {finding.topic for finding in diagnose(SOUND)} == {
-        "python", "numpy", "engine", "gluoncv", "home", "isa", "threads", "load",
+        "python", "numpy", "engine", "gluoncv", "extras", "home", "isa", "threads", "load",
     }  # fmt: skip
 
 
@@ -52,7 +54,10 @@ def test_a_sound_machine() -> None:
         ({"python": (3, 8, 1)}, "python", "fail", "3.8.1", "3.11"),
         ({"python": (3, 13, 0)}, "python", "warn", "3.13.0", "3.11"),
         ({"numpy": "2.1.0"}, "numpy", "fail", "NumPy 2.1.0", "numpy<2"),
-        ({"engine": EngineBuild("", "", problem="no mxnet", remedy="get it")}, "engine", "fail", "no mxnet", "get it"),
+        ({"engine": EngineBuild("mxnet", "1.9.1", problem="broken", remedy="do")}, "engine", "fail", "broken", "do"),
+        ({"engine": NONE}, "engine", "warn", "run in ONNX Runtime and OpenVINO, nothing is quantized", "get it"),
+        ({"engine": NONE, "extras": {"onnxruntime": ("onnxruntime",), "openvino": ("openvino",)}}, "engine", "fail",
+         "no mxnet", "get it"),
         ({"engine": replace(MKL, int8_obstacle="it dies; do this")}, "engine", "fail", "it dies", "do this"),
         ({"gluoncv": None}, "gluoncv", "warn", "not installed", "pip install"),
         ({"home": Home("/nowhere", False)}, "home", "fail", "/nowhere", "QUANTKIT_HOME"),
@@ -88,7 +93,7 @@ AVX512 = ("AVX2", "AVX512")
         (AVX512, MKL, "warn", ("quantkit analyze", "--exclude", "--reduce-range auto")),
         ((), ONEDNN, "warn", ("quantkit analyze", "--exclude", "--reduce-range auto")),
         (("AVX2", "AVX-VNNI"), ONEDNN, "ok", ()),
-        (("AVX2", "AVX-VNNI"), MKL, "warn", ("'.[onednn]'",)),
+        (("AVX2", "AVX-VNNI"), MKL, "warn", ("'quantkit[onednn]'",)),
         ((*AVX512, "AVX512-VNNI"), ONEDNN, "ok", ()),
         ((*AVX512, "AVX512-VNNI"), MKL, "ok", ()),
         ((*AVX512, "AVX512-VNNI", "AMX-INT8"), ONEDNN, "ok", ()),
@@ -123,7 +128,7 @@ def _sorry_states() -> Iterator[Facts]:
         ONEDNN,
         MKL,
         replace(MKL, int8_obstacle="it dies; do this"),
-        EngineBuild("", "", problem="no", remedy="x"),
+        NONE,
     ):
         for isa in ((), ("AVX2",), AVX512, ("AVX2", "AVX-VNNI")):
             for threads in ({}, {"OMP_NUM_THREADS": "99", "KMP_AFFINITY": "x", "DNNL_MAX_CPU_ISA": "AVX2"}):
@@ -158,6 +163,19 @@ def test_advice_names_only_commands_options_and_extras_that_exist() -> None:
             for extra in re.findall(r"quantkit\[(\w+)\]", finding.remedy):
                 assert extra in project["optional-dependencies"]
     assert seen == {("analyze", ""), ("quantize", "--exclude"), ("export", "--reduce-range auto")}
+
+
+def test_a_deployment_without_mxnet_needs_neither_its_numpy_nor_its_python() -> None:
+    facts = replace(SOUND, engine=NONE, numpy="2.4.1", python=(3, 13, 0), gluoncv=None, threads=Threads({}, False))
+    assert [finding.topic for finding in _bad(facts)] == ["engine"]
+
+
+def test_extras_are_listed_with_what_they_lack() -> None:
+    facts = replace(SOUND, extras={**SOUND.extras, "report": ("jinja2", "matplotlib")})
+    (finding,) = (finding for finding in diagnose(facts) if finding.topic == "extras")
+    assert finding.what == (
+        "installed: samples, onnxruntime, openvino; not installed: report (without jinja2, matplotlib)"
+    )
 
 
 def test_unset_threads_are_no_fault_but_what_mxnet_would_take_is_told() -> None:

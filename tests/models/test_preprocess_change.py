@@ -13,7 +13,6 @@ from quantkit.models.model import Model, Source
 from quantkit.models.preprocess_change import (
     PreprocessChange,
     PreprocessChangedWarning,
-    described,
     with_preprocess,
 )
 from tests.networks import residual_v1
@@ -75,7 +74,4 @@ def test_values_that_no_step_can_have(values: dict[str, Any]) -> None:
 
 
 def test_the_steps_in_words() -> None:
-    assert described(KNOWN) == (
-        "short side scaled to 20, 16x16 cut from the centre, turned by 180 degrees, divided by 127.5, "
-        "mean 0.1,0.2,0.3 subtracted, divided by std 0.4,0.5,0.6"
-    )
+    assert KNOWN.text == "short side to 20, centre 16x16, turned by 180°, / 127.5, mean 0.1 0.2 0.3, std 0.4 0.5 0.6"

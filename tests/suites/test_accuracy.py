@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quantkit.benchmark.recipes import PEERS_SCRIPT
 from quantkit.errors import UserError
 from quantkit.evaluation.paired import paired
 from quantkit.files import shipped
@@ -198,7 +199,8 @@ def test_a_missing_interpreter_and_missing_packages_are_told(tmp_path: Path) -> 
 
 
 def test_the_peers_script_names_its_modes_where_one_is_unknown() -> None:
-    script = shipped("benchmarks") / "peers.py"
-    done = subprocess.run([sys.executable, str(script), "x", *"abcd"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", str(PEERS_SCRIPT), "x", *"abcd"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 1
     assert "ONNX Runtime MinMax" in done.stderr

@@ -11,7 +11,7 @@ import pytest
 
 from quantkit import files
 from quantkit.benchmark.build import Build
-from quantkit.benchmark.recipes import PEERS, RECIPES
+from quantkit.benchmark.recipes import PEERS, PEERS_SCRIPT, RECIPES
 from quantkit.benchmark.workload import Checkpoint
 from quantkit.errors import QuantkitError
 from quantkit.workloads import exported
@@ -31,7 +31,7 @@ print(json.dumps({"onnx": "quantized.onnx"}))
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The quantizers' script, in this interpreter."""
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(files, "shipped", lambda room: tmp_path)
+    monkeypatch.setattr(exported, "PEERS_SCRIPT", tmp_path / "peers.py")
     build = Build("peers", sys.executable, "", "", "", "", (), True, "onnxruntime")
     monkeypatch.setattr(exported, "open_build", lambda name, tell: build)
     path = tmp_path / "peers.py"
@@ -108,5 +108,5 @@ def test_a_quantizer_that_answers_anything_else_is_an_error(script: Path, fp32: 
 
 
 def test_every_form_has_a_mode_of_the_script_that_ships() -> None:
-    source = (Path(files.__file__).parents[1] / "benchmarks" / "peers.py").read_text()
+    source = PEERS_SCRIPT.read_text()
     assert all(f'"{mode}": (' in source for mode in MODES.values())

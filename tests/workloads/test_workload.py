@@ -15,11 +15,13 @@ from quantkit.bundle.write import write_float_bundle
 from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.engine.execute import run
 from quantkit.errors import UserError
+from quantkit.evaluation.agreement import Agreement, OutputAgreement
 from quantkit.graph import nnvm
 from quantkit.models.load import load_model
 from quantkit.pipeline import QuantizedModel
 from quantkit.stages.fuse import FusedModel
 from quantkit.workloads import forms
+from quantkit.workloads.forms import known_accuracy
 from quantkit.workloads.images import image_batch
 from quantkit.workloads.workload import Workload, prepare
 from tests.requirements import requires
@@ -228,3 +230,9 @@ def test_an_lstm_has_one_form(engine: None) -> None:
     for form in ("int8", "onnx"):
         with pytest.raises(UserError, match=f"no {form} form"):
             prepare(subject, ["fp32", form])
+
+
+def test_outputs_that_are_no_class_scores_have_their_lowest_cosine_alone() -> None:
+    outputs = tuple(OutputAgreement(name, cosine, 20.0, 0.1, 1.0) for name, cosine in (("a", 0.99), ("b", 0.9)))
+    assert known_accuracy(Agreement(4, None, outputs)) == {"cosine": 0.9}
+    assert known_accuracy(Agreement(4, 0.75, outputs)) == {"agreement on 4 calibration images": 0.75, "cosine": 0.99}

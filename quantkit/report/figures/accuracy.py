@@ -20,11 +20,12 @@ _NO_SHARE_OF_IMAGES = {"cosine"}
 
 def figure(study: Study) -> Optional[Figure]:
     """A row for each network with trained weights and accuracy, None where there is none or no INT8 has a speed-up."""
-    rows = [each for each in graded(study) if each.weights != "random"]
+    trained = [each for each in graded(study) if each.weights != "random"]
+    rows = [each for each in trained if each.accuracy.keys() - _NO_SHARE_OF_IMAGES]
     if not rows:
         return None
     measures = list(dict.fromkeys(name for each in rows for name in each.accuracy if name not in _NO_SHARE_OF_IMAGES))
-    if not measures or not any(each.speedup for each in rows):
+    if not any(each.speedup for each in rows):
         return None
     look = {name: Style(f"series{number % 6 + 1}", marker="osD^vP"[number % 6]) for number, name in enumerate(measures)}
     return Figure(

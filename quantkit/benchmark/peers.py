@@ -1,8 +1,8 @@
 """Other quantizers on an FP32 ONNX file: ONNX Runtime's, and NNCF's with OpenVINO.
 
-    python benchmarks/peers.py                                         # the packages' versions and the modes, as JSON
-    python benchmarks/peers.py MODE NET.onnx CALIBRATION.npy TEST.npy OUT.npz
-    python benchmarks/peers.py quantize MODE NET.onnx CALIBRATION.npy FOLDER
+    python -I peers.py                                         # the packages' versions and the modes, as JSON
+    python -I peers.py MODE NET.onnx CALIBRATION.npy TEST.npy OUT.npz
+    python -I peers.py quantize MODE NET.onnx CALIBRATION.npy FOLDER
 
 The second quantizes with all calibration images and runs all test images, float32 arrays of shape (images, channels,
 height, width), one at a time. OUT.npz gets ``outputs``, float32 of shape (images, classes), and the ``seconds`` of
@@ -70,7 +70,7 @@ def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder:
     quant_pre_process(str(model), str(fused))
     name = onnx.load(str(fused)).graph.input[0].name
 
-    class Reader(CalibrationDataReader):
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
             self._images: Iterator[dict[str, np.ndarray]] = iter({name: image[None]} for image in calibration)
 
