@@ -13,6 +13,7 @@ from PIL import Image
 
 import quantkit
 from quantkit.bundle import read_bundle
+from quantkit.data import builtin, preprocess
 from quantkit.data import folder as folders
 from quantkit.data.samples import Samples, take
 from quantkit.errors import UserError
@@ -50,6 +51,31 @@ def test_each_image_is_decoded_once(
     assert quantized.recovery.needs_images
     assert len(decoded) == quantized.table.samples == 12
     assert set(decoded.values()) == {1}
+
+
+def test_each_default_sample_is_cut_and_preprocessed_once(
+    int8_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: Counter[str] = Counter()
+    preprocessed: Counter[str] = Counter()
+    decode, apply = builtin.decode, preprocess.apply
+
+    def counted_decode(file: Path, name: str) -> np.ndarray[Any, Any]:
+        decoded[name] += 1
+        return decode(file, name)
+
+    def counted_apply(how: Any, image: np.ndarray[Any, Any], where: str, *shape: Any) -> np.ndarray[Any, Any]:
+        preprocessed[where] += 1
+        return apply(how, image, where, *shape)
+
+    monkeypatch.setattr(builtin, "decode", counted_decode)
+    monkeypatch.setattr(preprocess, "apply", counted_apply)
+    builtin._photograph.cache_clear()
+    quantized = quantkit.quantize(NETWORK, 9)
+    quantized.save(tmp_path / "bundle")
+    assert quantized.recovery.needs_images
+    assert len(decoded) == 7 and len(preprocessed) == 9
+    assert {*decoded.values(), *preprocessed.values()} == {1}
 
 
 def test_a_generator_gives_what_a_list_gives(int8_engine: None, digits: Samples) -> None:

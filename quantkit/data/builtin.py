@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,15 @@ def photographs() -> Samples:
         DataError: scikit-image or scikit-learn is missing, or lacks a photograph.
     """
     files = [_shipped(*photograph) for photograph in _PHOTOGRAPHS]
+    decoding = {file: Lock() for file in files}
 
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         for position in positions:
             file = files[position % len(files)]
-            yield Sample(_crop(_photograph(file), position), None, f"crop {position} of {file.name}")
+            # Of several threads that want crops of one photograph all but the first would decode it in vain.
+            with decoding[file]:
+                photograph = _photograph(file)
+            yield Sample(_crop(photograph, position), None, f"crop {position} of {file.name}")
 
     name = "built-in photographs (scikit-image, scikit-learn)"
     return Samples(name, read, _CROPS, any_order=True, independent=True, builtin=True)

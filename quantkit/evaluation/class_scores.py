@@ -10,7 +10,7 @@ from typing import Optional
 from quantkit.errors import UserError
 from quantkit.graph.graph import Graph, Node
 
-_RESHAPING = frozenset({"Flatten", "flatten", "Reshape", "reshape", "squeeze", "expand_dims", "Dropout", "_copy"})
+_RESHAPING = frozenset({"Flatten", "Reshape", "squeeze", "expand_dims", "Dropout", "_copy"})
 _SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation", "SoftmaxOutput"})
 _ADDITION = frozenset({"broadcast_add", "elemwise_add"})
 _POOLING = frozenset({"Pooling", "mean"})
@@ -105,4 +105,4 @@ def _without(graph: Graph, node: Optional[Node], operators: Collection[str]) -> 
 
 
 def _is_relu(node: Node) -> bool:
-    return node.op == "relu" or (node.op == "Activation" and node.attrs.get("act_type") == "relu")
+    return node.op == "Activation" and node.attrs.get("act_type") == "relu"

@@ -17,7 +17,7 @@ ADDITIONS = frozenset({"elemwise_add", "broadcast_add"})
 # Python 2 wrote long integers as 3L. No more digits than 64 bits have.
 _INTEGERS = re.compile(r" *[(\[]? *([-+]?\d{1,19}L? *(, *[-+]?\d{1,19}L? *)*,? *)?[)\]]? *", re.ASCII)
 
-_RESHAPES = frozenset({"Flatten", "flatten", "Reshape", "reshape"})
+_RESHAPES = frozenset({"Flatten", "Reshape"})
 
 # Inputs that an operator updates in training; checkpoints file them as "aux:".
 AUXILIARY_INPUTS = {"BatchNorm": (3, 4), "BatchNorm_v1": (3, 4), "SyncBatchNorm": (3, 4)}

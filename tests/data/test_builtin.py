@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,9 @@ import sklearn.datasets as sklearn_datasets
 from scipy import ndimage
 
 from quantkit.data import builtin
+from quantkit.data.batches import batches
 from quantkit.data.builtin import digits, photographs
+from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import take
 from quantkit.errors import DataError, ExtraMissing
 
@@ -28,6 +33,21 @@ def test_crops_are_square_colour_images_and_the_same_each_time() -> None:
         np.testing.assert_array_equal(one.image, other.image)
         grey = one.image.mean(axis=2, keepdims=True)
         assert np.abs(one.image - grey).mean() > 2
+
+
+def test_threads_decode_each_photograph_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: Counter[str] = Counter()
+
+    def slow(file: Path, name: str) -> np.ndarray:
+        decoded[name] += 1
+        time.sleep(0.05)
+        return np.zeros((40, 40, 3), np.uint8)
+
+    monkeypatch.setattr(builtin, "decode", slow)
+    monkeypatch.setattr(builtin, "_photograph", lru_cache(builtin._photograph.__wrapped__))
+    preprocess = Preprocess(8, 8, (0, 0, 0), (1, 1, 1))
+    assert len(list(batches(photographs(), preprocess, (3, 8, 8), 21, limit=21, workers=16))) == 1
+    assert decoded == {Path(file).name: 1 for _, _, file in builtin._PHOTOGRAPHS}
 
 
 def test_a_thousand_crops_are_distinct() -> None:
