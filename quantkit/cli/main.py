@@ -67,7 +67,7 @@ class _Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
         if cmd_name not in _VERBS:
-            return None
+            return super().get_command(ctx, cmd_name)
         found: click.Command = getattr(import_module(f"quantkit.cli.{cmd_name}"), cmd_name)
         return found
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import quantkit
@@ -126,7 +127,7 @@ def bundle(int8_engine: None, folder: Path) -> Iterator[str]:
 def test_every_verb_is_tried() -> None:
     from quantkit.cli.main import cli
 
-    assert {*OF_A_NETWORK, *OF_A_BUNDLE, *WITH_ONNX, *OTHERWISE} == set(cli.commands)
+    assert {*OF_A_NETWORK, *OF_A_BUNDLE, *WITH_ONNX, *OTHERWISE} == set(cli.list_commands(click.Context(cli)))
 
 
 @pytest.mark.parametrize("verb", OF_A_NETWORK)

@@ -15,6 +15,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from tests.cli.conftest import CLASSES, SHAPE
@@ -174,7 +175,7 @@ def bundle(folder: Path, int8_engine: None) -> None:
 def test_every_verb_is_tried() -> None:
     from quantkit.cli.main import cli
 
-    assert {words[0] for row in VERBS.values() for words in row} == set(cli.commands)
+    assert {words[0] for row in VERBS.values() for words in row} == set(cli.list_commands(click.Context(cli)))
 
 
 @pytest.mark.usefixtures("bundle")
