@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -11,6 +13,9 @@ from quantkit.calibration.ranges import Range
 from quantkit.engine.stream import outputs_of
 from quantkit.errors import DataError
 from quantkit.graph.graph import Graph, Tensor
+
+# More would mostly wait for each other: every call needs Python's interpreter lock for a part of its time.
+_MOST_THREADS = 16
 
 
 def collect_ranges(
@@ -32,10 +37,16 @@ def collect_ranges(
         DataError: a tensor holds NaN or infinite values, or there were no batches.
     """
     watchers = {tensor: observer(method) for tensor in tensors}
-    for values in outputs_of(graph.with_outputs(tensors).pruned(), batches, batch_size):
-        for tensor, value in zip(tensors, values):
-            try:
-                watchers[tensor].observe(value)
-            except DataError as error:
-                raise DataError(f"tensor {str(tensor)!r}: {error}") from error
+
+    def observe(tensor: Tensor, value: np.ndarray) -> None:
+        try:
+            watchers[tensor].observe(value)
+        except DataError as error:
+            raise DataError(f"tensor {str(tensor)!r}: {error}") from error
+
+    # Observers know nothing of each other, and NumPy lets other threads work.
+    with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST_THREADS)) as pool:
+        for values in outputs_of(graph.with_outputs(watchers).pruned(), batches, batch_size):
+            for _ in pool.map(observe, watchers, values):
+                pass
     return {str(tensor): watcher.range() for tensor, watcher in watchers.items()}

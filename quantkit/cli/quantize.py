@@ -86,7 +86,7 @@ class Target(BundleWriting):
     "--preset",
     type=click.Choice(["none", "fast", "balanced", "best"]),
     help="How much to do against the loss of accuracy. fast: biases and the middle of ranges, seconds. balanced: "
-    "weights too, some minutes for large networks. best: the same with up to 128 images. The INT8 network is as fast "
+    "weights too, about a minute for large networks. best: the same with up to 128 images. The INT8 network is as fast "
     "with all.  [default: balanced; none with random weights]",
 )
 @collected("wanted", MixedPrecisionGoal)

@@ -11,6 +11,9 @@ from quantkit.extras import using
 # Of the mean squared input; the last leaves the weights as they are.
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0, np.inf)
 
+# More channels do not change which strength is best.
+_MOST_JUDGES = 64
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -28,6 +31,10 @@ class Moments:
 
     def __add__(self, other: Moments) -> Moments:
         return Moments(self.rows + other.rows, self.inputs + other.inputs, self.cross + other.cross)
+
+    def of(self, channels: slice) -> Moments:
+        """The moments of some channels alone."""
+        return Moments(self.rows, self.inputs, self.cross[:, :, channels])
 
     @property
     def power(self) -> np.ndarray:
@@ -58,8 +65,10 @@ def refit(weight: np.ndarray, halves: tuple[Moments, Moments]) -> tuple[np.ndarr
         The fitted weights, and the strengths in units of ``Moments.power``, (groups,); inf: not fitted.
     """
     first, second = halves
+    judges = _judges(weight)
+    judged, ones, others = weight[:, judges], first.of(judges), second.of(judges)
     errors = [
-        _error(_fitted(weight, first, strength), second) + _error(_fitted(weight, second, strength), first)
+        _error(_fitted(judged, ones, strength), others) + _error(_fitted(judged, others, strength), ones)
         for strength in _STRENGTHS
     ]
     best = np.argmin(errors, axis=0)
@@ -87,17 +96,17 @@ def refit_to_few(
     """
     left = targets - rows @ weight.swapaxes(1, 2)
     products = rows @ rows.swapaxes(1, 2)
-    width = rows.shape[2]
+    width, judges = rows.shape[2], _judges(weight)
     first, second = np.flatnonzero(~odd), np.flatnonzero(odd)
 
-    def combination(some: np.ndarray, strength: float) -> np.ndarray:
+    def combination(some: np.ndarray, strength: float, channels: slice) -> np.ndarray:
         own = products[:, some[:, None], some]
-        return _solved(own, left[:, some], strength * _power(own, len(some), width) * len(some))
+        return _solved(own, left[:, some, channels], strength * _power(own, len(some), width) * len(some))
 
     def error(some: np.ndarray, other: np.ndarray, strength: float) -> np.ndarray:
-        rest = left[:, other]
+        rest = left[:, other, judges]
         if np.isfinite(strength):
-            rest = rest - products[:, other[:, None], some] @ combination(some, strength)
+            rest = rest - products[:, other[:, None], some] @ combination(some, strength, judges)
         return np.asarray(np.square(rest).sum(axis=(1, 2)) / len(other))
 
     errors = [error(first, second, strength) + error(second, first, strength) for strength in _STRENGTHS]
@@ -107,9 +116,14 @@ def refit_to_few(
     for index, strength in enumerate(_STRENGTHS):
         chosen = best == index
         if chosen.any() and np.isfinite(strength):
-            moved = combination(everything, strength).swapaxes(1, 2) @ rows
+            moved = combination(everything, strength, slice(None)).swapaxes(1, 2) @ rows
             fitted[chosen] += moved[chosen]
     return fitted, np.asarray(_STRENGTHS)[best]
+
+
+def _judges(weight: np.ndarray) -> slice:
+    """The channels by whose errors the strength is chosen."""
+    return slice(None, None, -(-weight.shape[1] // _MOST_JUDGES))
 
 
 def mean_square(rows: np.ndarray) -> np.ndarray:

@@ -138,3 +138,34 @@ def test_few_rows_are_fitted_as_many_are(noise: float) -> None:
     np.testing.assert_allclose(found, expected, atol=2e-4)
     assert np.abs(found - wide).max() > 0.01
     assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+def test_of_many_channels_some_choose_the_strength_for_all(noise: float) -> None:
+    """For many rows and for few; all channels are fitted."""
+    random = np.random.default_rng(0)
+    weight = random.normal(size=(1, 200, 30)).astype(np.float32)
+    for count in (400, 20):
+        seen = random.normal(size=(1, count, 30)).astype(np.float32)
+        wanted = (seen @ weight.swapaxes(1, 2) / 1.3 + noise * random.normal(size=(1, count, 200))).astype(np.float32)
+        odd = np.arange(count) % 2 == 1
+        halves = moments(seen[:, ~odd], wanted[:, ~odd]), moments(seen[:, odd], wanted[:, odd])
+        fitted, strength = refit(weight, halves) if count > 30 else refit_to_few(weight, seen, wanted, odd)
+        errors = {
+            each: sum(
+                judged(ridge(seen[0, own], wanted[0, own], weight[0], each), seen[0, other], wanted[0, other])
+                for own, other in ((odd, ~odd), (~odd, odd))
+            )
+            for each in (0.01, 0.1, 1.0, 10.0, np.inf)
+        }
+        assert strength[0] == min(errors, key=lambda each: errors[each])
+        np.testing.assert_allclose(fitted[0], ridge(seen[0], wanted[0], weight[0], strength[0]), atol=2e-3)
+
+
+def ridge(rows: np.ndarray, wanted: np.ndarray, old: np.ndarray, strength: float) -> np.ndarray:
+    """Least squares towards the old weights, in double precision."""
+    if np.isinf(strength):
+        return old
+    exact = rows.astype(np.float64)
+    pull = strength * np.square(exact).sum() / exact.shape[1] * np.eye(exact.shape[1])
+    return np.asarray(np.linalg.solve(exact.T @ exact + pull, exact.T @ wanted + pull @ old.T).T)

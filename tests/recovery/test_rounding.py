@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pytest
 
+from quantkit.recovery import rounding
 from quantkit.recovery.rounding import Matrix, OfRows, round_jointly, with_ridge
 
 
@@ -39,7 +41,8 @@ def test_near_the_best_of_all_integers() -> None:
     assert (ours - best).sum() <= 0.25 * (nearest - best).sum()
 
 
-def test_blocks_do_not_change_the_aim() -> None:
+def test_blocks_do_not_change_the_aim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounding, "_SWEEPS", 20)
     weight, scale, inputs = layer(0, 150, rows=400)
     nearest = np.rint(weight)
     found = round_jointly(weight, scale, Matrix(inputs))
@@ -123,8 +126,9 @@ def test_the_scale_is_but_the_unit() -> None:
     assert smaller.dtype == found.dtype == np.float32
 
 
-def test_the_order_of_the_weights_does_not_change_the_aim() -> None:
+def test_the_order_of_the_weights_does_not_change_the_aim(monkeypatch: pytest.MonkeyPatch) -> None:
     """Backwards, so that the weight that sets the scale comes last; and over more than one block."""
+    monkeypatch.setattr(rounding, "_SWEEPS", 20)
     for weights in (9, 150):
         weight, scale, inputs = layer(0, weights, rows=400)
         turned = inputs[:, ::-1, ::-1]
@@ -154,3 +158,14 @@ def test_a_channel_whose_largest_weight_gave_way_gets_it_back() -> None:
     assert np.abs(found - weight[0]).max() <= 1.5
     # Without that, 126 and three times 1 would be nearest to 128.8.
     assert found[0].sum() == 130
+
+
+def test_most_of_the_gain_comes_from_the_sweeps_that_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, scale, inputs = layer(0, 150, rows=400)
+    found = [
+        errors(np.rint(weight), weight, inputs).sum(),
+        errors(round_jointly(weight, scale, Matrix(inputs)), weight, inputs).sum(),
+    ]
+    monkeypatch.setattr(rounding, "_SWEEPS", 100)
+    best = errors(round_jointly(weight, scale, Matrix(inputs)), weight, inputs).sum()
+    assert best <= found[1] < best + 0.1 * (found[0] - best)
