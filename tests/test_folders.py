@@ -202,6 +202,7 @@ def test_of_two_processes_that_write_the_first_wins_unless_forced(tmp_path: Path
 _WRITES_AGAIN_AND_AGAIN = """
 import sys
 from pathlib import Path
+from quantkit.bundle import BUNDLE
 from quantkit.folders import replacing
 
 for number in range(100):

@@ -210,6 +210,7 @@ def test_a_second_signal_does_not_wait_for_the_clean_up(first: int, second: int,
 _INTERRUPTED_WHILE_IT_REMOVES = """
 import os, shutil, signal, sys, time
 from pathlib import Path
+from quantkit.cli.main import cli, main
 from quantkit.folders import whole_folder
 
 remove = shutil.rmtree

@@ -83,6 +83,7 @@ import resource, sys
 from pathlib import Path
 from onnx import checker
 from quantkit.errors import ModelError
+from quantkit.onnx_import.network import import_network
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
