@@ -39,10 +39,10 @@ tables: .venv-onednn/installed
 # Tests that measure time or load run alone, the others in two processes, all in an order that is shuffled anew each time;
 # `--randomly-seed` and the number that is printed at the end repeat it.
 # Rooms that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
-LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/test_export.py tests/emission/test_onnx_model.py \
-	tests/onnx_import tests/models/test_onnx_fuzz.py tests/runtimes tests/parity tests/benchmark tests/cli/test_benchmark.py \
-	tests/test_telemetry.py tests/formats tests/fuzz tests/test_damaged_files.py
-WITH_mkl := tests/benchmark/test_worker.py
+LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/bundle/test_export.py \
+	tests/models/test_onnx_fuzz.py tests/backends tests/diagnosis/parity tests/benchmark tests/cli/test_benchmark.py \
+	tests/test_telemetry.py tests/formats/onnx tests/formats/test_npz.py tests/fuzz tests/test_damaged_files.py
+WITH_mkl := tests/benchmark/workers/test_worker.py
 LEFT_OUT = $(patsubst %,--ignore %,$(LEFT_OUT_$*))
 COVERAGE_onednn := --cov --cov-report=
 test-onednn test-mkl: test-%: .venv-%/installed
@@ -58,7 +58,7 @@ coverage: test-onednn
 # mxnet-mkl are skipped, and run here instead, on an emulated Intel processor, with all the processes that they start.
 # All of them take hours, so test-mkl-emulated runs those of the files where INT8 networks are made.
 PROCESSOR := Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-invpcid,-rtm
-EMULATED := tests/emission/test_mxnet_int8.py
+EMULATED := tests/lowering/test_mxnet_int8.py
 EMULATE = QUANTKIT_REQUIRE=engine,int8 .venv-mkl/bin/emulated-python -m pytest -m int8 --timeout 3600
 test-mkl-emulated: .venv-mkl/bin/emulated-python
 	$(EMULATE) $(EMULATED)
@@ -114,7 +114,7 @@ mutate: .venv-onednn/installed
 
 # Every operator that may stand in a symbol file with every hostile value, in child processes; a few minutes.
 crash-search: $(VENV)/installed
-	$(BIN)/python -W ignore -m tests.engine.crash_search
+	$(BIN)/python -W ignore -m tests.backends.mxnet.crash_search
 
 clean:
 	rm -rf .venv-* $(OUT) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage*

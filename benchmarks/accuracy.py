@@ -29,8 +29,8 @@ from accuracy_rows import Row, rows
 from accuracy_tables import document, line, markdown
 from command_line import data_root, run, write_results
 
-from quantkit.engine.compat import load_mxnet
-from quantkit.files import writing
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.files.files import writing
 from quantkit.host.cpu import read_cpu
 
 

@@ -12,12 +12,12 @@ from typing import Any, Union
 
 import numpy as np
 
-from quantkit.benchmark.recipes import PEERS_SCRIPT
+from quantkit.benchmark.builds.recipes import PEERS_SCRIPT
+from quantkit.bundle.export import export_onnx
+from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.errors import QuantkitError, UserError
-from quantkit.export import export_onnx
 from quantkit.host.dependent import dependent
 from quantkit.models.model import Model
-from quantkit.pipeline import QuantizedModel
 
 _ENVIRONMENT = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
 

@@ -12,20 +12,20 @@ import numpy as np
 from accuracy_peers import PeerResult, Peers
 
 import quantkit
+from quantkit.backends.mxnet.stock import stock_int8_outputs
+from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.data.batches import batches
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples, take
 from quantkit.data.sources import open_samples
-from quantkit.emission.mxnet_int8 import int8_graph
-from quantkit.engine.stock import stock_int8_outputs
-from quantkit.engine.stream import outputs_of
 from quantkit.errors import UserError
 from quantkit.evaluation.accuracy import hits
 from quantkit.evaluation.agreement import cosines, same_top1
+from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.quantization.algorithms.config import DEFAULT_PRESET, PTQConfig, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.recovery.preset import DEFAULT_PRESET, Recovery, preset
 
 BATCH = 10
 
@@ -157,27 +157,28 @@ def _own_rows(
     planned = quantkit.plan(source, table)
     for form, wanted in recoveries(suite).items():
         begin = time.perf_counter()
-        recovered = quantkit.recover(source, table, planned, chosen, wanted)
+        adjusted = quantkit.apply_algorithms(source, table, planned, chosen, wanted)
         seconds = time.perf_counter() - begin
-        outputs = _first(outputs_of(int8_graph(recovered.network), trial.test, BATCH))
+        outputs = _first(outputs_of(int8_graph(adjusted.network), trial.test, BATCH))
         yield trial.row(form, outputs, calibration_samples=count, seconds=seconds)
         if peers is not None and form in ONNX_FORMS:
-            quantized = quantkit.emit(source, table, recovered)
+            quantized = quantkit.lower(source, table, adjusted)
             for found in peers.own_file(quantized, np.concatenate(trial.test)):
                 own = f"{form}, ONNX in {found.mode.removesuffix(' FP32')}"
                 yield trial.peer_row(found, form=own, calibration_samples=count, engine=found.peer)
 
 
-def recoveries(suite: Suite) -> dict[str, Union[str, Recovery]]:
+def recoveries(suite: Suite) -> dict[str, Union[str, PTQConfig]]:
     """The suite's ways of recovery by name: its presets, and techniques one by one.
 
-    An entry of ``recovery`` has a ``name`` and fields of ``Recovery``, on top of those of ``preset`` if it names one.
+    An entry of ``recoveries`` has a ``name`` and fields of ``PTQConfig``, on top of those of ``preset`` if it names
+    one.
 
     Raises:
         UserError: there is no such technique or preset.
     """
-    found: dict[str, Union[str, Recovery]] = {f"quantkit preset {name}": name for name in suite.get("presets", ())}
-    known = {field.name for field in fields(Recovery)}
+    found: dict[str, Union[str, PTQConfig]] = {f"quantkit preset {name}": name for name in suite.get("presets", ())}
+    known = {field.name for field in fields(PTQConfig)}
     for entry in suite.get("recovery", ()):
         techniques = {key: value for key, value in entry.items() if key not in ("name", "preset")}
         if unknown := techniques.keys() - known:

@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from quantkit.cli.ending import exit_code, on_end
 from quantkit.errors import QuantkitError
-from quantkit.files import writing
+from quantkit.files.files import writing
 from quantkit.host.children import kill_descendants
 from quantkit.host.placeholders import recorded
 from quantkit.host.revision import Revision, own_revision

@@ -22,17 +22,17 @@ from accuracy_rows import BATCH, prepared_model
 from command_line import Document, arguments, data_root, rows_page, run, table, write_results
 
 import quantkit
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
-from quantkit.engine.compat import load_mxnet
-from quantkit.engine.stream import outputs_of
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.evaluation.paired import Paired, paired
-from quantkit.graph.graph import Graph
 from quantkit.host.cpu import read_cpu
+from quantkit.ir.graph import Graph
+from quantkit.mixed_precision.search import Outcome
 from quantkit.quantization.goal import Goal
-from quantkit.search.search import Outcome, mixed_precision
 
 _COLUMNS = (
     "network", "goal", "layers in FP32", "met", "unseen images", "agreement all INT8 %, cosine",
@@ -87,11 +87,12 @@ def _searched(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path, 
     source = quantkit.fuse(model, chosen)
     table = quantkit.calibrate(source, chosen, count)
     begin = time.perf_counter()
-    outcome = mixed_precision(source, table, quantkit.plan(source, table), goal, images[::2], chosen, minutes=minutes)
+    planned = quantkit.plan(source, table)
+    outcome = quantkit.search_mixed_precision(source, table, planned, goal, images[::2], chosen, minutes=minutes)
     spent = (time.perf_counter() - begin) / 60
-    recovered = quantkit.recover(source, table, quantkit.plan(source, table), chosen)
-    graphs = {"int8": quantkit.emit(source, table, recovered).graph, "mixed": outcome.network.graph}
-    return _found(outcome, goal, model.graph, graphs, images[1::2], spent, len(recovered.network.int8_layers))
+    adjusted = quantkit.apply_algorithms(source, table, quantkit.plan(source, table), chosen)
+    graphs = {"int8": quantkit.lower(source, table, adjusted).graph, "mixed": outcome.network.graph}
+    return _found(outcome, goal, model.graph, graphs, images[1::2], spent, len(adjusted.network.int8_layers))
 
 
 def _found(

@@ -25,21 +25,20 @@ import numpy as np
 from accuracy_rows import BATCH, prepared_model
 from command_line import Document, arguments, data_root, rows_page, run, table, write_results
 
-from quantkit import pipeline
+from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.registry import DEPLOYED_ONNX
-from quantkit.bundle import read_bundle
+from quantkit.bundle import quantized_model, read_bundle
+from quantkit.bundle.export import export_onnx
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
-from quantkit.engine.compat import load_mxnet
-from quantkit.export import export_onnx
+from quantkit.diagnosis.parity.check import engine_parity
+from quantkit.diagnosis.parity.outputs import OutputParity
+from quantkit.diagnosis.parity.precision import PrecisionParity
 from quantkit.host.cpu import read_cpu
 from quantkit.models.card import cards
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
-from quantkit.parity.check import engine_parity
-from quantkit.parity.outputs import OutputParity
-from quantkit.parity.precision import PrecisionParity
 
 _CARD_CALIBRATION, _CARD_IMAGES = 10, 20
 _COLUMNS = (
@@ -112,7 +111,7 @@ def _images(model: Model, data: str, count: Optional[int]) -> np.ndarray:
 
 def _rows(subject: Subject, engines: Iterable[str]) -> Iterator[Row]:
     model = subject.model
-    quantized = pipeline.quantize(model, subject.samples, subject.calibration)
+    quantized = quantized_model.quantize(model, subject.samples, subject.calibration)
     with tempfile.TemporaryDirectory() as name:
         bundle = read_bundle(quantized.save(Path(name) / "bundle", formats=("mxnet", "onnx")))
         export_onnx(model, Path(name) / "fp32.onnx")

@@ -28,11 +28,11 @@ from accuracy_rows import BATCH, prepared_model
 from command_line import Document, data_root, rows_page, run, table, write_results
 from turns import Timing, command_of, measured, milliseconds, ratio, timing_arguments
 
-from quantkit import pipeline
+from quantkit.bundle import quantized_model
+from quantkit.bundle.export import export_onnx
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
-from quantkit.export import export_onnx
 from quantkit.host.cpu import read_cpu
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
@@ -80,7 +80,7 @@ def _timings(model: Model, data: Any, count: int, peers: Peers, rounds: int, run
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         export_onnx(model, folder / "fp32.onnx")
-        pipeline.quantize(model, count, chosen).to_onnx(folder / "quantkit.onnx")
+        quantized_model.quantize(model, count, chosen).to_onnx(folder / "quantkit.onnx")
         ptq = peers.quantized("ONNX Runtime MinMax", folder / "fp32.onnx", images, folder)
         nncf = peers.quantized("NNCF performance (default)", folder / "fp32.onnx", images, folder)
         for batch in (1, 16):

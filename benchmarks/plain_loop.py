@@ -21,19 +21,19 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import bootstrap
 
-from quantkit.benchmark.binding import launch
-from quantkit.benchmark.environments import open_build
-from quantkit.benchmark.placement import place
-from quantkit.benchmark.suite import Subject
-from quantkit.benchmark.team import Launch, Team
-from quantkit.files import writing
+from quantkit.benchmark.builds.environments import open_build
+from quantkit.benchmark.measuring.binding import launch
+from quantkit.benchmark.measuring.team import Launch, Team
+from quantkit.benchmark.placement.placement import place
+from quantkit.benchmark.suites.suite import Subject
+from quantkit.benchmark.workloads.workload import Workload, prepare
+from quantkit.files.files import writing
 from quantkit.host.cpu import read_cpu
 from quantkit.host.limits import read_limits
 from quantkit.host.machine import describe
 from quantkit.host.placeholders import command
 from quantkit.host.revision import own_revision
 from quantkit.host.topology import read_topology
-from quantkit.workloads.workload import Workload, prepare
 
 LOOP = """
 import json, sys, time

@@ -25,7 +25,7 @@ from time import perf_counter
 
 from command_line import Document, arguments, rows_page, run, table, write_results
 
-from quantkit.engine.compat import load_mxnet
+from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.errors import QuantkitError
 from quantkit.host.cpu import read_cpu
 

@@ -21,14 +21,14 @@ from command_line import Document, data_root, rows_page, run, table, write_resul
 from turns import Timing, command_of, measured, milliseconds, ratio, timing_arguments
 
 import quantkit
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
-from quantkit.emission.mxnet_int8 import int8_graph
-from quantkit.engine.compat import load_mxnet
-from quantkit.engine.execute import Executor
-from quantkit.graph.graph import Graph
 from quantkit.host.cpu import read_cpu
+from quantkit.ir.graph import Graph
+from quantkit.lowering.mxnet_int8 import int8_graph
 
 _PRESETS = ("none", "balanced", "best")
 _COLUMNS = (
@@ -72,8 +72,8 @@ def _timings(
     planned = quantkit.plan(source, table)
     graphs = {}
     for preset in _PRESETS:
-        recovered = quantkit.recover(source, table, planned, chosen, preset)
-        graphs[preset] = int8_graph(recovered.network)
+        adjusted = quantkit.apply_algorithms(source, table, planned, chosen, preset)
+        graphs[preset] = int8_graph(adjusted.network)
     image = next(batches(chosen, model.preprocess, model.input_shape, 1)).data
     for batch in (1, 16):
         data = np.repeat(image, batch, axis=0)
@@ -83,7 +83,7 @@ def _timings(
 
 def _loaded(graph: Graph, data: np.ndarray) -> Callable[[], object]:
     inputs = dict.fromkeys(graph.inputs, data)
-    return partial(Executor(graph, dict.fromkeys(graph.inputs, data.shape)).run, inputs)
+    return partial(MxnetSession(graph, dict.fromkeys(graph.inputs, data.shape)).run, inputs)
 
 
 def _line(timing: Timing) -> str:

@@ -31,15 +31,14 @@ import numpy as np
 from command_line import Document, rows_page, run, table, write_results
 from scipy import stats
 
-from quantkit import pipeline
 from quantkit.backends.base import session_threads
 from quantkit.backends.registry import DEPLOYED
-from quantkit.bundle import read_bundle
+from quantkit.bundle import quantized_model, read_bundle
 from quantkit.data.builtin import digits
 from quantkit.data.samples import take
 from quantkit.deployment.network import usable_engines
+from quantkit.deployment.predictor import Predictor
 from quantkit.host.cpu import read_cpu
-from quantkit.predict import Predictor
 
 _NETWORK = "digits_resnet20_v1"
 _READINGS, _WARM_UP, _PARTS = 200, 0.2, 20
@@ -162,8 +161,8 @@ def is_flat(soaked: Soak) -> bool:
 
 
 def _bundle(folder: Path) -> Path:
-    network = pipeline.quantize(_NETWORK, 32, "digits:train", recovery="none")
-    return network.save(folder / "bundle", formats=pipeline.FORMATS)
+    network = quantized_model.quantize(_NETWORK, 32, "digits:train", algorithms="none")
+    return network.save(folder / "bundle", formats=quantized_model.FORMATS)
 
 
 def page(document: Document) -> str:

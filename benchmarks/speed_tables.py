@@ -10,11 +10,11 @@ from typing import Any
 
 from command_line import table
 
-from quantkit.benchmark.result_files import read_results
-from quantkit.benchmark.statistics import Ratio
+from quantkit.benchmark.results.result_files import read_results
+from quantkit.benchmark.results.statistics import Ratio
 from quantkit.host.revision import Revision, described
-from quantkit.report.summary import Row, Study, summarize
-from quantkit.report.words import LEGEND, counted, marked
+from quantkit.report.study.summary import Row, Study, summarize
+from quantkit.report.study.words import LEGEND, counted, marked
 
 
 def study(results: Path, name: str) -> Study:

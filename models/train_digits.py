@@ -20,10 +20,10 @@ from typing import Any, Optional
 
 import numpy as np
 from PIL import Image
+from quantkit.engine.compat import load_gluoncv, load_mxnet
 
 from quantkit.data.builtin import digits
 from quantkit.data.preprocess import Preprocess, apply
-from quantkit.engine.compat import load_gluoncv, load_mxnet
 from quantkit.files import sha256_of
 
 NETWORKS = ("cifar_resnet20_v1", "cifar_resnet20_v2")
@@ -40,11 +40,11 @@ def augmented(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """The image turned by up to 12 degrees, scaled by up to 10 %, shifted by up to 3 pixels, and with some noise."""
     angle, size = math.radians(random.uniform(-12, 12)), random.uniform(0.9, 1.1)
     right, down = random.uniform(-3, 3, size=2)
-    cos, sin, centre = math.cos(angle) / size, math.sin(angle) / size, 15.5
+    cos, sin, channel_shift = math.cos(angle) / size, math.sin(angle) / size, 15.5
     # PIL asks for the map from the new image's coordinates to the old one's.
     affine = (
-        cos, sin, centre - cos * (centre + right) - sin * (centre + down),
-        -sin, cos, centre + sin * (centre + right) - cos * (centre + down),
+        cos, sin, channel_shift - cos * (channel_shift + right) - sin * (channel_shift + down),
+        -sin, cos, channel_shift + sin * (channel_shift + right) - cos * (channel_shift + down),
     )  # fmt: skip
     turned = Image.fromarray(image).transform((32, 32), Image.Transform.AFFINE, affine, Image.Resampling.BILINEAR)
     noise = random.normal(0, random.uniform(0, 12), (32, 32, 3))

@@ -13,27 +13,27 @@ from quantkit.host.telemetry import turn_off
 
 if TYPE_CHECKING:
     from quantkit import errors as errors
-    from quantkit.analysis.analysis import Analysis as Analysis
-    from quantkit.analysis.analyze import analyze as analyze
+    from quantkit.benchmark.measuring.measurement import Conditions as Conditions
+    from quantkit.benchmark.measuring.measurement import run_benchmark as run_benchmark
+    from quantkit.bundle.quantized_model import QuantizedModel as QuantizedModel
+    from quantkit.bundle.quantized_model import evaluate as evaluate
+    from quantkit.bundle.quantized_model import lower as lower
+    from quantkit.bundle.quantized_model import quantize as quantize
     from quantkit.data.dataset import CalibrationDataset as CalibrationDataset
     from quantkit.data.sources import open_samples as images
-    from quantkit.loading import load as load
-    from quantkit.measurement import Conditions as Conditions
-    from quantkit.measurement import run_benchmark as run_benchmark
+    from quantkit.deployment.loading import load as load
+    from quantkit.deployment.predictor import Predictor as Predictor
+    from quantkit.diagnosis.layers.analysis import Analysis as Analysis
+    from quantkit.diagnosis.layers.analyze import analyze as analyze
+    from quantkit.fusion.fused_model import FusedModel as FusedModel
+    from quantkit.fusion.fused_model import fuse_model as fuse
+    from quantkit.mixed_precision.search import search_mixed_precision as search_mixed_precision
     from quantkit.models.model import Model as Model
-    from quantkit.pipeline import QuantizedModel as QuantizedModel
-    from quantkit.pipeline import emit as emit
-    from quantkit.pipeline import evaluate as evaluate
-    from quantkit.pipeline import quantize as quantize
-    from quantkit.predict import Predictor as Predictor
+    from quantkit.quantization.algorithms.config import PTQConfig as PTQConfig
+    from quantkit.quantization.algorithms.stage import apply_algorithms as apply_algorithms
+    from quantkit.quantization.algorithms.stage import plan as plan
+    from quantkit.quantization.calibrate import calibrate as calibrate
     from quantkit.quantization.goal import Goal as Goal
-    from quantkit.recovery.preset import Recovery as Recovery
-    from quantkit.search.search import mixed_precision as mixed_precision
-    from quantkit.stages.calibrate import calibrate as calibrate
-    from quantkit.stages.fuse import FusedModel as FusedModel
-    from quantkit.stages.fuse import fuse_model as fuse
-    from quantkit.stages.recover import plan as plan
-    from quantkit.stages.recover import recover as recover
 
 __version__ = "0.1.0"
 
@@ -44,49 +44,49 @@ __all__ = [
     "FusedModel",
     "Goal",
     "Model",
+    "PTQConfig",
     "Predictor",
     "QuantizedModel",
-    "Recovery",
     "__version__",
     "analyze",
+    "apply_algorithms",
     "calibrate",
-    "emit",
     "errors",
     "evaluate",
     "fuse",
     "images",
     "load",
-    "mixed_precision",
+    "lower",
     "plan",
     "quantize",
-    "recover",
     "run_benchmark",
+    "search_mixed_precision",
 ]
 
 # Where each public name is defined: its module, and its name there (empty: the module itself).
 _HOMES = {
-    "Analysis": ("quantkit.analysis.analysis", "Analysis"),
+    "Analysis": ("quantkit.diagnosis.layers.analysis", "Analysis"),
     "CalibrationDataset": ("quantkit.data.dataset", "CalibrationDataset"),
-    "Conditions": ("quantkit.measurement", "Conditions"),
-    "FusedModel": ("quantkit.stages.fuse", "FusedModel"),
+    "Conditions": ("quantkit.benchmark.measuring.measurement", "Conditions"),
+    "FusedModel": ("quantkit.fusion.fused_model", "FusedModel"),
     "Goal": ("quantkit.quantization.goal", "Goal"),
     "Model": ("quantkit.models.model", "Model"),
-    "Predictor": ("quantkit.predict", "Predictor"),
-    "QuantizedModel": ("quantkit.pipeline", "QuantizedModel"),
-    "Recovery": ("quantkit.recovery.preset", "Recovery"),
-    "analyze": ("quantkit.analysis.analyze", "analyze"),
-    "calibrate": ("quantkit.stages.calibrate", "calibrate"),
-    "emit": ("quantkit.pipeline", "emit"),
+    "Predictor": ("quantkit.deployment.predictor", "Predictor"),
+    "QuantizedModel": ("quantkit.bundle.quantized_model", "QuantizedModel"),
+    "PTQConfig": ("quantkit.quantization.algorithms.config", "PTQConfig"),
+    "analyze": ("quantkit.diagnosis.layers.analyze", "analyze"),
+    "calibrate": ("quantkit.quantization.calibrate", "calibrate"),
+    "lower": ("quantkit.bundle.quantized_model", "lower"),
     "errors": ("quantkit.errors", ""),
-    "evaluate": ("quantkit.pipeline", "evaluate"),
-    "fuse": ("quantkit.stages.fuse", "fuse_model"),
+    "evaluate": ("quantkit.bundle.quantized_model", "evaluate"),
+    "fuse": ("quantkit.fusion.fused_model", "fuse_model"),
     "images": ("quantkit.data.sources", "open_samples"),
-    "load": ("quantkit.loading", "load"),
-    "mixed_precision": ("quantkit.search.search", "mixed_precision"),
-    "plan": ("quantkit.stages.recover", "plan"),
-    "quantize": ("quantkit.pipeline", "quantize"),
-    "recover": ("quantkit.stages.recover", "recover"),
-    "run_benchmark": ("quantkit.measurement", "run_benchmark"),
+    "load": ("quantkit.deployment.loading", "load"),
+    "search_mixed_precision": ("quantkit.mixed_precision.search", "search_mixed_precision"),
+    "plan": ("quantkit.quantization.algorithms.stage", "plan"),
+    "quantize": ("quantkit.bundle.quantized_model", "quantize"),
+    "apply_algorithms": ("quantkit.quantization.algorithms.stage", "apply_algorithms"),
+    "run_benchmark": ("quantkit.benchmark.measuring.measurement", "run_benchmark"),
 }
 
 turn_off()

@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from quantkit.current_folder import searching_elsewhere, without_current_folder
+from quantkit.host.current_folder import searching_elsewhere, without_current_folder
 
 
 def main() -> NoReturn:

@@ -61,7 +61,7 @@ class BundleError(QuantkitError):
 class InstanceError(QuantkitError):
     """An instance of a benchmark cannot start, died, hangs, or does not keep to the protocol.
 
-    ``kind`` says which (see ``quantkit.benchmark.results.Failure``), ``stderr`` holds its last lines,
+    ``kind`` says which (see ``quantkit.benchmark.results.results.Failure``), ``stderr`` holds its last lines,
     ``instance`` is its number among those that work together.
     """
 

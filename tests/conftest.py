@@ -16,8 +16,8 @@ from tests import numpy_engine, skips
 from tests.requirements import REAL_DATA, demanded, requires
 
 if TYPE_CHECKING:
-    from quantkit.pipeline import QuantizedModel
-    from quantkit.stages.fuse import FusedModel
+    from quantkit.bundle.quantized_model import QuantizedModel
+    from quantkit.fusion.fused_model import FusedModel
 
 # Who starts the tests in a shell's background or by nohup has them ignore signals, and with them all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse a misspelt QUANTKIT_REQUIRE before any test; load the engine where all tests run in forked processes."""
     demanded(os.environ.get("QUANTKIT_REQUIRE", ""))
     if os.environ.get("QUANTKIT_TEST_ENGINE") == "forked":
-        from quantkit.engine.compat import load_mxnet
+        from quantkit.backends.mxnet.compat import load_mxnet
 
         load_mxnet()
         for name in ("onnx", "onnxruntime"):
@@ -111,8 +111,8 @@ def int8_engine(engine: None) -> None:
 @pytest.fixture(scope="session")
 def digits_fused(engine: None) -> FusedModel:
     """The digits network that ships, fused."""
+    from quantkit.fusion.fused_model import fuse_model
     from quantkit.models.load import load_model
-    from quantkit.stages.fuse import fuse_model
 
     return fuse_model(load_model("digits_resnet20_v1"), "digits:train")
 
@@ -120,13 +120,13 @@ def digits_fused(engine: None) -> FusedModel:
 @pytest.fixture(scope="session")
 def digits_int8(int8_engine: None, digits_fused: FusedModel) -> QuantizedModel:
     """The digits network in INT8, calibrated with 8 images."""
-    from quantkit.pipeline import emit, evaluate
-    from quantkit.stages.calibrate import calibrate
-    from quantkit.stages.recover import plan, recover
+    from quantkit.bundle.quantized_model import evaluate, lower
+    from quantkit.quantization.algorithms.stage import apply_algorithms, plan
+    from quantkit.quantization.calibrate import calibrate
 
     table = calibrate(digits_fused, "digits:train", 8)
-    recovered = recover(digits_fused, table, plan(digits_fused, table), "digits:train", "none")
-    return evaluate(emit(digits_fused, table, recovered), "digits:train")
+    adjusted = apply_algorithms(digits_fused, table, plan(digits_fused, table), "digits:train", "none")
+    return evaluate(lower(digits_fused, table, adjusted), "digits:train")
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from quantkit.engine.execute import run
-from quantkit.fusion.gate import relative_difference
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.backends.mxnet.execute import run
+from quantkit.fusion.numeric_check import relative_difference
+from quantkit.ir.graph import Graph, Tensor
+from tests.quantization.algorithms.networks import planned, simulated
 from tests.random_graphs import Network
-from tests.recovery.networks import planned, simulated
 
 
 def rounding(network: Network, wanted: list[np.ndarray]) -> list[float]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from quantkit.benchmark.result_files import CELLS
+from quantkit.benchmark.results.result_files import CELLS
 from quantkit.bundle.read import Bundle
 from quantkit.calibration.table import read_table
 from quantkit.data.decode import decode
@@ -20,9 +20,9 @@ from quantkit.data.folder import images_folder
 from quantkit.data.npz import npz_file
 from quantkit.data.record import record_file
 from quantkit.data.samples import Samples
+from quantkit.formats.mxnet import nnvm
+from quantkit.formats.mxnet.params import read_params
 from quantkit.formats.npz import read_npy, read_npz
-from quantkit.graph import nnvm
-from quantkit.graph.params import read_params
 from tests import sound_files as sound
 
 
@@ -111,7 +111,7 @@ def _quantized_loader(name: str, file: str) -> Loader:
 
 
 def _load_journal(path: Path) -> object:
-    from quantkit.search.journal import Journal
+    from quantkit.mixed_precision.journal import Journal
 
     return list(Journal(path))
 
@@ -140,26 +140,26 @@ def _load_engines(path: Path) -> object:
 def _load_build(path: Path) -> object:
     from unittest.mock import patch
 
-    from quantkit.benchmark.build_folder import read_record
+    from quantkit.benchmark.builds.build_folder import read_record
 
     with patch.dict("os.environ", QUANTKIT_HOME=str(path.parents[2])):
         return repr(read_record("b"))
 
 
 def _load_suite(path: Path) -> object:
-    from quantkit.benchmark.suite import read_suite
+    from quantkit.benchmark.suites.suite import read_suite
 
     return repr(read_suite(path))
 
 
 def _load_run(path: Path) -> object:
-    from quantkit.benchmark.result_files import read_run
+    from quantkit.benchmark.results.result_files import read_run
 
     return repr(read_run(path.parent))
 
 
 def _load_result(path: Path) -> object:
-    from quantkit.benchmark.result_files import read_cells
+    from quantkit.benchmark.results.result_files import read_cells
 
     return repr(read_cells(path.parents[1]))
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from quantkit.graph.aliases import canonical
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.ir.aliases import canonical
+from quantkit.ir.graph import Graph, Node, Tensor
 
 
 class Builder:

@@ -15,15 +15,15 @@ import pytest
 from scipy.special import erf
 
 from quantkit.errors import EngineError
-from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import flag, integer, integers, number
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.operators import flag, integer, integers, number
 
 Arrays = Sequence[np.ndarray]
 Shape = tuple[int, ...]
 
 
-class Executor:
-    """Like ``quantkit.engine.execute.Executor``."""
+class MxnetSession:
+    """Like ``quantkit.backends.mxnet.execute.MxnetSession``."""
 
     def __init__(self, graph: Graph, shapes: Optional[Mapping[str, Shape]] = None) -> None:
         self._graph = graph
@@ -43,12 +43,12 @@ class Executor:
 
 
 def run(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """Like ``quantkit.engine.execute.run``."""
-    return Executor(graph).run(inputs)
+    """Like ``quantkit.backends.mxnet.execute.run``."""
+    return MxnetSession(graph).run(inputs)
 
 
 def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shape]:
-    """Like ``quantkit.engine.execute.infer_shapes``."""
+    """Like ``quantkit.backends.mxnet.execute.infer_shapes``."""
     found = tensors(graph, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
     return {tensor: value.shape for tensor, value in found.items()}
 
@@ -216,8 +216,8 @@ def in_place() -> Iterator[None]:
     """NumPy in the engine's place, in all that runs FP32 networks."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("execute", "stream"):
-            patch.setattr(f"quantkit.engine.{module}.Executor", Executor)
-        patch.setattr("quantkit.engine.execute.infer_shapes", infer_shapes)
+            patch.setattr(f"quantkit.backends.mxnet.{module}.Executor", MxnetSession)
+        patch.setattr("quantkit.backends.mxnet.execute.infer_shapes", infer_shapes)
         patch.setattr("quantkit.fusion.fuse.infer_shapes", infer_shapes)
-        patch.setattr("quantkit.recovery.simulation.Executor", Executor)
+        patch.setattr("quantkit.quantization.algorithms.simulation.Executor", MxnetSession)
         yield

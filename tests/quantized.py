@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quantkit.graph.graph import Graph
+from quantkit.ir.graph import Graph
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 

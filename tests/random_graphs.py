@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.ir.graph import Graph, Tensor
 from tests.networks import DATA, Builder
 
 Draw = Callable[[st.SearchStrategy], object]

@@ -38,7 +38,7 @@ def _program(name: str, package: str) -> Obstacle:
 
 
 def _engine() -> Optional[str]:
-    from quantkit.engine.compat import load_mxnet
+    from quantkit.backends.mxnet.compat import load_mxnet
     from quantkit.errors import EngineMissing
 
     try:
@@ -55,13 +55,13 @@ def _onednn() -> Optional[str]:
 
 
 def _int8() -> Optional[str]:
-    from quantkit.engine.support import int8_obstacle
+    from quantkit.backends.mxnet.support import int8_obstacle
 
     return _engine() or int8_obstacle()
 
 
 def _half_pixels() -> Optional[str]:
-    from quantkit.engine.compat import load_mxnet
+    from quantkit.backends.mxnet.compat import load_mxnet
 
     version = str(load_mxnet().__version__)
     old = tuple(map(int, version.split(".")[:2])) < (1, 7)

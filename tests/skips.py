@@ -46,7 +46,7 @@ def read_table() -> list[dict[str, Any]]:
 
 def installed_engine() -> str:
     """``mkl`` for mxnet-mkl 1.6.0, ``onednn`` for mxnet 1.9.1; empty where there is none."""
-    from quantkit.engine.compat import load_mxnet
+    from quantkit.backends.mxnet.compat import load_mxnet
     from quantkit.errors import EngineMissing
 
     try:

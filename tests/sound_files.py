@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from quantkit.benchmark.result_files import CELLS
+from quantkit.benchmark.results.result_files import CELLS
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable, write_table
-from quantkit.files import shipped
-from quantkit.folders import scratch_folder
-from quantkit.graph import nnvm
-from quantkit.graph.params import write_params
+from quantkit.files.files import shipped
+from quantkit.files.folders import scratch_folder
+from quantkit.formats.mxnet import nnvm
+from quantkit.formats.mxnet.params import write_params
 from tests.networks import residual_v1
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), np.uint8)
@@ -72,7 +72,7 @@ def onnx_model() -> Any:
     """A small network with a shape that is computed, so that constants are folded, and with quantkit's metadata."""
     from onnx import helper
 
-    from tests.onnx_import.files import Writer
+    from tests.formats.onnx.reading.files import Writer
 
     w = Writer(13, ("N", 3, 4, 4))
     data = w.op("Relu", w.conv("x", 3, 2))
@@ -200,7 +200,7 @@ def results() -> tuple[bytes, bytes]:
     """What a run of a suite says of itself, and one of its results."""
     from tempfile import TemporaryDirectory
 
-    from quantkit.benchmark.result_files import write_cell, write_run
+    from quantkit.benchmark.results.result_files import write_cell, write_run
     from tests.benchmark.cells import cell, closed_loop
     from tests.benchmark.fakes import run_of, suite
 
@@ -214,7 +214,7 @@ def results() -> tuple[bytes, bytes]:
 
 
 def written_onnx() -> Any:
-    """A small network, as ``emission.onnx_model`` writes them."""
+    """A small network, as ``lowering.onnx_model`` writes them."""
     from onnx import helper, numpy_helper
 
     shapes = [helper.make_tensor_value_info(name, 1, ["N", 3, 8, 8]) for name in ("x", "y")]
@@ -233,8 +233,8 @@ def written_onnx() -> Any:
 def quantized_files() -> tuple[Mapping[str, bytes], Any]:
     """The files of a quantized network, and what it is lowered to."""
     from quantkit.bundle.quantization import write_quantized
-    from quantkit.emission.mxnet_int8 import int8_graph
-    from tests.emission.networks import quantized
+    from quantkit.lowering.mxnet_int8 import int8_graph
+    from tests.lowering.networks import quantized
 
     network = quantized("v1")
     with scratch_folder() as folder:

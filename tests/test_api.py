@@ -71,7 +71,9 @@ def test_the_stages_of_the_api_make_a_bundle_that_predicts(int8_engine: None, tm
     model = quantkit.load("digits_resnet20_v1")
     fused = quantkit.fuse(model, "digits:train")
     table = quantkit.calibrate(fused, "digits:train", 4)
-    int8 = quantkit.emit(fused, table, quantkit.recover(fused, table, quantkit.plan(fused, table), "digits:train"))
+    int8 = quantkit.lower(
+        fused, table, quantkit.apply_algorithms(fused, table, quantkit.plan(fused, table), "digits:train")
+    )
     assert isinstance(int8, quantkit.QuantizedModel)
     assert isinstance(fused, quantkit.FusedModel)
     assert isinstance(model, quantkit.Model)

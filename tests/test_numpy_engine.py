@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from quantkit.emission.mxnet_float import float_graph
-from quantkit.engine import execute
+from quantkit.backends.mxnet import execute
 from quantkit.errors import EngineError
+from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
-from quantkit.graph.graph import Graph
+from quantkit.ir.graph import Graph
 from tests import numpy_engine
 from tests.networks import DATA, Builder, fire, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import computed_weights
+from tests.quantization.algorithms.networks import computed_weights
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -58,4 +58,4 @@ def test_what_does_not_fit_is_an_engine_error() -> None:
     with pytest.raises(EngineError, match="no erfinv"):
         numpy_engine.run(b.graph(b.op("erfinv", "node", DATA)), {"data": images()})
     with pytest.raises(EngineError, match="bound to"):
-        numpy_engine.Executor(b.graph(DATA), {"data": (1, 2)}).run({"data": images()})
+        numpy_engine.MxnetSession(b.graph(DATA), {"data": (1, 2)}).run({"data": images()})

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from quantkit.backends.mxnet.execute import infer_shapes, run
 from quantkit.bundle.quantization import read_quantized, write_quantized
-from quantkit.emission.mxnet_float import float_graph
-from quantkit.emission.mxnet_int8 import int8_graph
-from quantkit.engine.execute import infer_shapes, run
+from quantkit.formats.mxnet import nnvm
+from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
-from quantkit.graph import nnvm
+from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.progress import silent
+from quantkit.quantization.algorithms.apply import apply_algorithms
+from quantkit.quantization.algorithms.config import preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.recovery.preset import preset
-from quantkit.recovery.recover import recover
 from tests.equivalence import as_near_as_simulated, close
+from tests.quantization.algorithms.networks import planned
 from tests.random_graphs import Network, networks
-from tests.recovery.networks import planned
 from tests.requirements import requires
 
 pytestmark = [pytest.mark.usefixtures("engine"), pytest.mark.timeout(3600)]
@@ -71,13 +71,13 @@ def test_what_is_planned_as_int8_is_emitted_and_runs_near_fp32(network: Network)
 
 
 @examples(60)
-@given(network=networks(), recovery=st.sampled_from(["none", "balanced"]))
+@given(network=networks(), algorithms=st.sampled_from(["none", "balanced"]))
 def test_quantized_networks_are_read_as_they_were_written(
-    network: Network, recovery: str, tmp_path_factory: pytest.TempPathFactory
+    network: Network, algorithms: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     fused, plan = planned(network.graph, network.data)
     before = QuantizedGraph(fused.graph, plan)
-    quantized = recover(before, fused.original, [network.data], "minmax", preset(recovery), silent).network
+    quantized = apply_algorithms(before, fused.original, [network.data], "minmax", preset(algorithms), silent).network
     folder = tmp_path_factory.mktemp("quantized")
     write_quantized(quantized, folder)
     # It is compared by its weights and operators with what it was lowered to.
@@ -91,8 +91,8 @@ def test_onnx_files_are_read_back_as_the_same_network(
     network: Network, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     requires("onnx")
-    from quantkit.emission.onnx_model import onnx_model
-    from quantkit.onnx_import.network import import_network
+    from quantkit.formats.onnx.reading.network import import_network
+    from quantkit.formats.onnx.writing.model import onnx_model
 
     shapes = infer_shapes(network.graph, {"data": (1, *network.image)})
     path = tmp_path_factory.mktemp("onnx") / "net.onnx"
@@ -109,8 +109,8 @@ def test_int8_files_compute_in_onnx_runtime_what_the_engine_does(network: Networ
     requires("onnxruntime")
 
     from quantkit.backends.registry import ONNXRUNTIME
-    from quantkit.emission.onnx_model import onnx_model
-    from quantkit.emission.qdq import qdq_network
+    from quantkit.formats.onnx.writing.model import onnx_model
+    from quantkit.lowering.qdq import qdq_network
 
     fused, plan = planned(network.graph, network.data)
     shapes = infer_shapes(float_graph(fused.graph), {"data": (1, *network.image)})

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from quantkit.backends.registry import DEPLOYED, ONNX_ENGINES
-from quantkit.benchmark.instance import WORKER
-from quantkit.benchmark.recipes import PEERS_SCRIPT
-from quantkit.pipeline import QuantizedModel
+from quantkit.benchmark.builds.recipes import PEERS_SCRIPT
+from quantkit.benchmark.workers.instance import WORKER
+from quantkit.bundle.quantized_model import QuantizedModel
 from tests.connections import Watched, watched
 from tests.requirements import requires
 
@@ -46,7 +46,7 @@ threads()
 """
 
 MXNET = """
-from quantkit.engine.compat import load_mxnet
+from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.models.load import load_model
 load_mxnet()
 import gluoncv

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.benchmark.suite import shipped_suites
+from quantkit.benchmark.suites.suite import shipped_suites
 from tests.wheel import ROOT, built_wheel
 
 _MEBIBYTE = 2**20

@@ -14,7 +14,7 @@ from quantkit.errors import EngineMissing, UserError
 
 if TYPE_CHECKING:
     from quantkit.backends.base import Backend
-    from quantkit.graph.graph import Graph
+    from quantkit.ir.graph import Graph
 
 NetworkT = TypeVar("NetworkT")
 
@@ -74,18 +74,18 @@ class Engine(Generic[NetworkT]):
 
 
 MXNET: Engine[Graph] = Engine(
-    "mxnet", "MXNet", "mxnet", ("onednn", "mkl"), ("quantkit.engine.backend", "MxnetBackend")
+    "mxnet", "MXNet", "mxnet", ("onednn", "mkl"), ("quantkit.backends.mxnet.backend", "MxnetBackend")
 )  # fmt: skip
 ONNXRUNTIME: Engine[bytes] = Engine(
     "onnxruntime", "ONNX Runtime", "onnxruntime", ("onnxruntime",),
-    ("quantkit.runtimes.onnx_runtime", "OnnxRuntimeBackend"),
+    ("quantkit.backends.onnxruntime", "OnnxRuntimeBackend"),
 )  # fmt: skip
 OPENVINO: Engine[bytes] = Engine(
-    "openvino", "OpenVINO", "openvino", ("openvino",), ("quantkit.runtimes.open_vino", "OpenVinoBackend")
+    "openvino", "OpenVINO", "openvino", ("openvino",), ("quantkit.backends.openvino", "OpenVinoBackend")
 )  # fmt: skip
 REFERENCE: Engine[bytes] = Engine(
     "reference", "ONNX's reference evaluator", "onnx", ("onnx",),
-    ("quantkit.runtimes.reference", "ReferenceBackend"), deployed=False,
+    ("quantkit.backends.reference", "ReferenceBackend"), deployed=False,
 )  # fmt: skip
 
 ONNX_ENGINES: Mapping[str, Engine[bytes]] = {engine.name: engine for engine in (ONNXRUNTIME, OPENVINO, REFERENCE)}

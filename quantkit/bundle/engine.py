@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 
+from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.bundle.manifest import Engine
-from quantkit.engine.compat import load_mxnet
 
 # By NumPy's and by oneDNN's names, widest first. Without VNNI, INT8 products are added in 16 bits and can saturate.
 _ISAS = (("AVX512_CLX", "avx512_vnni"), ("AVX512_SKX", "avx512_core"), ("AVX2", "avx2"), ("SSE41", "sse41"))

@@ -11,15 +11,15 @@ from typing import Annotated, ClassVar, Literal, Optional
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION
-from quantkit.contained import file_in
 from quantkit.errors import BundleError, UserError
-from quantkit.folders import Kind
-from quantkit.formats.schema import FirstFaultOnly, first_fault
+from quantkit.files.contained import file_in
+from quantkit.files.folders import Kind
+from quantkit.files.schema import FirstFaultOnly, first_fault
+from quantkit.files.text import parse_json, read_bytes
 from quantkit.models.model import WeightsKind
+from quantkit.quantization.algorithms.config import NO_ALGORITHMS, PTQConfig
 from quantkit.quantization.goal import MixedPrecision
-from quantkit.quantization.plan import ActivationType
-from quantkit.recovery.preset import NO_RECOVERY, Recovery
-from quantkit.text_files import parse_json, read_bytes
+from quantkit.quantization.plan import TensorDtype
 
 MANIFEST = "manifest.json"
 SYMBOL = "model-symbol.json"
@@ -118,7 +118,7 @@ class Origin:
 class Settings:
     """How the network was quantized; ``method``, ``samples`` and ``data`` are those of the calibration.
 
-    ``recovery`` are the techniques used, with the number of images that they saw; none in older bundles.
+    ``algorithms`` are the techniques used, with the number of images that they saw; none in older bundles.
     ``mixed`` is how layers were returned to FP32; None without a goal, and in older bundles.
     """
 
@@ -126,8 +126,8 @@ class Settings:
     samples: Annotated[int, Field(ge=1)]
     data: str
     exclude: tuple[str, ...]
-    activations: ActivationType
-    recovery: Recovery = NO_RECOVERY
+    dtype: TensorDtype
+    algorithms: PTQConfig = NO_ALGORITHMS
     mixed: Optional[MixedPrecision] = None
 
 

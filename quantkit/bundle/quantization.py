@@ -17,17 +17,17 @@ import numpy as np
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from quantkit.calibration.ranges import Range
-from quantkit.emission.mxnet_float import float_graph, fused_graph
-from quantkit.emission.mxnet_int8 import StoredWeight, int8_graph, int8_symbol
 from quantkit.errors import ModelError, UserError
-from quantkit.formats.schema import Many, first_fault
-from quantkit.graph import nnvm
-from quantkit.graph.graph import Graph, Tensor
-from quantkit.graph.params import read_params, write_params
+from quantkit.files.schema import Many, first_fault
+from quantkit.files.text import MEBIBYTE, read_bytes, read_text
+from quantkit.formats.mxnet import nnvm
+from quantkit.formats.mxnet.params import read_params, write_params
+from quantkit.fusion.float_symbol import float_graph, fused_graph
+from quantkit.ir.graph import Graph, Tensor
+from quantkit.lowering.mxnet_int8 import StoredWeight, int8_graph, int8_symbol
 from quantkit.quantization.arithmetic import DType
-from quantkit.quantization.plan import Activation, ActivationType, Decision, Plan
+from quantkit.quantization.plan import Decision, Plan, TensorDtype, TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
-from quantkit.text_files import MEBIBYTE, read_bytes, read_text
 
 FUSED_SYMBOL = "fused-symbol.json"
 FUSED_PARAMS = "fused-0000.params"
@@ -87,10 +87,10 @@ class _Document:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
     exclude: Many[str]
-    activation_type: ActivationType
+    dtype: TensorDtype
     operators: Many[Decision]
     tensors: Many[_TensorQuantization]
-    before_sums: Many[_Span]
+    pre_add_ranges: Many[_Span]
     weights: Many[_Weight]
     format: Literal["quantkit-quantization"] = _FORMAT
     version: Literal[1] = _VERSION
@@ -166,16 +166,16 @@ def network_difference(made: Graph, found: Graph) -> str:
 def _text(plan: Plan, weights: Mapping[str, StoredWeight]) -> str:
     document = _Document(
         plan.exclude,
-        plan.activation_type,
+        plan.dtype,
         tuple(plan.decisions.values()),
-        tuple(_tensor(tensor, form) for tensor, form in plan.activations.items()),
-        tuple(_Span(each.node, each.index, span.low, span.high) for each, span in plan.before_sums.items()),
+        tuple(_tensor(tensor, form) for tensor, form in plan.tensors.items()),
+        tuple(_Span(each.node, each.index, span.low, span.high) for each, span in plan.pre_add_ranges.items()),
         tuple(_Weight(name, stored.integers, stored.scales) for name, stored in weights.items()),
     )
     return json.dumps(asdict(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _tensor(tensor: Tensor, form: Activation) -> _TensorQuantization:
+def _tensor(tensor: Tensor, form: TensorQuantization) -> _TensorQuantization:
     span = form.range
     return _TensorQuantization(tensor.node, tensor.index, span.low, span.high, form.dtype, form.params.scale)
 
@@ -188,8 +188,8 @@ def _parsed(content: bytes) -> tuple[Plan, Mapping[str, StoredWeight]]:
         where, what = first_fault(error)
         raise ModelError(f"{QUANTIZATION} at {where or 'its beginning'}: {what}") from error
     try:
-        forms = {each.tensor: Activation(each.range, each.dtype) for each in document.tensors}
-        before_sums = {each.tensor: each.range for each in document.before_sums}
+        forms = {each.tensor: TensorQuantization(each.range, each.dtype) for each in document.tensors}
+        pre_add_ranges = {each.tensor: each.range for each in document.pre_add_ranges}
     except UserError as error:
         raise ModelError(f"{QUANTIZATION}: {error}") from error
     for each in document.tensors:
@@ -198,7 +198,7 @@ def _parsed(content: bytes) -> tuple[Plan, Mapping[str, StoredWeight]]:
         if not _LEAST_SCALE <= each.scale <= _LARGEST_SCALE:
             raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is no number of float32")
     decisions = {each.node: each for each in document.operators}
-    plan = Plan(decisions, forms, document.exclude, document.activation_type, before_sums)
+    plan = Plan(decisions, forms, document.exclude, document.dtype, pre_add_ranges)
     return plan, {each.name: StoredWeight(each.integers, each.scales) for each in document.weights}
 
 

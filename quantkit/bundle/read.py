@@ -11,6 +11,7 @@ from typing import Optional, TypeVar, Union
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.bundle.manifest import (
     CARD,
     ONNX,
@@ -32,25 +33,24 @@ from quantkit.bundle.quantization import (
 )
 from quantkit.bundle.replaced import reading_whole
 from quantkit.calibration.table import CalibrationTable, read_table
-from quantkit.contained import file_in
 from quantkit.data.preprocess import Preprocess
-from quantkit.emission.mxnet_float import float_graph, fused_graph
-from quantkit.emission.onnx_conversion import WRITTEN_OPERATORS
-from quantkit.engine.checkpoint import read_checkpoint
 from quantkit.errors import BundleError, DataError, ModelError, UserError
-from quantkit.explain import Explanation
-from quantkit.files import sha256_of
+from quantkit.files.contained import file_in
+from quantkit.files.files import sha256_of
+from quantkit.files.schema import Many, first_fault
+from quantkit.files.text import MEBIBYTE, read_bytes
 from quantkit.formats.npz import read_npz
-from quantkit.formats.onnx_parts import parts_problem
-from quantkit.formats.onnx_written import written_problem
-from quantkit.formats.schema import Many, first_fault
-from quantkit.graph.graph import Graph
+from quantkit.formats.onnx.parts import parts_problem
+from quantkit.formats.onnx.writing.conversion import WRITTEN_OPERATORS
+from quantkit.formats.onnx.written_form import written_problem
+from quantkit.fusion.float_symbol import float_graph, fused_graph
+from quantkit.ir.graph import Graph
 from quantkit.models.card import Card, read_card
 from quantkit.models.labels import NAMED, label_names
 from quantkit.models.model import Model, Source
+from quantkit.quantization.explain import Explanation
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.text_files import MEBIBYTE, read_bytes
 
 _Read = TypeVar("_Read")
 

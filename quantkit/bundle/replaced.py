@@ -9,7 +9,7 @@ from typing import Optional, TypeVar
 
 from quantkit.bundle.manifest import MANIFEST
 from quantkit.errors import BundleError, QuantkitError
-from quantkit.text_files import read_bytes
+from quantkit.files.text import read_bytes
 
 _Read = TypeVar("_Read")
 

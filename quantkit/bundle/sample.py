@@ -12,7 +12,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import batches
 from quantkit.data.builtin import photographs
-from quantkit.stages.fuse import FusedModel
+from quantkit.fusion.fused_model import FusedModel
 
 _CHANNELS = 3
 _USUAL = Range(-1.0, 1.0)

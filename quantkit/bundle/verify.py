@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Union
 
+from quantkit.backends.mxnet.checkpoint import stored_names
+from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
 from quantkit.bundle.read import Bundle, file_problem, open_bundle
 from quantkit.bundle.replaced import reading_whole
-from quantkit.engine.checkpoint import stored_names
-from quantkit.engine.execute import run
 from quantkit.errors import BundleError, EngineError
-from quantkit.fusion.gate import relative_difference
-from quantkit.graph.operators import scores_kind
-from quantkit.graph.params import read_params
-from quantkit.temporary import is_temporary
+from quantkit.files.temporary import is_temporary
+from quantkit.formats.mxnet.params import read_params
+from quantkit.fusion.numeric_check import relative_difference
+from quantkit.ir.operators import scores_kind
 
 # Of the output's largest value. FP32 sums in another order differ by some 1e-6 of it (more in networks that
 # amplify rounding, as the fusion check found), INT8 sums are exact.

@@ -12,6 +12,8 @@ from typing import Literal, Optional, Union
 import numpy as np
 
 from quantkit import __version__
+from quantkit.backends.mxnet.checkpoint import write_checkpoint
+from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.card import card_text, label_lines
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import (
@@ -39,18 +41,16 @@ from quantkit.bundle.manifest import (
 from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.sample import StoredSample, stored_sample
 from quantkit.calibration.table import CalibrationTable, write_table
-from quantkit.engine.checkpoint import write_checkpoint
-from quantkit.engine.execute import run
 from quantkit.errors import ModelError
 from quantkit.evaluation.agreement import Agreement
-from quantkit.explain import Explanation, explain
-from quantkit.files import sha256_of
-from quantkit.folders import replacing
-from quantkit.graph.graph import Graph
-from quantkit.graph.operators import scores_kind
+from quantkit.files.files import sha256_of
+from quantkit.files.folders import replacing
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.ir.graph import Graph
+from quantkit.ir.operators import scores_kind
+from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.stages.fuse import FusedModel
 
 
 @dataclass(frozen=True, eq=False)

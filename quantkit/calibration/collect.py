@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.calibration.methods import observer
 from quantkit.calibration.ranges import Range
-from quantkit.engine.stream import outputs_of
 from quantkit.errors import DataError
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.ir.graph import Graph, Tensor
 
 # More would mostly wait for each other: every call needs Python's interpreter lock for a part of its time.
 _MOST_THREADS = 16

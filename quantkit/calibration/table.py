@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from quantkit.calibration.ranges import Range
 from quantkit.errors import UserError
-from quantkit.files import writing
-from quantkit.formats.schema import FirstFaultOnly, first_fault
-from quantkit.text_files import MEBIBYTE, read_json
+from quantkit.files.files import writing
+from quantkit.files.schema import FirstFaultOnly, first_fault
+from quantkit.files.text import MEBIBYTE, read_json
 
 _VERSION: Final = 1
 _LARGEST_FILE: Final = 32 * MEBIBYTE

@@ -15,7 +15,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
-    from quantkit.analysis.analysis import Analysis, LayerError
+    from quantkit.diagnosis.layers.analysis import Analysis, LayerError
     from quantkit.models.model import Model
 
 _TOP = 12
@@ -70,11 +70,11 @@ def analyze(
     if not is_bundle(str(bundle)):
         raise UserError(f"{bundle} is no bundle; give the folder that `quantkit quantize` wrote")
     out = out or Path(f"{bundle.resolve().name}-analysis")
-    from quantkit.analysis.analyze import analyze as analyzed
-    from quantkit.analysis.page import analysis_json
-    from quantkit.analysis.write import ANALYSIS, PAGE, write_analysis
     from quantkit.bundle import read_bundle
     from quantkit.cli.networks import load
+    from quantkit.diagnosis.layers.analyze import analyze as analyzed
+    from quantkit.diagnosis.layers.page import analysis_json
+    from quantkit.diagnosis.layers.write import ANALYSIS, PAGE, write_analysis
 
     check_target(out, force, ANALYSIS)
     terminal.stage(f"loading {bundle} and the FP32 network")
@@ -126,7 +126,7 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
 
 
 def _numbers(layer: LayerError) -> tuple[str, ...]:
-    ratios = (layer.own, layer.weights, layer.activations, layer.accumulated)
+    ratios = (layer.own, layer.weights, layer.tensors, layer.accumulated)
     use = layer.output
     return (
         *("" if ratio is None else "exact" if ratio.sqnr == math.inf else f"{ratio.sqnr:.1f}" for ratio in ratios),

@@ -22,8 +22,8 @@ from quantkit.errors import ModelError, UserError
 
 if TYPE_CHECKING:
     from quantkit.benchmark.build import Build
-    from quantkit.benchmark.results import Results
-    from quantkit.benchmark.suite import Suite
+    from quantkit.benchmark.results.results import Results
+    from quantkit.benchmark.suites.suite import Suite
 
 _DEFAULT_BUILDS = "native,here"
 _DEFAULT_VARIANTS = "fp32,fused,int8"
@@ -137,7 +137,7 @@ def benchmark(
     was interrupted. `quantkit report DIR` turns them into a page. Ends with 1 where a cell failed,
     or where nothing was measured.
     """
-    from quantkit.benchmark.suite import find_suite
+    from quantkit.benchmark.suites.suite import find_suite
 
     if not target:
         raise UserError("give the name of a network, a bundle or a suite")
@@ -146,10 +146,10 @@ def benchmark(
     kind = alone if is_bundle(target) else "model" if path is None else "suite"
     refuse_idle(click.get_current_context(), kind)
     scenario = _scenario(contest.scenario, circumstances.latency_bound)
-    from quantkit.benchmark.compose import left_out
-    from quantkit.benchmark.environments import open_build
+    from quantkit.benchmark.builds.environments import open_build
+    from quantkit.benchmark.measuring.measurement import Conditions, run_benchmark
+    from quantkit.benchmark.suites.compose import left_out
     from quantkit.host.placeholders import command
-    from quantkit.measurement import Conditions, run_benchmark
     from quantkit.models.preprocess_change import PreprocessChange
 
     interpreters = dict(_named(each) for each in contest.named)
@@ -223,7 +223,7 @@ def _policies(instances: Optional[str], cores: Optional[int]) -> list[str]:
 
 def _check_target(target: str) -> None:
     """Make sure that the network exists before builds are made for it."""
-    from quantkit.benchmark.suite import shipped_suites
+    from quantkit.benchmark.suites.suite import shipped_suites
     from quantkit.models.load import locate
 
     if is_bundle(target):
@@ -235,8 +235,8 @@ def _check_target(target: str) -> None:
 
 
 def _part(path: Path, chosen: tuple[Any, ...], networks: list[str], scenario: Optional[str]) -> Suite:
-    from quantkit.benchmark.compose import part
-    from quantkit.benchmark.suite import read_suite
+    from quantkit.benchmark.suites.compose import part
+    from quantkit.benchmark.suites.suite import read_suite
 
     builds, variants, policies, batches = chosen
     return part(read_suite(path), networks, builds, variants, batches, policies, scenario or "")
@@ -245,8 +245,8 @@ def _part(path: Path, chosen: tuple[Any, ...], networks: list[str], scenario: Op
 def _composed(
     target: str, opened: list[Build], chosen: tuple[Any, ...], scenario: Optional[str], reference: Optional[str]
 ) -> Suite:
-    from quantkit.benchmark.compose import compose
-    from quantkit.benchmark.suite import Subject
+    from quantkit.benchmark.suites.compose import compose
+    from quantkit.benchmark.suites.suite import Subject
 
     _, variants, policies, batches = chosen
     scenario = scenario or "throughput"
@@ -263,7 +263,7 @@ def _composed(
 
 
 def _show(terminal: Terminal, results: Results, folder: Path) -> None:
-    from quantkit.benchmark.cell_figures import figures, served
+    from quantkit.benchmark.results.cell_figures import figures, served
     from quantkit.cli.speed import tables
 
     run = results.run

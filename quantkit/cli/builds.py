@@ -13,7 +13,7 @@ from quantkit.units import megabytes
 
 if TYPE_CHECKING:
     from quantkit.benchmark.build import Build
-    from quantkit.benchmark.environments import BuildState
+    from quantkit.benchmark.builds.environments import BuildState
 
 _EXAMPLES = (
     "quantkit builds list",
@@ -53,7 +53,7 @@ def list_(terminal: Terminal) -> None:
 
     `here` is the environment that quantkit runs in. Sizes are those of environments that quantkit made.
     """
-    from quantkit.benchmark.environments import list_builds
+    from quantkit.benchmark.builds.environments import list_builds
 
     _show(terminal, list_builds(terminal.stage), _LEGEND)
 
@@ -80,8 +80,8 @@ def add(terminal: Terminal, names: tuple[str, ...], python: Optional[str]) -> No
     has MXNet or another engine of that list and NumPy already, Python 3.7 or later; a NAME from the list
     must be of its engine and version. What is made is kept; what is broken is made again.
     """
-    from quantkit.benchmark.build_folder import folder_of
-    from quantkit.benchmark.environments import add_build, state_of
+    from quantkit.benchmark.builds.build_folder import folder_of
+    from quantkit.benchmark.builds.environments import add_build, state_of
 
     added: list[BuildState] = []
     for spec in names:
@@ -100,7 +100,7 @@ def check(terminal: Terminal, names: tuple[str, ...]) -> None:
 
     Without names, all that exist. Ends with 1 where one is broken or not made.
     """
-    from quantkit.benchmark.environments import check_build, known_builds
+    from quantkit.benchmark.builds.environments import check_build, known_builds
 
     checked = [check_build(name, terminal.stage) for name in names or known_builds()]
     _show(terminal, [each for each in checked if names or each.state != "not made"])
@@ -116,7 +116,7 @@ def remove(terminal: Terminal, names: tuple[str, ...]) -> None:
 
     What quantkit made is deleted. An interpreter of your own is forgotten; it stays as it is.
     """
-    from quantkit.benchmark.environments import remove_build
+    from quantkit.benchmark.builds.environments import remove_build
 
     for name in names:
         remove_build(name, terminal.stage)

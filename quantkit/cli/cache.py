@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from quantkit.cache import KINDS
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
+from quantkit.files.cache import KINDS
 from quantkit.units import megabytes
 
 
@@ -30,8 +30,8 @@ def cache(terminal: Terminal, clean: tuple[str, ...]) -> None:
     (QUANTKIT_WORKLOADS_GB) the least recently used are removed. What a running process uses stays, and so does
     what links lead to, an interpreter of your own, and the record of weights that were trusted once.
     """
-    from quantkit.cache import remove_unused
-    from quantkit.files import home
+    from quantkit.files.cache import remove_unused
+    from quantkit.files.files import home
 
     removed = {}
     for name in KINDS if "all" in clean else dict.fromkeys(clean):

@@ -51,10 +51,10 @@ def calibrate(
     from quantkit.calibration.methods import observer
     from quantkit.calibration.table import write_table
     from quantkit.cli.networks import check_count, load
-    from quantkit.stages.calibrate import DEFAULT_METHOD
-    from quantkit.stages.calibrate import calibrate as calibrated
-    from quantkit.stages.fuse import fuse_model
-    from quantkit.stages.samples import dataset
+    from quantkit.fusion.fused_model import fuse_model
+    from quantkit.models.dataset import dataset
+    from quantkit.quantization.calibrate import DEFAULT_METHOD
+    from quantkit.quantization.calibrate import calibrate as calibrated
 
     data, calib, method = calibration.calib_data, calibration.calib, calibration.method or DEFAULT_METHOD
     observer(method)

@@ -16,8 +16,8 @@ from quantkit.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from quantkit.benchmark.statistics import Metric
-    from quantkit.report.compare import Absent, Compared, Comparison
+    from quantkit.benchmark.results.statistics import Metric
+    from quantkit.report.study.compare import Absent, Compared, Comparison
 
 REGRESSED = 3
 
@@ -71,8 +71,8 @@ def compare(
     did not disturb it; or OLD has measured a cell that failed in NEW; or one that NEW has not tried, unless
     --allow-missing is given. Cells that only NEW has measured do not count.
     """
-    from quantkit.benchmark.result_files import read_results
-    from quantkit.report.compare import compare_results
+    from quantkit.benchmark.results.result_files import read_results
+    from quantkit.report.study.compare import compare_results
 
     if allow_missing and fail_below is None:
         raise UserError("--allow-missing changes what --fail-below counts; give --fail-below as well")
@@ -85,7 +85,7 @@ def compare(
 
 
 def _warnings(comparison: Comparison, fail_below: Optional[float]) -> Iterator[str]:
-    from quantkit.report.words import counted, printable
+    from quantkit.report.study.words import counted, printable
 
     for this, other, cells in (("OLD", "NEW", comparison.only_old), ("NEW", "OLD", comparison.only_new)):
         for cell in cells:
@@ -104,7 +104,7 @@ def _warnings(comparison: Comparison, fail_below: Optional[float]) -> Iterator[s
 
 
 def _named(cell: Union[Compared, Absent]) -> str:
-    from quantkit.report.words import printable
+    from quantkit.report.study.words import printable
 
     return printable(f"{cell.network}, batch size {cell.batch}, {cell.contestant}")
 
@@ -137,7 +137,7 @@ def _result(comparison: Comparison, fail_below: Optional[float]) -> dict[str, An
 
 def _shown(comparison: Comparison) -> Iterator[Union[str, Table]]:
     """A table for each network and metric, then what is to be known about them."""
-    from quantkit.report.words import LEGEND, drawn_together, printable
+    from quantkit.report.study.words import LEGEND, drawn_together, printable
 
     groups: dict[str, list[Compared]] = {}
     for cell in comparison.cells:
@@ -169,7 +169,7 @@ def _table(title: str, cells: list[Compared]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from quantkit.report.words import factor, marked, printable
+    from quantkit.report.study.words import factor, marked, printable
 
     table = Table(
         title=f"\n{printable(title)}",

@@ -25,8 +25,8 @@ def doctor(terminal: Terminal) -> None:
     the container's quota, and who else keeps the cores busy. Ends with 1 where something must be
     mended before quantkit can work, else with 0.
     """
+    from quantkit.backends.mxnet.build import installed
     from quantkit.backends.registry import DEPLOYED_ONNX, installed_versions
-    from quantkit.engine.build import installed
     from quantkit.host.report import examine
 
     terminal.stage("looking at the engine and the machine")

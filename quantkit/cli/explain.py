@@ -18,7 +18,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
-    from quantkit.explain import Explanation
+    from quantkit.quantization.explain import Explanation
 
 # Ranges hardly matter for what becomes of an operator, as long as they are not empty.
 _SAMPLES = 4
@@ -85,12 +85,12 @@ def _of_model(
     preprocessing: Preprocessing,
 ) -> Sequence[Explanation]:
     from quantkit.cli.networks import check_count, load
-    from quantkit.explain import explain as explained
+    from quantkit.fusion.fused_model import fuse_model
+    from quantkit.models.dataset import dataset
+    from quantkit.quantization.algorithms.stage import plan
+    from quantkit.quantization.calibrate import calibrate
     from quantkit.quantization.exclude import excluded_nodes
-    from quantkit.stages.calibrate import calibrate
-    from quantkit.stages.fuse import fuse_model
-    from quantkit.stages.recover import plan
-    from quantkit.stages.samples import dataset
+    from quantkit.quantization.explain import explain as explained
 
     check_count(data, None)
     model = load(terminal, spec, loading, preprocessing)
@@ -100,7 +100,7 @@ def _of_model(
     excluded_nodes(source.fused, planning.exclude)
     count = _SAMPLES if images.size is None else min(images.size, _SAMPLES)
     table = calibrate(source, images, count, "minmax", terminal.progress)
-    return explained(source.fused, plan(source, table, planning.exclude, planning.activations))  # type: ignore[arg-type]
+    return explained(source.fused, plan(source, table, planning.exclude, planning.dtype))  # type: ignore[arg-type]
 
 
 def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:
@@ -127,4 +127,4 @@ def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:
 def _notes(row: Explanation, into: str) -> list[str]:
     notes = [f"in {into}"] if into != row.node else []
     notes += [row.reason] if row.reason else []
-    return notes + [f"not fused ({refusal})" for refusal in row.refusals]
+    return notes + [f"not fused ({rejection})" for rejection in row.rejections]

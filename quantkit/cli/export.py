@@ -71,7 +71,7 @@ def export(
     run in INT8: integer weights per channel, integer biases, 8-bit activations. A network, or the bundle of a
     fused one, is written in FP32. The batch size is left open.
     """
-    from quantkit.emission.onnx_model import DEFAULT_OPSET, check_opset
+    from quantkit.formats.onnx.writing.model import DEFAULT_OPSET, check_opset
 
     chosen = DEFAULT_OPSET if opset is None else opset
     check_opset(chosen)
@@ -90,8 +90,8 @@ def export(
             raise UserError(f"{source} is an FP32 network; quantize it first: quantkit quantize {source}")
         precision = "fp32"
         _check_reduction(precision, reduce_range)
+        from quantkit.bundle.export import export_onnx
         from quantkit.cli.networks import load
-        from quantkit.export import export_onnx
 
         model = load(terminal, source, loading, preprocessing)
         terminal.stage(f"writing {out}")
@@ -120,13 +120,13 @@ def _check_reduction(precision: str, reduce_range: str) -> None:
 def _export_bundle(
     terminal: Terminal, bundle: Bundle, out: Path, precision: str, opset: int, reduce_range: str
 ) -> Plan:
-    from quantkit.export import export_fused_onnx, export_int8_onnx
-    from quantkit.recovery.preset import NO_RECOVERY
+    from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
+    from quantkit.quantization.algorithms.config import NO_ALGORITHMS
 
     if precision == "int8":
         return export_int8_onnx(bundle, out, opset, reduce_range)  # type: ignore[arg-type]
     settings = bundle.manifest.settings
-    if settings is not None and settings.recovery != NO_RECOVERY:
+    if settings is not None and settings.algorithms != NO_ALGORITHMS:
         terminal.warn(
             "the bundle's weights were adapted to INT8, so in FP32 they compute not quite what the original does; for "
             f"that, export the network itself: quantkit export {bundle.manifest.source.network}"

@@ -14,8 +14,8 @@ from quantkit.errors import UserError
 from quantkit.units import megabytes, percent
 
 if TYPE_CHECKING:
+    from quantkit.benchmark.workloads.feed import Feeding
     from quantkit.evaluation.feed import Rate
-    from quantkit.workloads.feed import Feeding
 
 
 @click.command(
@@ -55,10 +55,10 @@ def feed(
     both together. A BUNDLE is measured as it is; of a MODEL the INT8 form, calibrated with 10 of the images. The
     verdict is FED, STARVED or NOT DISTINGUISHABLE; where the network starves, remedies follow.
     """
+    from quantkit.backends.mxnet.build import check_int8
+    from quantkit.benchmark.workloads.feed import measure_feeding, quantized
     from quantkit.cli.networks import load, open_network
     from quantkit.data.sources import open_samples
-    from quantkit.engine.build import check_int8
-    from quantkit.workloads.feed import measure_feeding, quantized
 
     samples = open_samples(data)
     bundle = is_bundle(network)

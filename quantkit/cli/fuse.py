@@ -54,8 +54,8 @@ def fuse(
 
     check_count(calib_data, None)
     from quantkit.bundle import write_float_bundle
-    from quantkit.stages.fuse import fuse_model
-    from quantkit.summary import fuse_summary, latencies
+    from quantkit.bundle.summary import fuse_summary, latencies
+    from quantkit.fusion.fused_model import fuse_model
 
     loaded = load(terminal, model, loading, preprocessing, classes)
     terminal.stage("fusing operators and comparing with the original")

@@ -15,8 +15,8 @@ from quantkit.cli.ending import no_more
 from quantkit.cli.options import write_examples
 from quantkit.cli.work import Work, without_controls
 from quantkit.errors import EngineError, QuantkitError
+from quantkit.files.temporary import remove_own
 from quantkit.host.children import kill_descendants
-from quantkit.temporary import remove_own
 
 _BROKEN_PIPE = 141
 _EXAMPLES = (

@@ -80,7 +80,7 @@ def open_network(
         UserError: there is no such thing, or it cannot be used.
         BundleError: the bundle is damaged.
     """
-    from quantkit.loading import network_in, network_of
+    from quantkit.deployment.loading import network_in, network_of
 
     if not is_bundle(spec):
         model = load(terminal, spec, loading, preprocessing)

@@ -87,7 +87,7 @@ class Planning:
         metavar="X",
         help="Keep in FP32: an original node's name, a glob over the names, or an operator type. Repeatable.",
     )
-    activations: str = option(
+    dtype: str = option(
         "--activations",
         type=click.Choice(["auto", "int8", "uint8"]),
         default="auto",

@@ -20,8 +20,8 @@ from quantkit.units import percent
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from quantkit.graph.graph import Graph
-    from quantkit.profile.profile import Profile, Row
+    from quantkit.diagnosis.profile.profile import Profile, Row
+    from quantkit.ir.graph import Graph
 
 _TOP = 15
 _TRACE = "trace.json"
@@ -84,14 +84,14 @@ def profile(
     kernels and the instruction set are what the engine itself reports. Speeds are in 10^9
     multiply-accumulates a second, beside the peak that this machine reaches in the same precision.
     """
-    from quantkit.engine.execute import infer_shapes
-    from quantkit.engine.peak import measured_peak
-    from quantkit.engine.profiler import record
-    from quantkit.graph.macs import macs
-    from quantkit.profile.chrome import chrome_trace
-    from quantkit.profile.document import profile_document
-    from quantkit.profile.layers import layers_of
-    from quantkit.profile.profile import profile as profiled
+    from quantkit.backends.mxnet.execute import infer_shapes
+    from quantkit.backends.mxnet.peak import measured_peak
+    from quantkit.backends.mxnet.profiler import record
+    from quantkit.diagnosis.profile.chrome import chrome_trace
+    from quantkit.diagnosis.profile.document import profile_document
+    from quantkit.diagnosis.profile.layers import layers_of
+    from quantkit.diagnosis.profile.profile import profile as profiled
+    from quantkit.ir.macs import macs
 
     if out is not None:
         _check_folder(out, force)
@@ -154,7 +154,7 @@ def _check_folder(out: Path, force: bool) -> None:
 
 
 def _write(terminal: Terminal, path: Path, trace: dict[str, Any]) -> None:
-    from quantkit.files import writing
+    from quantkit.files.files import writing
 
     with terminal.work.writing(path):
         try:

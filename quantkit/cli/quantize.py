@@ -24,11 +24,11 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
+    from quantkit.bundle.quantized_model import QuantizedModel
     from quantkit.calibration.table import CalibrationTable
-    from quantkit.pipeline import QuantizedModel
+    from quantkit.mixed_precision.journal import Journal
+    from quantkit.mixed_precision.search import Outcome
     from quantkit.quantization.goal import Goal
-    from quantkit.search.journal import Journal
-    from quantkit.search.search import Outcome
 
 GOAL_MISSED = 4
 
@@ -125,22 +125,22 @@ def quantize(
     check_not_bundle(model)
     out = target.out or default_bundle(model)
     check_bundle_target(out, target.force)
-    from quantkit.engine.compat import check_installed
+    from quantkit.backends.mxnet.compat import check_installed
 
     check_installed()
     formats = tuple(each.strip() for each in target.formats.split(","))
     data, calib = calibration.calib_data, calibration.calib
     table = _prepared(calibration)
     goal = _goal(terminal, data, wanted, no_latency)
+    from quantkit.backends.mxnet.build import check_int8
+    from quantkit.bundle.quantized_model import check_formats, evaluate, lower
     from quantkit.cli.networks import load
-    from quantkit.engine.build import check_int8
-    from quantkit.pipeline import check_formats, emit, evaluate
+    from quantkit.fusion.fused_model import fuse_model
+    from quantkit.mixed_precision.search import DEFAULT_MINUTES, check_request, search_mixed_precision
+    from quantkit.models.dataset import dataset
+    from quantkit.quantization.algorithms.stage import apply_algorithms, plan
+    from quantkit.quantization.calibrate import DEFAULT_METHOD, calibrate
     from quantkit.quantization.exclude import excluded_nodes
-    from quantkit.search.search import DEFAULT_MINUTES, check_request, mixed_precision
-    from quantkit.stages.calibrate import DEFAULT_METHOD, calibrate
-    from quantkit.stages.fuse import fuse_model
-    from quantkit.stages.recover import plan, recover
-    from quantkit.stages.samples import dataset
 
     check_formats(formats)
     check_int8()
@@ -154,13 +154,13 @@ def quantize(
     excluded_nodes(source.fused, planning.exclude)
     if table is None:
         table = calibrate(source, images, calib, calibration.method or DEFAULT_METHOD, terminal.progress)
-    decided = plan(source, table, planning.exclude, planning.activations)  # type: ignore[arg-type]
+    decided = plan(source, table, planning.exclude, planning.dtype)  # type: ignore[arg-type]
     if goal is None:
-        recovered = recover(source, table, decided, images, preset, terminal.progress)
-        quantized = evaluate(emit(source, table, recovered), images, terminal.progress)
+        adjusted = apply_algorithms(source, table, decided, images, preset, terminal.progress)
+        quantized = evaluate(lower(source, table, adjusted), images, terminal.progress)
         outcome = None
     else:
-        outcome = mixed_precision(
+        outcome = search_mixed_precision(
             source, table, decided, goal, wanted.eval_data, images, preset, minutes, terminal.progress, _begun(terminal)
         )
         quantized = outcome.network
@@ -239,10 +239,10 @@ def _report(
     no_latency: bool,
     outcome: Optional[Outcome],
 ) -> None:
+    from quantkit.bundle.summary import latencies, measured_kernels, quantize_summary
     from quantkit.cli.mixed import mixed_tables
     from quantkit.cli.summary import quantize_tables
-    from quantkit.search.summary import search_summary
-    from quantkit.summary import latencies, measured_kernels, quantize_summary
+    from quantkit.mixed_precision.summary import search_summary
 
     terminal.stage("reading off the kernels that the engine runs")
     kernels = measured_kernels(out, quantized)

@@ -41,7 +41,7 @@ def report(
     Writes index.html, a page that needs no network, report.md, report.json, cells.csv, and the figures as
     PNG and SVG. Several RESULTS go into one report if they were measured on the same host.
     """
-    from quantkit.benchmark.result_files import read_results
+    from quantkit.benchmark.results.result_files import read_results
     from quantkit.report.write import PAGE, make_report, write_report
 
     _check_distinct(results)
@@ -72,7 +72,7 @@ def _check_distinct(folders: Sequence[Path]) -> None:
 def _summary(found: dict[str, Any]) -> list[Union[str, Text]]:
     from rich.text import Text
 
-    from quantkit.report.words import printable
+    from quantkit.report.study.words import printable
 
     lines: list[Union[str, Text]] = []
     for run in found["runs"]:

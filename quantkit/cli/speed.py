@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from quantkit.benchmark.results import Cell, Results
+    from quantkit.benchmark.results.results import Cell, Results
 
 
 # Of what a failed instance wrote at last, so many lines are shown.
@@ -20,8 +20,8 @@ def tables(results: Results) -> Iterator[Any]:
     from rich.table import Table
     from rich.text import Text
 
-    from quantkit.benchmark.cell_figures import figures, served
-    from quantkit.report.words import LEGEND, marked
+    from quantkit.benchmark.results.cell_figures import figures, served
+    from quantkit.report.study.words import LEGEND, marked
 
     run = results.run
     rows = figures(results)
@@ -83,7 +83,7 @@ def _speedup(row: dict[str, Any], baseline: str) -> str:
 
 
 def _rate(row: Mapping[str, Any]) -> str:
-    from quantkit.report.words import marked
+    from quantkit.report.study.words import marked
 
     judged = "VALID" if row["valid"] else "INVALID"
     confirmed = f" (p99 {row['p99']:.3g} ms, LoadGen: {judged})" if row["rate"] else ""

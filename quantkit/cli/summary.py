@@ -10,8 +10,8 @@ from quantkit.backends.registry import DEPLOYED_ONNX, ONNXRUNTIME
 from quantkit.units import images, megabytes
 
 if TYPE_CHECKING:
+    from quantkit.bundle.summary import Summary
     from quantkit.evaluation.agreement import Agreement
-    from quantkit.summary import Summary
 
 
 def quantize_tables(
@@ -112,12 +112,12 @@ def grid_of(rows: list[tuple[str, str]]) -> Any:
 
 
 def _recovery_text(result: Summary, preset: Optional[str]) -> str:
-    recovery = result["recovery"]
+    algorithms = result["recovery"]
     names = {"centre": "ranges centred", "refit": "weights refitted", "rounding": "rounded jointly", "bias": "biases"}
-    done = [text for name, text in names.items() if recovery[name]]
+    done = [text for name, text in names.items() if algorithms[name]]
     if done:
-        mirrored = ", mirrored ones included" if recovery["images"] > result["calibration"]["samples"] else ""
-        return f"{', '.join(done)}, with {images(recovery['images'])}{mirrored}"
+        mirrored = ", mirrored ones included" if algorithms["images"] > result["calibration"]["samples"] else ""
+        return f"{', '.join(done)}, with {images(algorithms['images'])}{mirrored}"
     if preset is not None:
         return f"nothing (preset {preset})"
     return "nothing (random weights)" if result["weights"]["kind"] == "random" else "nothing"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
-    from quantkit.folders import Kind
+    from quantkit.files.folders import Kind
 
 _MANIFEST = "manifest.json"
 
@@ -70,8 +70,8 @@ def check_bundle_target(path: Path, force: bool) -> None:
 
 def check_target(path: Path, force: bool, kind: Kind) -> None:
     """Make sure that a folder of a kind can be written to ``path``; see ``check_bundle_target``."""
-    from quantkit.folders import check_destination
-    from quantkit.temporary import remove_leftovers
+    from quantkit.files.folders import check_destination
+    from quantkit.files.temporary import remove_leftovers
 
     # An older folder that a killed run has left aside goes back first.
     remove_leftovers(path.resolve().parent)

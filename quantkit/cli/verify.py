@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from quantkit.bundle import Bundle, Check
-    from quantkit.parity.check import EngineParity
+    from quantkit.diagnosis.parity.check import EngineParity
 
 _BATCH_SIZE = 8
 _IMAGES = 100
@@ -91,7 +91,7 @@ def verify(
             if given is not None:
                 raise UserError(f"{option} is for comparing engines; give --engine as well, or leave it out")
     from quantkit.bundle import open_bundle, read_manifest
-    from quantkit.export import check_int8_bundle
+    from quantkit.bundle.export import check_int8_bundle
 
     terminal.stage(f"verifying {bundle}")
     path = Path(bundle)
@@ -154,8 +154,8 @@ def _engine_checks(
 ) -> tuple[Check, ...]:
     """The verdicts on an engine; what was found of it is added to ``found``."""
     from quantkit.bundle import Check
-    from quantkit.export import int8_onnx
-    from quantkit.parity.check import engine_parity
+    from quantkit.bundle.export import int8_onnx
+    from quantkit.diagnosis.parity.check import engine_parity
 
     content = bundle.onnx
     if content is None:

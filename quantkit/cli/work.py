@@ -17,8 +17,8 @@ from typing import Any, Optional
 
 from quantkit.cli.ending import SIGNALS, exit_code, on_end
 from quantkit.errors import QuantkitError
+from quantkit.files.temporary import remove_own
 from quantkit.host.children import kill_descendants
-from quantkit.temporary import remove_own
 
 # Python runs no signal handler while the engine computes. Who pressed Ctrl-C should not wait longer than a second.
 _PATIENCE = 0.6

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from quantkit.errors import DataError, UserError
-from quantkit.text_files import open_ordinary
+from quantkit.files.text import open_ordinary
 
 if TYPE_CHECKING:
     from PIL.Image import Image

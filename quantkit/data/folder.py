@@ -12,8 +12,8 @@ from typing import Optional
 from quantkit.data.decode import decode
 from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError
-from quantkit.files import as_text
-from quantkit.text_files import read_text
+from quantkit.files.files import as_text
+from quantkit.files.text import read_text
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 """The endings, in small letters, of the files that count as images."""

@@ -11,7 +11,7 @@ import numpy as np
 from quantkit.data.arrays import check_layout, labels_of
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
-from quantkit.files import as_text
+from quantkit.files.files import as_text
 from quantkit.formats.npz import opened_npz
 
 _SHOWN = 8

@@ -13,8 +13,8 @@ from typing import IO
 from quantkit.data.decode import decode
 from quantkit.data.samples import Sample, Samples, label_of
 from quantkit.errors import DataError
-from quantkit.files import as_text
-from quantkit.text_files import open_ordinary
+from quantkit.files.files import as_text
+from quantkit.files.text import open_ordinary
 
 _MAGIC = 0xCED7230A
 _LENGTH_BITS = 29

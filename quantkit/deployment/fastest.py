@@ -20,10 +20,10 @@ from quantkit.bundle.manifest import manifest_text
 from quantkit.bundle.read import Bundle
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network, usable_engines
 from quantkit.errors import EngineError, EngineMissing, ForkError, QuantkitError, UserError
-from quantkit.files import home, writing
+from quantkit.files.files import home, writing
+from quantkit.files.text import read_bytes
 from quantkit.host.cpu import read_cpu
-from quantkit.text_files import read_bytes
-from quantkit.timing import durations, interleaved
+from quantkit.host.timing import durations, interleaved
 
 _SECONDS = 1.5
 _ROUNDS = 5

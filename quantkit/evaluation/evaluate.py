@@ -11,15 +11,15 @@ from typing import Any, Literal, Optional, Union
 
 import numpy as np
 
+from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.data.batches import Batch, batches
 from quantkit.data.samples import Samples
-from quantkit.engine.stream import outputs_of
 from quantkit.errors import DataError, UserError
 from quantkit.evaluation.accuracy import Accuracy, hits
 from quantkit.evaluation.agreement import Agreement, AgreementSums, cosines, same_top1
-from quantkit.evaluation.class_scores import ClassScores
 from quantkit.evaluation.network import Network
 from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
+from quantkit.models.class_scores import ClassScores
 
 Role = Literal["network", "reference", "against"]
 """What a network is in an evaluation: the one that is judged, what it should compute, and one to compare it with."""

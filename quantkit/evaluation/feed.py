@@ -14,12 +14,12 @@ from typing import Literal
 
 import numpy as np
 
+from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.data.batches import Batch, batches, prepare
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples, repeated
-from quantkit.engine.execute import Executor
-from quantkit.graph.graph import Graph
-from quantkit.timing import interleaved
+from quantkit.host.timing import interleaved
+from quantkit.ir.graph import Graph
 
 _ROUNDS = 5
 _LOOKED_AT = 20
@@ -137,7 +137,7 @@ def measure_feed(
         return batches(source, preprocess, input_shape, batch, workers=threads)
 
     (name,) = graph.inputs
-    network = Executor(graph, {name: (batch, *input_shape)})
+    network = MxnetSession(graph, {name: (batch, *input_shape)})
 
     def run(data: np.ndarray) -> None:
         network.run({name: data})

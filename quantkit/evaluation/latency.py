@@ -8,9 +8,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from quantkit.engine.execute import Executor
-from quantkit.graph.graph import Graph
-from quantkit.timing import durations, interleaved
+from quantkit.backends.mxnet.execute import MxnetSession
+from quantkit.host.timing import durations, interleaved
+from quantkit.ir.graph import Graph
 
 _WARM_UP = 2
 _LEAST_ROUNDS = 5
@@ -30,7 +30,7 @@ def latencies_in_turns(networks: Mapping[str, Graph], image: np.ndarray, seconds
         image: the input, float32 with its batch axis.
         seconds: how long to measure in all; each network runs at least five times.
     """
-    executors = {name: Executor(graph, {graph.inputs[0]: image.shape}) for name, graph in networks.items()}
+    executors = {name: MxnetSession(graph, {graph.inputs[0]: image.shape}) for name, graph in networks.items()}
     runs = {name: partial(executors[name].run, {graph.inputs[0]: image}) for name, graph in networks.items()}
     for run in runs.values():
         for _ in range(_WARM_UP):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Optional
 
+from quantkit.backends.mxnet.execute import infer_shapes
 from quantkit.data.preprocess import Preprocess
-from quantkit.engine.execute import infer_shapes
-from quantkit.evaluation.class_scores import ClassScores, class_scores
-from quantkit.graph.graph import Graph
+from quantkit.ir.graph import Graph
+from quantkit.models.class_scores import ClassScores, class_scores
 
 
 @dataclass(frozen=True, eq=False)

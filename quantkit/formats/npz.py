@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from quantkit.errors import DataError
-from quantkit.text_files import open_ordinary
+from quantkit.files.text import open_ordinary
 
 _NPY: Any = np.lib.format
 _SUFFIX = ".npy"

@@ -1,1 +1,1 @@
-"""Rewrites that merge operators, each with its check, and the numeric gate."""
+"""Rewrites that merge operators, each with its check, and the numeric check."""

@@ -1,18 +1,18 @@
-"""Fusing a network: every rewrite in order, then the numeric gate."""
+"""Fusing a network: every rewrite in order, then the numeric check."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from quantkit.engine.execute import infer_shapes
-from quantkit.fusion.activation import ACTIVATION
-from quantkit.fusion.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
-from quantkit.fusion.drop_identity import DROP_IDENTITY
-from quantkit.fusion.pointwise_dense import POINTWISE_DENSE
-from quantkit.fusion.residual_sum import RESIDUAL_SUM
-from quantkit.fusion.rewrite import Applied, Refusal, Rule, apply_rule
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.fusion.rewriting.rule import Applied, Rejection, Rule, apply_rule
+from quantkit.fusion.rules.activation import ACTIVATION
+from quantkit.fusion.rules.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
+from quantkit.fusion.rules.drop_identity import DROP_IDENTITY
+from quantkit.fusion.rules.pointwise_dense import POINTWISE_DENSE
+from quantkit.fusion.rules.residual_sum import RESIDUAL_SUM
+from quantkit.ir.graph import Graph, Tensor
 
 # In this order: a layer takes in its batch normalization, then a sum, then an activation.
 RULES: tuple[Rule, ...] = (
@@ -37,7 +37,7 @@ class Fused:
     graph: Graph
     shapes: Mapping[Tensor, tuple[int, ...]]
     applied: tuple[Applied, ...]
-    refused: tuple[Refusal, ...]
+    rejected: tuple[Rejection, ...]
 
 
 def fuse(graph: Graph, input_shape: Sequence[int], rules: Sequence[Rule] = RULES) -> Fused:
@@ -51,9 +51,9 @@ def fuse(graph: Graph, input_shape: Sequence[int], rules: Sequence[Rule] = RULES
     original = graph
     shapes = infer_shapes(graph, dict.fromkeys(graph.inputs, (1, *input_shape)))
     applied: list[Applied] = []
-    refused: list[Refusal] = []
+    rejected: list[Rejection] = []
     for rule in rules:
         graph, done, not_done = apply_rule(graph, rule, shapes)
         applied.extend(done)
-        refused.extend(not_done)
-    return Fused(original, graph, shapes, tuple(applied), tuple(refused))
+        rejected.extend(not_done)
+    return Fused(original, graph, shapes, tuple(applied), tuple(rejected))

@@ -13,8 +13,8 @@ from typing import Optional
 
 import numpy as np
 
-from quantkit import files
 from quantkit.extras import EXTRAS, missing_packages
+from quantkit.files import files
 from quantkit.host.cpu import Cpu, read_cpu
 from quantkit.host.limits import Limits, read_limits
 from quantkit.host.load import Load, read_load
@@ -74,7 +74,7 @@ class Facts:
 
 
 def gather(engine: Callable[[], EngineBuild], onnx_engines: Mapping[str, str]) -> Facts:
-    """Read everything but ``onnx_engines``; ``engine`` asks mxnet, see ``quantkit.engine.build.installed``.
+    """Read everything but ``onnx_engines``; ``engine`` asks mxnet, see ``quantkit.backends.mxnet.build.installed``.
 
     It is called last, because importing mxnet changes the environment and keeps a core busy.
     """

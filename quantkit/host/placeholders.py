@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from quantkit import files
+from quantkit.files import files
 
 # What every system has, and tells nothing of its user.
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
@@ -88,7 +88,7 @@ def _folders() -> list[tuple[str, str]]:
     """Folders with their placeholders, the longest first, as they are called and as they are."""
     known = {
         "$QUANTKIT_HOME": files.home(),
-        "$QUANTKIT": Path(files.__file__).resolve().parents[1],
+        "$QUANTKIT": Path(files.__file__).resolve().parents[2],
         "$TMPDIR": Path(tempfile.gettempdir()),
         "~": Path(os.path.expanduser("~")),
     }

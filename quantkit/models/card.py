@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Optional, Union
 
-from quantkit.contained import file_in
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError, UserError
-from quantkit.files import shipped
-from quantkit.text_files import read_toml
+from quantkit.files.contained import file_in
+from quantkit.files.files import shipped
+from quantkit.files.text import read_toml
 
 SourceKind = Literal["gluoncv", "huggingface", "url", "file"]
 

@@ -12,12 +12,12 @@ from typing import Any, Optional
 from urllib.parse import urlsplit
 
 from quantkit.errors import QuantkitError, WeightsUnavailable
-from quantkit.files import blocks_of, writing
+from quantkit.files.files import blocks_of, writing
+from quantkit.files.text import read_json
 from quantkit.models.address import Address
 from quantkit.models.archive import only_member
 from quantkit.models.content import Content, content_of
 from quantkit.models.transfer import LIMITS, BrokenOff, Head, Limits, Patience, receive
-from quantkit.text_files import read_json
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from quantkit.errors import ModelError
-from quantkit.graph.params import check_finite, plain_names, shortlist
+from quantkit.formats.mxnet.params import check_finite, plain_names, shortlist
 from quantkit.models.torch_layout import from_torch, is_torch_layout
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from quantkit.engine.gluon import imagenet_names
+from quantkit.backends.mxnet.gluon import imagenet_names
 from quantkit.errors import ModelError
+from quantkit.files.text import read_text
 from quantkit.models.card import Card
-from quantkit.text_files import read_text
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 

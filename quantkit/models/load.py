@@ -10,11 +10,11 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
+from quantkit.backends.mxnet.gluon import arrays, block_network, parameter_shapes, zoo_network
 from quantkit.data.preprocess import Preprocess
-from quantkit.engine.gluon import arrays, block_network, parameter_shapes, zoo_network
 from quantkit.errors import ModelError
-from quantkit.files import as_text
-from quantkit.graph.graph import Graph
+from quantkit.files.files import as_text
+from quantkit.ir.graph import Graph
 from quantkit.models.card import Card, find_card, read_card
 from quantkit.models.fit import Parameters, fit
 from quantkit.models.labels import label_names

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, Optional
 
 from quantkit.data.preprocess import Preprocess
-from quantkit.graph.graph import Graph
+from quantkit.ir.graph import Graph
 
 WeightsKind = Literal["pretrained", "random", "file", "given"]
 

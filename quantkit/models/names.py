@@ -7,10 +7,10 @@ import warnings
 from contextlib import suppress
 from typing import Optional
 
+from quantkit.backends.mxnet.gluon import zoo_names, zoo_network, zoo_sha1
 from quantkit.data.preprocess import Preprocess
-from quantkit.engine.gluon import zoo_names, zoo_network, zoo_sha1
 from quantkit.errors import EngineMissing
-from quantkit.files import shipped
+from quantkit.files.files import shipped
 from quantkit.models.card import Card, WeightSource, cards
 
 IMAGENET = Preprocess(resize=256, crop=224, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))

@@ -8,12 +8,12 @@ from typing import Any, Optional
 
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
-from quantkit.files import as_text
+from quantkit.files.files import as_text
+from quantkit.files.text import parse_json
+from quantkit.formats.onnx.reading.network import import_network
 from quantkit.models.card import preprocess_of
 from quantkit.models.model import Model, Source, WeightsKind
 from quantkit.models.preprocess_size import preprocess_at
-from quantkit.onnx_import.network import import_network
-from quantkit.text_files import parse_json
 
 ONNX_SUFFIX = ".onnx"
 
@@ -23,8 +23,8 @@ Shape = tuple[int, ...]
 def from_onnx(path: Path, shape: Optional[Shape], preprocess: Optional[Preprocess]) -> Model:
     """Import an FP32 network from an ONNX file.
 
-    Its preprocessing, labels and the origin of its weights are those that ``quantkit.export.export_onnx`` wrote; a file
-    of others says nothing of them.
+    Its preprocessing, labels and the origin of its weights are those that ``quantkit.bundle.export.export_onnx`` wrote;
+    a file of others says nothing of them.
 
     Args:
         path: the file.

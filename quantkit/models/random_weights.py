@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import ADDITIONS, activation_kind, integer
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.operators import ADDITIONS, activation_kind, integer
 
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Optional
 
 from quantkit.errors import ModelError
-from quantkit.graph import nnvm
-from quantkit.graph.graph import Graph, Node
-from quantkit.graph.operators import flag, integer_tuple
-from quantkit.text_files import read_text
+from quantkit.files.text import read_text
+from quantkit.formats.mxnet import nnvm
+from quantkit.ir.graph import Graph, Node
+from quantkit.ir.operators import flag, integer_tuple
 
 _INT8 = ("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize", "_contrib_quantized")
 

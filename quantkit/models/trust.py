@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Optional
 
 from quantkit.errors import ModelError
-from quantkit.files import writing
+from quantkit.files.files import writing
+from quantkit.files.text import read_json
 from quantkit.models.content import Content
-from quantkit.text_files import read_json
 
 FORMAT = 1
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from quantkit.errors import DataError, ModelError
+from quantkit.formats.mxnet.params import read_params
 from quantkit.formats.npz import read_npz
-from quantkit.graph.params import read_params
-from quantkit.models.safetensors import read_safetensors
+from quantkit.formats.safetensors import read_safetensors
 
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:

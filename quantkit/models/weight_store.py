@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Optional
 from urllib.parse import urlsplit
 
-from quantkit.cache import use
 from quantkit.errors import ModelError, QuantkitError, WeightsUnavailable
-from quantkit.files import blocks_of, home, locked
+from quantkit.files.cache import use
+from quantkit.files.files import blocks_of, home, locked
 from quantkit.models.address import Address
 from quantkit.models.card import Card, WeightSource
 from quantkit.models.content import Content, content_of

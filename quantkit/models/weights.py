@@ -12,7 +12,7 @@ import numpy as np
 
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError, WeightsUnavailable
-from quantkit.files import as_text, sha256_of
+from quantkit.files.files import as_text, sha256_of
 from quantkit.models.card import Card
 from quantkit.models.fit import Parameters, fit
 from quantkit.models.model import Source

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
-from quantkit.graph.aliases import canonical
+from quantkit.ir.aliases import canonical
 
 
 def excluded_nodes(fused: Fused, patterns: Sequence[str]) -> Mapping[str, str]:

@@ -10,18 +10,18 @@ from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
 from quantkit.fusion.fuse import Fused
-from quantkit.fusion.unit import Unit, unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import ADDITIONS, flag, integer, integers
+from quantkit.ir.fused_layer import FusedLayer, fused_layer_of
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.operators import ADDITIONS, flag, integer, integers
 from quantkit.quantization.arithmetic import SMALLEST_PEAK, DType, QuantParams, activation_params
 from quantkit.quantization.exclude import excluded_nodes
 
 Precision = Literal["int8", "fp32"]
-ActivationType = Literal["auto", "int8", "uint8"]
+TensorDtype = Literal["auto", "int8", "uint8"]
 
 
 @dataclass(frozen=True)
-class Activation:
+class TensorQuantization:
     """The integer form of a tensor: values in ``range`` as ``dtype``."""
 
     range: Range
@@ -53,15 +53,15 @@ class Decision:
 class Plan:
     """Decisions by node name in topological order, and the integer form of every tensor that has one.
 
-    ``exclude`` and ``activation_type`` are what was asked for; see ``make_plan``. ``before_sums`` has, by the tensor
+    ``exclude`` and ``dtype`` are what was asked for; see ``make_plan``. ``pre_add_ranges`` has, by the tensor
     that a layer with a sum puts out, the range of the layer's result before the sum, where it was measured.
     """
 
     decisions: Mapping[str, Decision]
-    activations: Mapping[Tensor, Activation]
+    tensors: Mapping[Tensor, TensorQuantization]
     exclude: tuple[str, ...] = ()
-    activation_type: ActivationType = "auto"
-    before_sums: Mapping[Tensor, Range] = field(default_factory=dict)
+    dtype: TensorDtype = "auto"
+    pre_add_ranges: Mapping[Tensor, Range] = field(default_factory=dict)
 
     def is_int8(self, node: Node) -> bool:
         """Whether a node of the fused network runs in INT8."""
@@ -73,7 +73,7 @@ def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
     wanted: dict[Tensor, None] = {}
     for node in graph.nodes:
         if _kind(node) in ("layer", "addition", "Concat"):
-            operands = (node.inputs[0], node.inputs[-1]) if unit_of(node) else node.inputs
+            operands = (node.inputs[0], node.inputs[-1]) if fused_layer_of(node) else node.inputs
             wanted.update(dict.fromkeys(tensor for tensor in operands if tensor.node not in graph.params))
             wanted[node.output] = None
     return tuple(wanted)
@@ -83,7 +83,7 @@ def make_plan(
     fused: Fused,
     table: CalibrationTable,
     exclude: Sequence[str] = (),
-    activations: ActivationType = "auto",
+    dtype: TensorDtype = "auto",
 ) -> Plan:
     """Decide for each operator whether it runs in INT8.
 
@@ -91,7 +91,7 @@ def make_plan(
         fused: the fused network.
         table: calibrated ranges of (at least) ``calibration_targets``.
         exclude: what stays FP32: original node names, globs over them, or operator types.
-        activations: the type of tensors that are quantized from FP32: ``auto`` takes uint8 where the
+        dtype: the type of tensors that are quantized from FP32: ``auto`` takes uint8 where the
             range has no negative values. Results of a fused ReLU are uint8 in the engine's kernels always.
 
     Raises:
@@ -99,9 +99,9 @@ def make_plan(
             negative values.
         ModelError: the table lacks a range: it is of another network.
     """
-    if activations not in get_args(ActivationType):
-        raise UserError(f"unknown activation type {activations!r}; choose one of {', '.join(get_args(ActivationType))}")
-    state = _Planning(fused, table, activations)
+    if dtype not in get_args(TensorDtype):
+        raise UserError(f"unknown activation type {dtype!r}; choose one of {', '.join(get_args(TensorDtype))}")
+    state = _Planning(fused, table, dtype)
     excluded = excluded_nodes(fused, exclude)
     decisions: dict[str, Decision] = {}
     for node in fused.graph.nodes:
@@ -112,7 +112,7 @@ def make_plan(
         precision: Precision = "int8" if reason is None else "fp32"
         decisions[node.name] = Decision(node.name, operator_name(node), node.origin, precision, reason or "")
     _share_concat_scales(state, decisions)
-    return Plan(decisions, state.activations, tuple(exclude), activations)
+    return Plan(decisions, state.tensors, tuple(exclude), dtype)
 
 
 WITHOUT_WEIGHTS = frozenset({"Pooling", "Flatten", "Concat"}) | ADDITIONS
@@ -130,13 +130,13 @@ def float_plan(graph: Graph) -> Plan:
 class _Planning:
     """What is known while the nodes are walked: the integer forms chosen so far."""
 
-    def __init__(self, fused: Fused, table: CalibrationTable, activations: ActivationType) -> None:
+    def __init__(self, fused: Fused, table: CalibrationTable, dtype: TensorDtype) -> None:
         self.fused = fused
         self.graph = fused.graph
-        self.activations: dict[Tensor, Activation] = {}
+        self.tensors: dict[Tensor, TensorQuantization] = {}
         self.native: set[Tensor] = set()
         self._table = table
-        self._wanted = activations
+        self._wanted = dtype
 
     def range_of(self, tensor: Tensor) -> Range:
         try:
@@ -149,12 +149,12 @@ class _Planning:
 
     def produce(self, node: Node, values: Range, dtype: DType) -> None:
         """The node puts out integers."""
-        self.activations[node.output] = Activation(values, dtype)
+        self.tensors[node.output] = TensorQuantization(values, dtype)
         self.native.add(node.output)
 
     def consume(self, tensor: Tensor) -> None:
         """Some node needs the tensor as integers: if nothing produces them, it is quantized."""
-        if tensor in self.activations:
+        if tensor in self.tensors:
             return
         values = self.range_of(tensor)
         if self._wanted == "uint8" and values.low < 0:
@@ -163,37 +163,37 @@ class _Planning:
                 "use auto or int8"
             )
         unsigned = values.low >= 0 and self._wanted != "int8"
-        self.activations[tensor] = Activation(values, "uint8" if unsigned else "int8")
+        self.tensors[tensor] = TensorQuantization(values, "uint8" if unsigned else "int8")
 
 
 def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
-    unit = unit_of(node)
-    if unit is None or unit.weight.node not in state.graph.params:
+    layer = fused_layer_of(node)
+    if layer is None or layer.weight.node not in state.graph.params:
         return "its weights are computed, not constant"
-    if unit.bias is not None and unit.bias.node not in state.graph.params:
+    if layer.bias is not None and layer.bias.node not in state.graph.params:
         return "its bias is computed, not constant"
-    if unit.is_convolution and len(integers(unit.core, "kernel")) not in (2, 3):
+    if layer.is_convolution and len(integers(layer.core, "kernel")) not in (2, 3):
         return "the engine's INT8 convolution takes 2-D and 3-D kernels only"
-    if unit.is_convolution and unit.core.attrs.get("layout", "NCHW") not in ("NCHW", "NCDHW", "None"):
-        return f"the engine's INT8 convolution does not take the layout {unit.core.attrs['layout']}"
-    if unit.is_convolution and not _groups_have_own_scales(state, unit):
+    if layer.is_convolution and layer.core.attrs.get("layout", "NCHW") not in ("NCHW", "NCDHW", "None"):
+        return f"the engine's INT8 convolution does not take the layout {layer.core.attrs['layout']}"
+    if layer.is_convolution and not _groups_have_own_scales(state, layer):
         return "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"
-    if not unit.is_convolution and not flag(unit.core, "flatten", default=True):
+    if not layer.is_convolution and not flag(layer.core, "flatten", default=True):
         return "a dense layer over the last axis only has no INT8 form here"
-    if not unit.is_convolution and unit.activation_kind not in (None, "relu", "relu6"):
+    if not layer.is_convolution and layer.activation_kind not in (None, "relu", "relu6"):
         return "its activation has no INT8 kernel"
-    if _vanishes(state.range_of(unit.data)):
+    if _vanishes(state.range_of(layer.data)):
         return "its input is 0 in every sample"
-    if unit.is_convolution:
+    if layer.is_convolution:
         values = state.range_of(node.output)
         if _vanishes(values):
             return "its result is 0 in every sample"
-        if unit.addend is not None and _vanishes(state.range_of(unit.addend)):
+        if layer.addend is not None and _vanishes(state.range_of(layer.addend)):
             return "what it adds is 0 in every sample"
-        state.produce(node, values, "uint8" if unit.is_non_negative else "int8")
-    state.consume(unit.data)
-    if unit.addend is not None:
-        state.consume(unit.addend)
+        state.produce(node, values, "uint8" if layer.is_non_negative else "int8")
+    state.consume(layer.data)
+    if layer.addend is not None:
+        state.consume(layer.addend)
     return None
 
 
@@ -202,10 +202,10 @@ def _vanishes(values: Range) -> bool:
     return values.largest <= SMALLEST_PEAK
 
 
-def _groups_have_own_scales(state: _Planning, unit: Unit) -> bool:
+def _groups_have_own_scales(state: _Planning, layer: FusedLayer) -> bool:
     """Whether the engine scales weights as it says: in grouped ones it takes the scale of the group's number."""
-    groups = integer(unit.core, "num_group", 1)
-    return groups in (1, len(state.graph.params[unit.weight.node]))
+    groups = integer(layer.core, "num_group", 1)
+    return groups in (1, len(state.graph.params[layer.weight.node]))
 
 
 def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
@@ -222,7 +222,7 @@ def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:
 
 
 def _decide_flatten(state: _Planning, node: Node) -> Optional[str]:
-    if not any(unit_of(reader) for reader in state.graph.consumers.get(node.output, ())):
+    if not any(fused_layer_of(reader) for reader in state.graph.consumers.get(node.output, ())):
         return "no INT8 layer reads its result"
     return _follow(state, node)
 
@@ -232,7 +232,7 @@ def _follow(state: _Planning, node: Node) -> Optional[str]:
     source = node.inputs[0]
     if source not in state.native:
         return "its input is FP32"
-    state.produce(node, state.activations[source].range, state.activations[source].dtype)
+    state.produce(node, state.tensors[source].range, state.tensors[source].dtype)
     return None
 
 
@@ -249,7 +249,7 @@ def _decide_concat(state: _Planning, node: Node) -> Optional[str]:
         return "one of its inputs is 0 in every sample"
     for tensor in node.inputs:
         state.consume(tensor)
-    forms = [state.activations[tensor] for tensor in node.inputs]
+    forms = [state.tensors[tensor] for tensor in node.inputs]
     values = Range(min(form.range.low for form in forms), max(form.range.high for form in forms))
     state.produce(node, values, "int8" if any(form.dtype == "int8" for form in forms) else "uint8")
     return None
@@ -260,15 +260,15 @@ def _share_concat_scales(state: _Planning, decisions: Mapping[str, Decision]) ->
     for node in state.graph.nodes:
         if not decisions[node.name].is_int8 or _kind(node) != "Concat":
             continue
-        whole = state.activations[node.output]
+        whole = state.tensors[node.output]
         for tensor in node.inputs:
-            producer = unit_of(state.graph.producer(tensor))
+            producer = fused_layer_of(state.graph.producer(tensor))
             # A clip is done by saturation at the tensor's own range, so that must stay.
             if producer is None or not producer.is_convolution or producer.activation_kind == "relu6":
                 continue
-            same_type = state.activations[tensor].dtype == whole.dtype
+            same_type = state.tensors[tensor].dtype == whole.dtype
             if same_type and state.graph.sole_consumer(tensor) is node:
-                state.activations[tensor] = whole
+                state.tensors[tensor] = whole
 
 
 def _decide_addition(state: _Planning, node: Node) -> Optional[str]:
@@ -279,7 +279,7 @@ def _decide_addition(state: _Planning, node: Node) -> Optional[str]:
     values = state.range_of(node.output)
     if _vanishes(values):
         return "its result is 0 in every sample"
-    first, second = (state.activations[tensor].dtype for tensor in node.inputs)
+    first, second = (state.tensors[tensor].dtype for tensor in node.inputs)
     state.produce(node, values, first if first == second else "int8")
     return None
 
@@ -301,15 +301,15 @@ _DECIDERS: dict[str, _Decider] = {
 
 
 def _kind(node: Node) -> str:
-    if unit_of(node) is not None:
+    if fused_layer_of(node) is not None:
         return "layer"
     return "addition" if node.op in ADDITIONS else node.op
 
 
 def operator_name(node: Node) -> str:
     """What an operator is called in reports: ``Convolution+sum+relu`` for a fused one."""
-    unit: Optional[Unit] = unit_of(node)
-    if unit is None:
+    layer: Optional[FusedLayer] = fused_layer_of(node)
+    if layer is None:
         return node.op
-    parts = [unit.core.op, "sum" if unit.addition is not None else None, unit.activation_kind]
+    parts = [layer.core.op, "sum" if layer.addition is not None else None, layer.activation_kind]
     return "+".join(part for part in parts if part)

@@ -10,9 +10,9 @@ from typing import Optional
 import numpy as np
 
 from quantkit.errors import ModelError
-from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import WITHOUT_WEIGHTS, Activation, Plan, operator_name
+from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.quantization.plan import WITHOUT_WEIGHTS, Plan, TensorQuantization, operator_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,39 +29,39 @@ class QuantizedGraph:
         """Whether a node runs in INT8."""
         return self.plan.is_int8(node)
 
-    def int8_layer(self, node: Optional[Node]) -> Optional[Unit]:
+    def int8_layer(self, node: Optional[Node]) -> Optional[FusedLayer]:
         """The convolution or dense layer that a node is, if it runs in INT8."""
-        unit = unit_of(node)
-        return unit if unit is not None and self.is_int8(unit.node) else None
+        layer = fused_layer_of(node)
+        return layer if layer is not None and self.is_int8(layer.node) else None
 
-    def int8_convolution(self, node: Optional[Node]) -> Optional[Unit]:
+    def int8_convolution(self, node: Optional[Node]) -> Optional[FusedLayer]:
         """The convolution that a node is, if it runs in INT8."""
-        unit = self.int8_layer(node)
-        return unit if unit is not None and unit.is_convolution else None
+        layer = self.int8_layer(node)
+        return layer if layer is not None and layer.is_convolution else None
 
     @cached_property
-    def int8_layers(self) -> tuple[Unit, ...]:
+    def int8_layers(self) -> tuple[FusedLayer, ...]:
         """The convolutions and dense layers that run in INT8, in topological order."""
-        return tuple(unit for node in self.graph.nodes if (unit := self.int8_layer(node)) is not None)
+        return tuple(layer for node in self.graph.nodes if (layer := self.int8_layer(node)) is not None)
 
     def computes_integers(self, node: Node) -> bool:
         """Whether a node puts out integers: all INT8 operators do but dense layers, whose results are FP32."""
-        unit = unit_of(node)
-        return self.is_int8(node) and (unit is None or unit.is_convolution)
+        layer = fused_layer_of(node)
+        return self.is_int8(node) and (layer is None or layer.is_convolution)
 
-    def addend_form(self, unit: Unit) -> Optional[Activation]:
+    def addend_form(self, layer: FusedLayer) -> Optional[TensorQuantization]:
         """The integers that an INT8 layer adds to, None where it adds nothing.
 
         The kernel adds in place, in the addend's type: a signed result needs a signed addend.
         """
-        if unit.addend is None:
+        if layer.addend is None:
             return None
-        form = self.form(unit.addend)
-        return replace(form, dtype="int8") if self.form(unit.node.output).dtype == "int8" else form
+        form = self.form(layer.addend)
+        return replace(form, dtype="int8") if self.form(layer.node.output).dtype == "int8" else form
 
-    def form(self, tensor: Tensor) -> Activation:
+    def form(self, tensor: Tensor) -> TensorQuantization:
         """The integer form of a tensor that has one."""
-        return self.plan.activations[tensor]
+        return self.plan.tensors[tensor]
 
 
 def check_quantized(network: QuantizedGraph) -> None:
@@ -80,20 +80,20 @@ def check_quantized(network: QuantizedGraph) -> None:
         if network.plan.decisions[node.name].operator not in (name, name.removesuffix("+relu")):
             raise ModelError(f"node {node.name!r} ({node.op}) is another operator in the plan")
     for node in filter(network.is_int8, network.graph.nodes):
-        unit = unit_of(node)
-        if not (node.op in WITHOUT_WEIGHTS if unit is None else has_constant_weights(network.graph.params, unit)):
+        layer = fused_layer_of(node)
+        if not (node.op in WITHOUT_WEIGHTS if layer is None else has_constant_weights(network.graph.params, layer)):
             raise ModelError(f"node {node.name!r} ({node.op}) has no INT8 form")
-        if unit is not None and (problem := _weight_problem(network.graph.params, unit)):
+        if layer is not None and (problem := _weight_problem(network.graph.params, layer)):
             raise ModelError(f"node {node.name!r} ({node.op}) {problem}")
-        read = node.inputs if unit is None else filter(None, (unit.data, unit.addend))
+        read = node.inputs if layer is None else filter(None, (layer.data, layer.addend))
         wanted = (*read, *((node.output,) if network.computes_integers(node) else ()))
-        if missing := [tensor for tensor in wanted if tensor not in network.plan.activations]:
+        if missing := [tensor for tensor in wanted if tensor not in network.plan.tensors]:
             raise ModelError(f"tensor {str(missing[0])!r} has no integer form, and node {node.name!r} runs in INT8")
 
 
-def _weight_problem(params: Mapping[str, np.ndarray], unit: Unit) -> Optional[str]:
-    weight = params[unit.weight.node]
-    bias = None if unit.bias is None else params[unit.bias.node]
+def _weight_problem(params: Mapping[str, np.ndarray], layer: FusedLayer) -> Optional[str]:
+    weight = params[layer.weight.node]
+    bias = None if layer.bias is None else params[layer.bias.node]
     if weight.ndim < 2 or weight.dtype != np.float32:
         return f"has weights of shape {weight.shape} and type {weight.dtype}"
     if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != np.float32):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
-from quantkit.report.document import Block, Bullets, Document, Output, Part, Picture, Section, Text
 from quantkit.report.figures import figures
-from quantkit.report.headline import headline
+from quantkit.report.page.document import Block, Bullets, Document, Output, Part, Picture, Section, Text
 from quantkit.report.setup import builds, contestants, grouped_warnings, host, kernels, provenance, thread_settings
-from quantkit.report.summary import Study
+from quantkit.report.study.headline import headline
+from quantkit.report.study.summary import Study
+from quantkit.report.study.verdict import reservations, verdicts
+from quantkit.report.study.words import counted
 from quantkit.report.tables import (
     accuracy_table,
     attribution_table,
@@ -21,8 +23,6 @@ from quantkit.report.tables import (
     speedup_table,
     warning_table,
 )
-from quantkit.report.verdict import reservations, verdicts
-from quantkit.report.words import counted
 
 
 def document(studies: Sequence[Study], title: Optional[str] = None) -> Document:

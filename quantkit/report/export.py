@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Optional
 
-from quantkit.benchmark.cell_warnings import warnings
-from quantkit.benchmark.results import Cell
-from quantkit.benchmark.statistics import Ratio
+from quantkit.benchmark.results.cell_warnings import warnings
+from quantkit.benchmark.results.results import Cell
+from quantkit.benchmark.results.statistics import Ratio
 from quantkit.host.revision import described
-from quantkit.report.accuracy import graded
-from quantkit.report.attribution import attributions
-from quantkit.report.document import Document, Part
-from quantkit.report.headline import speeds
-from quantkit.report.scaling import scalings
-from quantkit.report.summary import METRICS, PERCENTILES, Row, Study, published_throughputs
-from quantkit.report.words import bounded
+from quantkit.report.page.document import Document, Part
+from quantkit.report.study.accuracy import graded
+from quantkit.report.study.attribution import attributions
+from quantkit.report.study.headline import speeds
+from quantkit.report.study.scaling import scalings
+from quantkit.report.study.summary import METRICS, PERCENTILES, Row, Study, published_throughputs
+from quantkit.report.study.words import bounded
 
 FORMAT = 1
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Optional
 
 from quantkit.backends.registry import DEPLOYED
-from quantkit.benchmark.results import Cell, Run
+from quantkit.benchmark.results.results import Cell, Run
 from quantkit.host.revision import described
-from quantkit.report.summary import Study
-from quantkit.report.table import FACTS, Table
-from quantkit.report.words import TIMES, drawn_together, number
+from quantkit.report.page.table import FACTS, Table
+from quantkit.report.study.summary import Study
+from quantkit.report.study.words import TIMES, drawn_together, number
 
 _FACTS = {
     "id": "host id",

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Optional
 
-from quantkit.benchmark.results import Network, ServerTrial
-from quantkit.benchmark.statistics import Metric
-from quantkit.report.accuracy import graded
-from quantkit.report.attribution import attributions
-from quantkit.report.scaling import scalings
-from quantkit.report.summary import METRICS, PERCENTILES, Row, Study, key_of, published_throughputs
-from quantkit.report.table import Table
-from quantkit.report.words import factor, listed, marked, number, plural, ratio_text
+from quantkit.benchmark.results.results import Network, ServerTrial
+from quantkit.benchmark.results.statistics import Metric
+from quantkit.report.page.table import Table
+from quantkit.report.study.accuracy import graded
+from quantkit.report.study.attribution import attributions
+from quantkit.report.study.scaling import scalings
+from quantkit.report.study.summary import METRICS, PERCENTILES, Row, Study, key_of, published_throughputs
+from quantkit.report.study.words import factor, listed, marked, number, plural, ratio_text
 from quantkit.units import percent
 
 # As LoadGen's summary puts it.

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from quantkit.benchmark.results import Results
-from quantkit.folders import Kind, replacing
+from quantkit.benchmark.results.results import Results
+from quantkit.files.folders import Kind, replacing
 from quantkit.progress import Tell, untold
 from quantkit.report.compose import document
-from quantkit.report.document import Document
-from quantkit.report.drawing import write_sheet
 from quantkit.report.export import csv_text, json_text
 from quantkit.report.figures import NAMES
-from quantkit.report.html import page
-from quantkit.report.markdown import markdown
-from quantkit.report.summary import summarize
-from quantkit.report.words import counted
+from quantkit.report.page.document import Document
+from quantkit.report.page.drawing import write_sheet
+from quantkit.report.page.html import page
+from quantkit.report.page.markdown import markdown
+from quantkit.report.study.summary import summarize
+from quantkit.report.study.words import counted
 
 PAGE = "index.html"
 _DATA = "report.json"

@@ -21,7 +21,7 @@ import numpy as np
 if TYPE_CHECKING:
     from quantkit.data.batches import Batch
     from quantkit.data.samples import Samples
-    from quantkit.graph.graph import Graph
+    from quantkit.ir.graph import Graph
     from quantkit.models.model import Model
 
     Read = Callable[[], Iterator[Batch]]
@@ -131,9 +131,9 @@ def _loaded(subject: Subject) -> tuple[Model, Any, Samples]:
 def _forms(subject: Subject, model: Model, calibration: Any, read: Read) -> Iterator[tuple[str, np.ndarray]]:
     """The name and the outputs of FP32, then of each INT8 form."""
     import quantkit
+    from quantkit.backends.mxnet.stream import outputs_of
     from quantkit.backends.registry import ONNX_ENGINES
-    from quantkit.engine.stream import outputs_of
-    from quantkit.export import int8_onnx
+    from quantkit.bundle.export import int8_onnx
 
     def computed(graph: Graph) -> np.ndarray:
         return np.concatenate([out[0] for out in outputs_of(graph, (batch.data for batch in read()), BATCH)])
@@ -143,7 +143,7 @@ def _forms(subject: Subject, model: Model, calibration: Any, read: Read) -> Iter
     table = quantkit.calibrate(fused, calibration)
     plan = quantkit.plan(fused, table)
     for preset in subject.presets:
-        int8 = quantkit.emit(fused, table, quantkit.recover(fused, table, plan, calibration, preset))
+        int8 = quantkit.lower(fused, table, quantkit.apply_algorithms(fused, table, plan, calibration, preset))
         yield preset, computed(int8.graph)
         for engine in subject.onnx if preset == "balanced" else ():
             session = ONNX_ENGINES[engine].backend().open_session(int8_onnx(model, int8.network, int8.settings))

@@ -19,7 +19,7 @@ RECORD = Path(__file__).with_name("recorded.json")
 
 def engine() -> str:
     """The installed engine, as the record calls it."""
-    from quantkit.engine.compat import load_mxnet
+    from quantkit.backends.mxnet.compat import load_mxnet
 
     return f"mxnet {load_mxnet().__version__}"
 

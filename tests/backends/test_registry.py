@@ -23,7 +23,7 @@ from quantkit.backends.registry import (
     installed_versions,
     unknown_engine,
 )
-from quantkit.benchmark.recipes import RECIPES
+from quantkit.benchmark.builds.recipes import RECIPES
 from quantkit.errors import EngineMissing
 from tests.processes import environment
 

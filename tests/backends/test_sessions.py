@@ -8,16 +8,16 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from quantkit.backends import onnxruntime
 from quantkit.backends.base import Backend, Session
+from quantkit.backends.mxnet.execute import run
 from quantkit.backends.registry import DEPLOYED, ENGINES, MXNET, ONNX_ENGINES
-from quantkit.engine.execute import run
 from quantkit.errors import EngineError, EngineMissing
-from quantkit.graph.graph import Graph
-from quantkit.runtimes import onnx_runtime
-from quantkit.text_files import parse_json
+from quantkit.files.text import parse_json
+from quantkit.ir.graph import Graph
+from tests.backends.networks import float_file, int8_file, quantized
 from tests.networks import images, residual_v1
 from tests.requirements import package, requires
-from tests.runtimes.networks import float_file, int8_file, quantized
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -119,6 +119,6 @@ def test_what_layers_are_called_is_an_engine_error_at_most(name: str, odd: str) 
 @pytest.mark.parametrize("content", ["", "null", "7", "[7]", '[{"args": 7}]', '[{"name": 7, "cat": "Node"}]', "["])
 def test_a_profile_of_another_form_is_an_engine_error(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = backend_of("onnxruntime")
-    monkeypatch.setattr(onnx_runtime, "read_json", lambda path, most: parse_json(content))
+    monkeypatch.setattr(onnxruntime, "read_json", lambda path, most: parse_json(content))
     with pytest.raises(EngineError, match="cannot tell which operators it ran"):
         backend.executed_layers(float_file(residual_v1()), {"data": images(1)})

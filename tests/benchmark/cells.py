@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from quantkit.benchmark.placement import Placement
-from quantkit.benchmark.results import Cell, Contestant, Round, Ticks
+from quantkit.benchmark.placement.placement import Placement
+from quantkit.benchmark.results.results import Cell, Contestant, Round, Ticks
 
 MS = 1_000_000
 

@@ -12,11 +12,11 @@ from typing import Any, Optional
 
 import numpy as np
 
-from quantkit.benchmark.placement import Placement
-from quantkit.benchmark.results import Contestant, Network, Run
-from quantkit.benchmark.suite import Subject, Suite
-from quantkit.benchmark.team import Launch
-from quantkit.benchmark.workload import Checkpoint
+from quantkit.benchmark.measuring.team import Launch
+from quantkit.benchmark.placement.placement import Placement
+from quantkit.benchmark.results.results import Contestant, Network, Run
+from quantkit.benchmark.suites.suite import Subject, Suite
+from quantkit.benchmark.workloads.network import Checkpoint
 
 FAKE = Path(__file__).with_name("fake_worker.py")
 

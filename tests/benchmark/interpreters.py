@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from quantkit.benchmark import environments
+from quantkit.benchmark.builds import environments
 
 MADE = ["about", "venv", "install", "uninstall", "probe"]
 """The steps of making a build."""

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-WORKER = Path(__file__).parents[2] / "quantkit" / "benchmark" / "worker.py"
+WORKER = Path(__file__).parents[2] / "quantkit" / "benchmark" / "workers" / "worker.py"
 
 
 def main() -> None:

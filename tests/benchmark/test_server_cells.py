@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from quantkit.benchmark import runner
-from quantkit.benchmark.cell_figures import served
-from quantkit.benchmark.cell_warnings import warnings
-from quantkit.benchmark.result_files import read_results
-from quantkit.benchmark.results import Server, ServerTrial
-from quantkit.benchmark.runner import run_suite
-from quantkit.benchmark.server import Served, Watch
+from quantkit.benchmark.measuring import runner
+from quantkit.benchmark.measuring.runner import run_suite
+from quantkit.benchmark.measuring.server import Served, Watch
+from quantkit.benchmark.results.cell_figures import served
+from quantkit.benchmark.results.cell_warnings import warnings
+from quantkit.benchmark.results.result_files import read_results
+from quantkit.benchmark.results.results import Server, ServerTrial
 from tests.benchmark.fakes import FakeWorkload, launch, run_of, suite
 
 FOUND = Served(Server(15.0, 40.0, (ServerTrial(40.0, 9, 1.0, 2.0, 3.0, True, ()),)), ("LoadGen was late itself",))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from quantkit.backends.registry import MXNET
-from quantkit.benchmark.recipes import RECIPES
-from quantkit.benchmark.suite import Suite, batches_of, read_suite, shipped_suites
+from quantkit.benchmark.builds.recipes import RECIPES
+from quantkit.benchmark.suites.suite import Suite, batches_of, read_suite, shipped_suites
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.models.card import cards
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.benchmark.instance import WORKER, Instance, worker_files
-from quantkit.benchmark.probe import probe
+from quantkit.benchmark.builds.probe import probe
+from quantkit.benchmark.workers.instance import WORKER, Instance, worker_files
 from quantkit.errors import InstanceError, QuantkitError
 from tests.requirements import package, requires
 
@@ -269,7 +269,7 @@ def test_a_probe_of_another_engine(engine: str) -> None:
 
 
 def test_a_wrong_convolution_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quantkit.benchmark.probe.WORKER", folder / "worker.py")
+    monkeypatch.setattr("quantkit.benchmark.builds.probe.WORKER", folder / "worker.py")
     assert probe("mine", sys.executable, "fake").version == "1.2.3"
     source = (folder / "worker_fake.py").read_text()
     (folder / "worker_fake.py").write_text(source.replace("return numpy.einsum(", "return 1.001 * numpy.einsum("))

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from quantkit.backends import onnxruntime, openvino
+from quantkit.backends.mxnet import compat
 from quantkit.backends.registry import DEPLOYED, MXNET, ONNXRUNTIME, OPENVINO
-from quantkit.benchmark.instance import WORKER, worker_files
-from quantkit.engine import compat
+from quantkit.benchmark.workers.instance import WORKER, worker_files
 from quantkit.host import telemetry
-from quantkit.runtimes import onnx_runtime, open_vino
 from tests.requirements import requires
 
 THREADS = 3
@@ -52,12 +52,12 @@ def test_the_names_that_numpy_gets_back_for_mxnet() -> None:
 
 def test_the_operators_of_onnx_runtime_in_each_precision() -> None:
     worker = part(ONNXRUNTIME.name)
-    assert (worker._INT8, worker._FLOAT) == (onnx_runtime.INT8, onnx_runtime.FP32)
+    assert (worker._INT8, worker._FLOAT) == (onnxruntime.INT8, onnxruntime.FP32)
 
 
 def test_the_threads_of_onnx_runtime() -> None:
     requires("onnxruntime")
-    ours, theirs = onnx_runtime.session_options(THREADS), part(ONNXRUNTIME.name)._options(THREADS)
+    ours, theirs = onnxruntime.session_options(THREADS), part(ONNXRUNTIME.name)._options(THREADS)
     for name in ("intra_op_num_threads", "log_severity_level", "execution_mode", "graph_optimization_level"):
         assert getattr(ours, name) == getattr(theirs, name), name
     assert ours.intra_op_num_threads == THREADS
@@ -65,11 +65,11 @@ def test_the_threads_of_onnx_runtime() -> None:
 
 def test_the_layers_and_integers_of_openvino() -> None:
     worker = part(OPENVINO.name)
-    assert (worker._LAYERS, worker._INT8) == (open_vino.LAYERS, open_vino.INTEGERS)
+    assert (worker._LAYERS, worker._INT8) == (openvino.LAYERS, openvino.INTEGERS)
 
 
 def test_the_threads_and_the_precision_of_openvino() -> None:
-    ours, theirs = open_vino.compiler_settings(THREADS), part(OPENVINO.name)._settings(THREADS)
+    ours, theirs = openvino.compiler_settings(THREADS), part(OPENVINO.name)._settings(THREADS)
     shared = ours.keys() & theirs.keys()
     assert shared == {"INFERENCE_NUM_THREADS", "INFERENCE_PRECISION_HINT"}
     assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}

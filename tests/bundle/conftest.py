@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from quantkit.bundle import write_float_bundle
+from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.data.preprocess import Preprocess
 from quantkit.evaluation.agreement import Agreement, OutputAgreement
-from quantkit.files import sha256_of
-from quantkit.graph.graph import Graph
+from quantkit.files.files import sha256_of
+from quantkit.fusion.fused_model import FusedModel, fuse_model
+from quantkit.ir.graph import Graph
 from quantkit.models.model import Model, Source
-from quantkit.pipeline import QuantizedModel
+from quantkit.quantization.algorithms.config import PRESETS
+from quantkit.quantization.algorithms.stage import plan
+from quantkit.quantization.calibrate import calibrate
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.recovery.preset import PRESETS
-from quantkit.stages.calibrate import calibrate
-from quantkit.stages.fuse import FusedModel, fuse_model
-from quantkit.stages.recover import plan
 from tests.networks import DATA, Builder
 
 SOURCE = Source("net", "given", "made by hand", "5" * 64)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from quantkit import __version__
+from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle, read_manifest, verify_bundle, write_bundle, write_float_bundle
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import (
@@ -24,18 +25,17 @@ from quantkit.bundle.manifest import (
     OutputResult,
     Settings,
 )
+from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.bundle.sample import stored_sample
 from quantkit.bundle.write import Quantization
 from quantkit.calibration.ranges import Range
-from quantkit.engine.execute import run
 from quantkit.errors import ModelError, UserError
-from quantkit.explain import Explanation, explain
-from quantkit.graph.graph import Tensor
-from quantkit.graph.params import read_params
-from quantkit.pipeline import QuantizedModel
+from quantkit.formats.mxnet.params import read_params
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.ir.graph import Tensor
+from quantkit.quantization.algorithms.config import PRESETS
+from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
-from quantkit.recovery.preset import PRESETS
-from quantkit.stages.fuse import FusedModel
 from tests.bundle.conftest import PREPROCESS, SOURCE, as_if_quantized, fused, network
 from tests.networks import images, residual_v1
 
@@ -80,7 +80,7 @@ def test_the_manifest_of_an_int8_network(quantized: QuantizedModel, tmp_path: Pa
 
 def test_settings_are_those_of_calibration_and_plan(quantized: QuantizedModel) -> None:
     table, plan = quantized.table, quantized.plan
-    assert (table.method, table.samples, plan.exclude, plan.activation_type) == ("minmax", 3, ("*",), "int8")
+    assert (table.method, table.samples, plan.exclude, plan.dtype) == ("minmax", 3, ("*",), "int8")
     assert quantized.settings == Settings(
         "minmax", 3, table.data_name, ("*",), "int8", PRESETS["fast"], quantized.mixed
     )

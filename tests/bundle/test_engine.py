@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.bundle.engine import present_engine
-from quantkit.engine.compat import load_mxnet
 
 pytestmark = pytest.mark.usefixtures("engine")
 

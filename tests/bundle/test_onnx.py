@@ -11,9 +11,9 @@ import pytest
 
 from quantkit import load
 from quantkit.bundle import read_bundle, verify_bundle
+from quantkit.bundle.export import export_int8_onnx
+from quantkit.bundle.quantized_model import QuantizedModel, check_formats
 from quantkit.errors import BundleError, ExtraMissing, UserError
-from quantkit.export import export_int8_onnx
-from quantkit.pipeline import QuantizedModel, check_formats
 from tests.requirements import package
 
 

@@ -11,18 +11,18 @@ import pytest
 
 from quantkit.bundle import read, read_bundle, verify_bundle
 from quantkit.bundle.quantization import write_quantized
+from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.bundle.read import Bundle
 from quantkit.bundle.write import write_float_bundle
-from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.errors import BundleError
-from quantkit.graph import nnvm
-from quantkit.graph.params import read_params, write_params
-from quantkit.pipeline import QuantizedModel
+from quantkit.formats.mxnet import nnvm
+from quantkit.formats.mxnet.params import read_params, write_params
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.lowering.mxnet_int8 import int8_graph
+from quantkit.quantization.algorithms.stage import plan
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.stages.fuse import FusedModel
-from quantkit.stages.recover import plan
-from tests.emission.networks import quantized as small_quantized
+from tests.lowering.networks import quantized as small_quantized
 from tests.sound_files import written_onnx
 
 pytestmark = pytest.mark.usefixtures("engine")

@@ -21,15 +21,15 @@ from quantkit.bundle.quantization import (
     write_quantized,
 )
 from quantkit.calibration.ranges import Range
-from quantkit.emission.mxnet_float import float_graph
-from quantkit.emission.mxnet_int8 import int8_graph
 from quantkit.errors import ModelError
-from quantkit.graph import nnvm
-from quantkit.graph.graph import Node, Tensor
-from quantkit.graph.params import read_params, write_params
+from quantkit.formats.mxnet import nnvm
+from quantkit.formats.mxnet.params import read_params, write_params
+from quantkit.fusion.float_symbol import float_graph
+from quantkit.ir.graph import Node, Tensor
+from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.arithmetic import activation_params
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from tests.emission.networks import NETWORKS, quantized
+from tests.lowering.networks import NETWORKS, quantized
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -58,7 +58,7 @@ def test_a_network_is_what_it_was(name: str, preset: str, tmp_path: Path) -> Non
 
 def test_ranges_before_sums_and_what_was_asked_for_come_along(tmp_path: Path) -> None:
     network = quantized("v1", "none", "conv1")
-    plan = replace(network.plan, before_sums={Tensor("relu2"): Range(-1.25, 3.5)}, activation_type="int8")
+    plan = replace(network.plan, pre_add_ranges={Tensor("relu2"): Range(-1.25, 3.5)}, dtype="int8")
     found = again(replace(network, plan=plan), tmp_path).plan
     assert vars(found) == vars(plan)
     assert found.exclude == ("conv1",)

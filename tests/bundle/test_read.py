@@ -12,8 +12,8 @@ import pytest
 
 from quantkit.bundle import read_bundle, read_manifest
 from quantkit.bundle.manifest import manifest_text
+from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.errors import BundleError
-from quantkit.pipeline import QuantizedModel
 
 FILES = ["model-symbol.json", "model-0000.params", "card.toml", "labels.txt", "sample.npz", "operators.json"]
 INT8_FILES = ["fused-symbol.json", "fused-0000.params", "quantization.json", "calibration.json"]

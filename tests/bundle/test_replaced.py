@@ -16,16 +16,16 @@ import pytest
 from quantkit import load
 from quantkit.bundle import BUNDLE, read_bundle, verify_bundle, write_float_bundle
 from quantkit.bundle.manifest import REQUIRED
+from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.bundle.replaced import reading_whole
 from quantkit.cli.networks import open_network
 from quantkit.cli.option_groups import Loading
 from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import Work
 from quantkit.errors import BundleError
-from quantkit.folders import replacing
-from quantkit.graph import nnvm
-from quantkit.pipeline import QuantizedModel
-from quantkit.stages.fuse import FusedModel
+from quantkit.files.folders import replacing
+from quantkit.formats.mxnet import nnvm
+from quantkit.fusion.fused_model import FusedModel
 
 
 def put(source: Path, target: Path) -> None:

@@ -14,12 +14,12 @@ import pytest
 
 import quantkit
 from quantkit.bundle import read_bundle, verify_bundle, write_float_bundle
+from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.data.builtin import photographs
 from quantkit.data.preprocess import apply
+from quantkit.fusion.fused_model import FusedModel
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
-from quantkit.pipeline import QuantizedModel
-from quantkit.stages.fuse import FusedModel
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
@@ -38,7 +38,7 @@ def digits() -> Model:
 def quantized(source: FusedModel, samples: Any) -> QuantizedModel:
     table = quantkit.calibrate(source, samples, 4)
     plan = quantkit.plan(source, table)
-    return quantkit.emit(source, table, quantkit.recover(source, table, plan, samples, "none"))
+    return quantkit.lower(source, table, quantkit.apply_algorithms(source, table, plan, samples, "none"))
 
 
 @pytest.fixture(scope="module")

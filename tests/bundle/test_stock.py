@@ -51,8 +51,8 @@ def test_a_bundle_computes_the_same_in_plain_mxnet(digits_written: Path) -> None
 
 def test_plain_mxnet_does_not_break_a_fused_preactivation_network(engine: None, tmp_path: Path) -> None:
     from quantkit.bundle import write_float_bundle
+    from quantkit.fusion.fused_model import fuse_model
     from quantkit.models.load import load_model
-    from quantkit.stages.fuse import fuse_model
 
     fused = fuse_model(load_model("digits_resnet20_v2"), "digits:train")
     assert max(deviations(write_float_bundle(fused, tmp_path / "v2"))) <= 1e-6

@@ -11,8 +11,8 @@ import pytest
 from quantkit.bundle import read_manifest, verify_bundle
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.verify import Check
-from quantkit.graph.params import read_params, write_params
-from quantkit.temporary import temporary_name
+from quantkit.files.temporary import temporary_name
+from quantkit.formats.mxnet.params import read_params, write_params
 
 
 def failures(directory: Path) -> dict[str, str]:

@@ -13,30 +13,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.bundle.card import card_text, label_lines
 from quantkit.data.preprocess import Preprocess
-from quantkit.engine.execute import run
 from quantkit.errors import ModelError
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.ir.graph import Graph, Tensor
 from quantkit.models.card import read_card
 from quantkit.models.model import Model, Source
-from quantkit.recovery.preset import NO_RECOVERY
-from quantkit.stages.fuse import FusedModel
+from quantkit.quantization.algorithms.config import NO_ALGORITHMS
 from tests.processes import environment
 
 WRITE_FLOAT = """
 import sys
 from quantkit.bundle import write_float_bundle
 from quantkit.models.load import load_model
-from quantkit.stages.fuse import fuse_model
+from quantkit.fusion.fused_model import fuse_model
 write_float_bundle(fuse_model(load_model("digits_resnet20_v1"), "digits:train"), sys.argv[1])
 """
 
 WRITE_INT8 = """
 import sys
 from quantkit.models.load import load_model
-from quantkit.pipeline import quantize
+from quantkit.bundle.quantized_model import quantize
 quantize(load_model("digits_resnet20_v1"), 8, "digits:train").save(sys.argv[1])
 """
 
@@ -94,7 +94,7 @@ def test_a_float_bundle_computes_what_the_model_does(source: FusedModel, tmp_pat
 def test_an_int8_bundle_tells_how_it_was_made(digits_int8, tmp_path: Path) -> None:
     bundle = read_bundle(digits_int8.save(tmp_path / "out"))
     settings, agreement = bundle.manifest.settings, bundle.manifest.agreement
-    assert (settings.method, settings.samples, settings.exclude, settings.activations) == ("mse", 8, (), "auto")
+    assert (settings.method, settings.samples, settings.exclude, settings.dtype) == ("mse", 8, (), "auto")
     assert bundle.table == digits_int8.table
     assert (agreement.images, agreement.top1) == (8, digits_int8.agreement.top1)
     assert "int8" in {row.precision for row in bundle.operators}
@@ -106,7 +106,7 @@ def test_bundles_from_before_recovery_and_goals_are_read(
     path = digits_int8.save(tmp_path / "out")
     edit(path, lambda document: [document["settings"].pop(name) for name in ("recovery", "mixed")])
     settings = read_bundle(path).manifest.settings
-    assert (settings.recovery, settings.mixed) == (NO_RECOVERY, None)
+    assert (settings.algorithms, settings.mixed) == (NO_ALGORITHMS, None)
 
 
 def test_a_file_size_limit_leaves_nothing_behind(engine: None, tmp_path: Path) -> None:

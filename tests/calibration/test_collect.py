@@ -11,7 +11,7 @@ from quantkit.calibration import collect
 from quantkit.calibration.collect import collect_ranges
 from quantkit.calibration.ranges import Range
 from quantkit.errors import DataError
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.ir.graph import Graph, Tensor
 from tests.networks import DATA, Builder
 
 RELU, SIN = Tensor("relu"), Tensor("sin")

@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 
 from quantkit.calibration.table import read_table
-from quantkit.files import shipped
+from quantkit.files.files import shipped
 
 
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("name", sorted(path.stem for path in shipped("calibration").glob("*.json")))
 def test_each_table_fits_the_network_of_its_name(name: str) -> None:
+    from quantkit.fusion.fused_model import fuse_model
     from quantkit.models.load import load_model
-    from quantkit.stages.calibrate import calibrate
-    from quantkit.stages.fuse import fuse_model
-    from quantkit.stages.recover import plan
+    from quantkit.quantization.algorithms.stage import plan
+    from quantkit.quantization.calibrate import calibrate
 
     table = read_table(shipped("calibration") / f"{name}.json")
     source = fuse_model(load_model(name), "digits:train")

@@ -27,7 +27,7 @@ Run = Callable[..., Result]
 @pytest.fixture(scope="session")
 def checkpoint(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The prefix of a checkpoint: convolution, batch normalization, ReLU, shortcut, pooling, dense; weights drawn."""
-    from quantkit.engine.compat import load_mxnet
+    from quantkit.backends.mxnet.compat import load_mxnet
 
     mx = load_mxnet()
     data = mx.sym.Variable("data")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.graph.params import write_params
+from quantkit.formats.mxnet.params import write_params
 from quantkit.models.load import load_model
 from tests.cli.conftest import SHAPE, Run
 

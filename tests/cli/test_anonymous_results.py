@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.benchmark.result_files import read_run
+from quantkit.benchmark.results.result_files import read_run
 from quantkit.host import placeholders
 from tests.cli.conftest import SHAPE, Run
 from tests.cli.test_benchmark import SUITE
@@ -22,7 +22,7 @@ HOST, USER = "secret-host-17", "alice-of-accounts"
 @pytest.fixture
 def nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A user and a host whose names occur nowhere by chance."""
-    from quantkit.benchmark import schedule
+    from quantkit.benchmark.measuring import schedule
 
     monkeypatch.setattr(schedule, "ROUNDS", 2)
     monkeypatch.setattr(schedule, "_SLICE", 0.05)

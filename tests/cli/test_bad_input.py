@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.engine.compat import load_mxnet
-from quantkit.engine.execute import engine_errors
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.execute import engine_errors
 from tests.cli.conftest import SHAPE, Run
 
 Folder = Path
@@ -237,7 +237,7 @@ def test_mistakes_are_found_before_the_network_is_loaded(
 def test_exclusions_are_checked_before_calibration(
     run: Run, checkpoint: Path, samples: Path, int8_engine: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quantkit.stages.calibrate.calibrate", lambda *_, **__: pytest.fail("calibration began"))
+    monkeypatch.setattr("quantkit.quantization.calibrate.calibrate", lambda *_, **__: pytest.fail("calibration began"))
     arguments = ["--input-shape", SHAPE, "--calib-data", samples, "--exclude", "brunch"]
     assert run("quantize", checkpoint, *arguments).exit_code == 2
 

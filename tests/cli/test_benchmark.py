@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.benchmark.result_files import read_results
+from quantkit.benchmark.results.result_files import read_results
 from tests.cli.conftest import SHAPE, Run, start
 from tests.requirements import requires
 
@@ -49,7 +49,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few and short rounds."""
-    from quantkit.benchmark import schedule
+    from quantkit.benchmark.measuring import schedule
 
     monkeypatch.setattr(schedule, "ROUNDS", 3)
     monkeypatch.setattr(schedule, "_SLICE", 0.1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.benchmark.results import Network, Results
-from quantkit.report.words import MARK
+from quantkit.benchmark.results.results import Network, Results
+from quantkit.report.study.words import MARK
 from tests.cli.conftest import Run
 from tests.cli.test_report import stored
 from tests.report import synthetic

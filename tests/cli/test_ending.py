@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from quantkit.files.temporary import is_temporary
 from quantkit.host.children import descendants
-from quantkit.temporary import is_temporary
 from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
 from tests.processes import environment
 
@@ -211,7 +211,7 @@ _INTERRUPTED_WHILE_IT_REMOVES = """
 import os, shutil, signal, sys, time
 from pathlib import Path
 from quantkit.cli.main import cli, main
-from quantkit.folders import whole_folder
+from quantkit.files.folders import whole_folder
 
 remove = shutil.rmtree
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.graph.params import read_params, write_params
+from quantkit.formats.mxnet.params import read_params, write_params
 from tests.cli.conftest import SHAPE, Run
 
 
@@ -29,8 +29,8 @@ def changed(checkpoint: Path, tmp_path: Path) -> tuple[Path, Path]:
 def test_evaluate_counts_as_numpy_does(
     run: Run, checkpoint: Path, int8_engine: None, samples: Path, tmp_path: Path, kind: str
 ) -> None:
+    from quantkit.backends.mxnet.execute import run as run_graph
     from quantkit.bundle import read_bundle
-    from quantkit.engine.execute import run as run_graph
     from quantkit.models.load import load_model
 
     options = ["--input-shape", SHAPE, "--calib-data", samples, "--out", "b", "--no-latency"]
@@ -66,7 +66,7 @@ def test_evaluate_stops_at_the_limit(run: Run, checkpoint: Path, samples: Path) 
 def test_evaluate_tells_which_of_two_networks_is_better(
     run: Run, checkpoint: Path, changed: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    from quantkit.engine.execute import run as run_graph
+    from quantkit.backends.mxnet.execute import run as run_graph
     from quantkit.models.load import load_model
 
     near, far = changed

@@ -62,7 +62,7 @@ def test_a_network_is_measured_in_int8(
 
     operators: list[str] = []
 
-    class Recorded(quantkit.evaluation.feed.Executor):
+    class Recorded(quantkit.evaluation.feed.MxnetSession):
         def __init__(self, graph: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
             operators.extend(node.op for node in graph.nodes)
             super().__init__(graph, shapes)
@@ -82,8 +82,8 @@ def test_the_result_in_words(run: Run, quantizable: Path, samples: Path) -> None
 
 def test_a_bundle_is_measured_as_it_is(run: Run, checkpoint: Path, samples: Path, tmp_path: Path) -> None:
     from quantkit.bundle import write_float_bundle
+    from quantkit.fusion.fused_model import fuse_model
     from quantkit.models.load import load_model
-    from quantkit.stages.fuse import fuse_model
 
     bundle = tmp_path / "fused"
     write_float_bundle(fuse_model(load_model(str(checkpoint), input_shape=(3, 16, 16)), str(samples)), bundle)
@@ -98,7 +98,7 @@ def test_a_bundle_is_measured_as_it_is(run: Run, checkpoint: Path, samples: Path
 def test_what_others_did_meanwhile_is_a_warning(
     run: Run, quantizable: Path, samples: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quantkit.workloads.feed.load_between", lambda *_: Load(90.0, 40.0, 0.5))
+    monkeypatch.setattr("quantkit.benchmark.workloads.feed.load_between", lambda *_: Load(90.0, 40.0, 0.5))
     stolen, busy = measured(run, quantizable, samples)["warnings"]
     assert stolen.startswith("the hypervisor took 40.00 cores")
     # The network and decoding, which are no work of others, used something, too.
@@ -109,7 +109,7 @@ def test_what_others_did_meanwhile_is_a_warning(
 def test_an_engine_without_int8_is_named_at_once(
     run: Run, checkpoint: Path, samples: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from quantkit.engine import build
+    from quantkit.backends.mxnet import build
 
     obstructed = replace(build.installed(), int8_obstacle="this processor cannot; use another")
     monkeypatch.setattr(build, "installed", lambda: obstructed)

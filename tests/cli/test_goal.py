@@ -18,7 +18,7 @@ JUDGED = ["--eval-data", "digits:test"]
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    from quantkit.search import images, measurements
+    from quantkit.mixed_precision import images, measurements
 
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path_factory.mktemp("home")))
     monkeypatch.setattr(images, "_SUBSET", 16)

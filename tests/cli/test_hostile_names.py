@@ -14,16 +14,16 @@ import click
 import pytest
 
 import quantkit
-from quantkit.benchmark.results import LeftOut
+from quantkit.backends.mxnet.peak import Peak
+from quantkit.backends.mxnet.profiler import Recording
+from quantkit.benchmark.results.results import LeftOut
 from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import Work
-from quantkit.engine.peak import Peak
-from quantkit.engine.profiler import Recording
-from quantkit.graph.graph import Graph
+from quantkit.ir.graph import Graph
 from tests.benchmark.interpreters import Fake
 from tests.cli.conftest import CLASSES, runner
 from tests.cli.test_report import stored
-from tests.profile import recordings
+from tests.diagnosis.profile import recordings
 from tests.report.showcase import HOSTILE as CONTROLS
 from tests.report.synthetic import INT8, NATIVE, failed, results, served
 from tests.requirements import requires
@@ -141,8 +141,8 @@ def test_quantize(bundle: str) -> None:
 
 @pytest.mark.parametrize("verb", OF_A_BUNDLE)
 def test_verbs_of_bundles(printed: Ran, bundle: str, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quantkit.engine.peak.measured_peak", lambda: Peak(400.0, 100.0))
-    monkeypatch.setattr("quantkit.engine.profiler.record", _recorded)
+    monkeypatch.setattr("quantkit.backends.mxnet.peak.measured_peak", lambda: Peak(400.0, 100.0))
+    monkeypatch.setattr("quantkit.backends.mxnet.profiler.record", _recorded)
     printed(verb, *OF_A_BUNDLE[verb])
 
 
@@ -161,7 +161,7 @@ def test_verbs_that_write_onnx(printed: Ran, bundle: str, verb: str) -> None:
 
 def test_what_a_bundle_says_of_operators_and_outputs(printed: Ran, bundle: str, folder: Path) -> None:
     """Where the manifest fits a bundle of somebody else's, these hold what they like."""
-    from quantkit.files import sha256_of
+    from quantkit.files.files import sha256_of
 
     other = Path(shutil.copytree(folder / BUNDLE, folder / f"{FILE}-other"))
     told = json.loads((other / "operators.json").read_text())
@@ -202,8 +202,8 @@ def test_doctor(printed: Ran, engine: None, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_builds(printed: Ran, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quantkit.benchmark import environments
-    from quantkit.benchmark.environments import BuildState
+    from quantkit.benchmark.builds import environments
+    from quantkit.benchmark.builds.environments import BuildState
 
     state = BuildState(NAME, NAME, "broken", None, NAME)
     monkeypatch.setattr(environments, "list_builds", lambda progress: [state])

@@ -18,7 +18,7 @@ PREDICTIONS = ("top-1", "predictions", "top-5")
 @pytest.fixture(scope="module")
 def detector(engine: None, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint with its scores and, as a second output, the map before pooling."""
-    from quantkit.engine.compat import load_mxnet
+    from quantkit.backends.mxnet.compat import load_mxnet
 
     mx = load_mxnet()
     whole = mx.sym.load(f"{checkpoint}-symbol.json")
@@ -55,8 +55,8 @@ def test_quantize_compares_each_output(bundle: tuple[Path, str]) -> None:
 def test_evaluate_compares_each_output_by_its_definition(
     run: Run, bundle: tuple[Path, str], detector: Path, samples: Path
 ) -> None:
+    from quantkit.backends.mxnet.execute import run as run_graph
     from quantkit.bundle import read_bundle
-    from quantkit.engine.execute import run as run_graph
     from quantkit.models.load import load_model
 
     options = ["--data", samples, "--reference", detector, "--against", detector, "--input-shape", SHAPE]

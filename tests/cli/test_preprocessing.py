@@ -32,7 +32,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def onnx(engine: None, checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint as an ONNX file that says nothing of preprocessing."""
-    from quantkit.export import export_onnx
+    from quantkit.bundle.export import export_onnx
     from quantkit.models.load import load_model
 
     pytest.importorskip("onnx")

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
+from quantkit.backends.mxnet.peak import Peak
+from quantkit.backends.mxnet.profiler import Recording, record
+from quantkit.backends.mxnet.profiler import Run as ProfiledRun
 from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import Work
-from quantkit.engine.peak import Peak
-from quantkit.engine.profiler import Recording, record
-from quantkit.engine.profiler import Run as ProfiledRun
-from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.profile.layers import Layer
-from quantkit.profile.profile import profile as profiled
+from quantkit.diagnosis.profile.layers import Layer
+from quantkit.diagnosis.profile.profile import profile as profiled
+from quantkit.ir.graph import Graph, Node, Tensor
 from tests.cli.conftest import PROMPTLY, SHAPE, Run, start
-from tests.profile.recordings import kernel, recording
-from tests.profile.recordings import run as run_of
+from tests.diagnosis.profile.recordings import kernel, recording
+from tests.diagnosis.profile.recordings import run as run_of
 from tests.requirements import OBSTACLES
 
 pytestmark = pytest.mark.timing
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timing
 @pytest.fixture(autouse=True)
 def known_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring takes seconds, and is tested elsewhere."""
-    monkeypatch.setattr("quantkit.engine.peak.measured_peak", lambda: Peak(400.0, 100.0))
+    monkeypatch.setattr("quantkit.backends.mxnet.peak.measured_peak", lambda: Peak(400.0, 100.0))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def recorded(checkpoint: Path) -> Recording:
 
 @pytest.fixture
 def replayed(recorded: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quantkit.engine.profiler.record", lambda *_: recorded)
+    monkeypatch.setattr("quantkit.backends.mxnet.profiler.record", lambda *_: recorded)
 
 
 def added_up(result: dict[str, Any]) -> float:
@@ -160,7 +160,7 @@ def test_what_cannot_be_trusted_is_said(
 ) -> None:
     events = recorded.runs[0].events
     uneven = (ProfiledRun(100.0, events), ProfiledRun(140.0, events[:-1]))
-    monkeypatch.setattr("quantkit.engine.profiler.record", lambda *_: replace(recorded, runs=uneven))
+    monkeypatch.setattr("quantkit.backends.mxnet.profiler.record", lambda *_: replace(recorded, runs=uneven))
     result = run("profile", checkpoint, "--input-shape", SHAPE, "--json")
     assert "differ by 40.0 %" in result.stderr
     assert "by operator, not by layer" in result.stderr

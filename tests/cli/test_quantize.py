@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from quantkit.cli.quantize import quantize
-from quantkit.recovery.preset import PRESETS
+from quantkit.quantization.algorithms.config import PRESETS
 from tests.cli.conftest import SHAPE, Run, start
 from tests.requirements import requires
 
@@ -69,7 +69,7 @@ def test_json_agrees_with_what_was_written(run: Run, options: list[object], int8
 
 
 def test_a_preset_is_used_shown_and_kept(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
-    def recovery(*more: object) -> dict[str, object]:
+    def algorithms(*more: object) -> dict[str, object]:
         shown = json.loads(run("quantize", *options, "--calib", 5, "--no-latency", "--json", "--force", *more).stdout)
         manifest = json.loads((tmp_path / "tiny-int8" / "manifest.json").read_text())
         assert shown["recovery"] == manifest["settings"]["recovery"]
@@ -79,9 +79,9 @@ def test_a_preset_is_used_shown_and_kept(run: Run, options: list[object], int8_e
         return asdict(replace(PRESETS[name], images=images))
 
     # Five images, and the mirror images of four, where the preset takes these.
-    assert recovery() == recovery("--preset", "balanced") == of("balanced", 9)
-    assert recovery("--preset", "fast") == of("fast", 5)
-    assert recovery("--preset", "none") == of("none", 0)
+    assert algorithms() == algorithms("--preset", "balanced") == of("balanced", 9)
+    assert algorithms("--preset", "fast") == of("fast", 5)
+    assert algorithms("--preset", "none") == of("none", 0)
 
 
 def test_every_preset_can_be_asked_for() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.benchmark.result_files import CELLS, write_cell, write_run
-from quantkit.benchmark.results import Results
+from quantkit.benchmark.results.result_files import CELLS, write_cell, write_run
+from quantkit.benchmark.results.results import Results
 from tests.cli.conftest import Run
 from tests.report.showcase import complete, hostile
 from tests.report.synthetic import HOST, INT8, NATIVE, results

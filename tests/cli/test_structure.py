@@ -63,8 +63,8 @@ def test_commands_use_public_names_only(path: Path) -> None:
 
 
 def test_the_check_of_names_notices() -> None:
-    source = "from quantkit.pipeline import _chosen\nfrom os import _exit\ndef f():\n    from quantkit._x import y"
-    assert private(ast.parse(source)) == ["quantkit.pipeline._chosen", "quantkit._x.y"]
+    source = "from quantkit.bundle.write import _chosen\nfrom os import _exit\ndef f():\n    from quantkit._x import y"
+    assert private(ast.parse(source)) == ["quantkit.bundle.write._chosen", "quantkit._x.y"]
 
 
 def calculating(tree: ast.AST) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 from quantkit.bundle import Bundle, open_bundle
 from quantkit.errors import EngineMissing
-from quantkit.files import sha256_of
+from quantkit.files.files import sha256_of
 from tests.cli.conftest import Run
 from tests.requirements import package, requires
 
@@ -88,8 +88,8 @@ def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altere
 
 def test_a_file_that_an_engine_refuses_fails(run: Run, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requires("onnxruntime")
+    from quantkit.diagnosis.parity import check
     from quantkit.errors import EngineError
-    from quantkit.parity import check
 
     def refused(*_: Any) -> None:
         raise EngineError("ONNX Runtime cannot load the network")
@@ -147,7 +147,7 @@ def test_without_mxnet_the_stored_sample_is_compared(
         raise EngineMissing("no mxnet here")
 
     monkeypatch.setattr("quantkit.bundle.verify_bundle", missing)
-    monkeypatch.setattr("quantkit.engine.execute.load_mxnet", missing)
+    monkeypatch.setattr("quantkit.backends.mxnet.execute.load_mxnet", missing)
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--layers", "--json")
     assert result.exit_code == 0, result.stderr
     assert "there is no MXNet in this environment" in result.stderr

@@ -90,7 +90,7 @@ def test_the_number_inside_the_picture_is_put_back(tmp_path: Path) -> None:
 
 
 def test_what_mxnet_writes(engine: None, tmp_path: Path) -> None:
-    from quantkit.engine.compat import load_mxnet
+    from quantkit.backends.mxnet.compat import load_mxnet
 
     recordio = load_mxnet().recordio
     writer = recordio.MXRecordIO(str(tmp_path / "data.rec"), "w")

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit import timing
 from quantkit.bundle import Bundle, read_bundle, verify_bundle
 from quantkit.deployment import fastest
 from quantkit.deployment.fastest import EngineSkippedWarning, median_milliseconds, open_fastest
 from quantkit.deployment.network import RunningNetwork
+from quantkit.deployment.predictor import Predictor
 from quantkit.errors import EngineError, QuantkitError, UserError
-from quantkit.files import home
-from quantkit.predict import Predictor
+from quantkit.files.files import home
+from quantkit.host import timing
 
 VERSIONS = {"mxnet": "1.9.1", "onnxruntime": "1.31.1", "openvino": "2026.4.1"}
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet import execute
+from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.backends.registry import DEPLOYED
 from quantkit.bundle import Bundle, read_bundle
-from quantkit.engine import execute
-from quantkit.engine.execute import Executor
-from quantkit.files import home
-from quantkit.predict import Predictor
+from quantkit.deployment.predictor import Predictor
+from quantkit.files.files import home
 from tests.requirements import requires
 
 LIMIT = 60
@@ -113,7 +113,7 @@ def test_a_new_one_works_or_says_why_not(bundle: Bundle, runtime: str) -> None:
 
 def test_what_a_predictor_stands_on_is_refused_too(bundle: Bundle) -> None:
     (name,) = bundle.graph.inputs
-    executor = Executor(bundle.graph, {name: bundle.sample.input.shape})
+    executor = MxnetSession(bundle.graph, {name: bundle.sample.input.shape})
 
     def run() -> str:
         return str(executor.run({name: bundle.sample.input}))

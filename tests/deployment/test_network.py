@@ -20,8 +20,8 @@ from quantkit.backends.registry import DEPLOYED, ONNX_ENGINES
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.cli.main import cli
 from quantkit.deployment.network import default_engine, open_network, usable_engines
+from quantkit.deployment.predictor import Predictor
 from quantkit.errors import BundleError, EngineError, EngineMissing, UserError
-from quantkit.predict import Predictor
 from tests.processes import environment
 from tests.requirements import package, requires
 
@@ -153,7 +153,7 @@ def without(monkeypatch: pytest.MonkeyPatch, *engines: str) -> None:
         def missing() -> None:
             raise EngineMissing("no mxnet here")
 
-        monkeypatch.setattr("quantkit.engine.backend.load_mxnet", missing)
+        monkeypatch.setattr("quantkit.backends.mxnet.backend.load_mxnet", missing)
     for engine in engines:
         monkeypatch.setitem(sys.modules, engine, None)
 

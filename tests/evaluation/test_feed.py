@@ -226,7 +226,7 @@ def test_there_is_a_verdict_where_no_round_speaks_against_it(
 def test_the_engine_takes_the_batches(engine: None, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     executors = []
 
-    class Executor(feed.Executor):
+    class MxnetSession(feed.MxnetSession):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             executors.append(self)
@@ -235,7 +235,7 @@ def test_the_engine_takes_the_batches(engine: None, clock: Clock, monkeypatch: p
             clock.now += 0.1
             return super().run(inputs)
 
-    monkeypatch.setattr(feed, "Executor", Executor)
+    monkeypatch.setattr(feed, "Executor", MxnetSession)
     found = measured(slow_samples(clock, 0.001), workers=2)
     assert len(executors) == 1
     assert near(found.network, BATCH / 0.1)

@@ -8,10 +8,10 @@ from typing import Optional
 import numpy as np
 import pytest
 
-from quantkit import timing
 from quantkit.evaluation import latency
 from quantkit.evaluation.latency import latencies_in_turns, median_latencies
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.host import timing
+from quantkit.ir.graph import Graph, Node, Tensor
 
 IMAGE = np.zeros((1, 3, 4, 4), np.float32)
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from quantkit.temporary import is_temporary
+from quantkit.files.temporary import is_temporary
 from tests.faults.verbs import VERBS, Verb
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS, errno.EACCES)

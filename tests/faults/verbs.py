@@ -12,7 +12,7 @@ from unittest import mock
 
 import click
 
-from quantkit.temporary import is_temporary
+from quantkit.files.temporary import is_temporary
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,16 @@ def _does(action: Callable[[], object]) -> Callable[[], None]:
 
 
 def _network(count: int) -> tuple[Any, Any, Any]:
+    from quantkit.bundle.quantized_model import lower
+    from quantkit.fusion.fused_model import fuse_model
     from quantkit.models.load import load_model
-    from quantkit.pipeline import emit
-    from quantkit.stages.calibrate import calibrate
-    from quantkit.stages.fuse import fuse_model
-    from quantkit.stages.recover import plan, recover
+    from quantkit.quantization.algorithms.stage import apply_algorithms, plan
+    from quantkit.quantization.calibrate import calibrate
 
     fused = fuse_model(load_model("digits_resnet20_v1"), "digits:train")
     table = calibrate(fused, "digits:train", count)
-    recovered = recover(fused, table, plan(fused, table), "digits:train", "none")
-    return fused, table, emit(fused, table, recovered)
+    adjusted = apply_algorithms(fused, table, plan(fused, table), "digits:train", "none")
+    return fused, table, lower(fused, table, adjusted)
 
 
 def _given(value: Any) -> Callable[..., Any]:
@@ -167,7 +167,7 @@ def export(base: Path) -> Verb:
 
 def analyze(base: Path) -> Verb:
     """An analysis in place of another."""
-    from quantkit.analysis.analyze import analyze as analyzed
+    from quantkit.diagnosis.layers.analyze import analyze as analyzed
 
     _, _, network = _network(4)
     network.save(base / "bundle")
@@ -186,7 +186,7 @@ def aside(base: Path) -> Verb:
     before = tree(base / "before" / "why")
 
     def run() -> None:
-        with mock.patch("quantkit.folders._exchanged", _given(False)):
+        with mock.patch("quantkit.files.folders._exchanged", _given(False)):
             verb.run()
 
     def state(work: Path) -> str:
@@ -199,7 +199,7 @@ def aside(base: Path) -> Verb:
 
 def report(base: Path) -> Verb:
     """A report in place of another."""
-    from quantkit.benchmark.result_files import write_cell, write_run
+    from quantkit.benchmark.results.result_files import write_cell, write_run
     from quantkit.report.write import make_report
     from tests.report.synthetic import INT8, NATIVE, results
 
@@ -221,8 +221,8 @@ def report(base: Path) -> Verb:
 
 def profile(base: Path) -> Verb:
     """A trace in place of another."""
-    from quantkit.engine.peak import measured_peak
-    from quantkit.engine.profiler import record
+    from quantkit.backends.mxnet.peak import measured_peak
+    from quantkit.backends.mxnet.profiler import record
     from quantkit.models.load import load_model
 
     graph = load_model("digits_resnet20_v1")
@@ -240,10 +240,10 @@ def profile(base: Path) -> Verb:
 
 def benchmark(base: Path) -> Verb:
     """A run in place of another, measured by workers that only sleep."""
-    from quantkit.benchmark import schedule
-    from quantkit.benchmark.result_files import read_results
-    from quantkit.benchmark.run_folder import claimed, discard
-    from quantkit.benchmark.runner import run_suite
+    from quantkit.benchmark.measuring import schedule
+    from quantkit.benchmark.measuring.runner import run_suite
+    from quantkit.benchmark.results.result_files import read_results
+    from quantkit.benchmark.results.run_folder import claimed, discard
     from quantkit.errors import QuantkitError
     from tests.benchmark.fakes import FakeWorkload, launch, run_of, suite
 
@@ -295,7 +295,7 @@ def store(base: Path) -> Verb:
     """The benchmark's cache of prepared networks: a checkpoint, files for another engine, inputs and outputs."""
     import numpy as np
 
-    from quantkit.workloads.store import Made, stored_array, stored_checkpoint, stored_files, stored_outputs
+    from quantkit.benchmark.workloads.store import Made, stored_array, stored_checkpoint, stored_files, stored_outputs
 
     fused, _, _ = _network(4)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from quantkit.errors import FusionError, ModelError
-from quantkit.fusion.gate import check_fusion, predictions, relative_difference
-from quantkit.graph.graph import Graph, Node
+from quantkit.fusion.numeric_check import check_fusion, predictions, relative_difference
+from quantkit.ir.graph import Graph, Node
 from tests.networks import DATA, Builder, images
 
 pytestmark = pytest.mark.usefixtures("engine")

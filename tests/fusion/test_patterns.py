@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.emission.mxnet_float import float_graph
-from quantkit.emission.mxnet_int8 import int8_graph
-from quantkit.engine.execute import run
+from quantkit.backends.mxnet.execute import run
+from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.ir.graph import Graph, Tensor
+from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.equivalence import as_near_as_simulated, close
 from tests.networks import DATA, Builder
+from tests.quantization.algorithms.networks import planned
 from tests.random_graphs import Network
-from tests.recovery.networks import planned
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from quantkit.fusion.activation import ACTIVATION
-from quantkit.fusion.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
-from quantkit.fusion.drop_identity import DROP_IDENTITY
 from quantkit.fusion.fuse import RULES, fuse
-from quantkit.fusion.pointwise_dense import POINTWISE_DENSE
-from quantkit.fusion.residual_sum import RESIDUAL_SUM
-from quantkit.fusion.rewrite import Applied, Refusal, Rule
-from quantkit.graph.graph import Tensor
+from quantkit.fusion.rewriting.rule import Applied, Rejection, Rule
+from quantkit.fusion.rules.activation import ACTIVATION
+from quantkit.fusion.rules.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
+from quantkit.fusion.rules.drop_identity import DROP_IDENTITY
+from quantkit.fusion.rules.pointwise_dense import POINTWISE_DENSE
+from quantkit.fusion.rules.residual_sum import RESIDUAL_SUM
+from quantkit.ir.graph import Tensor
 from tests.networks import DATA, Builder, residual_v1
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -178,7 +178,7 @@ def test_what_must_not_fuse_says_why(case: str) -> None:
     b = Builder()
     fused = fuse(b.graph(build(b)), SHAPE, rules)
     # All that the rule refused: a sum may be refused once, whichever of its inputs is looked at first.
-    assert Refusal(rules[-1].name, node, reason) in fused.refused
+    assert Rejection(rules[-1].name, node, reason) in fused.rejected
     assert (rules[-1].name, node) not in {(each.rule, each.node) for each in fused.applied}
 
 
@@ -186,7 +186,7 @@ def test_an_output_of_the_network_stays() -> None:
     b = Builder()
     conv = b.conv("conv", DATA, 3, 8)
     fused = fuse(b.graph(b.relu("act", conv), conv), SHAPE, (ACTIVATION,))
-    assert fused.refused == (Refusal(ACTIVATION.name, "act", "the result of conv is also an output of the network"),)
+    assert fused.rejected == (Rejection(ACTIVATION.name, "act", "the result of conv is also an output of the network"),)
 
 
 def test_one_convolution_of_a_sum_is_enough() -> None:
@@ -198,7 +198,7 @@ def test_one_convolution_of_a_sum_is_enough() -> None:
     fused = fuse(b.graph(b.op("elemwise_mul", "both", total, b.op("tanh", "other", first))), SHAPE, (RESIDUAL_SUM,))
     assert fused.graph.by_name["add"].inputs[-1] == first
     assert fused.applied == (Applied(RESIDUAL_SUM.name, "add", ("second", "add")),)
-    assert not fused.refused
+    assert not fused.rejected
 
 
 SILENT: dict[str, tuple[Rule, Callable[[Builder], Tensor]]] = {
@@ -230,7 +230,7 @@ def test_rules_without_their_pattern_say_nothing(case: str) -> None:
     b = Builder()
     graph = b.graph(build(b))
     fused = fuse(graph, SHAPE, (rule,))
-    assert (fused.applied, fused.refused) == ((), ())
+    assert (fused.applied, fused.rejected) == ((), ())
     assert fused.graph.nodes == graph.nodes
 
 
@@ -276,7 +276,7 @@ def test_one_pixel_without_groups_is_a_matrix_product_but_not_its_pooling() -> N
     again = b.op("Pooling", "again", one_pixel(b), pool_type="max", kernel=(1, 1))
     fused = fuse(b.graph(again), SHAPE, (POINTWISE_DENSE,))
     assert fused.applied == (Applied(POINTWISE_DENSE.name, "conv", ("conv",)),)
-    assert not fused.refused
+    assert not fused.rejected
 
 
 def test_computed_weights_of_one_pixel_stay() -> None:
@@ -295,7 +295,7 @@ def test_what_was_done_is_told_in_the_users_names() -> None:
         *(Applied(ACTIVATION.name, f"relu{n}", (f"conv{n}", f"bn{n}", f"relu{n}")) for n in range(2)),
         Applied(ACTIVATION.name, "relu2", ("conv3", "bn3", "add", "relu2")),
     }
-    assert not fused.refused
+    assert not fused.rejected
     b = Builder()
     left_out = b.op("identity", "second", b.op("_copy", "first", b.op("Dropout", "drop", b.relu("relu", DATA))))
     fused = fuse(b.graph(left_out), SHAPE)

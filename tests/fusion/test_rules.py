@@ -7,16 +7,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from quantkit.emission.mxnet_float import float_graph
-from quantkit.engine.execute import run
-from quantkit.fusion.activation import ACTIVATION
-from quantkit.fusion.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
-from quantkit.fusion.drop_identity import DROP_IDENTITY
+from quantkit.backends.mxnet.execute import run
+from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import Fused, fuse
-from quantkit.fusion.pointwise_dense import POINTWISE_DENSE
-from quantkit.fusion.residual_sum import RESIDUAL_SUM
-from quantkit.fusion.rewrite import Rule
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.fusion.rewriting.rule import Rule
+from quantkit.fusion.rules.activation import ACTIVATION
+from quantkit.fusion.rules.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
+from quantkit.fusion.rules.drop_identity import DROP_IDENTITY
+from quantkit.fusion.rules.pointwise_dense import POINTWISE_DENSE
+from quantkit.fusion.rules.residual_sum import RESIDUAL_SUM
+from quantkit.ir.graph import Graph, Tensor
 from tests.networks import DATA, Builder, images
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -73,14 +73,14 @@ def test_batch_norm_does_not_fold_into_a_shared_convolution() -> None:
 
     fused = fused_by(network(build), FOLD_BATCH_NORM)
     assert "BatchNorm" in ops(fused)
-    assert "2 readers" in fused.refused[0].reason
+    assert "2 readers" in fused.rejected[0].reason
 
 
 def test_batch_norm_does_not_fold_into_an_output() -> None:
     b = Builder()
     conv = b.conv("conv", DATA, 3, 8)
     fused = fused_by(b.graph(b.batch_norm("bn", conv, 8), conv), FOLD_BATCH_NORM)
-    assert "output of the network" in fused.refused[0].reason
+    assert "output of the network" in fused.rejected[0].reason
 
 
 def test_batch_norm_does_not_fold_into_computed_weights() -> None:
@@ -94,7 +94,7 @@ def test_batch_norm_does_not_fold_into_computed_weights() -> None:
         return b.batch_norm("bn", conv, 8)
 
     fused = fused_by(network(build), FOLD_BATCH_NORM)
-    assert "not constants" in fused.refused[0].reason
+    assert "not constants" in fused.rejected[0].reason
 
 
 def test_a_lone_batch_norm_becomes_a_depthwise_convolution() -> None:
@@ -105,7 +105,7 @@ def test_a_lone_batch_norm_becomes_a_depthwise_convolution() -> None:
 def test_the_input_batch_norm_stays() -> None:
     fused = fused_by(network(lambda b: b.batch_norm("bn", DATA, 3)), BATCH_NORM_AS_CONVOLUTION)
     assert ops(fused) == ["BatchNorm"]
-    assert "input" in fused.refused[0].reason
+    assert "input" in fused.rejected[0].reason
 
 
 @pytest.mark.parametrize("activation", ["relu", "relu6"])
@@ -125,7 +125,7 @@ def test_activations_without_an_int8_form_do_not_fuse(kind: str) -> None:
         network(lambda b: b.op("Activation", "act", b.conv("conv", DATA, 3, 8), act_type=kind)), ACTIVATION
     )
     assert ops(fused) == ["Convolution", "Activation"]
-    assert kind in fused.refused[0].reason
+    assert kind in fused.rejected[0].reason
 
 
 def test_a_clip_from_below_zero_is_no_relu6() -> None:
@@ -175,7 +175,7 @@ def test_a_broadcast_sum_does_not_fuse() -> None:
 
     fused = fused_by(network(build), RESIDUAL_SUM)
     assert "fused_convolution" not in ops(fused)
-    assert "differ" in fused.refused[0].reason
+    assert "differ" in fused.rejected[0].reason
 
 
 def test_twice_the_same_tensor_does_not_fuse() -> None:
@@ -218,7 +218,7 @@ def test_a_sum_with_something_computed_from_parameters_does_not_fuse() -> None:
 
     fused = fused_by(network(build), RESIDUAL_SUM)
     assert "fused_convolution" not in ops(fused)
-    assert "does not depend on the network's input" in fused.refused[0].reason
+    assert "does not depend on the network's input" in fused.rejected[0].reason
 
 
 @pytest.mark.parametrize("folded", [True, False])

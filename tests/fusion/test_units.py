@@ -1,4 +1,4 @@
-"""Units: layers with what is fused into them, put together and taken apart again, against NumPy."""
+"""FusedLayer: layers with what is fused into them, put together and taken apart again, against NumPy."""
 
 from __future__ import annotations
 
@@ -9,16 +9,24 @@ import numpy as np
 import pytest
 
 from quantkit.fusion.fuse import fuse
-from quantkit.fusion.unit import Unit, extended, form_problem, has_constant_weights, layer_of, unit_of, unrolled
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.ir.fused_layer import (
+    FusedLayer,
+    extended,
+    form_problem,
+    fused_layer_of,
+    has_constant_weights,
+    layer_of,
+    unrolled,
+)
+from quantkit.ir.graph import Graph, Node, Tensor
 from tests.networks import DATA, Builder, images, residual_v1, residual_v2
 from tests.numpy_engine import run
 
 DENSE, CONVOLUTION = "FullyConnected", "Convolution"
 
 
-def unit(node: Node) -> Unit:
-    found = unit_of(node)
+def fused_layer(node: Node) -> FusedLayer:
+    found = fused_layer_of(node)
     assert found is not None
     return found
 
@@ -34,10 +42,10 @@ def test_an_activation_becomes_part_of_a_layer(op: str, short: bool) -> None:
     data = layer(b, op)
     graph = b.graph(b.op("relu", "act", data) if short else b.relu("act", data))
     core, last = graph.nodes
-    node = extended(unit(core), last)
+    node = extended(fused_layer(core), last)
     assert (node.name, node.origin, node.inputs) == ("act", ("layer", "act"), core.inputs)
     assert node.op == {CONVOLUTION: "fused_convolution", DENSE: "fused_dense"}[op]
-    found = unit(node)
+    found = fused_layer(node)
     assert (found.data, found.weight, found.bias, found.addend) == (*core.inputs, None)
     assert (found.activation_kind, found.is_non_negative, found.is_convolution) == ("relu", True, op == CONVOLUTION)
     # The engine's fused layers know no operator relu.
@@ -56,17 +64,21 @@ def test_sums_and_activations_are_taken_apart_as_they_were(bias: bool) -> None:
     conv = b.conv("conv", DATA, 3, 3, bias=bias)
     total = b.op("broadcast_add", "add", conv, DATA, lost="1")
     graph = b.graph(b.op("clip", "act", total, a_min=0.0, a_max=1.0))
-    summed = extended(unit(graph.nodes[0]), graph.nodes[1], DATA)
-    assert (unit(summed).addend, unit(summed).activation_kind, unit(summed).is_non_negative) == (DATA, None, False)
-    assert (unit(summed).bias is None) == (not bias)
+    summed = extended(fused_layer(graph.nodes[0]), graph.nodes[1], DATA)
+    assert (fused_layer(summed).addend, fused_layer(summed).activation_kind, fused_layer(summed).is_non_negative) == (
+        DATA,
+        None,
+        False,
+    )
+    assert (fused_layer(summed).bias is None) == (not bias)
     assert summed.inputs == (*graph.nodes[0].inputs, DATA)
-    node = extended(unit(summed), graph.nodes[2])
+    node = extended(fused_layer(summed), graph.nodes[2])
     assert node.origin == ("conv", "add", "act")
     assert node.body is not None
     assert node.body.inputs == ("data", "weight", "bias", "addend") if bias else ("data", "weight", "addend")
     # The engine's fused layers know one addition, without parameters.
     assert [(each.op, each.attrs) for each in node.body.nodes[1:2]] == [("elemwise_add", {})]
-    assert (unit(node).activation_kind, unit(node).addend) == ("relu6", DATA)
+    assert (fused_layer(node).activation_kind, fused_layer(node).addend) == ("relu6", DATA)
     whole = Graph((node,), graph.inputs, (node.output,), graph.params)
     parts = unrolled(node, node.inputs, "last", lambda name: f"free_{name}")
     assert [part.name for part in parts] == ["free_conv", "free_add", "last"]
@@ -84,8 +96,8 @@ def test_what_stands_alone_takes_new_inputs_and_a_new_name() -> None:
 
 
 def test_what_is_no_layer_is_no_unit() -> None:
-    assert unit_of(None) is None
-    assert unit_of(Node("tanh", "tanh", (DATA,))) is None
+    assert fused_layer_of(None) is None
+    assert fused_layer_of(Node("tanh", "tanh", (DATA,))) is None
 
 
 def test_constant_weights_are_both_weight_and_bias() -> None:
@@ -95,9 +107,9 @@ def test_constant_weights_are_both_weight_and_bias() -> None:
         params = {name: b.params[name] for name in kept}
         others = tuple(name for name in b.params if name not in kept)
         graph = Graph((node,), ("data", *others), (node.output,), params)
-        assert has_constant_weights(graph.params, unit(node)) == (len(kept) == 2)
+        assert has_constant_weights(graph.params, fused_layer(node)) == (len(kept) == 2)
     alone = Graph((Builder().graph(DATA).nodes), ("data",), (DATA,))
-    assert not has_constant_weights(alone.params, unit(node))
+    assert not has_constant_weights(alone.params, fused_layer(node))
 
 
 @pytest.mark.usefixtures("engine")
@@ -116,11 +128,11 @@ def test_new_parameters_are_float32_and_take_free_names() -> None:
 ADDEND = Tensor("addend")
 
 
-def fused_layer() -> Node:
+def engine_operator() -> Node:
     """A convolution with a sum and an activation in it."""
     b = Builder()
     graph = b.graph(b.relu("act", b.op("broadcast_add", "add", b.conv("conv", DATA, 3, 3), DATA)))
-    return extended(unit(extended(unit(graph.nodes[0]), graph.nodes[1], DATA)), graph.nodes[2])
+    return extended(fused_layer(extended(fused_layer(graph.nodes[0]), graph.nodes[1], DATA)), graph.nodes[2])
 
 
 def with_body(node: Node, **changes: Any) -> Node:
@@ -131,13 +143,13 @@ def with_body(node: Node, **changes: Any) -> Node:
 def test_layers_as_they_are_fused_have_no_fault() -> None:
     b = Builder()
     conv = b.graph(b.conv("conv", DATA, 3, 3, bias=False)).nodes[0]
-    assert form_problem(unit(conv)) is None
-    assert form_problem(unit(fused_layer())) is None
-    assert form_problem(unit(with_body(fused_layer()))) is None
+    assert form_problem(fused_layer(conv)) is None
+    assert form_problem(fused_layer(engine_operator())) is None
+    assert form_problem(fused_layer(with_body(engine_operator()))) is None
 
 
 def test_layers_in_other_forms_are_refused() -> None:
-    sound = fused_layer()
+    sound = engine_operator()
     assert sound.body is not None
     core, add, act = sound.body.nodes
     bias = sound.body.inputs[2]
@@ -154,15 +166,17 @@ def test_layers_in_other_forms_are_refused() -> None:
         replace(sound, inputs=sound.inputs[:-1]),
     ]
     for node in wrong:
-        assert "as quantkit fuses them" in (form_problem(unit(node)) or ""), node
+        assert "as quantkit fuses them" in (form_problem(fused_layer(node)) or ""), node
     short = replace(core, inputs=core.inputs[:2])
-    assert form_problem(unit(short)) == "has 2 inputs and needs 3"
-    assert form_problem(unit(with_body(sound, nodes=(short, add, act)))) == "has 2 inputs and needs 3"
-    assert form_problem(unit(replace(core, attrs={**core.attrs, "no_bias": "True"}))) == "has 3 inputs and needs 2"
+    assert form_problem(fused_layer(short)) == "has 2 inputs and needs 3"
+    assert form_problem(fused_layer(with_body(sound, nodes=(short, add, act)))) == "has 2 inputs and needs 3"
+    assert (
+        form_problem(fused_layer(replace(core, attrs={**core.attrs, "no_bias": "True"}))) == "has 3 inputs and needs 2"
+    )
 
 
 def test_what_is_no_layer_is_not_taken_for_one() -> None:
     with pytest.raises(TypeError, match=r"^act is not a layer$"):
         layer_of(Node("act", "relu", (DATA,)))
-    node = fused_layer()
-    assert layer_of(node) == unit_of(node)
+    node = engine_operator()
+    assert layer_of(node) == fused_layer_of(node)

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle
 from quantkit.data.preprocess import network_input
 from quantkit.data.samples import take
 from quantkit.data.sources import open_samples
-from quantkit.engine.execute import run
-from quantkit.predict import Predictor
-from quantkit.stages.fuse import FusedModel
+from quantkit.deployment.predictor import Predictor
+from quantkit.fusion.fused_model import FusedModel
 from tests.lean.prepare import PYTHONS
 
 pytestmark = [pytest.mark.requires("lean", "onnx", "onnxruntime"), pytest.mark.timing]

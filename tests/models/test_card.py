@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from quantkit.backends.mxnet.gluon import zoo_names, zoo_sha1
 from quantkit.data.preprocess import Preprocess
-from quantkit.engine.gluon import zoo_names, zoo_sha1
 from quantkit.errors import ModelError
 from quantkit.models.card import cards, find_card, read_card
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.data.builtin import digits
 from quantkit.data.preprocess import apply
-from quantkit.engine.execute import Executor
-from quantkit.files import shipped
-from quantkit.graph.graph import Graph
+from quantkit.files.files import shipped
+from quantkit.ir.graph import Graph
 from quantkit.models.card import find_card
 from quantkit.models.load import load_model
 
@@ -27,7 +27,7 @@ def test_the_accuracy_is_the_cards(name: str) -> None:
     assert [sample.label for sample in samples[:4]] == [0, 5, 0, 5]
     assert len(samples) == 360
     images = np.stack([apply(model.preprocess, sample.image) for sample in samples])
-    outputs = Executor(model.graph, {model.graph.inputs[0]: images.shape}).run({model.graph.inputs[0]: images})[0]
+    outputs = MxnetSession(model.graph, {model.graph.inputs[0]: images.shape}).run({model.graph.inputs[0]: images})[0]
     top1 = 100 * np.mean(outputs.argmax(1) == [sample.label for sample in samples])
     assert top1 == pytest.approx(card.accuracy.top1, abs=0.005)
     assert top1 >= 98.5

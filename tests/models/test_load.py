@@ -10,11 +10,11 @@ from typing import Any, Optional
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.execute import run
 from quantkit.data.preprocess import Preprocess
-from quantkit.engine.compat import load_mxnet
-from quantkit.engine.execute import run
 from quantkit.errors import ModelError, WeightsUnavailable
-from quantkit.graph.allowed_operators import FUSED, OPERATORS
+from quantkit.ir.allowed_operators import FUSED, OPERATORS
 from quantkit.models.card import Card, find_card
 from quantkit.models.load import load_model, locate
 from quantkit.models.names import AssumedPreprocessWarning

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.engine.execute import run
+from quantkit.backends.mxnet.execute import run
+from quantkit.bundle.export import export_onnx
 from quantkit.errors import ModelError
-from quantkit.export import export_onnx
-from quantkit.files import sha256_of
-from quantkit.fusion.drop_identity import DROP_IDENTITY
+from quantkit.files.files import sha256_of
 from quantkit.fusion.fuse import fuse
+from quantkit.fusion.rules.drop_identity import DROP_IDENTITY
 from quantkit.models.card import cards
 from quantkit.models.load import load_model
 from tests.requirements import package

@@ -55,8 +55,8 @@ def main(seed: int, seconds: float) -> int:
     """Damage files until the time is over; the number of those that ended otherwise than they may."""
     import onnx
 
-    from quantkit.engine.compat import load_mxnet
-    from tests.onnx_import.test_styles import STYLES
+    from quantkit.backends.mxnet.compat import load_mxnet
+    from tests.formats.onnx.reading.test_styles import STYLES
 
     load_mxnet()
     pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -90,7 +90,7 @@ def main(seed: int, seconds: float) -> int:
 
 def outcome(path: Path) -> str:
     """What becomes of a file: it is imported, its shapes are known, and it runs, as far as it is small; or refused."""
-    from quantkit.engine.execute import infer_shapes, run
+    from quantkit.backends.mxnet.execute import infer_shapes, run
     from quantkit.errors import UserError
     from quantkit.models.load import load_model
 
@@ -205,8 +205,8 @@ def _attribute_elsewhere(random: Random, model: Any) -> None:
 
 
 def _operator(random: Random, model: Any) -> None:
-    from quantkit.onnx_import.folding import FOLDS
-    from quantkit.onnx_import.network import CONVERTERS
+    from quantkit.formats.onnx.reading.folding import FOLDS
+    from quantkit.formats.onnx.reading.network import CONVERTERS
 
     _node(random, model).op_type = random.choice(sorted({*CONVERTERS, *FOLDS, "If", "Shape"}))
 

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from quantkit.engine.execute import run
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.backends.mxnet.execute import run
+from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.models.load import load_model
 from quantkit.models.random_weights import random_weights
 

@@ -21,7 +21,7 @@ import pytest
 
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError, QuantkitError, UserError, WeightsUnavailable
-from quantkit.graph.params import write_params
+from quantkit.formats.mxnet.params import write_params
 from quantkit.models.card import Card, WeightSource
 from quantkit.models.fit import Parameters, fit
 from quantkit.models.trust import read_record, record_file

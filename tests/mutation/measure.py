@@ -35,33 +35,33 @@ FAST = ["-m", "not engine and not timing"]
 # In the first FP32 networks run in NumPy, see tests/numpy_engine.py; in the others MXNet is there before the process of
 # each mutant is forked, see tests/conftest.py.
 ENGINES = {
-    **dict.fromkeys(("fusion", "recovery"), "numpy"),
-    **dict.fromkeys(("quantization", "bundle", "emission"), "forked"),
+    **dict.fromkeys(("fusion", "algorithms"), "numpy"),
+    **dict.fromkeys(("quantization", "bundle", "lowering"), "forked"),
 }
 
 # Processes of their own, which know nothing of the mutant, or take seconds to start.
 _PROCESSES = [
     "--ignore=tests/bundle/test_stock.py",
-    "--ignore=tests/emission/test_without_vnni.py",
+    "--ignore=tests/lowering/test_without_vnni.py",
     "--deselect=tests/bundle/test_write.py::test_two_processes_write_the_same_bytes",
     "--deselect=tests/bundle/test_write.py::test_a_file_size_limit_leaves_nothing_behind",
 ]
 
 # Arithmetic; the rest starts processes.
-_BENCHMARK = ("statistics", "placement", "schedule", "server")
+_BENCHMARK = ("results/statistics", "placement/placement", "measuring/schedule", "measuring/server")
 
 # Room: what is mutated, and the tests that have to notice, as pytest has them.
 ROOMS: dict[str, tuple[list[str], list[str]]] = {
     "fusion": (["quantkit/fusion/*"], ["tests/fusion", "-m", "not int8"]),
     "calibration": (["quantkit/calibration/*"], ["tests/calibration", *FAST]),
     "quantization": (["quantkit/quantization/*"], ["tests/quantization", "-m", "not int8"]),
-    "recovery": (["quantkit/recovery/*"], ["tests/recovery", "-m", "not int8"]),
-    "emission": (["quantkit/emission/*"], ["tests/emission", *_PROCESSES]),
+    "algorithms": (["quantkit/quantization/algorithms/*"], ["tests/quantization/algorithms", "-m", "not int8"]),
+    "lowering": (["quantkit/lowering/*"], ["tests/lowering", *_PROCESSES]),
     "evaluation": (["quantkit/evaluation/*"], ["tests/evaluation", *FAST]),
     "bundle": (["quantkit/bundle/*"], ["tests/bundle", "-m", "not int8", *_PROCESSES]),
     "benchmark": (
         [f"quantkit/benchmark/{name}.py" for name in _BENCHMARK],
-        [*(f"tests/benchmark/test_{name}.py" for name in _BENCHMARK), *FAST],
+        [*(f"tests/benchmark/{name.replace('/', '/test_')}.py" for name in _BENCHMARK), *FAST],
     ),
 }
 

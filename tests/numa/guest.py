@@ -14,12 +14,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from quantkit.benchmark.binding import launch
 from quantkit.benchmark.build import Build
-from quantkit.benchmark.instance import Instance
-from quantkit.benchmark.placement import Placement, place
-from quantkit.benchmark.proof import problem, prove
-from quantkit.benchmark.team import Launch
+from quantkit.benchmark.measuring.binding import launch
+from quantkit.benchmark.measuring.team import Launch
+from quantkit.benchmark.placement.placement import Placement, place
+from quantkit.benchmark.placement.proof import problem, prove
+from quantkit.benchmark.workers.instance import Instance
 from quantkit.host.topology import read_topology
 
 OPENMP = Path(__file__).parents[1] / "benchmark" / "openmp_worker.py"

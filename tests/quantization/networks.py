@@ -9,8 +9,8 @@ import numpy as np
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.fusion.fuse import Fused
-from quantkit.fusion.unit import extended, unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.ir.fused_layer import extended, fused_layer_of
+from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.quantization.plan import Plan, calibration_targets, make_plan
 from tests.networks import DATA, Builder
 
@@ -25,10 +25,10 @@ class Fuser(Builder):
     def fused(self, op: str, name: str, *addend: Tensor, **attrs: Any) -> Tensor:
         """Fuse one more operator into the last layer."""
         last = self.nodes.pop()
-        unit = unit_of(last)
-        assert unit is not None
+        fused_layer = fused_layer_of(last)
+        assert fused_layer is not None
         strings = {key: str(value) for key, value in attrs.items()}
-        self.nodes.append(extended(unit, Node(name, op, (last.output, *addend), strings, (name,)), *addend))
+        self.nodes.append(extended(fused_layer, Node(name, op, (last.output, *addend), strings, (name,)), *addend))
         return Tensor(name)
 
     def layer(self, name: str, data: Tensor = DATA, channels: int = 8, **attrs: Any) -> Tensor:
@@ -49,12 +49,12 @@ def whole(graph: Graph, **shapes: tuple[int, ...]) -> Fused:
     return Fused(graph, graph, {**tensors, **{Tensor(name): shape for name, shape in shapes.items()}}, (), ())
 
 
-def planned(fused: Fused, *exclude: str, activations: Any = "auto", **ranges: Range) -> Plan:
+def planned(fused: Fused, *exclude: str, dtype: Any = "auto", **ranges: Range) -> Plan:
     """The plan where what is called relu has the range ``POSITIVE`` and all else ``SIGNED``, but as given."""
     names = [tensor.node for tensor in calibration_targets(fused.graph)]
     every = {str(Tensor(name)): POSITIVE if "relu" in name else SIGNED for name in names}
     every.update({str(Tensor(name)): values for name, values in ranges.items()})
-    return make_plan(fused, CalibrationTable("minmax", 1, "made up", every, "0" * 64, "0" * 64), exclude, activations)
+    return make_plan(fused, CalibrationTable("minmax", 1, "made up", every, "0" * 64, "0" * 64), exclude, dtype)
 
 
 def reason(plan: Plan, name: str) -> Optional[str]:

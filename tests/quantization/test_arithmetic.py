@@ -78,8 +78,8 @@ def test_a_tensor_of_zeros_has_parameters(values: Range) -> None:
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(("dtype", "low"), [("uint8", 0.0), ("int8", -2.5)])
 def test_the_engine_quantizes_alike(dtype: DType, low: float) -> None:
-    from quantkit.engine.execute import run
-    from quantkit.graph.graph import Graph, Node, Tensor
+    from quantkit.backends.mxnet.execute import run
+    from quantkit.ir.graph import Graph, Node, Tensor
 
     attrs = {"out_type": dtype, "min_calib_range": str(low), "max_calib_range": "2.5"}
     node = Node("q", "_contrib_quantize_v2", (Tensor("data"),), attrs)

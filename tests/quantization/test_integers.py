@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.fusion.unit import unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
+from quantkit.ir.fused_layer import fused_layer_of
+from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.progress import silent
+from quantkit.quantization.algorithms.config import PTQConfig
+from quantkit.quantization.algorithms.own_params import with_own_params
+from quantkit.quantization.algorithms.reconstruction import reconstruct
 from quantkit.quantization.arithmetic import activation_params, quantize
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.constants import with_constants_folded
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
 from quantkit.quantization.weights import engine_integers, per_channel_int8
-from quantkit.recovery.constants import with_constants_folded
-from quantkit.recovery.own_params import with_own_params
-from quantkit.recovery.preset import Recovery
-from quantkit.recovery.reconstruction import reconstruct
 from tests import numpy_engine
 from tests.networks import DATA, Builder, fire, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import computed_weights, planned, simulated
+from tests.quantization.algorithms.networks import computed_weights, planned, simulated
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -41,35 +41,35 @@ def in_integers(graph: Graph, plan: Plan, data: np.ndarray) -> dict[Tensor, np.n
     values = {Tensor("data"): data}
     params = dict(graph.params)
     for node in graph.nodes:
-        unit, form = unit_of(node), plan.activations.get(node.output)
-        if unit is None or unit.weight.node not in params or plan.decisions[node.name].precision == "fp32":
+        layer, form = fused_layer_of(node), plan.tensors.get(node.output)
+        if layer is None or layer.weight.node not in params or plan.decisions[node.name].precision == "fp32":
             values.update(one(node, values, params))
             if form is not None and plan.is_int8(node):
                 step = activation_params(form.range, form.dtype)
                 values[node.output] = quantize(values[node.output], step) * np.float32(step.scale)
             continue
-        step = activation_params(plan.activations[unit.data].range, plan.activations[unit.data].dtype)
-        integers, scales = (engine_integers if unit.is_convolution else per_channel_int8)(params[unit.weight.node])
-        core = replace(unit.core, inputs=(Tensor("x"), Tensor("w")), attrs={**unit.core.attrs, "no_bias": "True"})
-        products = one(core, {Tensor("x"): quantize(values[unit.data], step)}, {"w": integers})[core.output]
+        step = activation_params(plan.tensors[layer.data].range, plan.tensors[layer.data].dtype)
+        integers, scales = (engine_integers if layer.is_convolution else per_channel_int8)(params[layer.weight.node])
+        core = replace(layer.core, inputs=(Tensor("x"), Tensor("w")), attrs={**layer.core.attrs, "no_bias": "True"})
+        products = one(core, {Tensor("x"): quantize(values[layer.data], step)}, {"w": integers})[core.output]
         per_channel = (-1, *(1,) * (products.ndim - 2))
         result = np.rint(products).astype(np.int64) * (scales.astype(np.float64) * step.scale).reshape(per_channel)
-        if unit.bias is not None:
-            result = result + params[unit.bias.node].reshape(per_channel)
-        if unit.addend is not None and form is not None:
-            other = plan.activations[unit.addend]
+        if layer.bias is not None:
+            result = result + params[layer.bias.node].reshape(per_channel)
+        if layer.addend is not None and form is not None:
+            other = plan.tensors[layer.addend]
             if form.dtype == "int8":
                 other = replace(other, dtype="int8")
             other_step = activation_params(other.range, other.dtype)
-            result = result + quantize(values[unit.addend], other_step) * other_step.scale
-        if unit.activation_kind is not None:
+            result = result + quantize(values[layer.addend], other_step) * other_step.scale
+        if layer.activation_kind is not None:
             result = np.maximum(result, 0)
-        if unit.activation_kind == "relu6" and unit.activation is not None:
-            result = np.minimum(result, float(unit.activation.attrs["a_max"]))
-        if unit.is_convolution:
+        if layer.activation_kind == "relu6" and layer.activation is not None:
+            result = np.minimum(result, float(layer.activation.attrs["a_max"]))
+        if layer.is_convolution:
             assert form is not None
             own = activation_params(form.range, form.dtype)
-            coarse = unit.addend is not None and (form.dtype, other.dtype) == ("uint8", "int8")
+            coarse = layer.addend is not None and (form.dtype, other.dtype) == ("uint8", "int8")
             # Eight bits to add signed integers in place, of which a ReLU leaves seven.
             result = (
                 np.clip(np.rint(result / (2 * own.scale)), 0, 127) * 2 * own.scale
@@ -121,7 +121,7 @@ def test_every_tensor_is_that_of_the_integers(case: str) -> None:
     found = simulated(graph, plan, data, wanted)
     assert len(found) >= len(graph.nodes)
     for tensor, values in found.items():
-        form = plan.activations.get(tensor)
+        form = plan.tensors.get(tensor)
         step = activation_params(form.range, form.dtype).scale if form else np.abs(values).max() * 1e-5
         difference = np.abs(values - wanted[tensor]) / step
         # A sum on the edge between two integers may fall to either side: of a coarse one that is two steps.
@@ -164,11 +164,11 @@ def test_each_technique_brings_integers_nearer_on_other_images(technique: str, b
     # Narrow ranges, so that much is clipped and there is something to make up for.
     forms = {
         tensor: replace(form, range=replace(form.range, low=form.range.low * 0.5, high=form.range.high * 0.5))
-        for tensor, form in plan.activations.items()
+        for tensor, form in plan.tensors.items()
     }
-    plan = replace(plan, activations=forms)
+    plan = replace(plan, tensors=forms)
     own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
-    found = reconstruct(QuantizedGraph(own, plan), seen, Recovery(**{technique: True}), silent).graph
+    found = reconstruct(QuantizedGraph(own, plan), seen, PTQConfig(**{technique: True}), silent).graph
     assert error(found, plan, fused.original, unseen) < 0.95 * error(own, plan, fused.original, unseen)
     assert found.nodes == own.nodes
     assert found.params.keys() == own.params.keys()
@@ -182,5 +182,5 @@ def test_the_walk_is_shown_operator_by_operator() -> None:
         return shown[-1][0]
 
     fused, plan = planned(residual_v1(), images())
-    reconstruct(QuantizedGraph(fused.graph, plan), images(), Recovery(bias=True), progress)
+    reconstruct(QuantizedGraph(fused.graph, plan), images(), PTQConfig(bias=True), progress)
     assert shown == [(list(fused.graph.nodes), len(fused.graph.nodes), "recovering accuracy")]

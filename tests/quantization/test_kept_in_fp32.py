@@ -6,9 +6,9 @@ import pytest
 
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.ir.graph import Graph, Tensor
+from quantkit.mixed_precision.kept_in_fp32 import KEPT, kept_in_fp32
 from quantkit.quantization.exclude import excluded_nodes
-from quantkit.quantization.mixed import KEPT, kept_in_fp32
 from quantkit.quantization.plan import Plan, float_plan, operator_name
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder
@@ -25,7 +25,7 @@ def test_everything_can_stay_fp32() -> None:
         decision = plan.decisions[node.name]
         assert (decision.node, decision.operator, decision.origin) == (node.name, operator_name(node), node.origin)
         assert (decision.precision, decision.reason) == ("fp32", "the network was fused, not quantized")
-    assert (plan.activations, plan.exclude, plan.activation_type, plan.before_sums) == ({}, (), "auto", {})
+    assert (plan.tensors, plan.exclude, plan.dtype, plan.pre_add_ranges) == ({}, (), "auto", {})
 
 
 def test_excluded_nodes_keep_the_first_pattern_that_names_them() -> None:
@@ -91,7 +91,7 @@ def test_what_returns_to_fp32(layers: list[str], along: list[str]) -> None:
     for name, decision in mixed.decisions.items():
         was = plan.decisions[name]
         assert (decision.node, decision.operator, decision.origin) == (was.node, was.operator, was.origin)
-    assert (mixed.activations, mixed.exclude) == (plan.activations, plan.exclude)
+    assert (mixed.tensors, mixed.exclude) == (plan.tensors, plan.exclude)
 
 
 def test_what_is_no_int8_layer_cannot_return_to_fp32() -> None:

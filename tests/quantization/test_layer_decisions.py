@@ -7,8 +7,8 @@ from typing import Any, Optional
 import pytest
 
 from quantkit.calibration.ranges import Range
-from quantkit.graph.graph import Tensor
-from quantkit.quantization.plan import Activation
+from quantkit.ir.graph import Tensor
+from quantkit.quantization.plan import TensorQuantization
 from tests.networks import DATA
 from tests.quantization.networks import POSITIVE, SIGNED, TINY, ZERO, Fuser, planned, reason, whole
 
@@ -34,8 +34,8 @@ def test_convolutions(attrs: dict[str, Any], expected: Optional[str]) -> None:
     b = Fuser()
     plan = planned(whole(b.graph(b.layer("conv", **attrs))))
     assert reason(plan, "conv") == expected
-    integer = Activation(SIGNED, "int8")
-    assert plan.activations == ({DATA: integer, Tensor("conv"): integer} if expected is None else {})
+    integer = TensorQuantization(SIGNED, "int8")
+    assert plan.tensors == ({DATA: integer, Tensor("conv"): integer} if expected is None else {})
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_dense_layers(
     plan = planned(whole(b.graph(last)))
     assert reason(plan, last.node) == expected
     # What it puts out is FP32.
-    assert plan.activations == ({DATA: Activation(SIGNED, "int8")} if expected is None else {})
+    assert plan.tensors == ({DATA: TensorQuantization(SIGNED, "int8")} if expected is None else {})
 
 
 @pytest.mark.parametrize("position", [1, 2])
@@ -94,10 +94,10 @@ def test_a_layer_needs_values(dead: Optional[str], expected: Optional[str], valu
     plan = planned(whole(b.graph(Tensor("relu"))), **({dead: values} if dead else {}))
     assert reason(plan, "relu") == expected
     if expected is None:
-        assert plan.activations == {
-            DATA: Activation(SIGNED, "int8"),
-            other: Activation(SIGNED, "int8"),
-            Tensor("relu"): Activation(POSITIVE, "uint8"),
+        assert plan.tensors == {
+            DATA: TensorQuantization(SIGNED, "int8"),
+            other: TensorQuantization(SIGNED, "int8"),
+            Tensor("relu"): TensorQuantization(POSITIVE, "uint8"),
         }
     assert plan.decisions["relu"].operator == "Convolution+sum+relu"
     assert plan.decisions["relu"].origin == ("conv", "sum", "relu")
@@ -109,7 +109,7 @@ def test_what_a_dense_layer_puts_out_is_no_longer_an_integer() -> None:
     flat = b.op("Flatten", "flat", b.fused("Activation", "relu", act_type="relu"))
     plan = planned(whole(b.graph(b.dense("last", flat, 8, 4))))
     assert reason(plan, "flat") == "its input is FP32"
-    assert plan.activations == {DATA: Activation(SIGNED, "int8"), flat: Activation(SIGNED, "int8")}
+    assert plan.tensors == {DATA: TensorQuantization(SIGNED, "int8"), flat: TensorQuantization(SIGNED, "int8")}
 
 
 def test_convolutions_of_one_group_need_not_say_so() -> None:

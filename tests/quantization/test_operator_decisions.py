@@ -7,8 +7,8 @@ from typing import Any, Optional
 import pytest
 
 from quantkit.calibration.ranges import Range
-from quantkit.graph.graph import Tensor
-from quantkit.quantization.plan import Activation
+from quantkit.ir.graph import Tensor
+from quantkit.quantization.plan import TensorQuantization
 from tests.networks import DATA
 from tests.quantization.networks import POSITIVE, SIGNED, TINY, ZERO, Fuser, concatenated, planned, reason, whole
 
@@ -39,7 +39,7 @@ def test_pooling(attrs: dict[str, Any], shape: tuple[int, ...], expected: Option
     plan = planned(whole(b.graph(pooled), pool=shape))
     assert reason(plan, "pool") == expected
     # Its values, so its range and type, are those of its input.
-    assert plan.activations.get(pooled) == (Activation(POSITIVE, "uint8") if expected is None else None)
+    assert plan.tensors.get(pooled) == (TensorQuantization(POSITIVE, "uint8") if expected is None else None)
 
 
 def test_pooling_of_fp32_stays_fp32() -> None:
@@ -59,8 +59,8 @@ def test_flattening_goes_along_with_a_layer_that_reads_it(op: str) -> None:
     plan = planned(network)
     assert reason(plan, "flat") is None
     assert reason(plan, "idle") == "no INT8 layer reads its result"
-    assert plan.activations[flat] == Activation(POSITIVE, "uint8")
-    assert idle not in plan.activations
+    assert plan.tensors[flat] == TensorQuantization(POSITIVE, "uint8")
+    assert idle not in plan.tensors
 
 
 @pytest.mark.parametrize("op", ["Concat", "concat"])
@@ -85,7 +85,7 @@ def test_concatenations(
     b, both = concatenated(*inputs, op=op, **attrs)
     plan = planned(whole(b.graph(both)), **ranges)
     assert reason(plan, "both") == expected
-    assert (both in plan.activations) == (expected is None)
+    assert (both in plan.tensors) == (expected is None)
 
 
 @pytest.mark.parametrize(
@@ -114,20 +114,20 @@ def test_inputs_of_a_concatenation_round_to_its_scale_where_they_can(
 ) -> None:
     b, both = concatenated(*inputs)
     plan = planned(whole(b.graph(both)), **ranges)
-    joint = Activation(result, "uint8" if set(types) <= set("uc") else "int8")
-    assert plan.activations[both] == joint
+    joint = TensorQuantization(result, "uint8" if set(types) <= set("uc") else "int8")
+    assert plan.tensors[both] == joint
     for name, kind in zip(inputs, types):
-        alone = Activation(ranges[name], "uint8" if kind in "uc" else "int8")
+        alone = TensorQuantization(ranges[name], "uint8" if kind in "uc" else "int8")
         shares = kind not in "cf" and alone.dtype == joint.dtype
-        assert plan.activations[Tensor(name)] == (joint if shares else alone)
+        assert plan.tensors[Tensor(name)] == (joint if shares else alone)
 
 
 def test_an_input_that_others_read_keeps_its_scale() -> None:
     b, both = concatenated("relu1", "relu2")
     b.layer("reader", Tensor("relu1"))
     plan = planned(whole(b.graph(both, Tensor("reader"))), relu1=Range(0.0, 2.0), relu2=Range(0.0, 7.0))
-    assert plan.activations[Tensor("relu1")] == Activation(Range(0.0, 2.0), "uint8")
-    assert plan.activations[Tensor("relu2")] == plan.activations[both] == Activation(Range(0.0, 7.0), "uint8")
+    assert plan.tensors[Tensor("relu1")] == TensorQuantization(Range(0.0, 2.0), "uint8")
+    assert plan.tensors[Tensor("relu2")] == plan.tensors[both] == TensorQuantization(Range(0.0, 7.0), "uint8")
 
 
 def test_a_concatenation_in_fp32_shares_nothing() -> None:
@@ -135,8 +135,8 @@ def test_a_concatenation_in_fp32_shares_nothing() -> None:
     # A second concatenation, which is INT8, after one that is not.
     other = b.op("Concat", "other", both, b.rectified("relu3"), num_args=2, dim=1)
     fp32 = planned(whole(b.graph(other)), "both", relu1=Range(0.0, 2.0), relu3=Range(0.0, 1.0))
-    assert fp32.activations[Tensor("relu1")] == Activation(Range(0.0, 2.0), "uint8")
-    assert fp32.activations[other] == Activation(SIGNED, "int8")
+    assert fp32.tensors[Tensor("relu1")] == TensorQuantization(Range(0.0, 2.0), "uint8")
+    assert fp32.tensors[other] == TensorQuantization(SIGNED, "int8")
     assert reason(fp32, "other") is None
 
 
@@ -164,7 +164,7 @@ def test_additions(
     total = b.op("broadcast_add", "add", *map(Tensor, inputs))
     plan = planned(whole(b.graph(total), **shapes), **ranges)
     assert reason(plan, "add") == expected
-    assert plan.activations.get(total) == (Activation(SIGNED, dtype) if dtype else None)
+    assert plan.tensors.get(total) == (TensorQuantization(SIGNED, dtype) if dtype else None)
 
 
 def test_operators_without_kernels() -> None:

@@ -8,7 +8,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
 from quantkit.fusion.fuse import Fused, fuse
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.ir.graph import Graph, Tensor
 from quantkit.quantization.plan import calibration_targets, make_plan
 from tests.networks import DATA, Builder, residual_v1, residual_v2
 
@@ -36,22 +36,22 @@ def test_all_layers_of_a_residual_network_are_int8() -> None:
         **dict.fromkeys(["pool", "flatten"], "fp32"),
     }
     assert all(decision.reason for decision in plan.decisions.values() if decision.precision == "fp32")
-    assert plan.activations[Tensor("relu0")].dtype == "uint8"
-    assert plan.activations[Tensor("bn2")].dtype == "int8"
-    assert plan.activations[DATA].dtype == "int8"
+    assert plan.tensors[Tensor("relu0")].dtype == "uint8"
+    assert plan.tensors[Tensor("bn2")].dtype == "int8"
+    assert plan.tensors[DATA].dtype == "int8"
 
 
 def test_a_non_negative_input_is_unsigned_unless_told_otherwise() -> None:
     network = fused(residual_v1())
     table = table_of(network, data=Range(0.0, 1.0))
-    assert make_plan(network, table).activations[DATA].dtype == "uint8"
-    assert make_plan(network, table, activations="int8").activations[DATA].dtype == "int8"
+    assert make_plan(network, table).tensors[DATA].dtype == "uint8"
+    assert make_plan(network, table, dtype="int8").tensors[DATA].dtype == "int8"
 
 
 def test_uint8_is_refused_for_negative_values() -> None:
     network = fused(residual_v1())
     with pytest.raises(UserError, match="'data'"):
-        make_plan(network, table_of(network), activations="uint8")
+        make_plan(network, table_of(network), dtype="uint8")
 
 
 @pytest.mark.parametrize("pattern", ["conv1", "bn1", "relu1", "*v1", "relu[1]"])

@@ -10,8 +10,8 @@ import pytest
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
-from quantkit.graph.graph import Tensor
-from quantkit.quantization.plan import Activation, calibration_targets, make_plan, operator_name
+from quantkit.ir.graph import Tensor
+from quantkit.quantization.plan import TensorQuantization, calibration_targets, make_plan, operator_name
 from tests.networks import DATA
 from tests.quantization.networks import Fuser, concatenated, planned, whole
 
@@ -22,18 +22,18 @@ from tests.quantization.networks import Fuser, concatenated, planned, whole
 )
 def test_the_type_of_what_is_quantized(low: float, wanted: str, dtype: Any) -> None:
     b = Fuser()
-    plan = planned(whole(b.graph(b.rectified("relu"))), activations=wanted, data=Range(low, 2.0))
-    assert plan.activations[DATA] == Activation(Range(low, 2.0), dtype)
-    assert plan.activation_type == wanted
+    plan = planned(whole(b.graph(b.rectified("relu"))), dtype=wanted, data=Range(low, 2.0))
+    assert plan.tensors[DATA] == TensorQuantization(Range(low, 2.0), dtype)
+    assert plan.dtype == wanted
 
 
 def test_what_cannot_be_planned() -> None:
     b = Fuser()
     network = whole(b.graph(b.rectified("relu")))
     with pytest.raises(UserError, match=r"^uint8 activations .* 'data' has values down to -2.5; use auto or int8$"):
-        planned(network, activations="uint8", data=Range(-2.5, 1.0))
+        planned(network, dtype="uint8", data=Range(-2.5, 1.0))
     with pytest.raises(UserError, match=r"^unknown activation type 'int4'; choose one of auto, int8, uint8$"):
-        planned(network, activations="int4")
+        planned(network, dtype="int4")
     empty = CalibrationTable("minmax", 1, "made up", {}, "0" * 64, "0" * 64)
     with pytest.raises(ModelError, match=r"^the calibration table has no range for 'data': .*; calibrate again$"):
         make_plan(network, empty)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from quantkit.errors import ModelError
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.ir.graph import Graph, Tensor
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
-from tests.emission.networks import branches
+from tests.lowering.networks import branches
 from tests.networks import images, residual_v1
-from tests.recovery.networks import planned
+from tests.quantization.algorithms.networks import planned
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -45,10 +45,10 @@ def test_a_signed_result_needs_a_signed_addend(dtype: str) -> None:
     network = quantized()
     (unit,) = (unit for unit in network.int8_layers if unit.addend is not None)
     assert unit.addend is not None
-    forms = dict(network.plan.activations)
+    forms = dict(network.plan.tensors)
     forms[unit.addend] = replace(forms[unit.addend], dtype="uint8")
     forms[unit.node.output] = replace(forms[unit.node.output], dtype=dtype)
-    changed = replace(network, plan=replace(network.plan, activations=forms))
+    changed = replace(network, plan=replace(network.plan, tensors=forms))
     assert changed.addend_form(unit) == replace(forms[unit.addend], dtype=dtype)
     assert changed.addend_form(network.int8_layers[0]) is None
 
@@ -81,9 +81,9 @@ def test_a_relu_of_recovery_is_no_part_of_the_plan() -> None:
 @pytest.mark.parametrize("name", ["data", "relu1", "relu2"])
 def test_every_tensor_of_an_int8_operator_needs_integers(name: str) -> None:
     network = quantized()
-    forms = {tensor: form for tensor, form in network.plan.activations.items() if tensor != Tensor(name)}
+    forms = {tensor: form for tensor, form in network.plan.tensors.items() if tensor != Tensor(name)}
     with pytest.raises(ModelError, match=f"tensor '{name}' has no integer form, and node '.*' runs in INT8"):
-        check_quantized(replace(network, plan=replace(network.plan, activations=forms)))
+        check_quantized(replace(network, plan=replace(network.plan, tensors=forms)))
 
 
 @pytest.mark.parametrize("op", ["Pooling", "softmax"])

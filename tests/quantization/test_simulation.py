@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet.execute import run
 from quantkit.calibration.ranges import Range
-from quantkit.emission.mxnet_int8 import int8_graph
-from quantkit.engine.execute import run
-from quantkit.graph.graph import Graph, Tensor
+from quantkit.ir.graph import Graph, Tensor
+from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.progress import silent
+from quantkit.quantization.algorithms.apply import apply_algorithms
+from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.arithmetic import activation_params
-from quantkit.quantization.plan import Activation
+from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.rounding import rounded, rounded_sum
-from quantkit.recovery.preset import Recovery
-from quantkit.recovery.recover import recover
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
-from tests.recovery.networks import planned, simulated
+from tests.quantization.algorithms.networks import planned, simulated
 
 
 def signed_sum_of_unsigned() -> Graph:
@@ -43,17 +43,17 @@ NETWORKS = {
 def test_the_engine_computes_the_same_integers(name: str) -> None:
     data = images()
     fused, plan = planned(NETWORKS[name], data)
-    recovered = recover(
-        QuantizedGraph(fused.graph, plan), fused.original, [data], "minmax", Recovery(bias=True), silent
+    adjusted = apply_algorithms(
+        QuantizedGraph(fused.graph, plan), fused.original, [data], "minmax", PTQConfig(bias=True), silent
     )
-    int8 = int8_graph(QuantizedGraph(recovered.network.graph, recovered.network.plan))
+    int8 = int8_graph(QuantizedGraph(adjusted.network.graph, adjusted.network.plan))
     names = {node.name for node in int8.nodes}
-    tensors = [tensor for tensor in recovered.network.plan.activations if f"quantized_{tensor.node}" in names]
+    tensors = [tensor for tensor in adjusted.network.plan.tensors if f"quantized_{tensor.node}" in names]
     assert len(tensors) >= 3
     found = run(int8.with_outputs([Tensor(f"quantized_{tensor.node}") for tensor in tensors]).pruned(), {"data": data})
-    scales = {tensor: stored_scale(int8, tensor, recovered.network.plan.activations[tensor]) for tensor in tensors}
+    scales = {tensor: stored_scale(int8, tensor, adjusted.network.plan.tensors[tensor]) for tensor in tensors}
     given = {tensor: integers * np.float32(scales[tensor]) for tensor, integers in zip(tensors, found)}
-    wanted = simulated(recovered.network.graph, recovered.network.plan, data, given)
+    wanted = simulated(adjusted.network.graph, adjusted.network.plan, data, given)
     for tensor in tensors:
         difference = np.abs(given[tensor] - wanted[tensor]) / scales[tensor]
         # A sum on the edge between two integers may fall to either side.
@@ -61,7 +61,7 @@ def test_the_engine_computes_the_same_integers(name: str) -> None:
         assert (difference > 0.5).mean() < 0.005, tensor
 
 
-def stored_scale(int8: Graph, tensor: Tensor, form: Activation) -> float:
+def stored_scale(int8: Graph, tensor: Tensor, form: TensorQuantization) -> float:
     """The real value of one step of the integers that stand for a tensor."""
     attrs = int8.by_name[f"quantized_{tensor.node}"].attrs
     high = float(attrs.get("max_calib_range", form.range.largest))
@@ -69,8 +69,8 @@ def stored_scale(int8: Graph, tensor: Tensor, form: Activation) -> float:
 
 
 def test_a_sum_in_place_of_signed_integers_has_seven_bits() -> None:
-    unsigned = Activation(Range(0.0, 10.0), "uint8")
-    signed = Activation(Range(-3.0, 3.0), "int8")
+    unsigned = TensorQuantization(Range(0.0, 10.0), "uint8")
+    signed = TensorQuantization(Range(-3.0, 3.0), "int8")
     values = np.linspace(0, 12, 1000).astype(np.float32)
     coarse = rounded_sum(values, unsigned, signed)
     assert len(np.unique(coarse)) == 128
@@ -97,7 +97,7 @@ def test_operators_in_int8_put_out_integers() -> None:
     fused, plan = planned(b.graph(b.conv("last", pooled, 8, 8)), images())
     assert plan.decisions["pool"].precision == "int8"
     found = simulated(fused.graph, plan, images(), {})
-    form = plan.activations[Tensor("pool")]
+    form = plan.tensors[Tensor("pool")]
     steps = found[Tensor("pool")] / activation_params(form.range, form.dtype).scale
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-3)
     exact = found[Tensor("relu")].reshape(4, 8, 8, 2, 8, 2).mean(axis=(3, 5))

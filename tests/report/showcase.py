@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from quantkit.benchmark.results import LeftOut, Network, Published, Results
+from quantkit.benchmark.results.results import LeftOut, Network, Published, Results
 from tests.report.synthetic import CONTESTANTS, INT8, NATIVE, SPEED, failed, results, served
 
 HOSTILE = "<script>alert(1)</script>\"'&$x^2$|`[a](javascript:b)\u202eevil\n# x {{ 7 * 7 }}"

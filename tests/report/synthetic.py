@@ -8,8 +8,8 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.benchmark.build import Build
-from quantkit.benchmark.placement import Placement
-from quantkit.benchmark.results import (
+from quantkit.benchmark.placement.placement import Placement
+from quantkit.benchmark.results.results import (
     Agreement,
     Cell,
     Contestant,

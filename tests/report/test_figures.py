@@ -13,10 +13,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Sheet
 
-from quantkit.benchmark.results import Results
-from quantkit.benchmark.statistics import latencies
-from quantkit.report.drawing import panel_svg, write_sheet
-from quantkit.report.figure import DARK, LIGHT, Figure, Panel, log_ticks, styles
+from quantkit.benchmark.results.results import Results
+from quantkit.benchmark.results.statistics import latencies
 from quantkit.report.figures import (
     NAMES,
     accuracy,
@@ -28,7 +26,9 @@ from quantkit.report.figures import (
     server,
     speedup,
 )
-from quantkit.report.summary import Study, summarize
+from quantkit.report.page.drawing import panel_svg, write_sheet
+from quantkit.report.page.figure import DARK, LIGHT, Figure, Panel, log_ticks, styles
+from quantkit.report.study.summary import Study, summarize
 from tests.report.showcase import HOSTILE, complete, hostile
 from tests.report.synthetic import INT8, NATIVE, results
 

@@ -9,19 +9,19 @@ from dataclasses import replace
 
 import pytest
 
-from quantkit.benchmark.proof import Proof
-from quantkit.benchmark.results import Cell, Results
+from quantkit.benchmark.placement.proof import Proof
+from quantkit.benchmark.results.results import Cell, Results
 from quantkit.cli.speed import tables as terminal_tables
 from quantkit.host.revision import Revision
 from quantkit.report.compose import document
-from quantkit.report.document import Document
 from quantkit.report.export import csv_text, json_text
-from quantkit.report.html import page
-from quantkit.report.markdown import markdown
+from quantkit.report.page.document import Document
+from quantkit.report.page.html import page
+from quantkit.report.page.markdown import markdown
+from quantkit.report.page.table import Table
 from quantkit.report.setup import contestants, provenance
-from quantkit.report.summary import Study, summarize
-from quantkit.report.table import Table
-from quantkit.report.words import LEGEND, MARK
+from quantkit.report.study.summary import Study, summarize
+from quantkit.report.study.words import LEGEND, MARK
 from tests.report.synthetic import CONTESTANTS, INT8, NATIVE, results, served
 
 

@@ -14,18 +14,18 @@ from typing import Optional
 import pytest
 
 from quantkit.benchmark.build import Build
-from quantkit.benchmark.results import Agreement, Contestant, Kernels, Network, Results
-from quantkit.report.accuracy import graded
+from quantkit.benchmark.results.results import Agreement, Contestant, Kernels, Network, Results
 from quantkit.report.compose import document
-from quantkit.report.document import Block, Bullets, Document, Output, Picture, Section, Text
 from quantkit.report.export import csv_text, json_text
-from quantkit.report.headline import machine, speeds
-from quantkit.report.html import page
-from quantkit.report.markdown import escaped, markdown
+from quantkit.report.page.document import Block, Bullets, Document, Output, Picture, Section, Text
+from quantkit.report.page.html import page
+from quantkit.report.page.markdown import escaped, markdown
+from quantkit.report.page.table import FACTS, Table
 from quantkit.report.setup import grouped_warnings, kernels, ranges
-from quantkit.report.summary import Study, summarize
-from quantkit.report.table import FACTS, Table
-from quantkit.report.words import marked, printable, ratio_text
+from quantkit.report.study.accuracy import graded
+from quantkit.report.study.headline import machine, speeds
+from quantkit.report.study.summary import Study, summarize
+from quantkit.report.study.words import marked, printable, ratio_text
 from tests.report.showcase import HOSTILE, complete, hostile
 from tests.report.synthetic import BUILDS, FUSED, INT8, MKLDNN, NATIVE, results
 

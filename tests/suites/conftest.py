@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from quantkit.files import shipped
+from quantkit.files.files import shipped
 
 
 @pytest.fixture(autouse=True)

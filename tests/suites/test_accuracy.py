@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.benchmark.recipes import PEERS_SCRIPT
+from quantkit.benchmark.builds.recipes import PEERS_SCRIPT
 from quantkit.errors import UserError
 from quantkit.evaluation.paired import paired
-from quantkit.files import shipped
-from quantkit.recovery.preset import PRESETS, Recovery
+from quantkit.files.files import shipped
+from quantkit.quantization.algorithms.config import PRESETS, PTQConfig
 from tests.requirements import requires
 
-TECHNIQUES = [field.name for field in fields(Recovery) if field.type in ("bool", bool)]
+TECHNIQUES = [field.name for field in fields(PTQConfig) if field.type in ("bool", bool)]
 
 
 def suite(name: str) -> dict[str, Any]:
@@ -56,8 +56,8 @@ def test_the_ablation_has_every_technique_alone_and_left_out_of_balanced() -> No
 
     found = list(recoveries(suite("ablation")).values())
     for technique in TECHNIQUES:
-        if Recovery(**{technique: True}).works:
-            assert Recovery(**{technique: True}, images=32) in found, f"{technique} alone is not in ablation.toml"
+        if PTQConfig(**{technique: True}).works:
+            assert PTQConfig(**{technique: True}, images=32) in found, f"{technique} alone is not in ablation.toml"
         if getattr(PRESETS["balanced"], technique):
             left_out = replace(PRESETS["balanced"], **{technique: False})
             assert left_out in found, f"balanced without {technique} is not in ablation.toml"
@@ -163,7 +163,7 @@ def test_our_own_file_runs_in_the_peers_engines(tmp_path: Path, digits_int8: Any
     requires("onnx")
     from accuracy_peers import Peers
 
-    from quantkit.runtimes.onnx_file import parse
+    from quantkit.diagnosis.parity.onnx_file import parse
 
     python = tmp_path / "python"
     keep = tmp_path / "kept.onnx"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from quantkit.errors import UserError
-from quantkit.files import shipped
+from quantkit.files.files import shipped
 
 README = Path(__file__).parents[2] / "README.md"
 RESULTS = shipped("benchmarks") / "results"

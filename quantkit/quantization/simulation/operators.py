@@ -8,41 +8,41 @@ from typing import Optional, Union
 
 import numpy as np
 
-from quantkit.engine.execute import Executor
-from quantkit.fusion.unit import Unit
-from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.graph.operators import number
+from quantkit.backends.mxnet.execute import MxnetSession
+from quantkit.ir.fused_layer import FusedLayer
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.operators import number
 from quantkit.quantization.simulation.images import for_each_image
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 
 _BATCH = 8
 
 
-def engine_rounded(unit: Unit, weight: np.ndarray) -> np.ndarray:
-    """The weights that the emitted layer multiplies by, float32."""
-    integers, scale = layer_integers(unit, weight)
+def engine_rounded(layer: FusedLayer, weight: np.ndarray) -> np.ndarray:
+    """The weights that the lowered layer multiplies by, float32."""
+    integers, scale = layer_integers(layer, weight)
     return np.asarray(integers * scale.reshape(-1, *(1,) * (weight.ndim - 1)), np.float32)
 
 
-def layer_integers(unit: Unit, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The integers that the emitted layer multiplies by, int8, and the scale of each channel, float32."""
-    return engine_integers(weight) if unit.is_convolution else per_channel_int8(weight)
+def layer_integers(layer: FusedLayer, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The integers that the lowered layer multiplies by, int8, and the scale of each channel, float32."""
+    return engine_integers(weight) if layer.is_convolution else per_channel_int8(weight)
 
 
-def linear(unit: Unit, inputs: np.ndarray, weight: np.ndarray, bias: Optional[np.ndarray]) -> np.ndarray:
+def linear(layer: FusedLayer, inputs: np.ndarray, weight: np.ndarray, bias: Optional[np.ndarray]) -> np.ndarray:
     """The layer's convolution or product with these weights, without what is fused into it."""
-    core = replace(unit.core, attrs={**unit.core.attrs, "no_bias": str(bias is None)})
+    core = replace(layer.core, attrs={**layer.core.attrs, "no_bias": str(bias is None)})
     params = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
     return operator_results(core, (inputs, *params), params, 1)[0]
 
 
-def activated(unit: Unit, values: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+def activated(layer: FusedLayer, values: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
     """The values after the activation that is fused into the layer; ``out``, which may be ``values``, may be used."""
-    if unit.activation is None:
+    if layer.activation is None:
         return values
-    if unit.activation_kind not in ("relu", "relu6"):
-        return operator_results(unit.activation, (values,), {}, 1)[0]
-    highest = np.float32(number(unit.activation, "a_max", np.inf))
+    if layer.activation_kind not in ("relu", "relu6"):
+        return operator_results(layer.activation, (values,), {}, 1)[0]
+    highest = np.float32(number(layer.activation, "a_max", np.inf))
     result = np.empty_like(values) if out is None else out
 
     def image(index: int) -> None:
@@ -72,7 +72,7 @@ def operator_results(
     used = {name: params[name] for name in names if name not in arrays}
     graph = Graph((alone,), tuple(arrays), tuple(Tensor("result", index) for index in range(outputs)), used)
     images = len(next(iter(arrays.values())))
-    executor = Executor(graph, {name: (_BATCH, *array.shape[1:]) for name, array in arrays.items()})
+    executor = MxnetSession(graph, {name: (_BATCH, *array.shape[1:]) for name, array in arrays.items()})
     results: list[np.ndarray] = []
     for start in range(0, images, _BATCH):
         stop = min(start + _BATCH, images)

@@ -8,21 +8,21 @@ from typing import Optional
 import numpy as np
 
 from quantkit.quantization.arithmetic import LIMITS, QuantParams
-from quantkit.quantization.plan import Activation
+from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.simulation.images import for_each_image
 
 _HIGHEST_SIGNED = 127
 
 
-def rounded(values: np.ndarray, form: Activation, out: Optional[np.ndarray] = None) -> np.ndarray:
+def rounded(values: np.ndarray, form: TensorQuantization, out: Optional[np.ndarray] = None) -> np.ndarray:
     """The values after their way through integers of ``form``, float32; ``out`` may be ``values``."""
     return through(values, form.params, LIMITS[form.dtype], out)
 
 
 def rounded_sum(
-    values: np.ndarray, form: Activation, addend: Activation, out: Optional[np.ndarray] = None
+    values: np.ndarray, form: TensorQuantization, addend: TensorQuantization, out: Optional[np.ndarray] = None
 ) -> np.ndarray:
-    """The result of a convolution that adds ``addend`` in place; see ``emission.mxnet_int8``."""
+    """The result of a convolution that adds ``addend`` in place; see ``lowering.mxnet_int8``."""
     if (form.dtype, addend.dtype) != ("uint8", "int8"):
         return rounded(values, form, out)
     coarse = replace(form.params, scale=2 * form.params.scale)

@@ -8,9 +8,9 @@ from typing import Optional
 
 import numpy as np
 
-from quantkit.fusion.unit import Unit, has_constant_weights, unit_of
-from quantkit.graph.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import Activation
+from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.operators import activated, engine_rounded, linear, operator_results
 from quantkit.quantization.simulation.rounding import rounded, rounded_sum
@@ -39,11 +39,13 @@ class Int8Network:
 
     def has_seven_bits(self, tensor: Tensor) -> bool:
         """Whether a tensor is an unsigned sum in place of a signed addend, which takes every second integer."""
-        unit = self.network.int8_layer(self.graph.producer(tensor))
-        addend = None if unit is None else self.network.addend_form(unit)
+        fused_layer = self.network.int8_layer(self.graph.producer(tensor))
+        addend = None if fused_layer is None else self.network.addend_form(fused_layer)
         return addend is not None and (self.network.form(tensor).dtype, addend.dtype) == ("uint8", "int8")
 
-    def rounded_input(self, tensor: Tensor, values: np.ndarray, form: Optional[Activation] = None) -> np.ndarray:
+    def rounded_input(
+        self, tensor: Tensor, values: np.ndarray, form: Optional[TensorQuantization] = None
+    ) -> np.ndarray:
         """A tensor after its way through the integers that are planned for it, or those of ``form``."""
         return rounded(values, form or self.network.form(tensor))
 
@@ -51,67 +53,82 @@ class Int8Network:
         """What a node computes in the INT8 network, from inputs that need not be rounded yet."""
         if not self.network.is_int8(node):
             return float_results(self.graph, node, values)
-        unit = unit_of(node)
-        if unit is not None:
-            return [self.layer(unit, values, self.weights[node.name])]
+        fused_layer = fused_layer_of(node)
+        if fused_layer is not None:
+            return [self.layer(fused_layer, values, self.weights[node.name])]
         inputs = {tensor: self.rounded_input(tensor, values[tensor]) for tensor in node.inputs}
         return [self.rounded_input(node.output, float_results(self.graph, node, inputs)[0])]
 
-    def layer(self, unit: Unit, values: Values, weight: np.ndarray, lost: Optional[np.ndarray] = None) -> np.ndarray:
+    def layer(
+        self, fused_layer: FusedLayer, values: Values, weight: np.ndarray, lost: Optional[np.ndarray] = None
+    ) -> np.ndarray:
         """What an INT8 layer with these weights puts out; ``lost`` is what its sums lose on their way."""
         result = summed(
-            self.graph, unit, weight, self.rounded_input(unit.data, values[unit.data]), self.addend(unit, values)
+            self.graph,
+            fused_layer,
+            weight,
+            self.rounded_input(fused_layer.data, values[fused_layer.data]),
+            self.addend(fused_layer, values),
         )
         if lost is not None:
             result -= lost
-        return self.finished(unit, result)
+        return self.finished(fused_layer, result)
 
-    def addend(self, unit: Unit, values: Values) -> Optional[np.ndarray]:
+    def addend(self, fused_layer: FusedLayer, values: Values) -> Optional[np.ndarray]:
         """What an INT8 layer adds, after its way through integers; None where it adds nothing."""
-        if unit.addend is None:
+        if fused_layer.addend is None:
             return None
-        return self.rounded_input(unit.addend, values[unit.addend], self.network.addend_form(unit))
+        return self.rounded_input(fused_layer.addend, values[fused_layer.addend], self.network.addend_form(fused_layer))
 
-    def finished(self, unit: Unit, sums: np.ndarray) -> np.ndarray:
+    def finished(self, fused_layer: FusedLayer, sums: np.ndarray) -> np.ndarray:
         """What becomes of an INT8 layer's sums, which are overwritten: its activation, then its result's integers."""
-        return self.rounded_result(unit, activated(unit, sums, out=sums), out=sums)
+        return self.rounded_result(fused_layer, activated(fused_layer, sums, out=sums), out=sums)
 
-    def rounded_result(self, unit: Unit, values: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
+    def rounded_result(
+        self, fused_layer: FusedLayer, values: np.ndarray, out: Optional[np.ndarray] = None
+    ) -> np.ndarray:
         """What a layer puts out after its way through integers; dense layers put out floats."""
-        if not unit.is_convolution:
+        if not fused_layer.is_convolution:
             return values
-        form, addend = self.network.form(unit.node.output), self.network.addend_form(unit)
+        form, addend = self.network.form(fused_layer.node.output), self.network.addend_form(fused_layer)
         return rounded(values, form, out) if addend is None else rounded_sum(values, form, addend, out)
 
 
 def int8_network(network: QuantizedGraph) -> Int8Network:
     """The network with the weights of its INT8 layers rounded, once and for all."""
     params = network.graph.params
-    weights = {unit.node.name: engine_rounded(unit, params[unit.weight.node]) for unit in network.int8_layers}
+    weights = {
+        fused_layer.node.name: engine_rounded(fused_layer, params[fused_layer.weight.node])
+        for fused_layer in network.int8_layers
+    }
     return Int8Network(network, weights)
 
 
 def float_results(graph: Graph, node: Node, values: Values) -> list[np.ndarray]:
     """What a node of a fused network computes in FP32: its outputs up to the last that something reads."""
-    unit = unit_of(node)
-    if unit is not None and has_constant_weights(graph.params, unit):
-        addend = None if unit.addend is None else values[unit.addend]
-        result = summed(graph, unit, graph.params[unit.weight.node], values[unit.data], addend)
-        return [activated(unit, result, out=result)]
+    fused_layer = fused_layer_of(node)
+    if fused_layer is not None and has_constant_weights(graph.params, fused_layer):
+        addend = None if fused_layer.addend is None else values[fused_layer.addend]
+        result = summed(graph, fused_layer, graph.params[fused_layer.weight.node], values[fused_layer.data], addend)
+        return [activated(fused_layer, result, out=result)]
     read = {tensor.index for tensor in (*graph.consumers, *graph.outputs) if tensor.node == node.name}
     inputs = [values.get(tensor, tensor.node) for tensor in node.inputs]
     return operator_results(node, inputs, graph.params, max(read, default=0) + 1)
 
 
-def summed(graph: Graph, unit: Unit, weight: np.ndarray, data: np.ndarray, addend: Optional[np.ndarray]) -> np.ndarray:
+def summed(
+    graph: Graph, fused_layer: FusedLayer, weight: np.ndarray, data: np.ndarray, addend: Optional[np.ndarray]
+) -> np.ndarray:
     """A layer's result before its activation, an array of its own."""
-    result = linear(unit, data, weight, None if unit.bias is None else graph.params[unit.bias.node])
+    result = linear(
+        fused_layer, data, weight, None if fused_layer.bias is None else graph.params[fused_layer.bias.node]
+    )
     if addend is not None:
         result += addend
     return result
 
 
-LayerHook = Callable[[Unit, Values, Values], tuple[np.ndarray, np.ndarray]]
+LayerHook = Callable[[FusedLayer, Values, Values], tuple[np.ndarray, np.ndarray]]
 """Computes an INT8 layer in place of the simulator: from FP32's and INT8's tensors both results."""
 
 
@@ -143,9 +160,9 @@ class SideBySide:
         """The nodes of the INT8 network in topological order, each once its results are there."""
         for node in self._reference.nodes:
             other = self._network.graph.by_name[node.name]
-            unit = self._network.network.int8_layer(other) if self._hook is not None else None
-            if self._hook is not None and unit is not None:
-                results = [[result] for result in self._hook(unit, self.exact, self.quantized)]
+            fused_layer = self._network.network.int8_layer(other) if self._hook is not None else None
+            if self._hook is not None and fused_layer is not None:
+                results = [[result] for result in self._hook(fused_layer, self.exact, self.quantized)]
             else:
                 exact = float_results(self._reference, node, self.exact)
                 results = [exact, self._network.results(other, self.quantized)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from quantkit.report.figure import Figure
 from quantkit.report.figures import accuracy, attribution, distribution, published, scaling, server, speedup
-from quantkit.report.summary import Study
+from quantkit.report.page.figure import Figure
+from quantkit.report.study.summary import Study
 
 
 def figures(study: Study) -> dict[str, Figure]:

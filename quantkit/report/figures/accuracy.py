@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
-from quantkit.report.accuracy import Graded, graded
-from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style
-from quantkit.report.summary import Study
-from quantkit.report.words import TIMES, factor, listed, ratio_text, shortened
+from quantkit.report.page.figure import LIGHT, Entry, Figure, Panel, Style
+from quantkit.report.study.accuracy import Graded, graded
+from quantkit.report.study.summary import Study
+from quantkit.report.study.words import TIMES, factor, listed, ratio_text, shortened
 from quantkit.units import percent
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
-from quantkit.report.attribution import Attribution, attributions, one_per_network
-from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, error_bars, set_log, value_label
-from quantkit.report.summary import Study
-from quantkit.report.words import TIMES, bounded, factor, ratio_text, shortened
+from quantkit.report.page.figure import LIGHT, Entry, Figure, Panel, Style, error_bars, set_log, value_label
+from quantkit.report.study.attribution import Attribution, attributions, one_per_network
+from quantkit.report.study.summary import Study
+from quantkit.report.study.words import TIMES, bounded, factor, ratio_text, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Optional
 
 import numpy as np
 
-from quantkit.benchmark.statistics import latencies
-from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, set_log, styles
-from quantkit.report.summary import PERCENTILES, Study
-from quantkit.report.words import listed, number
+from quantkit.benchmark.results.statistics import latencies
+from quantkit.report.page.figure import LIGHT, Entry, Figure, Panel, Style, set_log, styles
+from quantkit.report.study.summary import PERCENTILES, Study
+from quantkit.report.study.words import listed, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

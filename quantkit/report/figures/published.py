@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
-from quantkit.benchmark.statistics import Metric
-from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, set_log
-from quantkit.report.summary import METRICS, Row, Study
-from quantkit.report.words import TIMES, bounded, factor, listed, ratio_text, shortened
+from quantkit.benchmark.results.statistics import Metric
+from quantkit.report.page.figure import LIGHT, Entry, Figure, Panel, Style, set_log
+from quantkit.report.study.summary import METRICS, Row, Study
+from quantkit.report.study.words import TIMES, bounded, factor, listed, ratio_text, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
-from quantkit.report.figure import Entry, Figure, Panel, Style, error_bars
-from quantkit.report.scaling import Scaling, scalings
-from quantkit.report.summary import Study
-from quantkit.report.words import TIMES, bounded, counted, factor, ratio_text, shortened
+from quantkit.report.page.figure import Entry, Figure, Panel, Style, error_bars
+from quantkit.report.study.scaling import Scaling, scalings
+from quantkit.report.study.summary import Study
+from quantkit.report.study.words import TIMES, bounded, counted, factor, ratio_text, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
-from quantkit.benchmark.results import Cell
-from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, set_log, styles
-from quantkit.report.summary import Study
-from quantkit.report.words import number
+from quantkit.benchmark.results.results import Cell
+from quantkit.report.page.figure import LIGHT, Entry, Figure, Panel, Style, set_log, styles
+from quantkit.report.study.summary import Study
+from quantkit.report.study.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

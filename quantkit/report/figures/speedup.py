@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
-from quantkit.benchmark.statistics import Metric
-from quantkit.report.figure import LIGHT, Entry, Figure, Panel, Style, error_bars, styles, value_label
-from quantkit.report.summary import Row, Study
-from quantkit.report.words import bounded, factor, listed, ratio_text, shortened
+from quantkit.benchmark.results.statistics import Metric
+from quantkit.report.page.figure import LIGHT, Entry, Figure, Panel, Style, error_bars, styles, value_label
+from quantkit.report.study.summary import Row, Study
+from quantkit.report.study.words import bounded, factor, listed, ratio_text, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

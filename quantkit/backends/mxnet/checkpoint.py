@@ -1,0 +1,67 @@
+"""MXNet's checkpoints, a symbol and its parameters: written, read, and bound as an application would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.execute import auxiliary_params, bound, check_tensors, stock_fusion_off, symbol_of
+from quantkit.files.text import read_text
+from quantkit.formats.mxnet import nnvm
+from quantkit.formats.mxnet.params import plain_names, read_params, write_params
+from quantkit.ir.graph import Graph
+
+
+def read_checkpoint(symbol: Path, params: Path) -> Graph:
+    """The network of a checkpoint's two files.
+
+    Raises:
+        ModelError: they are not a network, see ``nnvm.parse`` and ``read_params``.
+        OSError: the symbol's file cannot be read.
+        ValueError: it is not text.
+    """
+    return nnvm.parse(read_text(symbol, nnvm.LARGEST_SYMBOL), plain_names(read_params(params), params.name))
+
+
+def write_checkpoint(graph: Graph, symbol: IO[bytes], params: IO[bytes]) -> None:
+    """Write a network as MXNet's own loaders read it; the same network gives the same bytes.
+
+    Raises:
+        ModelError: see ``auxiliary_params``.
+    """
+    symbol.write(nnvm.serialize(graph).encode())
+    write_params(params, {stored: graph.params[name] for name, stored in sorted(stored_names(graph).items())})
+
+
+def stored_names(graph: Graph) -> Mapping[str, str]:
+    """What a checkpoint calls each of a network's parameters: its name after ``arg:`` or ``aux:``.
+
+    Raises:
+        ModelError: see ``auxiliary_params``.
+    """
+    auxiliary = auxiliary_params(graph)
+    return {name: f"{'aux' if name in auxiliary else 'arg'}:{name}" for name in graph.params}
+
+
+def bind_checkpoint(symbol_file: str, params_file: str, shape: str) -> Any:
+    """MXNet's executor of a checkpoint, bound to one random input.
+
+    Args:
+        symbol_file: the symbol.
+        params_file: its parameters.
+        shape: of the input: numbers with commas, the batch first.
+    """
+    mxnet = load_mxnet()
+    graph = read_checkpoint(Path(symbol_file), Path(params_file))
+    symbol, auxiliary = symbol_of(graph), auxiliary_params(graph)
+    image = np.random.RandomState(0).uniform(0, 1, [int(size) for size in shape.split(",")])
+    given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
+    inputs = {name: mxnet.nd.array(image, dtype="float32") for name in graph.inputs}
+    with stock_fusion_off():
+        check_tensors(graph, symbol, {name: value.shape for name, value in {**given, **inputs}.items()})
+        states = {name: given.pop(name) for name in auxiliary}
+        return bound(symbol, {**given, **inputs}, states)

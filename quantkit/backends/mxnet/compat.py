@@ -1,0 +1,143 @@
+"""The only door to mxnet: a shim that lets it run on today's Python and NumPy, then the import itself.
+
+The wheels of mxnet 1.6 to 1.9 use NumPy names that were removed after they were built
+(``np.bool`` and its like, NumPy 1.24) and Python's ``distutils`` (removed in 3.12). The names are put
+back before the import; nothing that still exists is replaced.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from quantkit.errors import EngineMissing
+from quantkit.host.cpu import read_cpu
+from quantkit.host.current_folder import searching_elsewhere
+from quantkit.host.limits import read_limits
+from quantkit.host.threads import recommended_threads
+
+REMEDY = (
+    "install one of them, each in its own virtual environment with Python 3.11, which MXNet's wheels need (this is "
+    f"{sys.version_info.major}.{sys.version_info.minor}): pip install 'quantkit[onednn]' (mxnet 1.9.1) or "
+    "pip install 'quantkit[mkl]' (mxnet-mkl 1.6.0); both need the system library libgomp1"
+)
+
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
+
+REMOVED_NUMPY_NAMES = {"bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str}
+
+
+@cache
+def load_mxnet() -> Any:
+    """Import mxnet with the shim in place and return the module.
+
+    Raises:
+        EngineMissing: mxnet is not installed, cannot be loaded, or is a build without MKL-DNN/oneDNN.
+    """
+    # First, so that nothing is changed for those who deploy without it.
+    check_installed()
+    _restore_removed_names()
+    # oneDNN reads this once; with "0" every INT8 operator would fail later with an obscure message.
+    os.environ.pop("MXNET_MKLDNN_ENABLED", None)
+    # Left to itself MXNet takes half of the hardware threads, whatever they are; libgomp reads this once, too.
+    os.environ.setdefault("OMP_NUM_THREADS", str(recommended_threads(read_cpu(), read_limits())))
+    try:
+        with _library_path_kept(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import mxnet
+    except (ImportError, OSError) as error:
+        raise EngineMissing(f"no usable mxnet in this environment ({error}); {REMEDY}") from error
+    if "_sg_mkldnn_conv" not in operator_names(mxnet):
+        raise EngineMissing(
+            f"mxnet {mxnet.__version__} is installed but was built without MKL-DNN/oneDNN, which INT8 needs; {REMEDY}"
+        )
+    return mxnet
+
+
+def check_installed() -> None:
+    """Make sure that there is an mxnet, without importing it.
+
+    Raises:
+        EngineMissing: there is none.
+    """
+    if "mxnet" not in sys.modules and importlib.util.find_spec("mxnet") is None:
+        raise EngineMissing(f"no mxnet in this environment; {REMEDY}")
+
+
+def load_gluoncv() -> Any:
+    """Import gluoncv's model zoo (after mxnet) and return the ``gluoncv`` module.
+
+    Raises:
+        EngineMissing: gluoncv, or something that it needs, is not installed.
+    """
+    from PIL import ImageFile
+
+    load_mxnet()
+    # gluoncv makes Pillow accept truncated images, for everybody in the process.
+    truncated_images = ImageFile.LOAD_TRUNCATED_IMAGES
+    try:
+        with _library_path_kept(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import gluoncv
+            import gluoncv.model_zoo
+        ImageFile.LOAD_TRUNCATED_IMAGES = truncated_images
+    except ImportError as error:
+        raise EngineMissing(f"gluoncv cannot be imported ({error}); {REMEDY}") from error
+    return gluoncv
+
+
+def operator_names(mxnet: Any) -> frozenset[str]:
+    """The names of the operators registered in this build, which tell what it can do better than its version."""
+    import ctypes
+
+    count, names = ctypes.c_uint(), ctypes.POINTER(ctypes.c_char_p)()
+    mxnet.base.check_call(mxnet.base._LIB.MXListAllOpNames(ctypes.byref(count), ctypes.byref(names)))
+    return frozenset(names[i].decode() for i in range(count.value))
+
+
+@contextmanager
+def _library_path_kept() -> Iterator[None]:
+    """Keep the current folder out of LD_LIBRARY_PATH, by which MXNet looks for its own library.
+
+    OpenCV, which MXNet imports where it is installed, adds an empty entry for all processes that are started later.
+    """
+    kept = searching_elsewhere(os.environ).get(_LIBRARY_PATH)
+
+    def restore() -> None:
+        if kept is None:
+            os.environ.pop(_LIBRARY_PATH, None)
+        else:
+            os.environ[_LIBRARY_PATH] = kept
+
+    restore()
+    try:
+        yield
+    finally:
+        restore()
+
+
+def _restore_removed_names() -> None:
+    for name, value in REMOVED_NUMPY_NAMES.items():
+        if name not in np.__dict__:
+            setattr(np, name, value)
+    if "distutils" not in sys.modules and importlib.util.find_spec("distutils") is None:
+        sys.modules["distutils"], sys.modules["distutils.version"] = _distutils_stub()
+
+
+def _distutils_stub() -> tuple[types.ModuleType, types.ModuleType]:
+    """``distutils.version.LooseVersion``, which is all that mxnet and gluoncv take from distutils."""
+    from packaging.version import Version
+
+    package, version = types.ModuleType("distutils"), types.ModuleType("distutils.version")
+    version.LooseVersion = version.StrictVersion = Version  # type: ignore[attr-defined]
+    package.version = version  # type: ignore[attr-defined]
+    return package, version

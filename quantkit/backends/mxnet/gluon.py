@@ -1,0 +1,209 @@
+"""Networks from GluonCV's model zoo and from gluon blocks, as symbols with named and shaped parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from types import MappingProxyType
+from typing import Any, Optional
+
+import numpy as np
+
+from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
+from quantkit.backends.mxnet.execute import failures, shapes_of, symbol_of
+from quantkit.backends.mxnet.inception_bn import inception_bn
+from quantkit.errors import ModelError
+from quantkit.ir.graph import Graph
+from quantkit.ir.tensor_bounds import MOST_VALUES
+
+INPUT = "data"
+
+# The rooms of GluonCV's model zoo that hold image classifiers; the others are for detection, video and the like.
+_CLASSIFIERS = frozenset(
+    {
+        "alexnet",
+        "cifarresnet",
+        "cifarresnext",
+        "cifarwideresnet",
+        "densenet",
+        "dla",
+        "googlenet",
+        "hrnet",
+        "inception",
+        "mobilenet",
+        "mobilenetv3",
+        "pruned_resnet",
+        "residual_attentionnet",
+        "resnest",
+        "resnet",
+        "resnetv1b",
+        "resnext",
+        "senet",
+        "shufflenet",
+        "squeezenet",
+        "vgg",
+        "xception",
+    }
+)
+
+# In those rooms: segmentation networks, and networks that cannot be traced for want of their normalisation's shape.
+_OTHERS = ("_s", "_gn")
+
+# Networks that GluonCV does not have.
+_OWN = {"inception_bn": inception_bn}
+
+
+@dataclass(frozen=True)
+class ZooNetwork:
+    """A network without weights: symbol JSON with the one input ``data``, and its parameters by symbol name.
+
+    ``structured`` maps each parameter to its place in the gluon block (``features.0.weight``), the
+    name by which ``save_parameters`` files it. ``classes`` is the number of values it puts out.
+    """
+
+    symbol: str
+    shapes: Mapping[str, tuple[int, ...]]
+    structured: Mapping[str, str]
+    classes: int
+
+
+@cache
+def zoo_names() -> tuple[str, ...]:
+    """The names of GluonCV's image classifiers.
+
+    Raises:
+        EngineMissing: gluoncv is not installed.
+    """
+    registry = load_gluoncv().model_zoo.model_zoo._models
+    rooms = {name: build.__module__.split(".")[2] for name, build in registry.items()}
+    return tuple(sorted(name for name, room in rooms.items() if room in _CLASSIFIERS and not name.endswith(_OTHERS)))
+
+
+def zoo_network(name: str, input_shape: tuple[int, ...]) -> ZooNetwork:
+    """Build a classifier of GluonCV's, or one of ours, by name, without weights.
+
+    Names are the same in every process, whatever was built before. ``input_shape`` is (channels, height, width).
+
+    Raises:
+        EngineMissing: gluoncv is not installed and the network is one of its own.
+        ModelError: the network does not accept the shape, or is not a classifier.
+    """
+    mxnet = load_mxnet()
+    with mxnet.name.NameManager():
+        block = _OWN[name]() if name in _OWN else _from_gluoncv(name)
+        symbol = _symbol(block)
+    arguments, outputs, auxiliary = _shapes(symbol, name, input_shape)
+    if len(outputs) != 1 or len(outputs[0]) != 2:
+        raise ModelError(f"{name} is not an image classifier: its outputs have the shapes {outputs}")
+    structured = {parameter.name: place for place, parameter in block._collect_params_with_prefix().items()}
+    return ZooNetwork(symbol.tojson(), {**arguments, **auxiliary}, structured, outputs[0][1])
+
+
+def _from_gluoncv(name: str) -> Any:
+    return load_gluoncv().model_zoo.get_model(name, pretrained=False, ctx=load_mxnet().cpu())
+
+
+def zoo_sha1(name: str) -> Optional[str]:
+    """The SHA-1 of the trained weights that GluonCV publishes for a network; None if it publishes none."""
+    load_gluoncv()
+    from gluoncv.model_zoo.model_store import _model_sha1
+
+    checksum: Optional[str] = _model_sha1.get(name)
+    return checksum
+
+
+def parameter_shapes(
+    graph: Graph, input_name: str, input_shape: tuple[int, ...], known: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of all other variables of a network, given that of its one image input (channels, height, width).
+
+    ``known`` are shapes of variables that the network notes; most follow from the input.
+
+    Raises:
+        ModelError: the network does not accept the shape, leaves a parameter's shape open, or has too many parameters.
+    """
+    arguments, _, auxiliary = _shapes(symbol_of(graph), "the network", input_shape, input_name, known)
+    shapes = {**arguments, **auxiliary}
+    count = sum(map(prod, shapes.values()))
+    if count > MOST_VALUES:
+        raise ModelError(f"the network's parameters would have {count} values, and {MOST_VALUES} are the most")
+    return shapes
+
+
+def block_network(block: Any, input_shape: tuple[int, ...]) -> tuple[str, dict[str, np.ndarray]]:
+    """The symbol JSON and the parameters of an initialised gluon ``HybridBlock`` with one input.
+
+    Raises:
+        ModelError: the block cannot be traced, does not accept the shape, or has parameters without values.
+    """
+    mxnet = load_mxnet()
+    with mxnet.name.NameManager():
+        symbol = _symbol(block)
+    arguments, _, auxiliary = _shapes(symbol, block.name, input_shape)
+    try:
+        # One forward pass makes gluon allocate the parameters whose shapes it had left open.
+        block(mxnet.nd.zeros((1, *input_shape)))
+        params = {name: parameter.data() for name, parameter in block.collect_params().items()}
+    except (mxnet.base.MXNetError, RuntimeError) as error:
+        raise ModelError(
+            f"block {block.name!r} has parameters without values ({_first_line(error)}); "
+            "call initialize() or load_parameters() first"
+        ) from error
+    return symbol.tojson(), arrays({name: params[name] for name in (*arguments, *auxiliary) if name in params})
+
+
+def arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """NDArrays (or NumPy arrays) by name as NumPy arrays."""
+    return {name: value.asnumpy() if hasattr(value, "asnumpy") else np.asarray(value) for name, value in values.items()}
+
+
+def imagenet_names() -> tuple[str, ...]:
+    """The names of ImageNet's 1000 classes, as GluonCV has them."""
+    load_gluoncv()
+    from gluoncv.data.imagenet.classification import ImageNet1kAttr
+
+    return tuple(ImageNet1kAttr().classes)
+
+
+def _symbol(block: Any) -> Any:
+    mxnet = load_mxnet()
+    try:
+        outputs = block(mxnet.sym.var(INPUT))
+    except (mxnet.base.MXNetError, TypeError, ValueError, AttributeError, AssertionError) as error:
+        raise ModelError(
+            f"block {block.name!r} cannot be traced with one symbolic input: {_first_line(error)}; "
+            "make it a HybridBlock whose hybrid_forward takes one image batch"
+        ) from error
+    return mxnet.sym.Group(list(outputs)) if isinstance(outputs, (list, tuple)) else outputs
+
+
+def _shapes(
+    symbol: Any,
+    name: str,
+    input_shape: tuple[int, ...],
+    input_name: str = INPUT,
+    known: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+) -> tuple[dict[str, tuple[int, ...]], list[tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """Shapes of the parameters, outputs and auxiliary states of a symbol for a batch of one."""
+    try:
+        given = {key: shape for key, shape in known.items() if key in symbol.list_arguments()}
+        inferred = shapes_of(symbol, {**given, input_name: (1, *input_shape)})
+    except failures() as error:
+        raise ModelError(
+            f"{name} does not accept input of shape {input_shape}: {_first_line(error)}; "
+            "give the input shape it was made for"
+        ) from error
+    if inferred is None:
+        raise ModelError(f"{name}: the shapes of its parameters cannot be told from input {input_shape}")
+    arguments, outputs, auxiliary = inferred
+    named = dict(zip(symbol.list_arguments(), arguments))
+    named.pop(input_name, None)
+    return named, list(outputs), dict(zip(symbol.list_auxiliary_states(), auxiliary))
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if "Error in operator" in line or "Check failed" in line]
+    return (causes or lines or [type(error).__name__])[0]

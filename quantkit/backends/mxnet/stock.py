@@ -1,0 +1,74 @@
+"""Stock MXNet's own INT8 quantization of the same network: what quantkit is measured against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.execute import auxiliary_params, check_runs, engine_errors, symbol_of
+from quantkit.ir.graph import Graph
+
+
+def stock_int8_outputs(
+    graph: Graph,
+    calibration: np.ndarray,
+    mode: Literal["naive", "entropy"],
+    batches: Iterable[np.ndarray],
+    batch_size: int,
+) -> Iterator[np.ndarray]:
+    """Quantize with ``mx.contrib.quantization.quantize_model_mkldnn`` and run the result.
+
+    Args:
+        graph: the FP32 network, unfused: stock MXNet fuses it first, as its documentation shows.
+        calibration: samples, float32, a multiple of ``batch_size`` of them.
+        mode: ``naive`` (minmax) or ``entropy``.
+        batches: input, each of ``batch_size`` samples.
+        batch_size: of calibration and inference.
+
+    Raises:
+        EngineError: the engine refuses the network or fails at it.
+    """
+    check_runs(graph, dict.fromkeys(graph.inputs, (batch_size, *calibration.shape[1:])))
+    mxnet = load_mxnet()
+    from mxnet.contrib import quantization
+
+    auxiliary = auxiliary_params(graph)
+    arrays = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
+    (data_name,) = graph.inputs
+    with engine_errors("quantize the network by itself"), _scalar_thresholds(quantization):
+        symbol, arguments, states = quantization.quantize_model_mkldnn(
+            symbol_of(graph).get_backend_symbol("MKLDNN"),
+            {name: value for name, value in arrays.items() if name not in auxiliary},
+            {name: arrays[name] for name in auxiliary},
+            data_names=(data_name,),
+            ctx=mxnet.cpu(),
+            calib_mode=mode,
+            calib_data=mxnet.io.NDArrayIter(data={data_name: calibration}, batch_size=batch_size),
+            num_calib_examples=len(calibration),
+            quantized_dtype="auto",
+        )
+        module = mxnet.mod.Module(symbol, data_names=(data_name,), label_names=None, context=mxnet.cpu())
+        module.bind(data_shapes=[(data_name, (batch_size, *calibration.shape[1:]))], for_training=False)
+        module.set_params(arguments, states)
+        for batch in batches:
+            module.forward(mxnet.io.DataBatch([mxnet.nd.array(batch)]), is_train=False)
+            yield module.get_outputs()[0].asnumpy()
+
+
+@contextmanager
+def _scalar_thresholds(quantization: Any) -> Iterator[None]:
+    """With NumPy from 1.25 on, its entropy search returns arrays that it cannot format; make them numbers."""
+    search = quantization._get_optimal_threshold
+
+    def with_scalars(*args: Any, **options: Any) -> tuple[float, ...]:
+        return tuple(float(np.asarray(value).reshape(-1)[0]) for value in search(*args, **options))
+
+    quantization._get_optimal_threshold = with_scalars
+    try:
+        yield
+    finally:
+        quantization._get_optimal_threshold = search

@@ -1,0 +1,146 @@
+"""The folders of builds under ``QUANTKIT_HOME/builds``, each with its record, ``build.json``.
+
+For a recipe the folder is a virtual environment as well; for an interpreter of the user's own it holds the
+record alone. A folder appears complete (see ``folders.whole_folder``), and whoever changes one holds its lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Optional
+
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.workers.instance import worker_files
+from quantkit.errors import QuantkitError
+from quantkit.files import files
+from quantkit.files.temporary import remove_at_once
+from quantkit.files.text import read_json
+from quantkit.progress import Tell
+
+_RECORD = "build.json"
+
+
+def builds_folder() -> Path:
+    """The folder of all builds."""
+    return files.home() / "builds"
+
+
+def folder_of(name: str) -> Path:
+    """The folder of a build, made or not."""
+    return builds_folder() / name
+
+
+def recorded_names() -> tuple[str, ...]:
+    """The names of the builds that have a record."""
+    return tuple(sorted(path.parent.name for path in builds_folder().glob(f"[!.]*/{_RECORD}")))
+
+
+def is_environment(name: str) -> bool:
+    """Whether the folder is a virtual environment, so that all in it is quantkit's."""
+    return (folder_of(name) / "pyvenv.cfg").is_file()
+
+
+def size_of(name: str) -> int:
+    """The bytes of all files in the folder."""
+    total = 0
+    for folder, _, names in os.walk(folder_of(name)):
+        for path in names:
+            with suppress(FileNotFoundError):  # it may be on its way out
+                total += os.lstat(os.path.join(folder, path)).st_size
+    return total
+
+
+def interpreter_in(folder: Path) -> Path:
+    """The interpreter of the virtual environment that a folder is."""
+    return folder / "bin" / "python"
+
+
+def read_record(name: str) -> Optional[Build]:
+    """The build as it was last probed, whatever has changed since; None where there is no readable record."""
+    record = _read(name)
+    return record[0] if record else None
+
+
+def read_current(name: str, python: str) -> Optional[Build]:
+    """The build as it was last probed, if its interpreter is ``python`` and nothing has changed since."""
+    build, stamp = _read(name) or (None, "")
+    is_current = build is not None and build.python == python and stamp != "" and stamp == _stamp(build)
+    return build if is_current else None
+
+
+def _read(name: str) -> Optional[tuple[Build, str]]:
+    from pydantic import TypeAdapter
+
+    try:
+        record = read_json(folder_of(name) / _RECORD)
+        return TypeAdapter(Build).validate_python(record["build"]), str(record["stamp"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def write_record(name: str, build: Build, is_good: bool = True) -> None:
+    """Write a build's record; one that is not good will not count as current.
+
+    Raises:
+        QuantkitError: the folder cannot be written.
+    """
+    _write(folder_of(name), build, _stamp(build) if is_good else "")
+
+
+def _write(folder: Path, build: Build, stamp: str) -> None:
+    with files.writing(folder / _RECORD) as file:
+        file.write(json.dumps({"build": asdict(build), "stamp": stamp}, indent=1).encode() + b"\n")
+
+
+def _stamp(build: Build) -> str:
+    """What changes with the interpreter, the engine's library or the worker; empty where one is missing."""
+    try:
+        stats = [os.stat(path) for path in (build.python, build.library)]
+    except OSError:
+        return ""
+    workers = map(files.sha256_of, worker_files(build.engine))
+    return " ".join([*(f"{stat.st_mtime_ns}:{stat.st_size}" for stat in stats), *workers])
+
+
+def recorded(name: str, new: Path, build: Build) -> Build:
+    """Write the record of a build in the folder ``new``, which is to become its own; the build as it will be there.
+
+    Raises:
+        QuantkitError: the disk is full.
+    """
+
+    def placed(path: str) -> str:
+        return str(folder_of(name) / Path(path).relative_to(new)) if Path(path).is_relative_to(new) else path
+
+    stamp = _stamp(build)
+    build = replace(build, python=placed(build.python), library=placed(build.library))
+    _write(new, build, stamp)
+    return build
+
+
+def discard(name: str) -> None:
+    """Remove a build's folder, from sight at once.
+
+    Raises:
+        QuantkitError: it cannot be renamed.
+    """
+    path = folder_of(name)
+    try:
+        remove_at_once(path)
+    except OSError as error:
+        raise QuantkitError(f"cannot rename {path}: {error.strerror or error}; look at who owns it") from error
+
+
+def locked(name: str, tell: Tell) -> AbstractContextManager[None]:
+    """Have a build's folder alone.
+
+    Raises:
+        QuantkitError: the folder of all builds cannot be written.
+    """
+    waiting = partial(tell, f"{name}: waiting for another process that is at work on it")
+    return files.locked(builds_folder() / f".{name}.lock", waiting)

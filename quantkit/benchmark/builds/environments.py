@@ -1,0 +1,277 @@
+"""The builds on this machine: making, opening, checking and removing them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.builds.build_folder import (
+    discard,
+    folder_of,
+    interpreter_in,
+    is_environment,
+    locked,
+    read_current,
+    read_record,
+    recorded,
+    recorded_names,
+    size_of,
+    write_record,
+)
+from quantkit.benchmark.builds.probe import probe
+from quantkit.benchmark.builds.recipes import RECIPES, base_python, make_environment
+from quantkit.errors import EngineMissing, QuantkitError, UserError
+from quantkit.files.cache import use
+from quantkit.files.folders import whole_folder
+from quantkit.progress import Tell, untold
+
+HERE = "here"
+
+State = Literal["ready", "not made", "broken"]
+
+
+@dataclass(frozen=True)
+class BuildState:
+    """What is known about a build by name.
+
+    ``build`` is there when it is ready, ``problem`` tells why it is broken. ``size`` is in bytes, None for an
+    environment that is not quantkit's.
+    """
+
+    name: str
+    role: str
+    state: State
+    build: Optional[Build] = None
+    problem: str = ""
+    size: Optional[int] = None
+
+
+def open_build(name_or_spec: str, tell: Tell = untold) -> Build:
+    """A build that works: a recipe's, which is made first where that was not done, or another.
+
+    Args:
+        name_or_spec: the name of a recipe or of a registered interpreter, ``here`` for the environment that
+            quantkit runs in, or ``NAME=/path/to/python`` for any interpreter, which is not registered.
+        tell: is told what begins.
+
+    Raises:
+        UserError: an unknown name, or an interpreter that does not work.
+        QuantkitError: the build cannot be made, or no longer works.
+    """
+    name, own = _parsed(name_or_spec)
+    if own is not None:
+        return _probed_own(name, own, tell)
+    if name == HERE and not _has_mxnet():
+        raise EngineMissing(f"{sys.executable} has no mxnet, so there is no build {HERE}; name another build")
+    _check_known(name)
+    if name != HERE:
+        use(folder_of(name))
+    ready = _current(name)
+    if ready is not None:
+        return ready
+    with locked(name, tell):
+        if _exists(name):
+            return _current(name) or _probed_again(name, tell)
+        return _made(name, None, tell)
+
+
+def add_build(name_or_spec: str, tell: Tell = untold, python: Optional[str] = None) -> Build:
+    """Make a recipe's build, anew where it is broken, or register an interpreter given as ``NAME=/path/to/python``.
+
+    ``python`` is the interpreter to make a virtual environment with; by default the one that runs.
+
+    Raises:
+        UserError: an unknown or taken name, or an interpreter that cannot be used.
+        QuantkitError: the build cannot be made.
+    """
+    name, own = _parsed(name_or_spec)
+    if own is not None:
+        if python is not None:
+            raise UserError("--python is for recipes; an interpreter of your own is taken as it is")
+        return _registered(name, own, tell)
+    if name not in RECIPES:
+        raise UserError(
+            f"there is no recipe {name}; known: {', '.join(RECIPES)}; "
+            f"or register an interpreter of your own: {name}=/path/to/python"
+        )
+    with locked(name, tell):
+        if not _exists(name):
+            return _made(name, python, tell)
+        try:
+            ready = _current(name) or _probed_again(name, tell)
+        except QuantkitError:
+            return _made(name, python, tell)
+        if python is not None and os.path.realpath(ready.python) != base_python(RECIPES[name], python).executable:
+            raise UserError(
+                f"build {name} is made with another interpreter (Python {ready.python_version}); "
+                f"quantkit builds remove {name} first"
+            )
+        return ready
+
+
+def list_builds(tell: Tell = untold) -> tuple[BuildState, ...]:
+    """All recipes, the interpreters that the user registered, and ``here`` where it has an engine.
+
+    Only what changed since it was probed is probed again.
+    """
+    return tuple(state_of(name, tell) for name in known_builds())
+
+
+def known_builds() -> tuple[str, ...]:
+    """The names that ``list_builds`` lists."""
+    own = [name for name in recorded_names() if name not in RECIPES and name != HERE]
+    return (*RECIPES, *own, *([HERE] if _has_mxnet() else []))
+
+
+def check_build(name: str, tell: Tell = untold) -> BuildState:
+    """Probe a build again, changed or not.
+
+    Raises:
+        UserError: there is no build of that name.
+    """
+    return state_of(name, tell, anew=True)
+
+
+def state_of(name: str, tell: Tell = untold, anew: bool = False) -> BuildState:
+    """What is known about a build; it is probed where it changed since, or ``anew``.
+
+    Raises:
+        UserError: there is no build of that name.
+    """
+    _check_known(name)
+    recipe = RECIPES.get(name)
+    role = recipe.role if recipe else "this environment" if name == HERE else "your own"
+    if not _exists(name):
+        return BuildState(name, role, "not made")
+    size = size_of(name) if is_environment(name) else None
+    try:
+        build = None if anew else _current(name)
+        if build is None:
+            with locked(name, tell):
+                build = _probed_again(name, tell)
+    except QuantkitError as error:
+        return BuildState(name, role, "broken", problem=str(error), size=size)
+    return BuildState(name, role, "ready", build, size=size)
+
+
+def remove_build(name: str, tell: Tell = untold) -> None:
+    """Remove a recipe's virtual environment, or forget an interpreter of the user's.
+
+    Raises:
+        UserError: there is nothing of that name to remove.
+        QuantkitError: the folder cannot be removed.
+    """
+    if name == HERE:
+        raise UserError(f"{HERE} is the environment that quantkit runs in; it cannot be removed")
+    _check_known(name)
+    with locked(name, tell):
+        if not _exists(name):
+            raise UserError(f"build {name} is not made, so there is nothing to remove")
+        discard(name)
+
+
+def _has_mxnet() -> bool:
+    return importlib.util.find_spec("mxnet") is not None
+
+
+def _exists(name: str) -> bool:
+    return name == HERE or folder_of(name).is_dir()
+
+
+def _check_known(name: str) -> None:
+    known = known_builds()
+    if name not in known:
+        raise UserError(f"there is no build {name}; known: {', '.join(known)}; or give NAME=/path/to/python")
+
+
+def _parsed(spec: str) -> tuple[str, Optional[str]]:
+    """The name, and the interpreter where one is given."""
+    name, given, path = spec.partition("=")
+    if not given:
+        return name, None
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name) or name == HERE:
+        raise UserError(
+            f"{name!r} cannot be the name of a build: take letters, digits and . _ + -, and any name but {HERE}"
+        )
+    python = shutil.which(os.path.expanduser(path))
+    if python is None:
+        raise UserError(f"build {name}: there is no program {path!r}; give the path of a Python interpreter")
+    # Not resolved: the link inside a virtual environment is what tells Python where it is.
+    return name, os.path.abspath(python)
+
+
+def _interpreter(name: str) -> Optional[str]:
+    """Where a build's interpreter is; None where a damaged record does not tell."""
+    if name == HERE:
+        return sys.executable
+    if is_environment(name):
+        return str(interpreter_in(folder_of(name)))
+    record = read_record(name)
+    return record.python if record else None
+
+
+def _current(name: str) -> Optional[Build]:
+    """The build without asking it, where it was probed and nothing has changed since."""
+    python = _interpreter(name)
+    return read_current(name, python) if python else None
+
+
+def _probed(name: str, python: str, tell: Tell) -> Build:
+    tell(f"{name}: probing {python}")
+    recipe = RECIPES.get(name)
+    # Of several engines in one environment, a recipe stands for its own.
+    build = probe(name, python, recipe.engine if recipe else None)
+    if recipe:
+        recipe.check(build)
+    return build
+
+
+def _probed_own(name: str, python: str, tell: Tell) -> Build:
+    try:
+        return _probed(name, python, tell)
+    except QuantkitError as error:
+        raise UserError(str(error)) from error
+
+
+def _probed_again(name: str, tell: Tell) -> Build:
+    """Probe a build that exists and keep the result; the caller holds its lock."""
+    remedy = "" if name == HERE else f"\nmend that, or quantkit builds remove {name} and add it again"
+    python = _interpreter(name)
+    if python is None:
+        raise QuantkitError(f"{folder_of(name)} is damaged{remedy}")
+    try:
+        build = _probed(name, python, tell)
+    except QuantkitError as error:
+        before = read_record(name)
+        if before is not None:
+            write_record(name, before, is_good=False)
+        raise QuantkitError(f"{error}{remedy}") from error
+    folder_of(name).mkdir(exist_ok=True)
+    write_record(name, build)
+    return build
+
+
+def _made(name: str, python: Optional[str], tell: Tell) -> Build:
+    """Make a recipe's build, in place of what is there; the caller holds its lock."""
+    base = base_python(RECIPES[name], python)
+    with whole_folder(folder_of(name)) as new:
+        make_environment(RECIPES[name], new, base, tell)
+        build = recorded(name, new, _probed(name, str(interpreter_in(new)), tell))
+    return build
+
+
+def _registered(name: str, python: str, tell: Tell) -> Build:
+    with locked(name, tell):
+        before = read_record(name)
+        if before is not None and before.python != python:
+            raise UserError(f"build {name} exists; quantkit builds remove {name} first, or take another name")
+        build = _probed_own(name, python, tell)
+        with whole_folder(folder_of(name)) as new:
+            build = recorded(name, new, build)
+        return build

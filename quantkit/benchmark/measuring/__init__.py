@@ -1,0 +1,1 @@
+"""Measuring: instances started, turns taken, clock readings kept."""

@@ -1,0 +1,150 @@
+"""How an instance gets to its place: the command that binds it and the environment that steers its threads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from ctypes.util import find_library
+from functools import cache
+from pathlib import Path
+
+from quantkit.backends.registry import MXNET
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.builds.foreign import foreign_environment
+from quantkit.benchmark.measuring.team import Launch
+from quantkit.benchmark.placement.placement import Placement
+from quantkit.benchmark.workers.instance import WORKER
+from quantkit.errors import UserError
+
+# What OpenMP runtimes, math libraries, allocators and engines read; what the user has set for other programs is no
+# part of a measurement.
+_STEERING = (
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "MKLDNN_", "DNNL_", "ONEDNN_", "OPENBLAS_", "GOTO_", "MXNET_", "DMLC_"),
+    *("ORT_", "OV_", "OPENVINO_", "TBB_"),
+    *("MALLOC_", "TCMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
+)
+
+# The libraries that serve as an allocator, the best first, and the Debian package of one.
+_ALLOCATORS = {
+    "jemalloc": (("jemalloc",), "libjemalloc2"),
+    "tcmalloc": (("tcmalloc_minimal", "tcmalloc"), "libtcmalloc-minimal4"),
+}
+
+
+def launch(build: Build, variant: str, placement: Placement, openmp: str = "gnu", allocator: str = "system") -> Launch:
+    """How to start an instance: bound by numactl where it works, otherwise by the worker itself.
+
+    Where the system lets nobody choose memory nodes (containers often do not), memory stays unbound; the pages
+    of a pinned instance then lie where it first touches them, on the nearest node.
+
+    Raises:
+        UserError: the OpenMP runtime or the allocator is not installed.
+    """
+    variables = environment(build, variant, placement, openmp, allocator)
+    if placement.cpus is None:
+        return Launch((build.python,), variables, placement, engine=build.engine)
+    prefix = _numactl(placement)
+    if prefix and _succeeds((*prefix, "true")):
+        return Launch((*prefix, build.python), variables, placement, engine=build.engine)
+    nodes = placement.nodes if placement.nodes and _succeeds(_binding_memory(placement.nodes)) else None
+    return Launch((build.python,), variables, placement, placement.cpus, nodes, engine=build.engine)
+
+
+def environment(
+    build: Build,
+    variant: str,
+    placement: Placement,
+    openmp: str = "gnu",
+    allocator: str = "system",
+    inherited: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """The whole environment of an instance; an unpinned one of MXNet is told the number of its threads alone.
+
+    Other engines than MXNet get their settings from the worker, and no variables.
+
+    Args:
+        build: the interpreter and its engine.
+        variant: ``stock`` has MXNet fuse by itself, all others run as they are.
+        placement: where it runs.
+        openmp: MXNet's, ``gnu``, the runtime that it is linked with (which in mxnet-mkl 1.5 is Intel's), or ``intel``,
+            which is loaded in its place.
+        allocator: ``system``, ``jemalloc`` or ``tcmalloc``.
+        inherited: the environment that is the base.
+
+    Raises:
+        UserError: the OpenMP runtime or the allocator is not installed.
+    """
+    base = {name: value for name, value in foreign_environment(inherited).items() if not name.startswith(_STEERING)}
+    preloaded = [
+        *([_intel_openmp(build)] if openmp == "intel" and build.engine == MXNET.name else []),
+        *([_allocator(allocator)] if allocator != "system" else []),
+    ]
+    libraries = {"LD_PRELOAD": ":".join(preloaded)} if preloaded else {}
+    if build.engine != MXNET.name:
+        return {**base, **libraries}
+    return {
+        **base,
+        **libraries,
+        "MXNET_SUBGRAPH_BACKEND": "MKLDNN" if variant == "stock" else "default",
+        "OMP_NUM_THREADS": str(placement.threads),
+        # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin for 200 ms into the next contestant's turn.
+        "KMP_BLOCKTIME": "1",
+        **_threads_bound(placement, openmp),
+    }
+
+
+def _threads_bound(placement: Placement, openmp: str) -> dict[str, str]:
+    """Each OpenMP thread on a hardware thread of its own."""
+    if placement.cpus is None:
+        return {}
+    if openmp == "intel":
+        return {"KMP_AFFINITY": "granularity=fine,compact,1,0"}
+    return {"OMP_PROC_BIND": "close", "OMP_PLACES": ",".join(f"{{{cpu}}}" for cpu in placement.cpus)}
+
+
+def _intel_openmp(build: Build) -> str:
+    """The library in the mxnet-mkl wheels, or that of the package intel-openmp in the build's environment."""
+    folders = (Path(build.library).parent, Path(build.python).parent.parent / "lib")
+    for folder in folders:
+        if (folder / "libiomp5.so").is_file():
+            return str(folder / "libiomp5.so")
+    raise UserError(
+        f"build {build.name} has no Intel OpenMP (libiomp5.so); use a build of mxnet-mkl, "
+        f"or `{build.python} -m pip install intel-openmp`"
+    )
+
+
+def _allocator(name: str) -> str:
+    libraries, package = _ALLOCATORS[name]
+    found = next(filter(None, map(find_library, libraries)), None)
+    if found is None:
+        raise UserError(f"the allocator {name} is not installed (Debian, Ubuntu: apt-get install {package})")
+    return found
+
+
+def _numactl(placement: Placement) -> tuple[str, ...]:
+    """The command that binds what follows; empty where numactl is not installed."""
+    program = shutil.which("numactl")
+    if program is None:
+        return ()
+    memory = ("-m", _list(placement.nodes)) if placement.nodes else ()
+    # --all: this process's own affinity, which an OpenMP runtime may have narrowed, does not matter.
+    return (program, "--all", "-C", _list(placement.cpus or ()), *memory, "--")
+
+
+def _binding_memory(nodes: tuple[int, ...]) -> tuple[str, ...]:
+    """A command that fails where the worker would."""
+    code = f"import runpy; runpy.run_path({str(WORKER)!r})['bind'](None, {list(nodes)})"
+    return (sys.executable, "-I", "-S", "-c", code)
+
+
+@cache
+def _succeeds(command: tuple[str, ...]) -> bool:
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+
+
+def _list(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))

@@ -1,0 +1,277 @@
+"""Measuring the contestants of one network and batch size in turns."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Optional
+
+import numpy as np
+
+from quantkit.backends.registry import MXNET
+from quantkit.benchmark.measuring.outputs import FLOAT_ALLOWED, INT8_ALLOWED, deviation, int8_allowed
+from quantkit.benchmark.measuring.schedule import Forecast, Pace
+from quantkit.benchmark.measuring.server import Served, Watch
+from quantkit.benchmark.measuring.team import Launch, Team
+from quantkit.benchmark.results.results import Agreement, Cell, Contestant, Failure, Round, WarmUp
+from quantkit.benchmark.variants import VARIANTS, Variant, form_of
+from quantkit.benchmark.workloads.network import Checkpoint, Workload
+from quantkit.errors import InstanceError, QuantkitError
+from quantkit.files import files
+from quantkit.files.folders import scratch_folder
+from quantkit.host.timing import interleaved
+
+Search = Callable[[Sequence[Callable[[], object]], Watch], Served]
+
+# A request that takes longer than this warms up by itself.
+_SLOW = 1.0
+_LEAST_PATIENCE = 60.0
+_UNKNOWN_PATIENCE = 900.0
+
+
+@dataclass
+class Entry:
+    """A contestant's cell in the making; ``request`` is how long one request took in its warm-up, in seconds."""
+
+    cell: Cell
+    request: float = 0.0
+    warm_up: tuple[WarmUp, ...] = ()
+    rounds: list[Round] = field(default_factory=list)
+
+    def fail(self, kind: str, instance: Optional[int], message: str, stderr: tuple[str, ...] = ()) -> None:
+        """Record why there will be no result."""
+        self.cell = replace(self.cell, failure=Failure(kind, instance, message, stderr))
+
+
+class Bench:
+    """One network with its contestants' instances, which stay alive from batch size to batch size.
+
+    Use it as a context manager. A contestant whose instance fails is started anew for its next batch size.
+    In the server scenario ``search`` finds the rate that instances can keep.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        scenario: str,
+        launches: Mapping[str, Sequence[Launch]],
+        forecast: Forecast,
+        random: np.random.Generator,
+        search: Optional[Search] = None,
+    ) -> None:
+        self._workload = workload
+        self._scenario = scenario
+        self._launches = launches
+        self._forecast = forecast
+        self._random = random
+        self._search = search
+        self._teams: dict[str, tuple[Team, dict[str, Any]]] = {}
+
+    def warm(self, contestant: Contestant, batch: int) -> Entry:
+        """Start a contestant where it is not running, bind it to the batch size and see how long a request takes."""
+        launches = self._launches[contestant.name]
+        entry = Entry(empty_cell(self._workload, self._scenario, contestant, batch, launches))
+        patience = self._patience(contestant, batch)
+
+        def first_runs() -> None:
+            team, engine = self._team(contestant, patience)
+            entry.cell = replace(entry.cell, engine=engine)
+            team.bind(self._workload.input_name, self._workload.inputs(batch), patience)
+            entry.warm_up = team.warm(0, 1, patience)
+            if max(each.durations[0] for each in entry.warm_up) < _SLOW * 1e9:
+                entry.warm_up = _joined(entry.warm_up, team.warm(0, 1, patience))
+            entry.request = max(each.durations[-1] for each in entry.warm_up) / 1e9
+            self._forecast.learn(self._workload.name, contestant.name, batch, entry.request)
+
+        self._guarded(entry, first_runs)
+        return entry
+
+    def measure(self, entries: Sequence[Entry], pace: Pace) -> list[Cell]:
+        """Warm up what has not failed, measure it in rounds of random order, then check placement and outputs."""
+        for entry in entries:
+            if entry.request < _SLOW:
+                self._guarded(entry, partial(self._warm_until_steady, entry, pace))
+        if self._search is not None:
+            for entry in entries:
+                self._guarded(entry, partial(self._serve, entry, self._search))
+        else:
+            turns = [partial(self._guarded, entry, partial(self._measure_round, entry, pace)) for entry in entries]
+            interleaved(dict(enumerate(turns)), pace.rounds, random=self._random)
+        for entry in entries:
+            self._guarded(entry, partial(self._prove, entry))
+        try:
+            with scratch_folder() as scratch:
+                self._check_outputs(entries, scratch)
+        except QuantkitError as error:
+            for entry in entries:
+                if entry.cell.failure is None and entry.cell.agreement is None:
+                    entry.fail("disk", None, f"its outputs cannot be checked: {error}")
+        return [self._finished(entry) for entry in entries]
+
+    def _guarded(self, entry: Entry, step: Callable[[], None]) -> None:
+        """Do one step of an entry unless it has failed; where the step fails, end its instances."""
+        if entry.cell.failure is not None:
+            return
+        try:
+            step()
+        except InstanceError as error:
+            entry.fail(error.kind, error.instance, str(error), error.stderr)
+            self._drop(entry.cell.contestant)
+
+    def _team(self, contestant: Contestant, patience: float) -> tuple[Team, dict[str, Any]]:
+        if contestant.name not in self._teams:
+            team = Team(self._launches[contestant.name])
+            # It must be known before anything can fail, so that it is ended then.
+            self._teams[contestant.name] = team, {}
+            checkpoint = _checkpoint(self._workload, contestant, self._launches[contestant.name])
+            self._teams[contestant.name] = team, team.load(checkpoint.files, patience)
+        return self._teams[contestant.name]
+
+    def _warm_until_steady(self, entry: Entry, pace: Pace) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        more = team.warm(pace.warm_up, 1, self._patience(entry.cell.contestant, entry.cell.batch))
+        entry.warm_up = _joined(entry.warm_up, more)
+        entry.request = median(duration for each in more for duration in each.durations) / 1e9
+        self._forecast.learn(entry.cell.network, entry.cell.contestant.name, entry.cell.batch, entry.request)
+
+    def _measure_round(self, entry: Entry, pace: Pace) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        entry.rounds.append(team.measure(pace.seconds, self._patience(entry.cell.contestant, entry.cell.batch)))
+
+    def _serve(self, entry: Entry, search: Search) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        found = search(team.servers(self._patience(entry.cell.contestant, entry.cell.batch)), team.watch)
+        entry.cell = replace(entry.cell, server=found.server, warnings=(*entry.cell.warnings, *found.warnings))
+
+    def _prove(self, entry: Entry) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        entry.cell = replace(entry.cell, proofs=team.prove())
+        kernels = team.kernels(self._patience(entry.cell.contestant, entry.cell.batch))
+        entry.cell = replace(entry.cell, kernels=kernels)
+        if kernels is not None and kernels.int8 == 0 and _variant(entry).int8:
+            raise InstanceError("kernels", f"none of its {kernels.of} convolutions and dense layers ran in INT8")
+
+    def _check_outputs(self, entries: Sequence[Entry], scratch: Path) -> None:
+        """Compare the outputs of every instance's last run with the standard.
+
+        INT8 has one of its own; in FP32 the first contestant sets it for all others, and for what other quantizers
+        have made.
+        """
+        standard: Optional[tuple[str, Path]] = None
+        for number, entry in enumerate(sorted(entries, key=lambda entry: _variant(entry).int8)):
+            cell = entry.cell
+            folder = scratch / str(number)
+            folder.mkdir()
+            found: list[Path] = []
+            self._guarded(entry, partial(self._collect_outputs, entry, folder, found))
+            if not found:
+                continue
+            try:
+                own = self._workload.reference(cell.contestant.variant, cell.batch)
+            except QuantkitError as error:
+                entry.fail("output", None, f"there is nothing to compare its outputs with: {error}")
+                continue
+            if own is None and standard is None and not _variant(entry).int8:
+                standard = cell.contestant.name, Path(shutil.copy(found[0], scratch / "standard.npz"))
+            reference = ("quantkit", own) if own is not None else standard
+            if reference is not None:
+                self._compare(entry, found, *reference, self._allowed(entry, own, standard and standard[1]))
+
+    def _allowed(self, entry: Entry, own: Optional[Path], standard: Optional[Path]) -> Optional[float]:
+        """How far its outputs may be from those that it is held against, None where nothing tells."""
+        if _variant(entry).maker:
+            return None
+        if own is None:
+            return FLOAT_ALLOWED
+        if self._launches[entry.cell.contestant.name][0].engine == MXNET.name:
+            return INT8_ALLOWED
+        return None if standard is None else int8_allowed(standard, own)
+
+    def _collect_outputs(self, entry: Entry, folder: Path, found: list[Path]) -> None:
+        team, _ = self._teams[entry.cell.contestant.name]
+        found.extend(team.outputs(folder, self._patience(entry.cell.contestant, entry.cell.batch)))
+
+    def _compare(
+        self, entry: Entry, found: Sequence[Path], name: str, reference: Path, allowed: Optional[float]
+    ) -> None:
+        deviations = [deviation(reference, path) for path in found]
+        entry.cell = replace(
+            entry.cell, agreement=Agreement(name, _finite(max(deviations)), allowed and _finite(allowed))
+        )
+        if allowed is not None and not np.isfinite(allowed):
+            entry.fail(
+                "output", None, f"nothing tells how far its outputs may be from those of {name}, which are not finite"
+            )
+            return
+        for instance, value in enumerate(deviations):
+            if not np.isfinite(value) or (allowed is not None and value > allowed):
+                limit = "" if allowed is None else f", {allowed:.2g} is allowed"
+                message = f"its outputs deviate from those of {name} by {value:.2g} of the largest{limit}"
+                entry.fail("output", instance, message)
+                return
+
+    def _finished(self, entry: Entry) -> Cell:
+        return replace(entry.cell, warm_up=entry.warm_up, rounds=tuple(entry.rounds))
+
+    def _patience(self, contestant: Contestant, batch: int) -> float:
+        """How long an instance may be silent before it counts as hanging, in seconds."""
+        expected = self._forecast.seconds(self._workload.name, contestant.name, batch)
+        return _UNKNOWN_PATIENCE if expected is None else max(_LEAST_PATIENCE, 10 * expected)
+
+    def _drop(self, contestant: Contestant) -> None:
+        if contestant.name in self._teams:
+            self._teams.pop(contestant.name)[0].close()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with ExitStack() as stack:
+            for team, _ in self._teams.values():
+                stack.callback(team.close)
+
+
+def empty_cell(
+    workload: Workload, scenario: str, contestant: Contestant, batch: int, launches: Sequence[Launch]
+) -> Cell:
+    """A cell with all that is known before it is measured."""
+    return Cell(
+        network=workload.name,
+        batch=batch,
+        scenario=scenario,
+        contestant=contestant,
+        placements=tuple(launch.placement for launch in launches),
+        environment=_told(launches[0].environment),
+        checkpoint=_checkpoint(workload, contestant, launches).sha256,
+        input=files.sha256_of(workload.inputs(batch)),
+    )
+
+
+def _checkpoint(workload: Workload, contestant: Contestant, launches: Sequence[Launch]) -> Checkpoint:
+    return workload.checkpoint(form_of(launches[0].engine, contestant.variant))
+
+
+def _joined(first: Sequence[WarmUp], then: Sequence[WarmUp]) -> tuple[WarmUp, ...]:
+    return tuple(WarmUp(one.durations + two.durations, two.steady) for one, two in zip(first, then))
+
+
+def _finite(value: float) -> float:
+    """JSON knows no infinity; the largest float says as much."""
+    return min(value, float(np.finfo(np.float64).max)) if value == value else float(np.finfo(np.float64).max)
+
+
+def _variant(entry: Entry) -> Variant:
+    return VARIANTS[entry.cell.contestant.variant]
+
+
+_TOLD = ("OMP_", "GOMP_", "KMP_", "MXNET_", "MKLDNN_", "DNNL_", "LD_PRELOAD")
+
+
+def _told(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that steer engines and threads."""
+    return {name: value for name, value in sorted(environment.items()) if name.startswith(_TOLD)}

@@ -1,0 +1,207 @@
+"""The server scenario: the highest rate of requests at random times whose p99 latency stays within a bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import sqrt
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Optional
+
+from quantkit.benchmark.measuring.dispatch import Dispatcher, Request, Serve
+from quantkit.benchmark.measuring.loadgen import Observed, asked_for, check_loadgen, run_trial, unmet
+from quantkit.benchmark.results.cell_warnings import BUSY, STOLEN, UNTOLD
+from quantkit.benchmark.results.results import Server
+from quantkit.host.load import Load
+from quantkit.progress import Tell, untold
+
+Watch = Callable[[], Callable[[], Optional[Load]]]
+"""Begins to watch the instances' processors; what it returns tells the work of others there since, without the
+stolen time, which is told apart; None where the system does not tell."""
+
+_CLOSED_LOOP_SECONDS = 2.0
+
+# The search gives up below this share of the closed-loop throughput, and ends when it knows the rate to this factor.
+_LOWEST = 1 / 128
+SEARCH_PRECISION = 1.05
+
+# A rate that the search has found must also hold for so many times as long; else less is tried, in growing steps.
+_CONFIRMATION = 3.0
+_STEP_BACK = 0.9
+
+# LoadGen counts from when a query was due: this much more than our own clock says means that it was late itself.
+_LATE, _LATE_MS = 1.1, 0.5
+
+
+@dataclass(frozen=True)
+class ClosedLoop:
+    """Requests without pause: how many per second all instances serve, and the shortest that one took, in ms."""
+
+    rate: float
+    shortest: float
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a search has found, and what makes it less sure than it looks."""
+
+    server: Server
+    warnings: tuple[str, ...]
+
+
+def search_rate(
+    serve: Sequence[Serve],
+    watch: Watch,
+    bound: float,
+    seconds: float,
+    seed: int,
+    folder: Path,
+    tell: Tell = untold,
+) -> Served:
+    """Find the highest rate of Poisson arrivals whose p99 latency, as LoadGen records it, stays within ``bound``.
+
+    The instances first work without pause; that throughput bounds the search, since at no higher rate can a
+    queue stay short. Half of it is tried, and halved again while it does not hold; then the search goes on
+    between the highest rate that holds and the lowest that does not. What it finds has to hold in a run three
+    times as long with other arrival times; else a tenth less is tried so, then again less in growing steps.
+
+    Args:
+        serve: a function for each instance that serves one request and returns when it is done. Requests go
+            to the first idle instance in the order of their arrival.
+        watch: is called at the beginning of every run, what it returns at the end.
+        bound: in ms.
+        seconds: how long queries are sent in each run.
+        seed: of the arrival times.
+        folder: where LoadGen's logs go, a folder for each run.
+        tell: is told of every run.
+
+    Returns:
+        The rate, 0.0 where none holds, and all runs in order; the one that confirmed the rate is the last. The
+        warnings tell where LoadGen was late itself, and where others used the processors.
+
+    Raises:
+        UserError: LoadGen is not installed.
+        QuantkitError: LoadGen or an instance failed.
+    """
+    check_loadgen()
+    others = watch()
+    closed = closed_loop(serve, _CLOSED_LOOP_SECONDS)
+    loads = [others()]
+    tell(f"without pause: {closed.rate:.4g} requests/s, the shortest {closed.shortest:.3g} ms")
+    runs: list[Observed] = []
+
+    def holds(duration: float, arrivals: int, rate: float) -> bool:
+        others = watch()
+        run = run_trial(serve, rate, bound, duration, arrivals, folder / f"trial-{len(runs) + 1:02}")
+        loads.append(others())
+        runs.append(run)
+        tell(described(run, bound))
+        return run.trial.p99 <= bound
+
+    rate = _highest(closed, bound, partial(holds, seconds, seed), partial(holds, seconds * _CONFIRMATION, seed + 1))
+    return Served(Server(bound, rate, tuple(run.trial for run in runs)), (*lateness(runs), *disturbances(loads)))
+
+
+def _highest(
+    closed: ClosedLoop, bound: float, holds: Callable[[float], bool], holds_long: Callable[[float], bool]
+) -> float:
+    """The highest rate that is found to hold, in a long run, too; 0.0 where none does."""
+    high, rate = closed.rate, closed.rate / 2
+    while not holds(rate):
+        high, rate = rate, rate / 2
+        if rate < closed.rate * _LOWEST or closed.shortest > bound:
+            return 0.0
+    while high / rate > SEARCH_PRECISION:
+        middle = sqrt(rate * high)
+        if holds(middle):
+            rate = middle
+        else:
+            high = middle
+    step = _STEP_BACK
+    while not holds_long(rate):
+        rate, step = rate * step, step * step
+        if rate < closed.rate * _LOWEST:
+            return 0.0
+    return rate
+
+
+def described(run: Observed, bound: float) -> str:
+    """A run in words: whether it keeps the bound (ms), by which the search goes, and what LoadGen makes of it."""
+    trial = run.trial
+    kept = "within" if trial.p99 <= bound else "above"
+    text = (
+        f"{trial.rate:.4g} requests/s: p99 {trial.p99:.3g} ms of {trial.completed} requests, {kept} {bound:g} ms; "
+        f"LoadGen: {'VALID' if trial.valid else 'INVALID'}"
+    )
+    more = asked_for(trial.why)
+    # Above the bound no number of requests would do.
+    if more is not None and trial.p99 <= bound:
+        return f"{text}, it asks for {more} more requests to be sure"
+    return f"{text}, not satisfied: {', '.join(unmet(trial.why))}" if unmet(trial.why) else text
+
+
+def lateness(runs: Sequence[Observed]) -> tuple[str, ...]:
+    """A warning where LoadGen and our own clock disagree, with the run in which they do so most."""
+    late = [run for run in runs if run.trial.p99 > _LATE * run.p99 + _LATE_MS]
+    if not late:
+        return ()
+    worst = max(late, key=lambda run: run.trial.p99 - run.p99)
+    return (
+        f"LoadGen was late itself in {len(late)} of {len(runs)} runs: at {worst.trial.rate:.4g} requests/s it records "
+        f"a p99 of {worst.trial.p99:.3g} ms where the instances and their queue took {worst.p99:.3g} ms; "
+        "leave it a core (--instances N --cores M) on a quiet machine",
+    )
+
+
+def disturbances(loads: Sequence[Optional[Load]]) -> tuple[str, ...]:
+    """What others did on the instances' processors: each run counts, since each one decides where the search goes."""
+    told = [load for load in loads if load is not None]
+    found = [UNTOLD] if len(told) < len(loads) else []
+    stolen = [load.stolen for load in told if load.stolen > STOLEN]
+    busy = [load.busy for load in told if load.busy > BUSY]
+    if stolen:
+        found.append(
+            f"the hypervisor took up to {max(stolen):.2f} cores of processor time in {len(stolen)} of {len(loads)} runs"
+        )
+    if busy:
+        found.append(
+            f"other processes used up to {max(busy):.2f} cores on the same processors in {len(busy)} of {len(loads)} "
+            "runs"
+        )
+    return tuple(found)
+
+
+def closed_loop(serve: Sequence[Serve], seconds: float) -> ClosedLoop:
+    """Have every instance serve one request after the other; each serves at least one.
+
+    Raises:
+        QuantkitError: an instance failed (what it raised).
+    """
+    latencies: list[float] = []
+    finished: SimpleQueue[None] = SimpleQueue()
+    begun = time.monotonic()
+
+    def done(request: Request) -> None:
+        now = time.monotonic()
+        latencies.append(now * 1e3 - request.arrived / 1e6)
+        if now - begun < seconds:
+            dispatcher.submit(0)
+        else:
+            finished.put(None)
+
+    def failed() -> None:
+        for _ in serve:
+            finished.put(None)
+
+    with Dispatcher(serve, done, failed) as dispatcher:
+        for _ in serve:
+            dispatcher.submit(0)
+        for _ in serve:
+            finished.get()
+        elapsed = time.monotonic() - begun
+    if dispatcher.error is not None:
+        raise dispatcher.error
+    return ClosedLoop(len(latencies) / elapsed, min(latencies))

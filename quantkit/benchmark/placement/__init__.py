@@ -1,0 +1,1 @@
+"""Where instances run, how they get there, and the proof that they did."""

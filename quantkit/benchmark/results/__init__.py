@@ -1,0 +1,1 @@
+"""Raw readings on disk, and the statistics of them."""

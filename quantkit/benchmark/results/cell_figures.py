@@ -1,0 +1,74 @@
+"""The figures of measured cells as JSON's own types, one row a cell."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+
+from quantkit.benchmark.results.cell_warnings import warnings
+from quantkit.benchmark.results.results import Results
+from quantkit.benchmark.results.statistics import Ratio, finished, latencies, mean_latency, ratio, throughput
+
+
+def figures(results: Results) -> list[dict[str, Any]]:
+    """For every measured cell its throughput (items/s), latencies (ms) and ratio to the baseline with its interval.
+
+    ``requests`` counts what the instances finished in the common windows.
+    """
+    cells = {(cell.network, cell.batch, cell.contestant.name): cell for cell in results.cells if not cell.failure}
+    rows = []
+    for (network, batch, name), cell in cells.items():
+        if not cell.rounds:
+            continue
+        metric: Any = "latency" if cell.scenario == "latency" else "throughput"
+        baseline = cells.get((network, batch, results.run.baseline))
+        times = np.percentile(latencies(cell), (50, 90, 99))
+        rows.append(
+            {
+                "network": network,
+                "batch": batch,
+                "contestant": name,
+                "scenario": cell.scenario,
+                "requests": finished(cell),
+                "throughput": throughput(cell),
+                "mean_latency": mean_latency(cell),
+                "p50": float(times[0]),
+                "p90": float(times[1]),
+                "p99": float(times[2]),
+                "speedup": None if baseline is None else _ratio(ratio(cell, baseline, metric)),
+                "warnings": list(warnings(cell)),
+            }
+        )
+    return rows
+
+
+def served(results: Results) -> list[dict[str, Any]]:
+    """For every cell of the server scenario the highest rate (requests/s) within the bound (ms), 0.0 where none is.
+
+    ``p99`` (ms) and ``valid``, LoadGen's verdict, are those of the run that confirmed the rate.
+    """
+    rows = []
+    for cell in results.cells:
+        if cell.server is None or cell.failure:
+            continue
+        last = cell.server.trials[-1] if cell.server.rate else None
+        rows.append(
+            {
+                "network": cell.network,
+                "batch": cell.batch,
+                "contestant": cell.contestant.name,
+                "bound": cell.server.bound,
+                "rate": cell.server.rate,
+                "p99": None if last is None else last.p99,
+                "valid": None if last is None else last.valid,
+                "warnings": list(warnings(cell)),
+            }
+        )
+    return rows
+
+
+def _ratio(found: Ratio) -> dict[str, Any]:
+    """JSON knows no infinity: an open interval has no upper end."""
+    high: Optional[float] = found.high if found.high < float("inf") else None
+    return {"value": found.value, "low": found.low, "high": high, "verdict": found.verdict}

@@ -1,0 +1,237 @@
+"""What a benchmark leaves behind: raw clock readings of every cell, with all that is needed to judge them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.placement.placement import Placement
+from quantkit.benchmark.placement.proof import Proof
+from quantkit.files.schema import Many
+from quantkit.host.revision import Revision
+
+FORMAT = 1
+
+DISCARDED = "discarded"
+"""The state of a run that is on its way out."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One competitor: ``variant`` of the networks (see ``variants.py``) on ``build``, placed by ``policy``.
+
+    ``name`` is what tables call it, unique in its run.
+    """
+
+    name: str
+    build: str
+    variant: str
+    policy: str
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """When each request of one instance began and ended, in ns after the round's common start."""
+
+    starts: Many[int]
+    ends: Many[int]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One turn of a contestant, all its instances at once.
+
+    ``at`` is the wall-clock time in seconds since 1970; ``busy`` and ``stolen`` are the cores' worth of work that
+    others did and that the hypervisor took meanwhile, on the instances' cores, None where the system does not tell;
+    ticks are coarse, so that one round's may be negative.
+    """
+
+    at: float
+    busy: Optional[float]
+    stolen: Optional[float]
+    instances: Many[Ticks]
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The common window: from when all instances had begun until the first of them had ended, in ns."""
+        return max(ticks.starts[0] for ticks in self.instances), min(ticks.ends[-1] for ticks in self.instances)
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """The runs of one instance before anything counts: their durations in ns, and whether it became steady."""
+
+    durations: Many[int]
+    steady: bool
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """How many of the convolutions and dense layers ran in INT8 (``int8``), ``of`` how many."""
+
+    int8: int
+    of: int
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The largest deviation of a contestant's outputs from the reference's, over the reference's largest value.
+
+    ``allowed`` is None where nothing tells how near it must come, as with the networks of other quantizers.
+    """
+
+    reference: str
+    deviation: float
+    allowed: Optional[float]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cell has no result: which instance (None: all), what happened, and its last words on standard error.
+
+    ``kind`` is one of: start, killed, crashed, hung, late, protocol, output, placement, kernels, loadgen,
+    disk.
+    """
+
+    kind: str
+    instance: Optional[int]
+    message: str
+    stderr: Many[str] = ()
+
+
+@dataclass(frozen=True)
+class ServerTrial:
+    """One run of the server scenario at a rate of requests per second; latencies in ms.
+
+    ``valid`` is LoadGen's own verdict, ``why`` its reasons where it is not.
+    """
+
+    rate: float
+    completed: int
+    p50: float
+    p90: float
+    p99: float
+    valid: bool
+    why: Many[str]
+
+
+@dataclass(frozen=True)
+class Server:
+    """The search for the highest rate whose p99 stays within ``bound`` ms; ``rate`` is 0.0 where none does."""
+
+    bound: float
+    rate: float
+    trials: Many[ServerTrial]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The smallest unit of measurement: one contestant on one network at one batch size.
+
+    ``checkpoint`` maps the files that were run (``symbol`` and ``params``, ``onnx``, or ``xml`` and ``bin``) to their
+    SHA-256; ``engine`` is what the worker says
+    of itself (versions, threading runtimes and allocators loaded, settings); ``environment`` the variables set for it;
+    ``input`` is the SHA-256 of the file that it was fed. ``kernels`` is None where the engine does not tell them.
+    """
+
+    network: str
+    batch: int
+    scenario: str
+    contestant: Contestant
+    placements: Many[Placement]
+    environment: Mapping[str, str]
+    checkpoint: Mapping[str, str]
+    input: str = ""
+    engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    proofs: Many[Proof] = ()
+    kernels: Optional[Kernels] = None
+    warm_up: Many[WarmUp] = ()
+    rounds: Many[Round] = ()
+    agreement: Optional[Agreement] = None
+    server: Optional[Server] = None
+    warnings: Many[str] = ()
+    failure: Optional[Failure] = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the run. ``macs`` are multiply-accumulates for one item; ``item`` is what one item of a batch is.
+
+    ``weights`` is ``trained`` or ``random``; ``accuracy`` maps figures that its bundle holds (``agreement``,
+    ``cosine``, ``top1`` and the like, as shares from 0 to 1) to their values.
+    """
+
+    name: str
+    weights: str
+    macs: int
+    item: str = "image"
+    accuracy: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure that others published: ``metric`` is throughput (items/s), latency (ms) or speedup (ratio to native).
+
+    ``scenario`` tells which of our scenarios it belongs to.
+    """
+
+    network: str
+    batch: int
+    contestant: str
+    scenario: str
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A cell that was not measured, and why."""
+
+    network: str
+    batch: int
+    contestant: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was to be measured, where, and with what. ``host`` holds the machine's facts, ``host["id"]`` its identity.
+
+    ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the published figures
+    come from; ``state`` is ``running``, ``interrupted``, ``failed``, ``finished`` or ``discarded``; ``minutes`` is the
+    time it took; ``revision`` is quantkit's, None in results of version 0.1.
+    """
+
+    name: str
+    title: str
+    scenario: str
+    quantkit: str
+    command: str
+    created: str
+    host: Mapping[str, Any]
+    builds: Many[Build]
+    networks: Many[Network]
+    batches: Many[int]
+    contestants: Many[Contestant]
+    baseline: str
+    seed: int
+    budget: Optional[float] = None
+    published: Many[Published] = ()
+    source: str = ""
+    left_out: Many[LeftOut] = ()
+    warnings: Many[str] = ()
+    state: str = "running"
+    minutes: float = 0.0
+    revision: Optional[Revision] = None
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class Results:
+    """A run and those of its cells that were measured or failed."""
+
+    run: Run
+    cells: Many[Cell]

@@ -1,0 +1,119 @@
+"""The folder of a run: whose it is, and whether a run may go on in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from quantkit.benchmark.results.result_files import CELLS, RUN, as_recorded, read_run, write_run
+from quantkit.benchmark.results.results import DISCARDED, Run
+from quantkit.errors import QuantkitError, UserError
+from quantkit.files import files
+from quantkit.files.temporary import is_temporary, remove_leftovers
+
+_LOCK = ".lock"
+
+# The facts of a host that may not change within a run.
+_HOST = {"host": ("id", "usable_cores", "cpu_quota"), "frequency settings": ("governor", "turbo")}
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Have a folder for a run alone; where none was begun in a new folder, it is gone in the end.
+
+    Raises:
+        UserError: it holds something else, or another process is measuring into it.
+        QuantkitError: it cannot be made or written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; choose a folder with --out")
+    if folder.is_dir() and not (folder / RUN).is_file() and any(not _is_ours(path.name) for path in folder.iterdir()):
+        raise UserError(f"{folder} is not empty and holds no benchmark results; choose another folder with --out")
+
+    def busy() -> None:
+        raise UserError(f"another process is measuring into {folder}; wait for it, or choose another folder with --out")
+
+    with files.locked(folder / _LOCK, busy):
+        remove_leftovers(folder / CELLS)
+        with suppress(UserError):
+            if (folder / RUN).is_file() and read_run(folder).state == DISCARDED:
+                # By a process that was killed before it was done with it.
+                discard(folder)
+        try:
+            yield
+        finally:
+            if not (folder / RUN).is_file():
+                (folder / _LOCK).unlink(missing_ok=True)
+                with suppress(OSError):
+                    folder.rmdir()
+
+
+def continued(run: Run, folder: Path) -> Run:
+    """The run with what it takes over from one in the folder: warnings, and the minutes used if that was interrupted.
+
+    Raises:
+        UserError: the folder holds another run, or one that is damaged.
+    """
+    if not (folder / RUN).is_file():
+        return run
+    earlier = read_run(folder)
+    other = _differing(earlier, run)
+    if other:
+        raise UserError(
+            f"{folder} holds another run ({' and '.join(other)} differ); choose another folder with --out, "
+            "or discard it with --force"
+        )
+    warnings = tuple(dict.fromkeys((*run.warnings, *earlier.warnings)))
+    return replace(run, warnings=warnings, minutes=0.0 if earlier.state == "finished" else earlier.minutes)
+
+
+def begin(run: Run, folder: Path) -> None:
+    """Make a folder that of a run.
+
+    Raises:
+        QuantkitError: it cannot be written.
+    """
+    # Its description comes first: a folder of cells alone would be nobody's.
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_run(run, folder)
+        (folder / CELLS).mkdir(exist_ok=True)
+    except OSError as error:
+        raise QuantkitError(f"cannot write {folder}: {error.strerror or error}; choose another with --out") from error
+
+
+def discard(folder: Path) -> None:
+    """Remove the run that a folder holds, if any.
+
+    It says of itself that it is discarded before the first of its cells goes, so that nobody takes what is left for it.
+
+    Raises:
+        QuantkitError: it cannot be removed.
+    """
+    if not (folder / RUN).is_file():
+        return
+    try:
+        with suppress(UserError):  # what is damaged is nobody's result
+            write_run(replace(read_run(folder), state=DISCARDED), folder)
+        if (folder / CELLS).is_dir():
+            shutil.rmtree(folder / CELLS)
+        (folder / RUN).unlink()
+    except OSError as error:
+        raise QuantkitError(
+            f"cannot remove the results in {folder}: {error.strerror or error}; choose another folder with --out"
+        ) from error
+
+
+def _is_ours(name: str) -> bool:
+    return name == _LOCK or is_temporary(name)
+
+
+def _differing(earlier: Run, run: Run) -> list[str]:
+    """What makes two runs different; their networks are compared when they are ready, cell by cell."""
+    run = as_recorded(run)
+    same = ("name", "scenario", "contestants", "baseline", "builds", "revision")
+    other = [name for name in same if getattr(earlier, name) != getattr(run, name)]
+    return other + [name for name, facts in _HOST.items() if any(earlier.host.get(f) != run.host.get(f) for f in facts)]

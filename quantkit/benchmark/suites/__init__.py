@@ -1,0 +1,1 @@
+"""What is measured: suites, and variants of networks."""

@@ -1,0 +1,152 @@
+"""Suites made from options, and parts of suites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from quantkit.benchmark.build import Build
+from quantkit.benchmark.results.results import Contestant
+from quantkit.benchmark.suites.suite import Subject, Suite, checked
+from quantkit.benchmark.variants import VARIANTS, can_run
+from quantkit.errors import UserError
+
+
+def compose(
+    subject: Subject,
+    builds: Sequence[Build],
+    variants: Sequence[str],
+    policies: Sequence[str],
+    batches: Sequence[int],
+    scenario: str,
+) -> Suite:
+    """A suite for one network: every variant on every build that can run it, under every policy.
+
+    The first contestant is the baseline.
+
+    Args:
+        subject: the network.
+        builds: in the order in which they are shown; native ones can run fp32 alone.
+        variants: of those in ``variants.py``; a build is given those that it can run.
+        policies: how instances are placed.
+        batches: the batch sizes.
+        scenario: throughput, latency or server.
+
+    Raises:
+        UserError: there is no such variant, or no build can run any of them.
+    """
+    unknown = [variant for variant in variants if variant not in VARIANTS]
+    if unknown:
+        raise UserError(f"there is no variant {unknown[0]!r}; choose from {', '.join(VARIANTS)}")
+    pairs = [(build, variant) for build in builds for variant in variants if can_run(build, variant)]
+    if not pairs:
+        possible = "; ".join(
+            f"{build.name} runs {', '.join(name for name in VARIANTS if can_run(build, name))}" for build in builds
+        )
+        raise UserError(
+            f"none of the builds {', '.join(each.name for each in builds)} can run {', '.join(variants)}: {possible}; "
+            "change --variants, or name other --builds (`quantkit builds list`)"
+        )
+    contestants = tuple(
+        Contestant(_name(build, variant, policy if len(policies) > 1 else ""), build.name, variant, policy)
+        for build, variant in pairs
+        for policy in policies
+    )
+    title = f"{subject.name} on {', '.join(dict.fromkeys(build.name for build, _ in pairs))}"
+    suite = Suite(subject.name, title, scenario, tuple(batches), contestants[0].name, (subject,), contestants)
+    return checked(suite, subject.name)
+
+
+def _name(build: Build, variant: str, policy: str) -> str:
+    shown = VARIANTS[variant].title if build.int8 else ""
+    return " ".join(filter(None, (build.name, shown, policy)))
+
+
+def left_out(suite: Suite, builds: Sequence[str], variants: Sequence[str]) -> tuple[str, ...]:
+    """What was asked for by name and is in no contestant, in words."""
+    measured = dict.fromkeys(each.variant for each in suite.contestants)
+    idle = dict.fromkeys(name for name in builds if all(each.build != name for each in suite.contestants))
+    unused = dict.fromkeys(name for name in variants if name not in measured)
+    return (
+        *(f"build {name} is left out: it takes part in none of the variants {', '.join(measured)}" for name in idle),
+        *(f"variant {name} is left out: none of these builds takes part in it" for name in unused),
+    )
+
+
+def part(
+    suite: Suite,
+    networks: Sequence[str] = (),
+    builds: Sequence[str] = (),
+    variants: Sequence[str] = (),
+    batches: Sequence[int] = (),
+    policies: Sequence[str] = (),
+    scenario: str = "",
+) -> Suite:
+    """A suite reduced to some of its networks, builds and variants, with other batch sizes, policies or scenario.
+
+    Whatever is empty stays as it is. Where the baseline is gone, the first contestant that is left takes its place.
+
+    Raises:
+        UserError: the suite has no such network, build or variant, or nothing is left.
+    """
+    chosen = [each for each in suite.networks if not networks or each.name in networks]
+    _check_known("network", networks, [each.name for each in suite.networks], suite)
+    _check_known("build", builds, [each.build for each in suite.contestants], suite)
+    _check_known("variant", variants, [each.variant for each in suite.contestants], suite)
+    left = [
+        each
+        for each in suite.contestants
+        if (not builds or each.build in builds) and (not variants or each.variant in variants)
+    ]
+    if not left:
+        raise UserError(f"suite {suite.name} has no contestant with these builds and variants; give fewer restrictions")
+    if policies:
+        left = _placed(left, policies)
+    if batches:
+        chosen = [replace(each, batches=tuple(batches)) for each in chosen]
+    if scenario:
+        chosen = [replace(each, scenario=scenario) for each in chosen]
+    found = replace(
+        among(suite, left),
+        networks=tuple(chosen),
+        batches=tuple(batches) or suite.batches,
+        scenario=scenario or suite.scenario,
+    )
+    names = {each.name for each in chosen}
+    published = tuple(figure for figure in found.published if figure.network in names)
+    return checked(replace(found, published=published), suite.name)
+
+
+def among(suite: Suite, contestants: Sequence[Contestant]) -> Suite:
+    """A suite with these contestants alone.
+
+    Where the baseline is not among them, the first takes its place; published speed-ups, which are over the
+    suite's own baseline, then say nothing.
+    """
+    names = [each.name for each in contestants]
+    same = suite.baseline in names
+    published = [each for each in suite.published if each.contestant in names and (same or each.metric != "speedup")]
+    return replace(
+        suite,
+        contestants=tuple(contestants),
+        baseline=suite.baseline if same else names[0],
+        published=tuple(published),
+    )
+
+
+def _placed(contestants: Sequence[Contestant], policies: Sequence[str]) -> list[Contestant]:
+    """The contestants under other policies; those that differed only in theirs are one."""
+    kinds = {(each.build, each.variant): each for each in reversed(contestants)}
+    several = len(policies) > 1
+    return [
+        replace(each, policy=policy, name=f"{each.name} {policy}" if several else each.name)
+        for each in contestants
+        if kinds[each.build, each.variant] is each
+        for policy in policies
+    ]
+
+
+def _check_known(what: str, given: Sequence[str], known: Sequence[str], suite: Suite) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise UserError(f"suite {suite.name} has no {what} {unknown[0]!r}; it has {', '.join(dict.fromkeys(known))}")

@@ -1,0 +1,183 @@
+"""Suites: what to measure, as a TOML file or made from options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from quantkit.benchmark.placement.placement import POLICIES, is_policy
+from quantkit.benchmark.results.result_files import cell_file
+from quantkit.benchmark.results.results import Contestant, Published
+from quantkit.benchmark.variants import VARIANTS
+from quantkit.errors import UserError
+from quantkit.files import files
+from quantkit.files.schema import first_fault
+from quantkit.files.text import read_bytes, read_toml
+
+SCENARIOS = ("throughput", "latency", "server")
+
+
+@dataclass(frozen=True)
+class Lstm:
+    """A stack of LSTM layers with seeded random weights over ``steps`` time steps."""
+
+    layers: int
+    steps: int
+    inputs: int
+    hidden: int
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network to measure: a ``model`` (name, card or bundle) or an ``lstm``.
+
+    ``batches`` and ``scenario`` are its own; where empty, the suite's count.
+    """
+
+    name: str
+    model: Optional[str] = None
+    lstm: Optional[Lstm] = None
+    batches: tuple[int, ...] = ()
+    scenario: str = ""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Networks, batch sizes and contestants; each combination is a cell.
+
+    ``baseline`` names the contestant whose speed counts as 1; ``budget`` is in minutes, None for all that it takes.
+    """
+
+    name: str
+    title: str
+    scenario: str
+    batches: tuple[int, ...]
+    baseline: str
+    networks: tuple[Subject, ...]
+    contestants: tuple[Contestant, ...]
+    published: tuple[Published, ...] = ()
+    source: str = ""
+    budget: Optional[float] = None
+
+
+def shipped_suites() -> dict[str, Path]:
+    """The suites that ship with quantkit, by name."""
+    return {path.stem: path for path in sorted(files.shipped("benchmarks").glob("*.toml")) if _is_suite(path)}
+
+
+def find_suite(spec: str) -> Optional[Path]:
+    """The file of a suite: a path, or the name of one that ships; None where it is something else."""
+    path = Path(spec)
+    if path.suffix == ".toml":
+        return path if _is_suite(path) else None
+    return shipped_suites().get(spec)
+
+
+def _is_suite(path: Path) -> bool:
+    """A network's card is TOML, too, but has no contestants."""
+    try:
+        return b"contestant" in read_bytes(path)
+    except OSError:
+        return False
+
+
+def read_suite(path: Path) -> Suite:
+    """Read a suite's file.
+
+    Raises:
+        UserError: it is not TOML, not a suite, or does not agree with itself.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    document = _toml(path)
+    try:
+        networks = document.pop("network", [])
+        suite: Suite = TypeAdapter(Suite).validate_python(
+            {
+                "name": path.stem,
+                "networks": [_subject(entry) for entry in networks] if isinstance(networks, list) else networks,
+                "contestants": document.pop("contestant", []),
+                "published": document.pop("published", []),
+                **document,
+            },
+            context={"forbid": True},
+        )
+    except ValidationError as error:
+        where, what = first_fault(error)
+        raise UserError(f"{path} is not a benchmark suite: {where}: {what}") from error
+    unknown = sorted(document.keys() - {"title", "scenario", "batches", "baseline", "source", "budget"})
+    if unknown:
+        raise UserError(f"{path}: a suite has no setting {unknown[0]!r}")
+    return checked(suite, str(path))
+
+
+def _subject(entry: Any) -> Any:
+    """A network's entry; its name is the model's, without folders, where it has none of its own."""
+    if not isinstance(entry, dict):
+        return entry
+    model = entry.get("model")
+    return {"name": Path(model).name if isinstance(model, str) else model, **entry}
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return read_toml(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read the suite {path}: {error}") from error
+
+
+def checked(suite: Suite, where: str) -> Suite:
+    """The suite, if it agrees with itself.
+
+    Raises:
+        UserError: with the first thing in it that cannot be.
+    """
+    problem = next(_problems(suite), None)
+    if problem:
+        raise UserError(f"{where}: {problem}")
+    return suite
+
+
+def _problems(suite: Suite) -> Iterator[str]:
+    names = [contestant.name for contestant in suite.contestants]
+    networks = [network.name for network in suite.networks]
+    for what, given in (("contestant", names), ("network", networks)):
+        if not given:
+            yield f"there is no {what}"
+        twice = sorted({name for name in given if given.count(name) > 1})
+        if twice:
+            yield f"two {what}s are called {twice[0]!r}; give each a name of its own"
+    stored = [cell_file(network, 1, name) for network in networks for name in names]
+    if len(set(stored)) < len(stored):
+        yield "two cells would have the same file; give contestants and networks names that differ in letters or digits"
+    for scenario in (suite.scenario, *(network.scenario for network in suite.networks if network.scenario)):
+        if scenario not in SCENARIOS:
+            yield f"there is no scenario {scenario!r}; choose from {', '.join(SCENARIOS)}"
+    if suite.baseline not in names:
+        yield f"the baseline {suite.baseline!r} is no contestant; there are {', '.join(names)}"
+    if suite.budget is not None and not suite.budget > 0:
+        yield f"the budget must be a number of minutes above zero, not {suite.budget}"
+    for contestant in suite.contestants:
+        # Interpreters are for the command line to name: a suite of strangers may not say what is run.
+        if "=" in contestant.build:
+            yield f"build {contestant.build!r} is no name; give the interpreter with --build {contestant.build}"
+        if contestant.variant not in VARIANTS:
+            yield f"there is no variant {contestant.variant!r}; choose from {', '.join(VARIANTS)}"
+        if not is_policy(contestant.policy):
+            yield f"there is no placement {contestant.policy!r}; there are {POLICIES}"
+    for network in suite.networks:
+        batches = network.batches or suite.batches
+        if not batches or min(batches) < 1 or len(set(batches)) < len(batches):
+            yield f"batch sizes of {network.name} must be different whole numbers above zero, not {list(batches)}"
+        if (network.model is None) == (network.lstm is None):
+            yield f"network {network.name} needs either a model or an lstm"
+    for figure in suite.published:
+        if figure.network not in networks or figure.contestant not in names:
+            yield f"a published figure is for {figure.network}, {figure.contestant}, which the suite does not measure"
+
+
+def batches_of(suite: Suite, network: Subject) -> tuple[int, ...]:
+    """The batch sizes at which a network is measured, ascending."""
+    return tuple(sorted(network.batches or suite.batches))

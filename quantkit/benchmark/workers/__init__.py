@@ -1,0 +1,1 @@
+"""Programs for foreign interpreters, which import nothing of quantkit, and the channel to them."""

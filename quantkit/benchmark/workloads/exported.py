@@ -1,0 +1,99 @@
+"""The forms of a network that other engines than MXNet run: ONNX files, and what other quantizers make of these."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from quantkit.benchmark.builds.environments import open_build
+from quantkit.benchmark.builds.foreign import ending, foreign_environment, last_lines, running
+from quantkit.benchmark.builds.recipes import PEERS, PEERS_SCRIPT, RECIPES
+from quantkit.benchmark.workloads.network import Checkpoint
+from quantkit.benchmark.workloads.store import code_hash, stored_array, stored_files
+from quantkit.bundle.export import export_int8_onnx, export_onnx
+from quantkit.errors import QuantkitError, UserError
+from quantkit.files.contained import file_in
+from quantkit.files.files import sha256_of
+from quantkit.files.folders import scratch_folder
+from quantkit.files.text import parse_json
+from quantkit.models.model import Model
+from quantkit.progress import Tell
+
+# The modes of PEERS_SCRIPT that make these forms.
+MODES: Mapping[str, str] = {"onnxruntime-ptq": "ONNX Runtime MinMax", "nncf": "NNCF performance (default)"}
+
+_ONNX = "network.onnx"
+
+# The rooms that decide what an ONNX file holds.
+_MAKERS = ("ir", "formats", "fusion", "quantization", "lowering", "bundle/export")
+
+
+def fp32_file(model: Model, key: str, tell: Tell) -> Checkpoint:
+    """The network as it was loaded, as an ONNX file; see ``export_onnx``."""
+
+    def make(folder: Path) -> Mapping[str, Path]:
+        tell(f"{model.name}: writing ONNX")
+        export_onnx(model, folder / _ONNX)
+        return {"onnx": folder / _ONNX}
+
+    return stored_files(f"{model.name}-onnx", _with_code(key), make, tell)
+
+
+def int8_file(name: str, key: str, bundle: Callable[[Path], Path], tell: Tell) -> Checkpoint:
+    """The INT8 network as an ONNX file; see ``export_int8_onnx``.
+
+    ``bundle`` returns the folder of its bundle; it may write it into the folder that it is given.
+    """
+
+    def make(folder: Path) -> Mapping[str, Path]:
+        with scratch_folder() as scratch:
+            directory = bundle(scratch)
+            tell(f"{name}: writing INT8 ONNX")
+            export_int8_onnx(directory, folder / _ONNX)
+        return {"onnx": folder / _ONNX}
+
+    return stored_files(f"{name}-onnx-int8", _with_code(key), make, tell)
+
+
+def _with_code(key: str) -> str:
+    """A key that also stands for the code: what other code made is made anew."""
+    return hashlib.sha256(f"{key} {code_hash(*_MAKERS)}".encode()).hexdigest()
+
+
+def quantized_by_peer(form: str, name: str, fp32: Checkpoint, images: np.ndarray, tell: Tell) -> Checkpoint:
+    """What another quantizer makes of an ONNX file with these images, in an environment of its own.
+
+    Raises:
+        QuantkitError: there is no such environment and it cannot be made, or the quantizer failed.
+    """
+    mode, calibration = MODES[form], stored_array(images)
+    made_from = (mode, RECIPES[PEERS].wanted, sha256_of(PEERS_SCRIPT), fp32.sha256["onnx"], calibration.name)
+
+    def make(folder: Path) -> Mapping[str, Path]:
+        python = open_build(PEERS, tell).python
+        tell(f"{name}: quantizing with {mode}, {len(images)} images")
+        command = [
+            python,
+            "-I",
+            str(PEERS_SCRIPT),
+            "quantize",
+            mode,
+            *map(str, (fp32.files["onnx"], calibration, folder)),
+        ]
+        with running(command, foreign_environment()) as process:
+            out, err = process.communicate()
+        if process.returncode != 0:
+            raise QuantkitError(f"{mode} {ending(process.returncode)} on {name}:{last_lines(err)}")
+        try:
+            answer = parse_json(out.splitlines()[-1])
+            made = {str(role): file_in(folder, str(file)) for role, file in answer.items()}
+            if not made or not all(path.is_file() for path in made.values()):
+                raise ValueError("a file is missing")
+            return made
+        except (ValueError, LookupError, AttributeError, UserError) as error:
+            raise QuantkitError(f"{mode} made of {name} what is no network: it answered {out[-80:]!r}") from error
+
+    return stored_files(f"{name}-{form}", hashlib.sha256(repr(made_from).encode()).hexdigest(), make, tell)

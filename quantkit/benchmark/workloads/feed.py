@@ -1,0 +1,127 @@
+"""What it takes to keep a network fed with images: the measurement of a network as it would run, and the remedies."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil
+from pathlib import Path
+from typing import Literal, Optional
+
+from quantkit.backends.mxnet.checkpoint import read_checkpoint
+from quantkit.benchmark.results.cell_warnings import UNTOLD, disturbing
+from quantkit.benchmark.workloads.forms import Forms
+from quantkit.data.prefetch import default_workers
+from quantkit.data.preprocess import Preprocess
+from quantkit.data.samples import Samples
+from quantkit.evaluation.feed import Feed, measure_feed
+from quantkit.evaluation.network import Network
+from quantkit.host.load import load_between, read_ticks
+from quantkit.models.model import Model
+from quantkit.units import megabytes, percent
+
+SECONDS = 20.0
+"""How long a measurement takes, if not told otherwise."""
+
+_STAT = Path("/proc/stat")
+
+# Stored images whose side is this many times what the network needs are worth shrinking.
+_OVERSIZED = 1.5
+
+# Below these shares of what each reaches alone, the first reading and the common run are worth a word.
+_COLD, _TOGETHER = 0.8, 0.9
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """A network and its images, measured.
+
+    Attributes:
+        network: what was measured.
+        form: a ``bundle`` as it is, or a network ``quantized`` for this.
+        data: the images' name.
+        feed: the figures.
+        advice: what they mean beyond the verdict, and the remedies where the network starves.
+        warnings: who disturbed the measurement.
+    """
+
+    network: Network
+    form: Literal["bundle", "quantized"]
+    data: str
+    feed: Feed
+    advice: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def measure_feeding(
+    network: Network, form: Literal["bundle", "quantized"], samples: Samples, batch: int, seconds: float = SECONDS
+) -> Feeding:
+    """Measure how fast images can be decoded and how fast a network reads them; see ``evaluation.feed.measure_feed``.
+
+    Args:
+        network: what reads.
+        form: what it was made from.
+        samples: the images.
+        batch: images in one run of the network.
+        seconds: how long to measure in all.
+
+    Raises:
+        DataError: the samples cannot be used.
+        EngineError: the engine cannot run the network.
+    """
+    begun, before, own = time.monotonic(), read_ticks(_STAT), time.process_time()
+    feed = measure_feed(
+        network.graph, samples, network.preprocess, network.input_shape, batch, default_workers(), seconds
+    )
+    elapsed, own = time.monotonic() - begun, time.process_time() - own
+    load = load_between(before, read_ticks(_STAT), os.sched_getaffinity(0), elapsed)
+    others = None if load is None else replace(load, busy=load.busy - load.stolen - own / elapsed)
+    warnings = (UNTOLD,) if others is None else tuple(disturbing(others.stolen, others.busy))
+    return Feeding(network, form, samples.name, feed, tuple(advice(feed, network.preprocess)), warnings)
+
+
+def quantized(model: Model, samples: Samples, tell: Callable[[str], None]) -> Network:
+    """The INT8 form of an FP32 network, made as the benchmark makes it and kept where it keeps them.
+
+    Raises:
+        DataError: the samples cannot be used to calibrate with.
+        QuantkitError: the network cannot be quantized.
+    """
+    made = Forms(model, samples, tell).stored("int8").checkpoint.files
+    graph = read_checkpoint(made["symbol"], made["params"])
+    return Network(model.name, "int8", graph, model.input_shape, model.preprocess, model.source.weights)
+
+
+def advice(feed: Feed, preprocess: Optional[Preprocess]) -> list[str]:
+    """What the figures mean beyond the verdict, and the remedies where the network starves."""
+    found = []
+    stored = feed.images.short_side
+    if feed.from_storage and feed.first_pass < _COLD * min(feed.all_workers.rounds):
+        enough = "too few" if feed.first_pass < min(feed.network.rounds) else "enough"
+        found.append(
+            f"the first reading, with {megabytes(feed.from_storage)} from storage, gave {feed.first_pass:.0f} "
+            f"images/s, {enough} for the network; cached files gave {feed.all_workers.median:.0f}; where the images "
+            "are many small files, try them packed into one .rec file"
+        )
+    slower = min(feed.all_workers.median, feed.network.median)
+    if feed.together.median < _TOGETHER * slower:
+        longer = feed.network.median * (1 - feed.waiting) / feed.together.median
+        found.append(
+            f"both at once reach {percent(feed.together.median / slower)} of what the slower one reaches alone: the "
+            f"network waited for images {percent(feed.waiting)} of the time, and its runs took {longer:.2g} times as "
+            "long as alone; whether they compete for cores shows when the network gets fewer threads: set "
+            "OMP_NUM_THREADS and measure again"
+        )
+    if feed.verdict == "starved" and stored is not None:
+        wanted = ceil(feed.network.median / feed.one_worker.median)
+        needed = None if preprocess is None else preprocess.resize or preprocess.crop
+        if wanted > feed.workers:
+            found.append(
+                f"at least {wanted} decoding workers would have to run at once, each as fast as one alone, to keep up"
+            )
+        if needed is not None and stored > _OVERSIZED * needed:
+            found.append(f"store the images smaller: their short side is {stored} pixels, {needed} are needed")
+        found.append("preprocess once: float32 arrays in an .npz need no decoding")
+    return found

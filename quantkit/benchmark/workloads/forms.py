@@ -1,0 +1,130 @@
+"""The forms of a network that are measured: as it is, fused, and INT8, for MXNet and for other engines."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Union
+
+import numpy as np
+
+from quantkit.benchmark.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
+from quantkit.benchmark.workloads.images import image_batch
+from quantkit.benchmark.workloads.network import Checkpoint
+from quantkit.benchmark.workloads.store import Made, Stored, code_hash, stored_checkpoint
+from quantkit.bundle.engine import present_engine
+from quantkit.bundle.manifest import AgreementResult
+from quantkit.bundle.quantized_model import QuantizedModel, evaluate, lower
+from quantkit.evaluation.agreement import Agreement
+from quantkit.formats.mxnet import nnvm
+from quantkit.fusion.fused_model import FusedModel, fuse_model
+from quantkit.models.model import Model
+from quantkit.progress import Tell
+from quantkit.quantization.algorithms.stage import apply_algorithms, plan
+from quantkit.quantization.calibrate import calibrate
+
+_CALIBRATION_IMAGES = 10
+
+# The rooms that decide how a network is fused and quantized.
+_MAKERS = ("ir", "formats", "backends", "fusion", "calibration", "quantization", "lowering", "bundle/quantized_model")
+
+
+@dataclass(frozen=True, eq=False)
+class Forms:
+    """The forms of one model; each is made when first asked for, unless an earlier run has left it on disk."""
+
+    model: Model
+    data: Any
+    tell: Tell
+
+    def stored(self, form: str) -> Stored:
+        """The network in a form of ``benchmark.variants`` (stock is fp32).
+
+        Raises:
+            FusionError: the fused network computes something else.
+            EngineError: this environment's engine cannot run INT8, which is compared with FP32.
+            QuantkitError: the files cannot be written, or another quantizer cannot be had or failed.
+        """
+        makers: Mapping[str, Callable[[], Stored]] = {
+            "fused": lambda: self._checkpoint("fused", self._fused_form, *self._made_by),
+            "int8": lambda: self._checkpoint("int8", self._int8_form, *self._quantized_by),
+            "onnx": lambda: Stored(self._onnx, {}),
+            "onnx-int8": lambda: Stored(self._int8_onnx, {}),
+            **dict.fromkeys(MODES, lambda: Stored(self._by_peer(form), {})),
+        }
+        fp32 = partial(self._checkpoint, "fp32", lambda: Made(self.model.graph, {}))
+        return makers.get(form, fp32)()
+
+    def _checkpoint(self, form: str, make: Callable[[], Made], *ingredients: str) -> Stored:
+        return stored_checkpoint(f"{self.model.name}-{form}", self._key(*ingredients), make, self.tell)
+
+    def _key(self, *ingredients: str) -> str:
+        return hashlib.sha256("\n".join((self._content, *ingredients)).encode()).hexdigest()
+
+    @property
+    def _made_by(self) -> list[str]:
+        return [_makers_hash(), repr(present_engine())]
+
+    @property
+    def _quantized_by(self) -> list[str]:
+        return [*self._made_by, *self.model.exclude, hashlib.sha256(self._images.tobytes()).hexdigest()]
+
+    @property
+    def _onnx(self) -> Checkpoint:
+        return fp32_file(self.model, self._key(repr(self.model.input_shape)), self.tell)
+
+    @property
+    def _int8_onnx(self) -> Checkpoint:
+        def bundle(folder: Path) -> Path:
+            return self._quantized.save(folder / "bundle")
+
+        return int8_file(self.model.name, self._key(*self._quantized_by), bundle, self.tell)
+
+    def _by_peer(self, form: str) -> Checkpoint:
+        return quantized_by_peer(form, self.model.name, self._onnx, self._images, self.tell)
+
+    @cached_property
+    def _content(self) -> str:
+        return nnvm.sha256_of(self.model.graph)
+
+    @cached_property
+    def _images(self) -> np.ndarray:
+        return image_batch(self.data, self.model.preprocess, self.model.input_shape, _CALIBRATION_IMAGES)
+
+    @cached_property
+    def _fused(self) -> FusedModel:
+        self.tell(f"{self.model.name}: fusing")
+        return fuse_model(self.model, self._images)
+
+    def _fused_form(self) -> Made:
+        return Made(self._fused.graph, {})
+
+    @cached_property
+    def _quantized(self) -> QuantizedModel:
+        source = self._fused
+        self.tell(f"{self.model.name}: quantizing with {_CALIBRATION_IMAGES} images")
+        table = calibrate(source, self._images, _CALIBRATION_IMAGES)
+        adjusted = apply_algorithms(source, table, plan(source, table), self._images)
+        return evaluate(lower(source, table, adjusted), self._images)
+
+    def _int8_form(self) -> Made:
+        found = self._quantized.agreement
+        return Made(self._quantized.graph, {} if found is None else known_accuracy(found))
+
+
+def known_accuracy(found: Union[Agreement, AgreementResult]) -> dict[str, float]:
+    """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images.
+
+    Of outputs that are no class scores there is the lowest cosine of any alone.
+    """
+    if found.top1 is None:
+        return {"cosine": min(output.cosine for output in found.outputs)}
+    return {f"agreement on {found.images} calibration images": found.top1, "cosine": found.cosine}
+
+
+def _makers_hash() -> str:
+    """A hash of the code that fuses and quantizes: what other code made is made anew."""
+    return code_hash(*_MAKERS)

@@ -1,0 +1,208 @@
+"""``QUANTKIT_HOME/workloads``: prepared files, named by a hash of what they were made from.
+
+A file appears whole, so whoever finds one may use it; of two processes that want the same checkpoint one waits.
+What was used least recently is removed beyond a number of bytes; see ``quantkit.files.cache``.
+What is written takes the place of a link, not of what the link leads to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+
+from quantkit.backends.mxnet.checkpoint import read_checkpoint, write_checkpoint
+from quantkit.benchmark.workloads.network import Checkpoint
+from quantkit.errors import ModelError, QuantkitError, UserError
+from quantkit.files import files
+from quantkit.files.cache import bound_workloads, touch, use
+from quantkit.files.contained import file_in
+from quantkit.files.folders import whole_folder
+from quantkit.files.text import read_json
+from quantkit.ir.graph import Graph
+from quantkit.progress import Tell
+
+_RECORD = "files.json"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A network's form, and what is known of its accuracy: figures by name."""
+
+    graph: Graph
+    accuracy: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A checkpoint on disk, with its figures of accuracy."""
+
+    checkpoint: Checkpoint
+    accuracy: Mapping[str, float]
+
+
+def code_hash(*rooms: str) -> str:
+    """A hash of the source of some of quantkit's rooms, which are packages or modules."""
+    digest = hashlib.sha256()
+    for room in rooms:
+        place = Path(files.__file__).parents[1] / room
+        for path in sorted(place.rglob("*.py")) or [place.with_suffix(".py")]:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def stored_checkpoint(name: str, key: str, make: Callable[[], Made], tell: Tell) -> Stored:
+    """The checkpoint that has this key, made and written where it is not there or was altered.
+
+    Raises:
+        QuantkitError: the folder cannot be written.
+    """
+    folder, stem = _folder("checkpoints"), _stem(name, key)
+    use(folder / stem)
+    with _locked(folder, stem, name, tell):
+        found = _find(folder, stem) or _write(folder, stem, make())
+    _used(_paths(folder, stem)[2])
+    return found
+
+
+def stored_files(name: str, key: str, make: Callable[[Path], Mapping[str, Path]], tell: Tell) -> Checkpoint:
+    """The network for another engine that has this key, made where it is not there or was altered.
+
+    ``make`` writes its files into an empty folder and returns them by role.
+
+    Raises:
+        QuantkitError: the folder cannot be written.
+    """
+    folder, stem = _folder("networks"), _stem(name, key)
+    use(folder / stem)
+    with _locked(folder, stem, name, tell):
+        found = _find_files(folder / stem) or _write_files(folder / stem, make)
+    _used(folder / stem / _RECORD)
+    return found
+
+
+def stored_array(array: np.ndarray) -> Path:
+    """A .npy file that holds the array."""
+    content = np.ascontiguousarray(array)
+    digest = hashlib.sha256(f"{content.dtype} {content.shape}".encode())
+    digest.update(content.data)
+    path = _folder("inputs") / f"{digest.hexdigest()[:32]}.npy"
+    use(path)
+    if not path.is_file():
+        with files.writing(_without_link(path)) as file:
+            np.save(file, content)
+    _used(path)
+    return path
+
+
+def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
+    """An .npz file of outputs that has this key, made and written where it is not there."""
+    path = _folder("references") / f"{key[:32]}.npz"
+    use(path)
+    if not path.is_file():
+        outputs = make()
+        archive = io.BytesIO()  # an archive that fails halfway would complain once more when it is forgotten
+        np.savez(archive, *outputs)
+        with files.writing(_without_link(path)) as file:
+            file.write(archive.getbuffer())
+    _used(path)
+    return path
+
+
+def _used(path: Path) -> None:
+    """Note the use of an entry by its record, and remove others where there are too many bytes by now."""
+    touch(path)
+    bound_workloads()
+
+
+def _stem(name: str, key: str) -> str:
+    return re.sub(r"[^\w.+-]+", "_", name) + f"-{key[:16]}"
+
+
+def _locked(folder: Path, stem: str, name: str, tell: Tell) -> AbstractContextManager[None]:
+    return files.locked(
+        folder / f".{stem}.lock", partial(tell, f"{name}: waiting for another process that prepares it")
+    )
+
+
+def _find(folder: Path, stem: str) -> Optional[Stored]:
+    symbol, params, record = _paths(folder, stem)
+    try:
+        known = read_json(record)
+        # A worker hands the files to MXNet as they are.
+        read_checkpoint(symbol, params)
+        if known["symbol"] == files.sha256_of(symbol) and known["params"] == files.sha256_of(params):
+            sha256 = {"symbol": known["symbol"], "params": known["params"]}
+            accuracy = {name: float(value) for name, value in dict(known["accuracy"]).items()}
+            return Stored(_checkpoint(symbol, params, sha256), accuracy)
+    except (OSError, ValueError, LookupError, TypeError, ModelError):
+        pass
+    return None
+
+
+def _write(folder: Path, stem: str, made: Made) -> Stored:
+    symbol, params, record = map(_without_link, _paths(folder, stem))
+    with files.writing(params) as arrays, files.writing(symbol) as text:
+        write_checkpoint(made.graph, text, arrays)
+    sha256 = {"symbol": files.sha256_of(symbol), "params": files.sha256_of(params)}
+    with files.writing(record) as file:
+        file.write(json.dumps({**sha256, "accuracy": dict(made.accuracy)}).encode() + b"\n")
+    return Stored(_checkpoint(symbol, params, sha256), made.accuracy)
+
+
+def _checkpoint(symbol: Path, params: Path, sha256: Mapping[str, str]) -> Checkpoint:
+    return Checkpoint({"symbol": symbol, "params": params}, sha256)
+
+
+def _find_files(folder: Path) -> Optional[Checkpoint]:
+    try:
+        known = read_json(folder / _RECORD)
+        paths = {role: file_in(folder, file) for role, (file, _) in known.items()}
+        sha256 = {role: digest for role, (_, digest) in known.items()}
+        if paths and all(files.sha256_of(path) == sha256[role] for role, path in paths.items()):
+            return Checkpoint(paths, sha256)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, UserError):
+        pass
+    return None
+
+
+def _write_files(folder: Path, make: Callable[[Path], Mapping[str, Path]]) -> Checkpoint:
+    with whole_folder(_without_link(folder)) as new:
+        made = make(new)
+        known = {role: (path.name, files.sha256_of(path)) for role, path in made.items()}
+        (new / _RECORD).write_text(json.dumps(known) + "\n")
+    return Checkpoint(
+        {role: folder / name for role, (name, _) in known.items()},
+        {role: digest for role, (_, digest) in known.items()},
+    )
+
+
+def _paths(folder: Path, stem: str) -> tuple[Path, Path, Path]:
+    return folder / f"{stem}-symbol.json", folder / f"{stem}-0000.params", folder / f"{stem}.json"
+
+
+def _without_link(path: Path) -> Path:
+    """A place in the store to write to, where no link leads to somebody else's file or folder."""
+    if path.is_symlink():
+        path.unlink()
+    return path
+
+
+def _folder(kind: str) -> Path:
+    folder = files.home() / "workloads" / kind
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise QuantkitError(
+            f"cannot write {folder}: {error.strerror or error}; set QUANTKIT_HOME to a folder that you may write to"
+        ) from error
+    return folder

@@ -1,0 +1,260 @@
+"""From a network, a bundle or an LSTM to all that is needed to measure it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Optional
+
+import numpy as np
+
+from quantkit.backends.mxnet.checkpoint import read_checkpoint
+from quantkit.backends.mxnet.execute import MxnetSession, check_runs, infer_shapes
+from quantkit.benchmark.suites.suite import Lstm, Subject
+from quantkit.benchmark.workloads.exported import int8_file
+from quantkit.benchmark.workloads.forms import Forms, known_accuracy
+from quantkit.benchmark.workloads.images import image_batch
+from quantkit.benchmark.workloads.lstm import INPUT, lstm_graph, lstm_macs, sequences
+from quantkit.benchmark.workloads.network import Checkpoint
+from quantkit.benchmark.workloads.store import (
+    Made,
+    stored_array,
+    stored_checkpoint,
+    stored_outputs,
+)
+from quantkit.bundle.engine import present_engine
+from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL
+from quantkit.bundle.read import Bundle, read_bundle
+from quantkit.data.preprocess import Preprocess
+from quantkit.errors import UserError
+from quantkit.formats.mxnet import nnvm
+from quantkit.formats.npz import read_npy
+from quantkit.ir.graph import Graph
+from quantkit.ir.macs import macs
+from quantkit.models.load import load_model
+from quantkit.models.model import Model
+from quantkit.progress import Tell, untold
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A network ready to be measured; the first fields are those of ``quantkit.benchmark.results.results.Network``.
+
+    ``input_name`` is its one input, ``checkpoints`` are its forms (see ``benchmark.variants``), ``inputs_of`` finds or
+    makes the input file of a batch size. Nothing of the network itself is held in memory.
+    """
+
+    name: str
+    weights: str
+    macs: int
+    item: str
+    accuracy: Mapping[str, float]
+    input_name: str
+    checkpoints: Mapping[str, Checkpoint]
+    inputs_of: Callable[[int], Path]
+
+    def checkpoint(self, form: str) -> Checkpoint:
+        """The files of a form."""
+        return self.checkpoints[form]
+
+    def inputs(self, batch: int) -> Path:
+        """An .npy file with the input for a batch size, float32.
+
+        Raises:
+            DataError: the images cannot be used.
+            QuantkitError: it cannot be written.
+        """
+        return self.inputs_of(batch)
+
+    def reference(self, variant: str, batch: int) -> Optional[Path]:
+        """An .npz file with the outputs that INT8 must have, by this environment's engine; None for other variants.
+
+        Raises:
+            EngineError: this engine cannot run the network.
+            QuantkitError: it cannot be written.
+        """
+        if variant != "int8":
+            return None
+        checkpoint, path = self.checkpoints[variant], self.inputs(batch)
+        # Processors without VNNI can saturate, and releases round differently.
+        made_from = (sorted(checkpoint.sha256.items()), path.name, present_engine())
+        key = hashlib.sha256(repr(made_from).encode()).hexdigest()
+        try:
+            return stored_outputs(key, lambda: _outputs(checkpoint, self.input_name, path))
+        finally:
+            _return_memory()
+
+
+def prepare(
+    subject: Subject,
+    forms: Collection[str],
+    data: Any = "builtin",
+    reference: Optional[str] = None,
+    loading: Mapping[str, Any] = MappingProxyType({}),
+    tell: Tell = untold,
+) -> Workload:
+    """Make a suite's network ready to be measured; what an earlier run has left in QUANTKIT_HOME is taken from there.
+
+    A bundle's own form is measured as it is; its others are made from ``reference``.
+
+    Args:
+        subject: the network.
+        forms: those that are needed (see ``benchmark.variants``).
+        data: the images to calibrate with and to run on, as ``open_samples`` takes them.
+        reference: the FP32 network that a bundle was made from.
+        loading: options of ``load_model``.
+        tell: is told what takes long.
+
+    Raises:
+        UserError: the network cannot be loaded, does not have a form, or the reference is another network.
+        DataError: the images cannot be used.
+        QuantkitError: fusing or quantizing failed, or files cannot be written.
+    """
+    if "onnx-int8" in forms:
+        # What other engines compute is held against it.
+        forms = tuple(dict.fromkeys((*forms, "int8")))
+    try:
+        if subject.lstm is not None:
+            return _from_lstm(subject.name, subject.lstm, forms, tell)
+        spec = str(subject.model)
+        if (Path(spec) / MANIFEST).is_file():
+            return _from_bundle(subject.name, Path(spec), forms, data, reference, loading, tell)
+        tell(f"{subject.name}: loading")
+        return _from_model(subject.name, load_model(spec, **loading), forms, data, tell)
+    finally:
+        _return_memory()
+
+
+def _from_model(name: str, model: Model, forms: Collection[str], data: Any, tell: Tell) -> Workload:
+    made = Forms(model, data, tell)
+    stored = {form: made.stored(form) for form in forms}
+    known = {figure: value for each in stored.values() for figure, value in each.accuracy.items()}
+    checkpoints = {form: each.checkpoint for form, each in stored.items()}
+    return _images(name, model, known, checkpoints, data)
+
+
+def _from_bundle(
+    name: str,
+    directory: Path,
+    forms: Collection[str],
+    data: Any,
+    reference: Optional[str],
+    loading: Mapping[str, Any],
+    tell: Tell,
+) -> Workload:
+    bundle = read_bundle(directory)
+    manifest = bundle.manifest
+    own = "int8" if manifest.kind == "int8" else "fused"
+    exported = {"onnx-int8"} & set(forms) if own == "int8" else set()
+    others = [form for form in forms if form not in {own, *exported}]
+    checkpoints: Mapping[str, Checkpoint] = {}
+    if others:
+        if reference is None:
+            raise UserError(
+                f"bundle {directory} holds {own} alone, and {', '.join(others)} is to be measured, too; name the "
+                f"network that it was made from ({manifest.source.network}) with --reference, or give --variants {own}"
+            )
+        tell(f"{name}: loading {reference}")
+        model = load_model(reference, **loading)
+        _check_reference(bundle, model)
+        checkpoints = _from_model(name, model, others, data, tell).checkpoints
+    sha256 = {"symbol": manifest.files[SYMBOL].sha256, "params": manifest.files[PARAMS].sha256}
+    if own in forms:
+        # Written anew: workers hand the files to MXNet, which may read more in a stranger's than was checked.
+        graph = bundle.graph
+        stored = stored_checkpoint(f"{name}-{own}", nnvm.sha256_of(graph), lambda: Made(graph, {}), tell)
+        checkpoints = {**checkpoints, own: stored.checkpoint}
+    if exported:
+        checkpoints = {**checkpoints, "onnx-int8": int8_file(name, repr(sha256), lambda folder: directory, tell)}
+    known = {}
+    if manifest.agreement is not None:
+        known = known_accuracy(manifest.agreement)
+    return _images(name, bundle.model, known, checkpoints, data)
+
+
+def _check_reference(bundle: Bundle, model: Model) -> None:
+    """Make sure that a bundle was made from a model, as far as both know where their weights come from."""
+    manifest = bundle.manifest
+    if (manifest.input.name, manifest.input.shape) != (model.graph.inputs[0], model.input_shape):
+        raise UserError(f"{model.name} does not read what bundle {bundle.directory} reads; it is not its reference")
+    origin = manifest.source
+    other_weights = origin.sha256 != model.source.sha256 and "given" not in (origin.weights, model.source.weights)
+    if origin.network != model.source.network or other_weights:
+        raise UserError(
+            f"bundle {bundle.directory} was made from {origin.network} with {origin.weights} weights "
+            f"({origin.location or 'no file'}), {model.name} has {model.source.weights} ones "
+            f"({model.source.location or 'no file'}); name the network and --weights that the bundle was made from"
+        )
+
+
+def _images(
+    name: str, model: Model, accuracy: Mapping[str, float], checkpoints: Mapping[str, Checkpoint], data: Any
+) -> Workload:
+    is_random = model.source.weights == "random"
+    preprocess, shape = model.preprocess, model.input_shape
+    return Workload(
+        name=name,
+        weights="random" if is_random else "trained",
+        macs=sum(macs(model.graph, infer_shapes(model.graph, {model.graph.inputs[0]: (1, *shape)})).values()),
+        item="image",
+        # Random weights make no predictions that could agree.
+        accuracy={} if is_random else accuracy,
+        input_name=model.graph.inputs[0],
+        checkpoints=checkpoints,
+        inputs_of=cache(partial(_image_input, checkpoints, model.graph.inputs[0], data, preprocess, shape)),
+    )
+
+
+def _image_input(
+    checkpoints: Mapping[str, Checkpoint],
+    input_name: str,
+    data: Any,
+    preprocess: Optional[Preprocess],
+    shape: tuple[int, ...],
+    batch: int,
+) -> Path:
+    images = image_batch(data, preprocess, shape, batch)
+    # Workers hand the files to MXNet as they are.
+    for checkpoint in checkpoints.values():
+        if "symbol" in checkpoint.files:
+            check_runs(_read(checkpoint), {input_name: images.shape})
+    return stored_array(images)
+
+
+def _from_lstm(name: str, lstm: Lstm, forms: Collection[str], tell: Tell) -> Workload:
+    impossible = sorted(set(forms) - {"fp32", "stock"})
+    if impossible:
+        raise UserError(f"{name} is an LSTM, which has no {impossible[0]} form; measure it in fp32 on MXNet")
+    graph = lstm_graph(lstm)
+    checkpoint = stored_checkpoint(name, nnvm.sha256_of(graph), lambda: Made(graph, {}), tell).checkpoint
+    return Workload(
+        name=name,
+        weights="random",
+        macs=lstm_macs(lstm),
+        item="sequence",
+        accuracy={},
+        input_name=INPUT,
+        checkpoints=dict.fromkeys(forms, checkpoint),
+        inputs_of=cache(lambda batch: stored_array(sequences(lstm, batch))),
+    )
+
+
+def _outputs(checkpoint: Checkpoint, input_name: str, path: Path) -> list[np.ndarray]:
+    data = read_npy(path)
+    return MxnetSession(_read(checkpoint), {input_name: data.shape}).run({input_name: data})
+
+
+def _read(checkpoint: Checkpoint) -> Graph:
+    return read_checkpoint(checkpoint.files["symbol"], checkpoint.files["params"])
+
+
+def _return_memory() -> None:
+    """Give freed memory back to the system: engines leave glibc with hundreds of megabytes that are free but kept."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

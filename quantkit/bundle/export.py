@@ -1,0 +1,138 @@
+"""Networks as ONNX files: FP32 ones as they were loaded, INT8 ones with their integers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Optional, Union
+
+from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.bundle.manifest import Settings
+from quantkit.bundle.read import Bundle, read_bundle
+from quantkit.errors import UserError
+from quantkit.files.files import writing
+from quantkit.formats.onnx.writing.model import DEFAULT_OPSET, onnx_model
+from quantkit.fusion.float_symbol import float_graph
+from quantkit.lowering.qdq import qdq_network
+from quantkit.models.model import Model
+from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.reduced_range import ReduceRange
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
+    """Write the FP32 network as it was loaded, unfused, with an open batch size.
+
+    The file's metadata say where the network and its weights came from and, as JSON, how images are preprocessed (see
+    ``data.preprocess.Preprocess``) and what the classes are called, as far as these are known.
+
+    Raises:
+        ModelError: an operator has no ONNX form.
+        UserError: the opset is unknown, or the package ``onnx`` is not installed.
+        QuantkitError: the file cannot be written.
+    """
+    shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
+    _write(onnx_model(model.graph, shapes, opset, _metadata(model)), path)
+
+
+def int8_onnx(
+    model: Model,
+    network: QuantizedGraph,
+    settings: Optional[Settings],
+    opset: int = DEFAULT_OPSET,
+    reduce_range: ReduceRange = "none",
+) -> bytes:
+    """An INT8 network in ONNX's QDQ form, with an open batch size; see ``lowering.qdq``.
+
+    Args:
+        model: what was quantized, for its input and its provenance.
+        network: the quantized network.
+        settings: how it was quantized, where that is known; the file's metadata say so.
+        opset: the version of ONNX's operators, 13 to 21.
+        reduce_range: which weights are to have fewer than 8 bits; see ``quantization.reduced_range``.
+
+    Raises:
+        ModelError: an operator has no ONNX form.
+        UserError: the opset is unknown, or the package ``onnx`` is not installed.
+    """
+    return bytes(_fused_onnx(model, settings, network, opset, reduce_range).SerializeToString())
+
+
+def export_int8_onnx(
+    bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none"
+) -> Plan:
+    """Write a bundle's INT8 network as an ONNX file; see ``int8_onnx``.
+
+    Returns:
+        What the network's fused operators became.
+
+    Raises:
+        BundleError: the bundle is damaged.
+        ModelError: an operator has no ONNX form.
+        UserError: the bundle holds no INT8 network, the opset is unknown, or the package ``onnx`` is not installed.
+        QuantkitError: the file cannot be written.
+    """
+    opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
+    check_int8_bundle(opened)
+    network = opened.network
+    _write(_fused_onnx(opened.model, opened.manifest.settings, network, opset, reduce_range), path)
+    return network.plan
+
+
+def check_int8_bundle(bundle: Bundle) -> None:
+    """Make sure that a bundle holds an INT8 network.
+
+    Raises:
+        UserError: it does not.
+    """
+    if bundle.manifest.kind != "int8":
+        raise UserError(f"{bundle.directory} holds an FP32 network; give a bundle that `quantkit quantize` wrote")
+
+
+def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET) -> Plan:
+    """Write a bundle's network in FP32: its fused operators, with the weights that the bundle has.
+
+    The weights of an INT8 bundle are those that recovery adapted to rounding.
+
+    Raises:
+        BundleError, ModelError, UserError, QuantkitError: see ``export_int8_onnx``.
+    """
+    opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
+    network = opened.network
+    decisions = {name: replace(each, precision="fp32", reason="") for name, each in network.plan.decisions.items()}
+    floats = replace(network, plan=Plan(decisions, {}))
+    _write(_fused_onnx(opened.model, opened.manifest.settings, floats, opset, "none"), path)
+    return floats.plan
+
+
+def _fused_onnx(
+    model: Model, settings: Optional[Settings], network: QuantizedGraph, opset: int, reduce_range: ReduceRange
+) -> ModelProto:
+    graph = network.graph
+    shapes = infer_shapes(float_graph(graph), dict.fromkeys(graph.inputs, (1, *model.input_shape)))
+    written = qdq_network(network, shapes, reduce_range)
+    known = {"quantization": json.dumps(asdict(settings)), "reduce_range": reduce_range} if settings else {}
+    return onnx_model(written.graph, written.shapes, opset, {**_metadata(model), **known})
+
+
+def _metadata(model: Model) -> Mapping[str, str]:
+    """What is known of a network's origin and of how it is fed."""
+    known = {
+        "network": model.source.network,
+        "weights": model.source.weights,
+        "weights_location": model.source.location,
+        "weights_sha256": model.source.sha256,
+        "preprocess": json.dumps(asdict(model.preprocess)) if model.preprocess else "",
+        "labels": json.dumps(model.labels) if model.labels else "",
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def _write(model: ModelProto, path: Path) -> None:
+    with writing(path) as file:
+        file.write(model.SerializeToString())

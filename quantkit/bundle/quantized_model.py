@@ -1,0 +1,180 @@
+"""The stages in a row: from a network to an INT8 network that can be saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from quantkit.bundle.export import int8_onnx
+from quantkit.bundle.manifest import Settings
+from quantkit.bundle.write import Quantization, write_bundle
+from quantkit.calibration.table import CalibrationTable
+from quantkit.errors import UserError
+from quantkit.evaluation.agreement import Agreement
+from quantkit.evaluation.compare import compare
+from quantkit.extras import require
+from quantkit.files.files import writing
+from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
+from quantkit.fusion.fused_model import FusedModel, fuse_model
+from quantkit.ir.graph import Graph
+from quantkit.lowering.mxnet_int8 import int8_graph
+from quantkit.models.dataset import dataset
+from quantkit.models.load import load_model
+from quantkit.models.model import Model
+from quantkit.progress import Progress, silent
+from quantkit.quantization.algorithms.apply import Adjusted
+from quantkit.quantization.algorithms.config import PTQConfig
+from quantkit.quantization.algorithms.stage import apply_algorithms, plan
+from quantkit.quantization.calibrate import DEFAULT_METHOD, calibrate
+from quantkit.quantization.goal import MixedPrecision
+from quantkit.quantization.plan import Plan, TensorDtype
+from quantkit.quantization.quantized_graph import QuantizedGraph
+
+MXNET, ONNX = "mxnet", "onnx"
+FORMATS = (MXNET, ONNX)
+"""What the network in a bundle may be written as."""
+
+_AGREEMENT_SAMPLES = 100
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedModel:
+    """An INT8 network with all that led to it.
+
+    ``agreement`` is with FP32, None where nobody has compared them; see ``evaluate``. ``mixed`` is how layers were
+    returned to FP32, None where no goal was given.
+    """
+
+    source: FusedModel
+    table: CalibrationTable
+    network: QuantizedGraph
+    algorithms: PTQConfig
+    agreement: Optional[Agreement] = None
+    mixed: Optional[MixedPrecision] = None
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The INT8 network in the form that stock MXNet runs."""
+        return int8_graph(self.network)
+
+    @property
+    def plan(self) -> Plan:
+        """What became of the fused operators and tensors."""
+        return self.network.plan
+
+    @property
+    def settings(self) -> Settings:
+        """How the network was quantized, as a bundle's manifest says it."""
+        table, plan = self.table, self.plan
+        asked = (plan.exclude, plan.dtype, self.algorithms, self.mixed)
+        return Settings(table.method, table.samples, table.data_name, *asked)
+
+    def save(
+        self,
+        directory: Union[str, Path],
+        force: bool = False,
+        formats: Sequence[str] = (MXNET,),
+        keep_sample: bool = False,
+    ) -> Path:
+        """Write the bundle; see ``bundle.write_bundle``.
+
+        Args:
+            directory: where to.
+            force: whether an older bundle may be replaced.
+            formats: ``mxnet``, and ``onnx`` if the bundle is to hold the network's ONNX file too.
+            keep_sample: whether the first of the user's own images is stored, instead of one that is nobody's.
+
+        Raises:
+            UserError: the directory or a format cannot be used, or the package onnx is not installed.
+            ModelError: an operator has no ONNX form.
+            QuantkitError: the disk is full or the place cannot be written.
+        """
+        check_formats(formats)
+        onnx = self._onnx(DEFAULT_OPSET) if ONNX in formats else None
+        quantization = Quantization(self.network, self.table, self.settings, self.agreement)
+        return write_bundle(self.source, quantization, directory, force, onnx, keep_sample)
+
+    def to_onnx(self, path: Union[str, Path], opset: int = DEFAULT_OPSET) -> None:
+        """Write the INT8 network as an ONNX file; see ``export.int8_onnx``."""
+        content = self._onnx(opset)
+        with writing(Path(path)) as file:
+            file.write(content)
+
+    def _onnx(self, opset: int) -> bytes:
+        return int8_onnx(self.source.model, self.network, self.settings, opset)
+
+
+def check_formats(formats: Sequence[str]) -> None:
+    """Make sure that a bundle can be written in these formats, before the long work.
+
+    Raises:
+        UserError: one is unknown, or ``mxnet`` is not among them, which every bundle holds.
+        ExtraMissing: the package onnx, which one needs, is not installed.
+    """
+    if unknown := sorted(set(formats) - set(FORMATS)):
+        raise UserError(f"{unknown[0]!r} is no format of bundles; choose from {', '.join(FORMATS)}")
+    if MXNET not in formats:
+        raise UserError(f"every bundle holds the network as MXNet runs it; give {MXNET} as well, as in mxnet,onnx")
+    if ONNX in formats:
+        require("onnx", "onnx", "ONNX files")
+
+
+def lower(source: FusedModel, table: CalibrationTable, adjusted: Adjusted) -> QuantizedModel:
+    """The INT8 network of what was recovered. It needs neither samples nor an engine."""
+    return QuantizedModel(source, table, adjusted.network, adjusted.algorithms)
+
+
+def evaluate(quantized: QuantizedModel, samples: Any = "builtin", progress: Progress = silent) -> QuantizedModel:
+    """The INT8 network with its agreement with FP32.
+
+    Args:
+        quantized: the INT8 network.
+        samples: what to compare on: the first of them, at most 100, and at most as many as were calibrated with.
+        progress: wraps the stream of batches.
+
+    Raises:
+        DataError: the samples cannot be used.
+        EngineError: this environment's engine cannot run INT8.
+    """
+    source = quantized.source
+    chosen = dataset(source.model, samples).subset(min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True)
+    return replace(quantized, agreement=compare(source, quantized.graph, chosen, progress))
+
+
+def quantize(
+    model: Any,
+    calib: Optional[int] = None,
+    samples: Any = "builtin",
+    method: str = DEFAULT_METHOD,
+    exclude: Union[str, Sequence[str]] = (),
+    dtype: TensorDtype = "auto",
+    table: Optional[CalibrationTable] = None,
+    algorithms: Union[str, PTQConfig, None] = None,
+    progress: Progress = silent,
+    **loading: Any,
+) -> QuantizedModel:
+    """From a network to its INT8 form in one call, compared with FP32 in the end.
+
+    Args:
+        model: a Model, or anything that ``load_model`` takes.
+        calib: the number of calibration samples.
+        samples: what to calibrate and compare with.
+        method: the calibration method.
+        exclude: original node names, globs or operator types that stay FP32.
+        dtype: see ``make_plan``.
+        table: an earlier calibration of the same network, instead of a new one.
+        algorithms: see ``apply_algorithms``.
+        progress: wraps streams of batches.
+        **loading: options of ``load_model`` (``weights``, ``params``, ``input_shape``, ``preprocess``), where
+            ``model`` is not a Model yet.
+    """
+    loaded = model if isinstance(model, Model) else load_model(model, **loading)
+    samples = dataset(loaded, samples)
+    source = fuse_model(loaded, samples)
+    found = table if table is not None else calibrate(source, samples, calib, method, progress)
+    planned = plan(source, found, exclude, dtype)
+    adjusted = apply_algorithms(source, found, planned, samples, algorithms, progress)
+    return evaluate(lower(source, found, adjusted), samples, progress)

@@ -1,0 +1,95 @@
+"""What became of a network that was fused or quantized, measured and summed up for those who show it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Optional
+
+from quantkit.backends.mxnet.kernels import Kernel, int8_isa, int8_share, kernels_of
+from quantkit.bundle.manifest import ONNX, PARAMS, SYMBOL
+from quantkit.bundle.quantized_model import QuantizedModel
+from quantkit.evaluation.latency import median_latencies
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.ir.graph import Graph
+
+Summary = dict[str, Any]
+
+
+def latencies(source: FusedModel, int8: Optional[Graph] = None) -> dict[str, float]:
+    """Median latency in ms at batch 1 of the network unfused, fused, and in INT8 if given, in one interleaved run."""
+    networks = {"fp32": source.model.graph, "fp32_fused": source.graph}
+    if int8 is not None:
+        networks["int8"] = int8
+    return median_latencies(networks, source.sample)
+
+
+def measured_kernels(bundle: Path, quantized: QuantizedModel) -> tuple[Kernel, ...]:
+    """The kernels that the engine runs for the checkpoint in a bundle."""
+    return kernels_of(*_checkpoint(bundle), quantized.source.model.input_shape)
+
+
+def _checkpoint(bundle: Path) -> tuple[Path, Path]:
+    """The symbol and the parameters in a bundle."""
+    return bundle / SYMBOL, bundle / PARAMS
+
+
+def _parameter_bytes(graph: Graph) -> int:
+    """The size of a network's parameters."""
+    return sum(value.nbytes for value in graph.params.values())
+
+
+def quantize_summary(
+    quantized: QuantizedModel, bundle: Path, kernels: tuple[Kernel, ...], milliseconds: Optional[Mapping[str, float]]
+) -> Summary:
+    """All that there is to tell of an INT8 network whose bundle was written, as JSON's own types.
+
+    Sizes in bytes, latency in ms, shares from 0 to 1.
+    """
+    source, table, onnx, agreement = quantized.source, quantized.table, bundle / ONNX, quantized.agreement
+    decisions = quantized.plan.decisions.values()
+    int8 = Counter(decision.operator for decision in decisions if decision.is_int8)
+    fp32 = Counter((decision.operator, decision.reason) for decision in decisions if not decision.is_int8)
+    proven, calls = int8_share(kernels)
+    return {
+        "model": source.model.name,
+        "bundle": str(bundle),
+        "weights": {"kind": source.model.source.weights, "location": source.model.source.location},
+        "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
+        "int8": dict(int8.most_common()),
+        "fp32": [
+            {"operator": operator, "reason": reason, "count": count} for (operator, reason), count in fp32.most_common()
+        ],
+        "kernels": {"isa": list(int8_isa(kernels)), "int8": proven, "of": calls},
+        "size": {"fp32": _parameter_bytes(source.model.graph), "int8": _checkpoint(bundle)[1].stat().st_size},
+        "onnx": {"file": str(onnx), "size": onnx.stat().st_size} if onnx.exists() else None,
+        "calibration": {"method": table.method, "samples": table.samples, "data": table.data_name},
+        "recovery": asdict(quantized.algorithms),
+        "class_scores": asdict(source.class_scores),
+        "agreement": {"samples": agreement.images, **agreement.document} if agreement is not None else None,
+        "latency_ms": dict(milliseconds) if milliseconds else None,
+    }
+
+
+def fuse_summary(source: FusedModel, bundle: Path, milliseconds: Optional[Mapping[str, float]]) -> Summary:
+    """All that there is to tell of a fused network, as JSON's own types; latency in ms."""
+    applied = Counter(step.rule for step in source.fused.applied)
+    return {
+        "model": source.model.name,
+        "bundle": str(bundle),
+        "weights": {"kind": source.model.source.weights, "location": source.model.source.location},
+        "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
+        "applied": dict(applied),
+        "refused": [
+            {"rule": refusal.rule, "node": refusal.node, "reason": refusal.reason} for refusal in source.fused.rejected
+        ],
+        "class_scores": asdict(source.class_scores),
+        "check": {
+            "samples": source.check.samples,
+            "difference": source.check.difference,
+            "changed_predictions": source.check.changed_predictions,
+        },
+        "latency_ms": dict(milliseconds) if milliseconds else None,
+    }

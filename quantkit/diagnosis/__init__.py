@@ -1,0 +1,1 @@
+"""Why a network is as accurate and as fast as it is."""

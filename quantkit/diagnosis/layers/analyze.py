@@ -1,0 +1,125 @@
+"""Analysing a bundle: both networks over the images, batch by batch, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, Optional, Union
+
+from quantkit.bundle import Bundle, read_bundle
+from quantkit.calibration.table import CalibrationTable
+from quantkit.data.batches import batches
+from quantkit.data.samples import take
+from quantkit.data.sources import open_samples
+from quantkit.diagnosis.layers.analysis import Analysis, LayerError
+from quantkit.diagnosis.layers.calibration import InputWatch, audit, calibration_digests
+from quantkit.diagnosis.layers.findings import findings
+from quantkit.diagnosis.layers.reference import calibration_of, fused_reference
+from quantkit.diagnosis.layers.tensor import TensorUse
+from quantkit.diagnosis.layers.walk import Comparison
+from quantkit.errors import UserError
+from quantkit.evaluation.agreement import Outputs, agreement
+from quantkit.ir.graph import Graph, Tensor
+from quantkit.progress import Progress, silent
+from quantkit.quantization.algorithms.config import NO_ALGORITHMS
+from quantkit.quantization.plan import operator_name
+from quantkit.quantization.simulation.simulator import int8_network
+
+DEFAULT_IMAGES = 100
+
+# A batch holds as many pixels as 8 images of 224 x 224; its number of images is even, since halves are compared.
+_PIXELS = 8 * 224 * 224
+_LARGEST_BATCH = 64
+
+
+def analyze(
+    bundle: Union[Bundle, str, Path],
+    samples: Any,
+    reference: Optional[Any] = None,
+    count: Optional[int] = None,
+    progress: Progress = silent,
+) -> Analysis:
+    """Say why an INT8 network differs from FP32, layer by layer.
+
+    The FP32 network is the fused one, whose tensors have the INT8 network's names. The INT8 network is simulated in
+    exact integers; memory does not grow with the number of images.
+
+    Args:
+        bundle: an INT8 bundle, or its directory.
+        samples: anything that ``open_samples`` takes; best images that it was not calibrated with.
+        reference: the FP32 network, a Model or anything that ``load_model`` takes; None: what the bundle names.
+        count: how many of the samples; None: 100, or all where there are fewer.
+        progress: wraps the stream of batches.
+
+    Raises:
+        UserError: the bundle is an FP32 one, or the reference cannot be loaded or is another network.
+        BundleError: the bundle is damaged.
+        DataError: the samples cannot be used.
+    """
+    opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
+    table = calibration_of(opened)
+    settings, shape = opened.manifest.settings, opened.manifest.input.shape
+    algorithms = NO_ALGORITHMS if settings is None else settings.algorithms
+    if algorithms.equalize:
+        raise UserError(
+            f"the tensors of {opened.directory} were scaled by equalization, so they cannot be compared with FP32's; "
+            "analyse the network quantized without it"
+        )
+    every = open_samples(samples)
+    known = every.size if every.positions is None else len(every.positions)
+    number = DEFAULT_IMAGES if count is None else count
+    chosen = take(every, number if known is None or count is not None else min(number, known))
+    source = fused_reference(opened, reference, every)
+    comparison = Comparison(source.fused.graph, int8_network(opened.network), algorithms.channel_shift)
+    seen = InputWatch()
+    size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))
+
+    def pairs() -> Iterator[tuple[Outputs, Outputs]]:
+        stream = batches(chosen, opened.preprocess, shape, size)
+        for batch in progress(stream, -(-number // size), "comparing layer by layer"):
+            seen.add(batch.data)
+            yield comparison.add(batch.data)
+
+    names = [str(output) for output in source.model.graph.outputs]
+    agreed = agreement(pairs(), names, opened.manifest.class_scores)
+    uses = _uses(comparison, table)
+    layers = tuple(_layer(source.fused.graph, comparison, name, uses) for name in comparison.layers)
+    tensors = tuple(uses.values())
+    audited = audit(table, tensors, seen, calibration_digests(table, every, opened.preprocess, shape))
+    return Analysis(
+        network=opened.manifest.name,
+        data=every.name,
+        images=agreed.images,
+        agreement=agreed,
+        layers=layers,
+        tensors=tensors,
+        calibration=audited,
+        findings=findings(layers, tensors, audited, agreed.images, algorithms.refit or algorithms.rounding),
+    )
+
+
+def _uses(comparison: Comparison, table: CalibrationTable) -> dict[str, TensorUse]:
+    """How each tensor fits into its integers, by name."""
+    found = {}
+    for tensor, watch in comparison.tensors.items():
+        name = str(tensor)
+        known = None if tensor in comparison.shifts else table.ranges.get(name)
+        found[name] = watch.use(name, table.method, None if known is None else known.largest)
+    return found
+
+
+def _layer(graph: Graph, comparison: Comparison, name: str, uses: Mapping[str, TensorUse]) -> LayerError:
+    sums = comparison.layers[name]
+    return LayerError(
+        name=name,
+        operator=operator_name(graph.by_name[name]),
+        accumulated=sums.accumulated.result(),
+        own=sums.own.result(),
+        weights=None if sums.weights is None else sums.weights.result(),
+        tensors=sums.tensors.result(),
+        without_vnni=sums.without_vnni.result(),
+        overflow=sums.overflow.result(),
+        shifted=Tensor(name) in comparison.shifts,
+        output=uses.get(name),
+    )

@@ -1,0 +1,100 @@
+"""One layer alone: what it computes in FP32 and in INT8, and which part of its error is whose."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+from quantkit.diagnosis.layers.overflow import Saturating, can_saturate, saturating
+from quantkit.ir.fused_layer import FusedLayer, fused_layer_of
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.quantization.arithmetic import quantize
+from quantkit.quantization.plan import TensorQuantization
+from quantkit.quantization.simulation.operators import activated, layer_integers
+from quantkit.quantization.simulation.simulator import Int8Network, Values, summed
+from quantkit.quantization.weights import engine_integers
+
+
+def without_vnni(network: Int8Network, node: Node, values: Values) -> tuple[Optional[Saturating], np.ndarray]:
+    """What saturates in an INT8 layer on processors without VNNI, and what it puts out there; see ``overflow``.
+
+    Nothing (None) where nothing can saturate.
+    """
+    fused_layer = fused_layer_of(node)
+    if fused_layer is None:
+        return None, network.results(node, values)[0]
+    weight = network.graph.params[fused_layer.weight.node]
+    form = network.network.form(fused_layer.data)
+    if fused_layer.is_convolution and form.dtype == "int8":
+        whole, scale = engine_integers(weight, halved=True)
+        return None, network.layer(fused_layer, values, whole * scale.reshape(-1, *(1,) * (weight.ndim - 1)))
+    if not can_saturate(fused_layer, form.dtype):
+        return None, network.results(node, values)[0]
+    whole, scale = layer_integers(fused_layer, weight)
+    found = saturating(fused_layer, quantize(values[fused_layer.data], form.params), whole)
+    step = (scale * np.float32(form.params.scale)).reshape(-1, *(1,) * (found.lost.ndim - 2))
+    return found, network.layer(fused_layer, values, network.weights[node.name], found.lost * step)
+
+
+class Parts(NamedTuple):
+    """What a layer puts out for FP32's own inputs.
+
+    ``own`` is with everything in INT8; in ``weights`` only weights and biases are those of INT8 (None for what has no
+    weights), in ``activations`` only the tensors that it reads and writes go through integers. ``without_vnni`` is
+    ``own`` on processors without VNNI, where ``saturating`` sums lose something.
+    """
+
+    own: np.ndarray
+    weights: Optional[np.ndarray]
+    tensors: np.ndarray
+    without_vnni: np.ndarray
+    saturating: Optional[Saturating]
+
+
+def parts(network: Int8Network, reference: Graph, node: Node, exact: Values, shifts: Values) -> Parts:
+    """Run an INT8 layer alone.
+
+    Args:
+        network: the INT8 network.
+        reference: the FP32 network, with nodes and tensors of the same names.
+        node: a node of ``network``.
+        exact: FP32's tensors.
+        shifts: what some of the INT8 network's tensors are shifted by, in a shape that can be added to them. It is
+            taken out of the results again.
+    """
+    moved = {
+        tensor: exact[tensor] + shifts[tensor] if tensor in shifts else exact[tensor] for tensor in _data(node, exact)
+    }
+    back = shifts.get(node.output, np.float32(0.0))
+    own = network.results(node, moved)[0] - back
+    lossy, narrow = without_vnni(network, node, moved)
+    fused_layer, original = fused_layer_of(node), fused_layer_of(reference.by_name[node.name])
+    if fused_layer is None or original is None:
+        return Parts(own, None, own, own, None)
+    weights = (
+        summed(
+            network.graph, fused_layer, network.weights[node.name], moved[fused_layer.data], _addend(fused_layer, moved)
+        )
+        - back
+    )
+
+    def through(tensor: Tensor, form: Optional[TensorQuantization] = None) -> np.ndarray:
+        return network.rounded_input(tensor, moved[tensor], form) - shifts.get(tensor, np.float32(0.0))
+
+    addend = (
+        None if fused_layer.addend is None else through(fused_layer.addend, network.network.addend_form(fused_layer))
+    )
+    weight = reference.params[original.weight.node]
+    result = activated(original, summed(reference, original, weight, through(fused_layer.data), addend))
+    tensors = network.rounded_result(fused_layer, result + back) - back
+    return Parts(own, activated(original, weights), tensors, narrow - back, lossy)
+
+
+def _data(node: Node, exact: Values) -> set[Tensor]:
+    """The tensors that a node reads, without parameters."""
+    return {tensor for tensor in node.inputs if tensor in exact}
+
+
+def _addend(fused_layer: FusedLayer, values: Values) -> Optional[np.ndarray]:
+    return None if fused_layer.addend is None else values[fused_layer.addend]

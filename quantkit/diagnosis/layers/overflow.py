@@ -1,0 +1,122 @@
+"""Sums that saturate in 16 bits on processors without VNNI, predicted from the integers.
+
+Without VNNI, oneDNN multiplies unsigned with signed bytes by VPMADDUBSW, which adds the products of two neighbouring
+bytes and saturates the sum to 16 bits, before it goes on in 32 (oneDNN's developer guide, "Nuances of int8
+computations", section 1.1). Neighbours are input channels 2i and 2i + 1 at one position of the kernel, and inputs
+2i and 2i + 1 of dense layers. Depthwise convolutions multiply in wider types. To signed input oneDNN adds 128, which
+makes it unsigned, and takes that out again; convolutions then have weights of half as many levels, so that
+nothing saturates (section 2), dense layers have not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from quantkit.ir.fused_layer import FusedLayer
+from quantkit.ir.operators import integer, integers
+from quantkit.quantization.algorithms.patches import windows
+from quantkit.quantization.arithmetic import DType
+
+_LOWEST, _HIGHEST = -(2**15), 2**15 - 1
+_SHIFT = 128
+# No pair of inputs that sum up to less can saturate: 128 is the largest weight.
+_LEAST_INPUTS = -_LOWEST // 128
+# Sums of pairs that are held at once.
+_AT_ONCE = 4_000_000
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """The share of pairs of products whose sum saturates without VNNI, over all images and positions, from 0 to 1.
+
+    ``channels`` is the share of output channels where any does, ``worst`` the largest share in one of them.
+    """
+
+    share: float
+    channels: float
+    worst: float
+
+
+class OverflowSums:
+    """Running counts of one layer's pairs."""
+
+    def __init__(self) -> None:
+        """Start with nothing counted."""
+        self._saturated = np.zeros(0, np.int64)
+        self._pairs = 0
+
+    def add(self, found: Saturating) -> None:
+        """Take in a batch."""
+        self._saturated = self._saturated + found.counts if self._pairs else found.counts
+        self._pairs += found.pairs
+
+    def result(self) -> Overflow:
+        """What was counted."""
+        if not self._pairs:
+            return Overflow(0.0, 0.0, 0.0)
+        shares = self._saturated / self._pairs
+        return Overflow(float(shares.mean()), float((shares > 0).mean()), float(shares.max()))
+
+
+class Saturating(NamedTuple):
+    """How many pairs of each output channel saturate, of how many; what its sums lose, of the output's shape."""
+
+    counts: np.ndarray
+    pairs: int
+    lost: np.ndarray
+
+
+def can_saturate(layer: FusedLayer, dtype: DType) -> bool:
+    """Whether a layer's sums can saturate for input of this type."""
+    if not layer.is_convolution:
+        return True
+    return dtype == "uint8" and integer(layer.core, "num_group", 1) == 1 and len(integers(layer.core, "kernel")) == 2
+
+
+def saturating(layer: FusedLayer, inputs: np.ndarray, weights: np.ndarray) -> Saturating:
+    """Find the pairs that saturate.
+
+    Args:
+        layer: the layer, of which ``can_saturate`` is true.
+        inputs: its integers, uint8, or for dense layers int8 too, (images, channels, ...).
+        weights: its integers, int8 (channels, ...).
+    """
+    unsigned = inputs.astype(np.int32) + (_SHIFT if inputs.dtype == np.int8 else 0)
+    weights = weights.astype(np.int32)
+    if layer.is_convolution:
+        seen = windows(layer, unsigned)
+    else:
+        seen = unsigned.reshape(len(inputs), -1, 1, 1, 1, 1)
+        weights = weights.reshape(len(weights), -1, 1, 1)
+    largest = seen.max(axis=(0, 2, 3, 4, 5))
+    images, channels, height, width, *kernel = seen.shape
+    counts = np.zeros(len(weights), np.int64)
+    lost = np.zeros((images * height * width, len(weights)), np.int32)
+    for first in range(0, channels - 1, 2):
+        pair = weights[:, first : first + 2]
+        most, least = (
+            np.einsum("ocij,c->oij", part, largest[first : first + 2]) for part in (pair.clip(0), pair.clip(None, 0))
+        )
+        for row, column in np.ndindex(*kernel):
+            risky = np.flatnonzero((most[:, row, column] > _HIGHEST) | (least[:, row, column] < _LOWEST))
+            if not risky.size:
+                continue
+            values = seen[:, first : first + 2, :, :, row, column].transpose(0, 2, 3, 1).reshape(-1, 2)
+            places = np.flatnonzero(values.sum(axis=1) > _LEAST_INPUTS)
+            for some in _chunks(places, _AT_ONCE // risky.size):
+                sums = values[some] @ pair[risky, :, row, column].T
+                excess = sums - sums.clip(_LOWEST, _HIGHEST)
+                counts[risky] += np.count_nonzero(excess, axis=0)
+                lost[some[:, None], risky] += excess
+    pairs = images * height * width * -(-channels // 2) * int(np.prod(kernel))
+    shape = (images, height, width) if layer.is_convolution else (images,)
+    return Saturating(counts, pairs, np.moveaxis(lost.reshape(*shape, -1), -1, 1))
+
+
+def _chunks(places: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    step = max(size, 1)
+    return (places[start : start + step] for start in range(0, len(places), step))

@@ -1,0 +1,79 @@
+"""The FP32 network that a bundle was made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Optional
+
+from quantkit.bundle import Bundle
+from quantkit.calibration.table import CalibrationTable
+from quantkit.errors import ModelError, UserError, WeightsUnavailable
+from quantkit.fusion.fused_model import FusedModel, fuse_model
+from quantkit.models.load import load_model
+from quantkit.models.model import Model
+
+
+def calibration_of(bundle: Bundle) -> CalibrationTable:
+    """The bundle's calibration.
+
+    Raises:
+        UserError: it is an FP32 bundle.
+    """
+    table = bundle.table
+    if table is None:
+        raise UserError(
+            f"{bundle.directory} holds an FP32 network; give an INT8 bundle, as `quantkit quantize` writes it"
+        )
+    return table
+
+
+def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any) -> FusedModel:
+    """The network that the bundle was calibrated as: fused, and exactly that one.
+
+    A checkpoint without a card says nothing of its preprocessing; it has that of the bundle.
+
+    Args:
+        bundle: an INT8 bundle.
+        reference: a Model, or anything that ``load_model`` takes; None: what the bundle's manifest names.
+        samples: some to check the fusion with.
+
+    Raises:
+        UserError: it cannot be loaded, or is another network or has other weights.
+        WeightsUnavailable: the weights of a reference that was given can be had nowhere.
+    """
+    source = bundle.manifest.source
+    if isinstance(reference, Model):
+        model = reference
+    else:
+        weights = "random" if source.weights == "random" else "pretrained"
+        spec = source.network if reference is None else reference
+        try:
+            model = load_model(spec, weights=weights, input_shape=bundle.manifest.input.shape, quiet=True)
+        except (ModelError, WeightsUnavailable) as error:
+            if reference is not None:
+                raise
+            raise ModelError(
+                f"the FP32 network {source.network!r} that {bundle.directory} was made from cannot be loaded by its "
+                f"name ({error}); give it with --reference (reference=), or its weights with --weights"
+            ) from error
+    _check_weights(bundle, model)
+    if model.preprocess is None:
+        model = replace(model, preprocess=bundle.preprocess)
+    fused = fuse_model(model, samples)
+    if fused.sha256 != calibration_of(bundle).graph_sha256:
+        raise ModelError(
+            f"{model.name!r} is not the network that {bundle.directory} was calibrated as, or this quantkit fuses it "
+            f"in another way than {bundle.manifest.quantkit}, which wrote the bundle; give the network it was made "
+            "from with --reference (reference=), or quantize it again"
+        )
+    return fused
+
+
+def _check_weights(bundle: Bundle, model: Model) -> None:
+    wanted, found = bundle.manifest.source.sha256, model.source.sha256
+    if wanted and found and wanted != found:
+        raise ModelError(
+            f"{model.name!r} has other weights (SHA-256 {found[:12]}..., {model.source.weights}) than the network that "
+            f"{bundle.directory} was made from ({wanted[:12]}..., {bundle.manifest.source.location}); give that one "
+            "with --reference (reference=)"
+        )

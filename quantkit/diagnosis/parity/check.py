@@ -1,0 +1,122 @@
+"""An engine put to the test: does it compute what the bundle's MXNet network does, and in integers?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+
+from quantkit.backends.base import sole_input
+from quantkit.backends.registry import ONNX_ENGINES
+from quantkit.bundle.read import Bundle
+from quantkit.bundle.verify import Check
+from quantkit.diagnosis.parity.layers import LayerParity, first_diverging, layer_parity
+from quantkit.diagnosis.parity.onnx_file import parse
+from quantkit.diagnosis.parity.outputs import LEAST_COSINE, MOST_CHANGED, Demand, OutputParity, output_parity, parity_of
+from quantkit.diagnosis.parity.precision import PrecisionParity, precision_parity
+from quantkit.progress import Progress, silent
+
+
+@dataclass(frozen=True)
+class EngineParity:
+    """What was found of one engine.
+
+    ``sample`` is for the bundle's stored sample, ``images`` for others (None where there were none, and the sample is
+    judged). ``precision`` is None where the engine has no kernels, ``layers`` where they were not asked for.
+    """
+
+    engine: str
+    version: str
+    sample: OutputParity
+    images: Optional[OutputParity]
+    precision: Optional[PrecisionParity]
+    layers: Optional[tuple[LayerParity, ...]]
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The verdicts, each with its reason."""
+        what, outputs = ("sample", self.sample) if self.images is None else ("outputs", self.images)
+        found = [Check(f"{self.engine} {what}", outputs.ok, _outputs_text(outputs))]
+        if self.precision is not None:
+            found.append(Check(f"{self.engine} in INT8", self.precision.ok, _precision_text(self.precision)))
+        if self.layers is not None:
+            wrong = first_diverging(self.layers)
+            found.append(Check(f"{self.engine} layers", not wrong, _layers_text(self.layers, wrong)))
+        return tuple(found)
+
+
+def engine_parity(
+    bundle: Bundle,
+    content: bytes,
+    engine: str,
+    batches: Optional[Iterable[np.ndarray]],
+    batch_size: int,
+    layers: bool = False,
+    progress: Progress = silent,
+) -> EngineParity:
+    """Run an INT8 bundle's ONNX file in an engine beside the bundle's network in MXNet.
+
+    Args:
+        bundle: the bundle.
+        content: its ONNX file's bytes.
+        engine: one of ``ONNX_ENGINES``.
+        batches: the network's input, float32, at most ``batch_size`` images each; None: the stored sample alone, whose
+            output in MXNet the bundle holds. No MXNet is needed for that.
+        batch_size: of the largest batch.
+        layers: whether to compare layer by layer as well, on the stored sample.
+        progress: wraps the walk over the layers.
+
+    Raises:
+        EngineMissing: the engine, or the package onnx, is not installed.
+        EngineError: an engine cannot run the network.
+        ModelError: the ONNX file is of another network.
+    """
+    chosen, file, sample = ONNX_ENGINES[engine], parse(content), bundle.sample.input
+    backend = chosen.backend()
+    session = backend.open_session(content)
+    agreement, class_scores = bundle.manifest.agreement, bundle.manifest.class_scores
+    demand = Demand()
+    if agreement is not None:
+        # An engine's own rounding may change as much as INT8 itself does.
+        least = min(LEAST_COSINE, *(output.cosine for output in agreement.outputs))
+        changed = 0.0 if agreement.top1 is None else 1 - agreement.top1
+        demand = Demand(least, max(MOST_CHANGED, changed))
+    name = sole_input(session)
+    on_sample = parity_of([(bundle.sample.outputs, session.run({name: sample}))], class_scores, demand)
+    on_images = None
+    if batches is not None:
+        on_images = output_parity(bundle.graph, session, batches, batch_size, class_scores, demand)
+    precision = precision_parity(file, backend.executed_layers(content, {name: sample})) if backend.rewrites else None
+    by_layer = tuple(layer_parity(bundle.network, file, chosen, sample, progress)) if layers else None
+    return EngineParity(engine, backend.version(), on_sample, on_images, precision, by_layer)
+
+
+def _outputs_text(found: OutputParity) -> str:
+    images = "1 image" if found.images == 1 else f"{found.images} images"
+    same = f"same top-1 as MXNet for {found.same} of {images}" if found.same is not None else f"{images}"
+    return (
+        f"cosine {found.cosine:.5f} ({found.demand.cosine:.5g} is needed), {same}, "
+        f"at most {found.steps:.2g} steps of 8 bits away"
+    )
+
+
+def _precision_text(found: PrecisionParity) -> str:
+    ran = ", ".join(f"{count} {kernel}" for kernel, count in found.kernels.items()) or "no layer in integers"
+    planned = f"; in FP32 as planned: {', '.join(found.planned)}" if found.planned else ""
+    left = f"; left in FP32: {', '.join(found.left)}" if found.left else ", no layer left in FP32"
+    return f"{ran}{left}{planned}"
+
+
+def _layers_text(layers: tuple[LayerParity, ...], wrong: str) -> str:
+    if wrong:
+        layer = next(each for each in layers if each.tensor == wrong)
+        return (
+            f"{wrong!r} ({layer.operator}) is the first that differs: {100 * layer.alone:.2g} % of its values by more "
+            "than one step where it reads what it does in MXNet"
+        )
+    most = max((layer.alone for layer in layers), default=0.0)
+    return (
+        f"{len(layers)} compared; of each alone, at most {100 * most:.2g} % of the values differ by more than one step"
+    )

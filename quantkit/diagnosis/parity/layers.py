@@ -1,0 +1,194 @@
+"""Layer by layer: the integers of MXNet's INT8 network against those of an ONNX file in another engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantkit.backends.base import Backend, Inputs
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.registry import Engine
+from quantkit.diagnosis.parity.onnx_file import OnnxFile
+from quantkit.evaluation.agreement import cosines
+from quantkit.formats.onnx.writing.conversion import name_of
+from quantkit.ir.fused_layer import fused_layer_of
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.lowering.mxnet_int8 import Int8Symbol, int8_symbol
+from quantkit.lowering.qdq import tensor_params
+from quantkit.progress import Progress, silent
+from quantkit.quantization.arithmetic import dequantize
+from quantkit.quantization.plan import operator_name
+from quantkit.quantization.quantized_graph import QuantizedGraph
+
+MOST_BEYOND = 0.01
+"""The share of a layer's integers that may differ by more than one step, with the same integers as input.
+
+Weights and sums are integers in both; the last bit of a scale's float decides between two neighbours. More than
+one step apart are only results that were rounded more than once on their way, which happens where tensors are added.
+"""
+
+
+@dataclass(frozen=True)
+class LayerParity:
+    """How an engine's values of a tensor compare with MXNet's.
+
+    A step is that of the tensor's integers, the coarser one where the engines' differ; of the network's FP32 results,
+    which have none, the 127th of the largest value. ``cosine`` and ``beyond`` (the share of values that differ by more
+    than one step) are of the whole network, with what the layers before hand on; ``alone`` is that share where the
+    layer reads what it does in MXNet.
+    """
+
+    tensor: str
+    operator: str
+    cosine: float
+    beyond: float
+    alone: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the layer itself computes what it does in MXNet."""
+        return self.alone <= MOST_BEYOND
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """An operator that puts out integers, or a dense layer: by name what it reads and writes in the file."""
+
+    tensor: Tensor
+    operator: str
+    reads: Mapping[str, np.ndarray]
+    writes: str
+    expected: np.ndarray
+    step: float
+
+
+def layer_parity(
+    network: QuantizedGraph, file: OnnxFile, engine: Engine[bytes], images: np.ndarray, progress: Progress = silent
+) -> list[LayerParity]:
+    """Compare every tensor that has integers, and the results of dense layers, in the network's order.
+
+    Each layer is cut out of the file and run by itself besides, with the integers that MXNet computes as its input, so
+    that it answers for its own errors alone. What the layers before hand on is found with the network cut off after
+    each tensor: to show an inner tensor of a whole network would keep engines from fusing what computes it.
+
+    Args:
+        network: the quantized network.
+        file: its ONNX file.
+        engine: the engine.
+        images: a batch of the network's input, float32; all tensors of it are held at once.
+        progress: wraps the walk over the layers.
+
+    Raises:
+        EngineError: an engine cannot run the network.
+        ModelError: the file has other tensors than the network.
+    """
+    layers = _layers(network, file, images)
+    (name,) = network.graph.inputs
+    tensors = [layer.writes for layer in layers]
+    backend = engine.backend()
+    found = _tensors(file, backend, {name: images}, tensors)
+    walk = progress(zip(layers, found), len(layers), f"comparing {engine.title} with MXNet layer by layer")
+    return [_compared(layer, file, backend, values) for layer, values in walk]
+
+
+def first_diverging(layers: Sequence[LayerParity]) -> str:
+    """The first tensor whose layer does not compute what it does in MXNet; empty where all do."""
+    return next((layer.tensor for layer in layers if not layer.ok), "")
+
+
+def _tensors(file: OnnxFile, backend: Backend[bytes], inputs: Inputs, tensors: Sequence[str]) -> Iterator[np.ndarray]:
+    """The tensors' values in the whole network."""
+    shapes = {name: value.shape for name, value in inputs.items()}
+    if not backend.rewrites:
+        yield from backend.open_session(file.part(shapes, tensors)).run(inputs)
+    else:
+        for tensor in tensors:
+            yield backend.open_session(file.part(shapes, [tensor])).run(inputs)[0]
+
+
+def _compared(layer: _Layer, file: OnnxFile, backend: Backend[bytes], found: np.ndarray) -> LayerParity:
+    part = file.part({name: value.shape for name, value in layer.reads.items()}, [layer.writes])
+    alone = backend.open_session(part).run(layer.reads)[0]
+    cosine = float(cosines(layer.expected[None], found[None])[0])
+    return LayerParity(
+        str(layer.tensor),
+        layer.operator,
+        cosine if np.isfinite(cosine) else 0.0,
+        _share_beyond(layer.expected, found, layer.step),
+        _share_beyond(layer.expected, alone, layer.step),
+    )
+
+
+def _share_beyond(expected: np.ndarray, found: np.ndarray, step: float) -> float:
+    # Real values stand for the integers: a thousandth of a step is left to their rounding.
+    close = np.abs(expected - found) <= 1.001 * step
+    return 1.0 - float(close.mean())
+
+
+def _layers(network: QuantizedGraph, file: OnnxFile, images: np.ndarray) -> list[_Layer]:
+    symbol = int8_symbol(network)
+    values = _mxnet_values(network, symbol, images)
+
+    def rounded(tensor: Tensor, operator: str, reads: Mapping[str, np.ndarray]) -> _Layer:
+        step = max(symbol.integers[tensor].form.params.scale, tensor_params(network.form(tensor)).scale)
+        return _Layer(tensor, operator, reads, file.rounding(name_of(tensor)).after, values.integers[tensor], step)
+
+    def quantized_later(tensors: Sequence[Tensor]) -> Iterator[_Layer]:
+        for tensor in tensors:
+            if tensor in values.floats and tensor in network.plan.tensors and tensor not in seen:
+                seen.add(tensor)
+                yield rounded(tensor, "quantize", {file.rounding(name_of(tensor)).before: values.floats[tensor]})
+
+    seen: set[Tensor] = set()
+    found: list[_Layer] = []
+    for node in network.graph.nodes:
+        if not network.is_int8(node):
+            continue
+        data = _data(node, network.graph)
+        found += quantized_later(data)
+        reads = {file.rounding(name_of(tensor)).before: values.integers[tensor] for tensor in data}
+        if network.computes_integers(node):
+            found.append(rounded(node.output, operator_name(node), reads))
+        else:
+            expected = values.floats[node.output]
+            step = float(np.abs(expected).max()) / 127 or 1.0
+            found.append(_Layer(node.output, operator_name(node), reads, name_of(node.output), expected, step))
+    return found
+
+
+def _data(node: Node, graph: Graph) -> list[Tensor]:
+    """What a node reads besides parameters."""
+    fused_layer = fused_layer_of(node)
+    read = (
+        node.inputs
+        if fused_layer is None
+        else (fused_layer.data, *((fused_layer.addend,) if fused_layer.addend is not None else ()))
+    )
+    return [tensor for tensor in dict.fromkeys(read) if tensor.node not in graph.params]
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """What MXNet computes: FP32 tensors that become integers or follow from them, and what integers stand for."""
+
+    floats: Mapping[Tensor, np.ndarray]
+    integers: Mapping[Tensor, np.ndarray]
+
+
+def _mxnet_values(network: QuantizedGraph, symbol: Int8Symbol, images: np.ndarray) -> _Values:
+    (name,) = network.graph.inputs
+    computed = dict.fromkeys([*network.plan.tensors, *(node.output for node in network.graph.nodes)])
+    in_floats = [
+        tensor
+        for tensor in computed
+        if tensor.node in symbol.graph.by_name and not network.computes_integers(network.graph.by_name[tensor.node])
+    ]
+    stored = symbol.integers
+    wanted = [*in_floats, *(each.tensor for each in stored.values())]
+    results = dict(zip(wanted, run(symbol.graph.with_outputs(wanted), {name: images})))
+    return _Values(
+        {Tensor(name): images, **{tensor: results[tensor] for tensor in in_floats}},
+        {tensor: dequantize(results[each.tensor], each.form.params) for tensor, each in stored.items()},
+    )

@@ -1,0 +1,42 @@
+"""Which layers of an ONNX file an engine computes in integers, and which it leaves in FP32."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from quantkit.backends.base import ExecutedLayer
+from quantkit.diagnosis.parity.onnx_file import OnnxFile
+
+
+@dataclass(frozen=True)
+class PrecisionParity:
+    """How convolutions and dense layers ran.
+
+    ``kernels`` counts the engine's own names of what computed in integers; ``left`` are the layers that should have,
+    by their names in the file; ``planned`` those that the plan leaves in FP32.
+    """
+
+    kernels: Mapping[str, int]
+    left: tuple[str, ...]
+    planned: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no layer is in FP32 that should not be."""
+        return not self.left
+
+
+def precision_parity(file: OnnxFile, executed: Iterable[ExecutedLayer]) -> PrecisionParity:
+    """Compare what an engine ran with what the file says."""
+    in_integers = [layer for layer in executed if layer.precision == "int8"]
+    names = frozenset(name for layer in in_integers for name in layer.names)
+    wanted = {
+        precision: [name for name, each in file.layers.items() if each == precision] for precision in ("int8", "fp32")
+    }
+    return PrecisionParity(
+        dict(Counter(layer.kernel for layer in in_integers).most_common()),
+        tuple(name for name in wanted["int8"] if names.isdisjoint({name, *file.reshaped(name)})),
+        tuple(wanted["fp32"]),
+    )

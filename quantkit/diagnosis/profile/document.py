@@ -1,0 +1,51 @@
+"""A profile as JSON's own types."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+from quantkit.diagnosis.profile.profile import Profile, Row
+from quantkit.ir.graph import Graph
+
+
+def profile_document(found: Profile, graph: Graph) -> dict[str, Any]:
+    """What was found, as JSON's own types: times in ms, speeds in GMAC/s, shares from 0 to 1."""
+    times = found.times
+    return {
+        "batch": found.batch,
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "latency_ms": found.latency,
+        "profiled_ms": times.total,
+        "macs": found.macs,
+        "gmacs_per_s": found.gmacs,
+        "of_peak": found.of_peak,
+        "peak_gmacs_per_s": asdict(found.peak),
+        "spent_ms": asdict(found.spent),
+        "int8_share": found.spent.int8 / times.total,
+        "int8_isa": list(found.isa),
+        "layers": [_layer(row, graph) for row in found.rows] if times.nodes else [],
+        "operators": [
+            {"operator": name, "count": count, "ms": spent} for name, (count, spent) in found.operators.items()
+        ],
+        "others_ms": dict(times.others),
+        "between_ms": times.between,
+        "skipped": list(found.skipped),
+        "doubt": times.doubt,
+    }
+
+
+def _layer(row: Row, graph: Graph) -> dict[str, Any]:
+    return {
+        "layer": row.layer.name,
+        "operator": row.layer.operator,
+        "stands_for": list(row.layer.originals),
+        "nodes": [{"name": name, "operator": graph.by_name[name].op} for name in row.nodes],
+        "ms": row.milliseconds,
+        "macs": row.macs,
+        "gmacs_per_s": row.gmacs,
+        "of_peak": row.of_peak,
+        "int8": row.int8,
+        "kernels": [asdict(kernel) for kernel in row.kernels],
+    }

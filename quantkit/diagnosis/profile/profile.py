@@ -1,0 +1,199 @@
+"""Profile: rows by layer, sums by operator, and what all the time was spent on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from statistics import median
+from typing import Optional
+
+from quantkit.backends.mxnet.kernels import Kernel
+from quantkit.backends.mxnet.peak import Peak
+from quantkit.backends.mxnet.profiler import Recording
+from quantkit.diagnosis.profile.attribution import Times, attribute
+from quantkit.diagnosis.profile.layers import Layer
+from quantkit.ir.graph import Graph, Node
+
+_INTEGERS = ("u8", "s8")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer: ``nodes`` compute it in ``milliseconds`` of one run, ``macs`` multiply-accumulates in all.
+
+    ``kernels`` are the engine's, their times cut to what the profiler saw of the operators they are in;
+    ``int8`` tells whether the layer multiplies in INT8, ``peak`` what the machine reaches at that (GMAC/s).
+    """
+
+    layer: Layer
+    nodes: tuple[str, ...]
+    milliseconds: float
+    macs: int
+    kernels: tuple[Kernel, ...]
+    int8: bool
+    peak: Optional[float]
+
+    @property
+    def kernel(self) -> Optional[Kernel]:
+        """The kernel that takes longest, reorders only where there is no other; None where MXNet computes by itself."""
+        return max(self.kernels, key=lambda each: (each.primitive != "reorder", each.milliseconds), default=None)
+
+    @property
+    def gmacs(self) -> Optional[float]:
+        """10^9 multiply-accumulates a second; None where there are none."""
+        return _rate(self.macs, self.milliseconds)
+
+    @property
+    def of_peak(self) -> Optional[float]:
+        """The share of the machine's measured peak in this precision."""
+        return self.gmacs / self.peak if self.gmacs is not None and self.peak else None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the time of one run went into, in ms; the parts add up to the run.
+
+    Attributes:
+        int8: kernels on INT8 data.
+        floating: kernels on other data.
+        reorders: the engine's changes of layout and type, quantization included.
+        around: in operators that use kernels, outside of these.
+        own: operators that MXNet computes without the engine's kernels.
+        others: operators that belong to no node for certain.
+        between: outside of operators.
+    """
+
+    int8: float
+    floating: float
+    reorders: float
+    around: float
+    own: float
+    others: float
+    between: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time of one run goes.
+
+    ``latency`` is the median of runs as MXNet always runs them; ``times`` are of runs under the profiler,
+    which the rows split. ``skipped`` are nodes that the engine need not run. Times in ms.
+    """
+
+    batch: int
+    latency: float
+    times: Times
+    rows: tuple[Row, ...]
+    operators: Mapping[str, tuple[int, float]]
+    spent: Spent
+    isa: tuple[str, ...]
+    skipped: tuple[str, ...]
+    peak: Peak
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one run."""
+        return sum(row.macs for row in self.rows)
+
+    @property
+    def gmacs(self) -> Optional[float]:
+        """10^9 multiply-accumulates a second, of the network as MXNet always runs it."""
+        return _rate(self.macs, self.latency)
+
+    @property
+    def of_peak(self) -> Optional[float]:
+        """The time that all layers would take at their precision's peak, as a share of the latency."""
+        at_peak = sum(row.macs / (row.peak * 1e6) for row in self.rows if row.macs and row.peak)
+        return at_peak / self.latency if at_peak else None
+
+
+def profile(
+    graph: Graph,
+    recording: Recording,
+    layers: Mapping[str, Layer],
+    macs: Mapping[str, int],
+    peak: Peak,
+    batch: int,
+) -> Profile:
+    """Bring together what was recorded of a network and what is known of it.
+
+    Args:
+        graph: the network that was recorded.
+        recording: of it.
+        layers: of each node (``layers_of``).
+        macs: multiply-accumulates by node (``quantkit.ir.macs.macs``).
+        peak: of the machine.
+        batch: images in a run.
+    """
+    times = attribute(recording, graph)
+    kernels = {name: _fitted(recording.kernels.get(name, ()), spent) for name, spent in times.nodes.items()}
+    grouped: dict[Layer, list[str]] = {}
+    # Where no time can be attributed there are no rows, but the work is still known.
+    for name in times.nodes or [name for name in recording.executed if name in layers]:
+        grouped.setdefault(layers[name], []).append(name)
+    rows = tuple(
+        _row(layer, [graph.by_name[name] for name in names], times, macs, kernels, peak)
+        for layer, names in grouped.items()
+    )
+    operators: dict[str, tuple[int, float]] = {}
+    for name, spent in times.nodes.items():
+        count, before = operators.get(graph.by_name[name].op, (0, 0.0))
+        operators[graph.by_name[name].op] = (count + 1, before + spent)
+    calls = [kernel for each in kernels.values() for kernel in each]
+    return Profile(
+        batch,
+        median(recording.plain),
+        times,
+        rows,
+        operators,
+        _spent(times, kernels),
+        tuple(sorted({kernel.isa for kernel in calls if kernel.is_int8 and kernel.isa})),
+        tuple(node.name for node in graph.nodes if node.name not in recording.executed),
+        peak,
+    )
+
+
+def _row(
+    layer: Layer,
+    nodes: Sequence[Node],
+    times: Times,
+    macs: Mapping[str, int],
+    kernels: Mapping[str, tuple[Kernel, ...]],
+    peak: Peak,
+) -> Row:
+    own = tuple(kernel for node in nodes for kernel in kernels.get(node.name, ()))
+    count = sum(macs.get(node.name, 0) for node in nodes)
+    int8 = any(kernel.is_int8 for kernel in own) or any(node.attrs.get("quantized") == "true" for node in nodes)
+    reached = (peak.int8 if int8 else peak.fp32) if count else None
+    spent = sum(times.nodes.get(node.name, 0.0) for node in nodes)
+    return Row(layer, tuple(node.name for node in nodes), spent, count, own, int8, reached)
+
+
+def _fitted(kernels: Sequence[Kernel], milliseconds: float) -> tuple[Kernel, ...]:
+    """The kernels of an operator, taking no longer than it did: they were timed in other runs."""
+    together = sum(kernel.milliseconds for kernel in kernels)
+    factor = min(1.0, milliseconds / together) if together else 1.0
+    return tuple(replace(kernel, milliseconds=kernel.milliseconds * factor) for kernel in kernels)
+
+
+def _spent(times: Times, kernels: Mapping[str, Sequence[Kernel]]) -> Spent:
+    by_kind: defaultdict[str, float] = defaultdict(float)
+    for name, milliseconds in times.nodes.items():
+        for kernel in kernels[name]:
+            by_kind[_kind(kernel)] += kernel.milliseconds
+        rest = milliseconds - sum(kernel.milliseconds for kernel in kernels[name])
+        by_kind["around" if kernels[name] else "own"] += rest
+    by_kind["others"] = sum(times.others.values(), 0.0)
+    by_kind["between"] = times.between
+    return Spent(**{part.name: by_kind[part.name] for part in fields(Spent)})
+
+
+def _kind(kernel: Kernel) -> str:
+    if kernel.primitive == "reorder":
+        return "reorders"
+    return "int8" if kernel.source in _INTEGERS else "floating"
+
+
+def _rate(macs: int, milliseconds: float) -> Optional[float]:
+    return macs / milliseconds / 1e6 if macs and milliseconds else None

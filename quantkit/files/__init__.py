@@ -1,0 +1,1 @@
+"""Files and folders: read without trust, written whole or not at all."""

@@ -1,0 +1,152 @@
+"""Files written whole or not at all, their names and hashes, and the data files that ship with quantkit."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from quantkit.errors import QuantkitError, UserError
+from quantkit.files.temporary import remove_leftovers, temporary_file
+from quantkit.files.text import open_ordinary
+
+# How Python has the bytes of names that are not UTF-8, and JSON parts of characters.
+_NO_CHARACTERS = re.compile("[\ud800-\udfff]")
+
+_BLOCK = 1 << 20
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """Open ``path`` for binary writing so that it appears complete or stays as it was, even if the power fails.
+
+    The bytes go to a temporary name in the same folder and to the disk; then the file takes its name in one step. On
+    any error, Ctrl-C included, the temporary file is removed; what a killed process has left of its own is, too.
+    Where ``path`` is a link, the file that it leads to is replaced.
+
+    Raises:
+        QuantkitError: the folder cannot be written or the disk is full, or ``path`` is a device, a pipe or a socket.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            # A rename would take its place.
+            raise QuantkitError(f"cannot write {path}: it is no ordinary file; choose another place")
+        remove_leftovers(target.parent)
+        with temporary_file(target) as (temporary, descriptor):
+            with open(descriptor, "wb", closefd=False) as file:
+                yield file
+            os.fsync(descriptor)
+            os.replace(temporary, target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise QuantkitError(
+            f"cannot write {path}: {error.strerror or error}; free space or choose a folder you may write to"
+        ) from error
+
+
+def sync(path: Path) -> None:
+    """Have a file's content on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk."""
+    try:
+        sync(folder)
+    except OSError as error:
+        # Some network file systems sync no folders: their names are as safe as the server makes them.
+        if error.errno != errno.EINVAL:
+            raise
+
+
+@contextmanager
+def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
+    """Have what the lock file ``path`` stands for alone.
+
+    Where another process has it, ``busy`` is called, which may raise; then this one waits. What killed processes have
+    left beside the lock file is removed.
+
+    Raises:
+        QuantkitError: the lock file's folder cannot be made or written.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            busy()
+            lock.acquire()
+    except OSError as error:
+        remedy = "set QUANTKIT_HOME to" if path.is_relative_to(home()) else "choose"
+        raise QuantkitError(
+            f"cannot write {path.parent}: {error.strerror or error}; {remedy} a folder that you may write to"
+        ) from error
+    try:
+        remove_leftovers(path.parent)
+        yield
+    finally:
+        # Where the descriptor cannot be closed, it is gone all the same, and the lock with it.
+        with suppress(OSError):
+            lock.release()
+
+
+def as_text(name: str) -> str:
+    """A file's name as text that can be written: what is no character in it becomes U+FFFD."""
+    return _NO_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", name)
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read, or is not an ordinary file.
+    """
+    digest = hashlib.sha256()
+    for block in blocks_of(path):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def blocks_of(path: Path) -> Iterator[bytes]:
+    """A file's bytes, from first to last.
+
+    Raises:
+        OSError: the file cannot be read, or is not an ordinary one.
+    """
+    with open_ordinary(path) as file:
+        yield from iter(lambda: file.read(_BLOCK), b"")
+
+
+def shipped(room: str) -> Path:
+    """The folder of data files named ``room`` (``models``, ``calibration``, ``benchmarks``) that ships with quantkit.
+
+    In an installed wheel it lies inside the package, in a checkout beside it.
+    """
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "shipped" / room
+    return installed if installed.is_dir() else package.parent / room
+
+
+def home() -> Path:
+    """The folder for downloads and other things worth keeping: ``$QUANTKIT_HOME``, or ``~/.cache/quantkit``.
+
+    Raises:
+        UserError: the variable is not set and the user has no home folder.
+    """
+    try:
+        return Path(os.environ.get("QUANTKIT_HOME") or Path.home() / ".cache" / "quantkit")
+    except RuntimeError as error:
+        raise UserError("this user has no home folder; set QUANTKIT_HOME to a folder that you may write to") from error

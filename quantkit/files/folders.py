@@ -1,0 +1,214 @@
+"""Folders written whole or not at all, and the kinds of folders that quantkit writes."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from quantkit.errors import QuantkitError, UserError
+from quantkit.files.files import sync, sync_folder
+from quantkit.files.temporary import (
+    is_temporary,
+    locked_alone,
+    remove,
+    remove_leftovers,
+    temporary_folder,
+    temporary_name,
+)
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+# What a file system or a kernel answers that cannot exchange two names.
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of folder.
+
+    ``noun`` is what messages call it, with its article; ``mark`` is the file that it is known by. ``known`` are all its
+    files, as paths in it or patterns of such paths. One that ``is_derived`` can be made anew from what it was made
+    from, and is replaced without being asked for.
+    """
+
+    noun: str
+    mark: str
+    known: frozenset[str]
+    is_derived: bool = False
+
+
+def check_destination(directory: Path, force: bool, kind: Kind) -> None:
+    """Make sure that ``directory`` may be written: a new or empty one, with ``force`` an older one of its kind.
+
+    Raises:
+        UserError: it is a file, holds one of its kind and ``force`` is not given, or holds anything else.
+    """
+    if not os.path.lexists(directory):
+        return
+    if not directory.is_dir():
+        raise UserError(f"{directory} exists and is not a directory; choose another output directory")
+    if not any(directory.iterdir()):
+        return
+    if not (directory / kind.mark).exists():
+        raise UserError(
+            f"{directory} is not empty and not {kind.noun} (no {kind.mark}); choose another output directory"
+        )
+    if stranger := next(_strangers(directory, kind), None):
+        raise UserError(
+            f"{directory} holds {stranger!r}, which is no part of {kind.noun}; "
+            "move it away or choose another output directory"
+        )
+    if not (force or kind.is_derived):
+        raise UserError(
+            f"{directory} holds {kind.noun} already; "
+            "replace it with --force (force=True), or choose another output directory"
+        )
+
+
+def _strangers(directory: Path, kind: Kind) -> Iterator[str]:
+    """What the folder holds that its kind does not, by paths in it."""
+    for folder, folders, files in os.walk(directory):
+        # A link to a folder is listed among the folders and not followed.
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for name in sorted([*files, *links]):
+            path = os.path.relpath(os.path.join(folder, name), directory)
+            if not is_temporary(name) and not any(fnmatchcase(path, known) for known in kind.known):
+                yield path
+
+
+@contextmanager
+def replacing(directory: Path, force: bool, kind: Kind) -> Iterator[Path]:
+    """A new empty folder that takes the place of ``directory`` when the block ends; see ``whole_folder``.
+
+    Raises:
+        UserError: see ``check_destination``, which is asked at the beginning and at the end.
+        QuantkitError: the disk is full, or the place cannot be written.
+    """
+    check_destination(directory, force, kind)
+    with whole_folder(directory, force or kind.is_derived) as new:
+        yield new
+        check_destination(directory, force, kind)
+
+
+@contextmanager
+def whole_folder(directory: Path, replace: bool = True) -> Iterator[Path]:
+    """A new empty folder that takes the place of ``directory``; without ``replace`` only of an empty one or none.
+
+    It lies beside it until the block ends, then goes to the disk and takes its place; see ``put_folder``. On any error
+    before that, Ctrl-C included, it is removed, and ``directory`` stays what it was; after that it is the new one. What
+    a killed process has left of its own is removed, too.
+
+    Raises:
+        QuantkitError: the disk is full, or the place cannot be written.
+    """
+    target = directory.resolve()
+    made = [folder for folder in target.parents if not folder.exists()]
+    try:
+        for folder in reversed(made):
+            folder.mkdir(exist_ok=True)
+        remove_leftovers(target.parent)
+        with temporary_folder(target) as new:
+            yield new
+            sync_tree(new)
+            put_folder(new, target, replace)
+        for folder in made:
+            sync_folder(folder.parent)
+    except BaseException as error:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise QuantkitError(
+                f"cannot write {directory}: {error.strerror or error}; free space or choose a folder you may write to"
+            ) from error
+        raise
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new empty folder among the system's temporary files, for what nobody needs afterwards.
+
+    Raises:
+        QuantkitError: the disk is full, or the place cannot be written.
+    """
+    try:
+        place = Path(tempfile.gettempdir())
+        remove_leftovers(place)
+        with temporary_folder(place / "scratch", 0o700) as folder:
+            yield folder
+    except OSError as error:
+        raise QuantkitError(
+            f"cannot work with temporary files: {error.strerror or error}; free space, or set TMPDIR to another folder"
+        ) from error
+
+
+def put_folder(new: Path, target: Path, replace: bool = True) -> None:
+    """Have ``new`` take the place of ``target`` in one step; what was there then bears the name of ``new``, or is gone.
+
+    Where the file system cannot exchange two names (renameat2 with RENAME_EXCHANGE; NFS, CIFS and some of FUSE cannot),
+    the older folder steps aside first and comes back if the new one cannot take its place; a process that is killed
+    between these two steps leaves the older folder aside, and the next one puts it back.
+
+    Raises:
+        OSError: a folder cannot be renamed, or ``target`` is not empty and ``replace`` not given; ``target`` is what it
+            was. Or the step cannot be brought to the disk; then ``target`` is the new one.
+    """
+    try:
+        # Takes the place of an empty folder, too.
+        os.rename(new, target)
+    except OSError as error:
+        if not replace or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if not _exchanged(new, target):
+            _step_aside(new, target)
+    sync_folder(target.parent)
+
+
+def _exchanged(first: Path, second: Path) -> bool:
+    """Exchange two names in one step; whether the file system could."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "renameat2"):  # glibc before 2.28
+        return False
+    if libc.renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number not in _NO_EXCHANGE:
+        raise OSError(number, os.strerror(number), str(second))
+    return False
+
+
+def _step_aside(new: Path, target: Path) -> None:
+    aside = temporary_name(target, "old")
+    descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # While it is locked, nobody takes it for a leftover.
+        locked_alone(descriptor, target)
+        try:
+            os.rename(target, aside)
+            os.rename(new, target)
+        except BaseException:
+            if os.path.lexists(aside) and not os.path.lexists(target):
+                os.rename(aside, target)
+            raise
+        # The new one is in place: what cannot be deleted of the old one is not worth an error.
+        remove(aside)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Have all files of a folder on the disk, and their names."""
+    for place, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            path = Path(place, name)
+            if path.is_file() and not path.is_symlink():
+                sync(path)
+        sync_folder(Path(place))

@@ -1,0 +1,1 @@
+"""MXNet's files: symbols in nnvm JSON, and parameters."""

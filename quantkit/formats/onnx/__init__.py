@@ -1,0 +1,1 @@
+"""ONNX files: bytes looked at before libraries, networks read, networks written."""

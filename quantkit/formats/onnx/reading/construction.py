@@ -1,0 +1,220 @@
+"""The graph under construction: what converters of ONNX's operators add to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Optional, Union
+
+import numpy as np
+
+from quantkit.formats.onnx.reading.values import (
+    BATCH,
+    Budget,
+    Computed,
+    Constant,
+    OnnxNode,
+    Refused,
+    Shape,
+    Value,
+    elements,
+    in_batch,
+    shown,
+)
+from quantkit.ir.graph import Node, Tensor
+from quantkit.ir.names import Names
+
+Attr = Union[str, int, float, tuple[int, ...]]
+
+# Shapes, axes, limits, and the parts of what is split.
+_MOST_INTEGERS = 2**16
+
+# What one image may need between two operators; far beyond any network, and within the engine's indices.
+MOST_ELEMENTS = 2**29
+
+
+@dataclass
+class Construction:
+    """MXNet's operators and parameters that stand for the ONNX operators converted so far.
+
+    ``values`` is what each ONNX tensor has become. ``fixed`` is the batch size that the file is made for, None where it
+    leaves it open. ``names`` has, besides what was added, those that only their owners may have: of inputs, outputs and
+    operators. ``budget`` is what parameters and folded constants may take.
+    """
+
+    opset: int
+    image: str
+    outputs: frozenset[str]
+    names: Names
+    budget: Budget
+    fixed: Optional[int] = None
+    values: dict[str, Value] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    params: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def value(self, node: OnnxNode, position: int) -> Optional[Value]:
+        """An input, or None where the operator leaves it out."""
+        name = node.inputs[position] if position < len(node.inputs) else ""
+        return self.values[name] if name else None
+
+    def computed(self, node: OnnxNode, position: int = 0) -> Computed:
+        """An input that depends on the image.
+
+        Raises:
+            Refused: it is missing or constant.
+        """
+        value = self.value(node, position)
+        if not isinstance(value, Computed):
+            raise Refused(f"its input {position} is not computed from the image")
+        return value
+
+    def constant(self, node: OnnxNode, position: int) -> Optional[Constant]:
+        """An input that has to be constant, or None where the operator leaves it out.
+
+        Raises:
+            Refused: it depends on the image.
+        """
+        value = self.value(node, position)
+        if isinstance(value, Computed):
+            raise Refused(f"its input {node.inputs[position]!r} has to be constant, but depends on the image")
+        return value
+
+    def weights(self, node: OnnxNode, position: int) -> Constant:
+        """A constant input that must be there.
+
+        Raises:
+            Refused: it is missing, depends on the image, or is empty.
+        """
+        value = self.constant(node, position)
+        if value is None or value.array.size == 0:
+            raise Refused(f"its input {position} is missing or empty")
+        return value
+
+    def integers(self, node: OnnxNode, position: int, attribute: str = "") -> Optional[tuple[int, ...]]:
+        """Integers that are an input, or an attribute in older opsets; None where neither is there."""
+        value = self.constant(node, position)
+        if value is None:
+            return node.integers(attribute) if attribute else None
+        if value.array.dtype.kind not in "iu" or value.array.ndim > 1 or value.array.size > _MOST_INTEGERS:
+            raise Refused(f"its input {node.inputs[position]!r} is not a list of integers")
+        return tuple(int(each) for each in value.array.reshape(-1))
+
+    def parameter(self, wanted: str, array: np.ndarray) -> Tensor:
+        """Add a parameter; it is called as wanted where nothing else is.
+
+        Raises:
+            Refused: the budget is used up.
+        """
+        self.budget.take(4 * array.size)
+        name = self.names.take(wanted)
+        # MXNet has neither scalars nor read-only arrays of other types.
+        self.params[name] = np.ascontiguousarray(array, np.float32).reshape(array.shape or (1,))
+        return Tensor(name)
+
+    def step(
+        self, node: OnnxNode, what: str, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr
+    ) -> Computed:
+        """Add an operator on the way to the result."""
+        return self._add(self.names.take(f"{node.name}_{what}"), node, op, inputs, shape, attrs)
+
+    def finish(self, node: OnnxNode, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr) -> Computed:
+        """Add the operator that computes the result, the first output."""
+        return self.part(node, 0, op, inputs, shape, **attrs)
+
+    def part(
+        self, node: OnnxNode, output: int, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr
+    ) -> Computed:
+        """Add the operator that computes one of several outputs.
+
+        The first is called as the operator; but tensors that leave the network keep their names.
+        """
+        name = node.name
+        if node.outputs[output] in self.outputs:
+            name = node.outputs[output]
+        elif output > 0 or name in self.outputs or name == self.image:
+            name = self.names.take(f"{name}_{output}")
+        result = self._add(name, node, op, inputs, shape, attrs)
+        self.values[node.outputs[output]] = result
+        return result
+
+    def alias(self, node: OnnxNode, value: Computed) -> None:
+        """The first output is a tensor that is there already."""
+        if node.outputs[0] in self.outputs:
+            self.finish(node, "_copy", [value.tensor], value.shape)
+        else:
+            self.values[node.outputs[0]] = value
+
+    def check(self, shape: Shape) -> None:
+        """Make sure that a tensor can have a shape.
+
+        Raises:
+            Refused: it is empty, or larger than anything that networks compute.
+        """
+        if any(extent <= 0 for extent in shape):
+            raise Refused(f"its result would have the shape {shown(shape)}; the input is too small for the network")
+        if elements(shape) > MOST_ELEMENTS:
+            raise Refused(f"its result would have the shape {shown(shape)}, which is beyond all memory")
+
+    def _add(
+        self, name: str, node: OnnxNode, op: str, inputs: Iterable[Tensor], shape: Shape, attrs: dict[str, Attr]
+    ) -> Computed:
+        self.check(shape)
+        texts = {key: value if isinstance(value, str) else repr(value) for key, value in attrs.items()}
+        # The node's own name first: that is what reports of the original network go by.
+        self.nodes[name] = Node(name, op, tuple(inputs), texts, tuple(dict.fromkeys((name, node.name))))
+        return Computed(Tensor(name), shape)
+
+
+Converter = Callable[[Construction, OnnxNode], None]
+
+
+def reshaped(state: Construction, node: OnnxNode, value: Computed, shape: Sequence[int], what: str = "") -> Computed:
+    """The same values in another shape, as the result of the operator or, where ``what`` names it, as a step to it.
+
+    Raises:
+        Refused: the shapes hold different numbers of values, or the batch would be mixed with another axis.
+    """
+    target = tuple(shape)
+    if elements(target) != elements(value.shape) or sum(map(in_batch, target)) != 1:
+        raise Refused(
+            f"it makes {shown(target)} of {shown(value.shape)}, which mixes images of a batch or fits one size "
+            "of batch only; export the network with an open batch size"
+        )
+    if target == value.shape:
+        if not what:
+            state.alias(node, value)
+        return value
+    if value.shape[0] == BATCH and target == (BATCH, elements(target)):
+        return _result(state, node, what, "Flatten", value.tensor, target)
+    codes = tuple(
+        0 if position == 0 and extent == value.shape[0] else -1 if in_batch(extent) else extent
+        for position, extent in enumerate(target)
+    )
+    return _result(state, node, what, "Reshape", value.tensor, target, shape=codes)
+
+
+def transposed(state: Construction, node: OnnxNode, value: Computed, axes: Sequence[int], what: str = "") -> Computed:
+    """The same values with their axes in another order; transpositions one after the other become one, or none."""
+    before = state.nodes.get(value.tensor.node)
+    if before is not None and before.op == "transpose" and before.name not in state.outputs:
+        first = tuple(int(axis) for axis in before.attrs["axes"].strip("()").split(",") if axis)
+        shape = [0] * len(first)
+        for position, axis in enumerate(first):
+            shape[axis] = value.shape[position]
+        value = Computed(before.inputs[0], tuple(shape))
+        axes = [first[axis] for axis in axes]
+    axes = tuple(axes)
+    if axes == tuple(range(len(axes))):
+        if not what:
+            state.alias(node, value)
+        return value
+    target = tuple(value.shape[axis] for axis in axes)
+    return _result(state, node, what, "transpose", value.tensor, target, axes=axes)
+
+
+def _result(
+    state: Construction, node: OnnxNode, what: str, op: str, data: Tensor, shape: Shape, /, **attrs: Attr
+) -> Computed:
+    if what:
+        return state.step(node, what, op, [data], shape, **attrs)
+    return state.finish(node, op, [data], shape, **attrs)

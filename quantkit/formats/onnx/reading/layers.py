@@ -1,0 +1,246 @@
+"""Layers with weights: convolution, dense, normalization. After the ONNX operator specification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Optional
+
+import numpy as np
+
+from quantkit.formats.onnx.reading.construction import Attr, Construction, Converter, reshaped
+from quantkit.formats.onnx.reading.values import Computed, Constant, OnnxNode, Refused, Shape, axis_of, broadcast, shown
+from quantkit.formats.onnx.reading.windows import Windows, listed, padded, windows_of
+from quantkit.ir.graph import Tensor
+from quantkit.ir.operators import integers
+
+
+def _convolution(state: Construction, node: OnnxNode) -> None:
+    data, weight = state.computed(node), state.weights(node, 1)
+    group, filters, kernel = node.integer("group", 1), weight.shape[0], weight.shape[2:]
+    _check_weight(node, data, weight)
+    if group < 1 or data.shape[1] != weight.shape[1] * group or filters % group:
+        raise Refused(f"its weight of shape {weight.shape} in {group} groups does not fit input {shown(data.shape)}")
+    data, windows = _outer_padding(state, data, windows_of(node, data.shape[2:], kernel))
+    pad = windows.begin
+    if not windows.symmetric:
+        data = padded(state, node, data, windows.begin, windows.end, 0.0)
+        pad = (0,) * len(kernel)
+    bias = _bias(state, node, 2, filters)
+    state.finish(
+        node,
+        "Convolution",
+        [data.tensor, state.parameter(weight.name, weight.array), *bias],
+        (data.shape[0], filters, *windows.result),
+        kernel=kernel,
+        stride=windows.strides,
+        dilate=windows.dilations,
+        pad=pad,
+        num_filter=filters,
+        num_group=group,
+        no_bias=not bias,
+    )
+
+
+def _outer_padding(state: Construction, data: Computed, windows: Windows) -> tuple[Computed, Windows]:
+    """Take zeros that an operator of their own pads (as Keras has it) into the layer, where that can pad so much."""
+    before = state.nodes.get(data.tensor.node)
+    if before is None or before.op != "Pad" or before.attrs["mode"] != "constant":
+        return data, windows
+    widths = integers(before, "pad_width")[4:]
+    begin = tuple(map(sum, zip(windows.begin, widths[::2])))
+    end = tuple(map(sum, zip(windows.end, widths[1::2])))
+    if float(before.attrs["constant_value"]) != 0.0 or begin != end or before.name in state.outputs:
+        return data, windows
+    extents = tuple(extent - one - other for extent, one, other in zip(data.shape[2:], widths[::2], widths[1::2]))
+    inner = Computed(before.inputs[0], (*data.shape[:2], *extents))
+    return inner, Windows(windows.kernel, windows.strides, windows.dilations, begin, end, windows.result)
+
+
+def _transposed_convolution(state: Construction, node: OnnxNode) -> None:
+    data, weight = state.computed(node), state.weights(node, 1)
+    group, kernel = node.integer("group", 1), weight.shape[2:]
+    _check_weight(node, data, weight)
+    if group < 1 or data.shape[1] != weight.shape[0] or data.shape[1] % group:
+        raise Refused(f"its weight of shape {weight.shape} in {group} groups does not fit input {shown(data.shape)}")
+    rank, filters = len(kernel), weight.shape[1] * group
+    strides, dilations = listed(node, "strides", rank, 1), listed(node, "dilations", rank, 1)
+    extra = listed(node, "output_padding", rank, 0)
+    if min(strides + dilations) < 1 or any(not 0 <= each < stride for each, stride in zip(extra, strides)):
+        raise Refused(f"its strides {strides}, dilations {dilations} and output padding {extra} do not go together")
+    # What the windows cover before anything is cut off.
+    full = tuple(
+        (extent - 1) * stride + (size - 1) * dilation + 1 + more
+        for extent, stride, size, dilation, more in zip(data.shape[2:], strides, kernel, dilations, extra)
+    )
+    begin, end = _cut(node, data.shape[2:], full, strides)
+    result = tuple(extent - before - behind for extent, before, behind in zip(full, begin, end))
+    bias = _bias(state, node, 2, filters)
+    inputs = [data.tensor, state.parameter(weight.name, weight.array), *bias]
+    attrs: dict[str, Attr] = {
+        "kernel": kernel, "stride": strides, "dilate": dilations, "adj": extra, "num_filter": filters,
+        "num_group": group, "no_bias": not bias,
+    }  # fmt: skip
+    if begin == end:
+        state.finish(node, "Deconvolution", inputs, (data.shape[0], filters, *result), pad=begin, **attrs)
+        return
+    whole = state.step(
+        node, "whole", "Deconvolution", inputs, (data.shape[0], filters, *full), pad=(0,) * rank, **attrs
+    )
+    limits = (
+        [str(each) for each in ("None", "None", *begin)],
+        [str(each) for each in ("None", "None", *map(sum, zip(begin, result)))],
+    )
+    first, last = (f"({', '.join(each)})" for each in limits)
+    state.finish(node, "slice", [whole.tensor], (*whole.shape[:2], *result), begin=first, end=last)
+
+
+def _cut(node: OnnxNode, extents: Shape, full: Shape, strides: Shape) -> tuple[Shape, Shape]:
+    """How much of a transposed convolution's result is cut off before and behind."""
+    rank = len(full)
+    automatic, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
+    if automatic == "VALID" or (automatic == "NOTSET" and wanted is None):
+        pads = (0,) * 2 * rank if automatic == "VALID" else listed(node, "pads", 2 * rank, 0)
+        if min(pads) < 0:
+            raise Refused(f"its padding {pads} is negative")
+        return pads[:rank], pads[rank:]
+    if wanted is None:
+        wanted = tuple(extent * stride for extent, stride in zip(extents, strides))
+    totals = [extent - asked for extent, asked in zip(full, wanted[-rank:])]
+    if len(totals) != rank or min(totals) < 0:
+        raise Refused(f"its result of {full} cannot have the wanted size {wanted}")
+    small, large = tuple(each // 2 for each in totals), tuple(each - each // 2 for each in totals)
+    return (small, large) if automatic == "SAME_UPPER" else (large, small)
+
+
+def _check_weight(node: OnnxNode, data: Computed, weight: Constant) -> None:
+    rank = weight.array.ndim
+    if rank not in (3, 4, 5) or len(data.shape) != rank:
+        raise Refused(f"its weight has shape {weight.shape} and its input {shown(data.shape)}; 1 to 3 axes are read")
+    if (node.integers("kernel_shape") or weight.shape[2:]) != weight.shape[2:]:
+        raise Refused(f"its kernel_shape {node.integers('kernel_shape')} is not that of its weight {weight.shape}")
+
+
+def _bias(state: Construction, node: OnnxNode, position: int, count: int) -> list[Tensor]:
+    bias = state.constant(node, position)
+    if bias is None:
+        return []
+    if bias.shape != (count,):
+        raise Refused(f"its bias has shape {bias.shape} where {(count,)} is expected")
+    return [state.parameter(bias.name, bias.array)]
+
+
+def _gemm(state: Construction, node: OnnxNode) -> None:
+    data, weight, bias = state.computed(node), state.weights(node, 1), state.value(node, 2)
+    if node.integer("transA", 0) or len(data.shape) != 2 or weight.array.ndim != 2:
+        raise Refused("it multiplies other than an image's features with a weight")
+    rows, alpha = weight.array, np.float32(node.number("alpha", 1.0))
+    name = weight.name
+    if not node.integer("transB", 0):
+        rows, name = rows.T, f"{node.name}_weight"
+    if alpha != 1:
+        rows, name = rows * alpha, f"{node.name}_weight"
+    beta = np.float32(node.number("beta", 1.0))
+    if bias is None:
+        _dense(state, node, data, Constant(name, rows), None)
+        return
+    if isinstance(bias, Computed) or broadcast(bias.shape, (1, len(rows))) != (1, len(rows)):
+        raise Refused("what it adds is not a constant for each of its units")
+    values = np.broadcast_to(bias.array.reshape(-1), len(rows))
+    own = bias.name if beta == 1 and bias.shape == (len(rows),) else f"{node.name}_bias"
+    _dense(state, node, data, Constant(name, rows), Constant(own, values * beta if beta != 1 else values))
+
+
+def _product(state: Construction, node: OnnxNode) -> None:
+    data, weight = state.computed(node), state.weights(node, 1)
+    if weight.array.ndim != 2 or len(data.shape) < 2:
+        raise Refused(f"it multiplies {shown(data.shape)} with a constant of shape {weight.shape}")
+    _dense(state, node, data, Constant(f"{node.name}_weight", weight.array.T), None)
+
+
+def _dense(state: Construction, node: OnnxNode, data: Computed, weight: Constant, bias: Optional[Constant]) -> None:
+    units, features = weight.shape
+    if data.shape[-1] != features:
+        raise Refused(f"its weight for {features} features does not fit input {shown(data.shape)}")
+    inputs = [data.tensor, state.parameter(weight.name, weight.array)]
+    if bias is not None:
+        inputs.append(state.parameter(bias.name, bias.array))
+    state.finish(
+        node,
+        "FullyConnected",
+        inputs,
+        (*data.shape[:-1], units),
+        num_hidden=units,
+        no_bias=bias is None,
+        flatten=len(data.shape) == 2,
+    )
+
+
+def _batch_norm(state: Construction, node: OnnxNode) -> None:
+    data = state.computed(node)
+    if node.integer("training_mode", 0) or any(node.outputs[1:]):
+        raise Refused("it is in training mode; export the network for inference")
+    parameters = [state.weights(node, position) for position in range(1, 5)]
+    if len(data.shape) < 2 or any(each.shape != data.shape[1:2] for each in parameters):
+        raise Refused(f"its parameters do not fit input {shown(data.shape)}")
+    inputs = [state.parameter(each.name, each.array) for each in parameters]
+    state.finish(
+        node, "BatchNorm", [data.tensor, *inputs], data.shape, eps=node.number("epsilon", 1e-5), fix_gamma=False
+    )
+
+
+def _instance_norm(state: Construction, node: OnnxNode) -> None:
+    data, parameters = state.computed(node), [state.weights(node, 1), state.weights(node, 2)]
+    if len(data.shape) < 3 or any(each.shape != data.shape[1:2] for each in parameters):
+        raise Refused(f"its parameters do not fit input {shown(data.shape)}")
+    inputs = [state.parameter(each.name, each.array) for each in parameters]
+    state.finish(node, "InstanceNorm", [data.tensor, *inputs], data.shape, eps=node.number("epsilon", 1e-5))
+
+
+def _layer_norm(state: Construction, node: OnnxNode) -> None:
+    data, scale, shift = state.computed(node), state.weights(node, 1), state.constant(node, 2)
+    axis = axis_of(node.integer("axis", -1), len(data.shape))
+    normalized = data.shape[axis:]
+    if any(node.outputs[1:]) or axis == 0:
+        raise Refused("it normalizes over the batch, or puts out its statistics")
+    state.budget.take(8 * prod(normalized))
+    gamma = np.broadcast_to(scale.array, normalized).reshape(-1)
+    beta = np.zeros_like(gamma) if shift is None else np.broadcast_to(shift.array, normalized).reshape(-1)
+    names = scale.name, f"{node.name}_bias" if shift is None else shift.name
+    inputs = [state.parameter(name, array) for name, array in zip(names, (gamma, beta))]
+    epsilon = node.number("epsilon", 1e-5)
+    if len(normalized) == 1:
+        state.finish(node, "LayerNorm", [data.tensor, *inputs], data.shape, axis=-1, eps=epsilon)
+        return
+    flat = reshaped(state, node, data, (*data.shape[:axis], prod(normalized)), "flat")
+    normal = state.step(node, "normal", "LayerNorm", [flat.tensor, *inputs], flat.shape, axis=-1, eps=epsilon)
+    reshaped(state, node, normal, data.shape)
+
+
+def _local_response(state: Construction, node: OnnxNode) -> None:
+    data = state.computed(node)
+    size = node.integer("size")
+    if not 1 <= size < 2 * data.shape[1] or size % 2 == 0:
+        raise Refused(f"it sums over {size} channels; the engine sums over an odd number, of those that there are")
+    state.finish(
+        node,
+        "LRN",
+        [data.tensor],
+        data.shape,
+        nsize=size,
+        alpha=node.number("alpha", 1e-4),
+        beta=node.number("beta", 0.75),
+        knorm=node.number("bias", 1.0),
+    )
+
+
+LAYERS: Mapping[str, Converter] = {
+    "Conv": _convolution,
+    "ConvTranspose": _transposed_convolution,
+    "Gemm": _gemm,
+    "MatMul": _product,
+    "BatchNormalization": _batch_norm,
+    "InstanceNormalization": _instance_norm,
+    "LayerNormalization": _layer_norm,
+    "LRN": _local_response,
+}

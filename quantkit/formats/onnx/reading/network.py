@@ -1,0 +1,201 @@
+"""An ONNX file as a graph of MXNet's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+
+from quantkit.errors import ModelError
+from quantkit.formats.mxnet.params import check_finite
+from quantkit.formats.onnx.reading.biases import with_biases
+from quantkit.formats.onnx.reading.construction import MOST_ELEMENTS, Construction, Converter, transposed
+from quantkit.formats.onnx.reading.elementwise import ELEMENTWISE
+from quantkit.formats.onnx.reading.folding import FOLDS, Folding
+from quantkit.formats.onnx.reading.layers import LAYERS
+from quantkit.formats.onnx.reading.layout import LAYOUT
+from quantkit.formats.onnx.reading.pooling import POOLING
+from quantkit.formats.onnx.reading.read import OWN_DOMAINS, Input, OnnxNetwork, read_network
+from quantkit.formats.onnx.reading.resizing import RESIZING
+from quantkit.formats.onnx.reading.values import BATCH, Budget, Computed, Constant, OnnxNode, Refused, Shape, shown
+from quantkit.ir.graph import Graph, Tensor
+from quantkit.ir.names import Names
+
+CONVERTERS: Mapping[str, Converter] = {**LAYERS, **POOLING, **ELEMENTWISE, **LAYOUT, **RESIZING}
+
+_SHOWN = 8
+_IMAGE_CHANNELS = (1, 3, 4)
+_TO_CHANNELS_FIRST = (0, 3, 1, 2)
+_TO_CHANNELS_LAST = (0, 2, 3, 1)
+
+# What constants and parameters computed from a file may take: this, and so many times its size. Weights of 16 bits
+# that are folded once or twice, or shared by some layers, stay far below.
+_FEW_BYTES = 2**28
+_MOST_TIMES = 16
+
+# What arithmetic with numbers from a damaged file raises.
+_CONTRADICTIONS = (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError, MemoryError)
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """A network with one image input of shape (channels, height, width), and what the file says of itself.
+
+    ``usual_shape`` is the shape that the file tells of, as far as it does. Nodes and parameters go by their ONNX names
+    where these are free, tensors that leave the network by theirs. ``sha256`` is that of the file, or of it and the
+    files that its weights lie in.
+    """
+
+    graph: Graph
+    input_shape: Shape
+    usual_shape: Shape
+    metadata: Mapping[str, str]
+    sha256: str
+
+
+def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
+    """Read an FP32 network (16-bit floating-point weights become 32-bit ones) from an ONNX file, opset 9 to 21.
+
+    A fixed batch size is freed. An input with the channels last is read with the channels first.
+
+    Args:
+        path: the file; weights outside it must lie in the same folder or below.
+        input_shape: (channels, height, width), where the file leaves it open or the network takes others, too.
+
+    Raises:
+        ModelError: the file cannot be read or is damaged, is an INT8 network, has not one image input, or has operators
+            that the engine does not have: all of them are named.
+        UserError: the package ``onnx`` is not installed.
+    """
+    network = read_network(path)
+    image = _image(network, path)
+    fixed, told, last = _told_shape(image, network.nodes)
+    shape = _checked_shape(image, told, input_shape, path)
+    outputs = frozenset(network.outputs)
+    names = Names((image.name, *outputs, *(node.name for node in network.nodes)))
+    budget = Budget(_FEW_BYTES + _MOST_TIMES * network.size)
+    state = Construction(network.opset, image.name, outputs, names, budget, fixed)
+    state.values.update({name: Constant(name, array) for name, array in network.constants.items()})
+    state.values[image.name] = Computed(Tensor(image.name), (BATCH, *shape))
+    if last:
+        entry = OnnxNode("Transpose", f"{image.name}_channels_last", (image.name,), (image.name,), {})
+        state.values[image.name] = transposed(state, entry, state.computed(entry), _TO_CHANNELS_LAST, "turned")
+    _convert(state, network.nodes, path)
+    graph = with_biases(_graph(state, network.outputs, image.name, path))
+    check_finite(graph.params, str(path))
+    usual = tuple(own or asked for own, asked in zip(told, shape))
+    return Imported(graph, shape, usual, network.metadata, network.sha256)
+
+
+def _image(network: OnnxNetwork, path: Path) -> Input:
+    if len(network.inputs) != 1:
+        names = ", ".join(repr(each.name) for each in network.inputs[:4]) or "none"
+        raise ModelError(
+            f"{path} has {len(network.inputs)} inputs ({names}); only networks with one image input are supported: "
+            "export the part that reads the image"
+        )
+    (image,) = network.inputs
+    if not image.floating:
+        raise ModelError(
+            f"{path}: the input {image.name!r} holds other than floating-point numbers; "
+            "export the network so that it reads preprocessed float32 images"
+        )
+    if image.extents is not None and len(image.extents) != 4:
+        raise ModelError(
+            f"{path}: the input {image.name!r} has {len(image.extents)} axes; only images are supported, which have "
+            "four (batch, channels, height, width)"
+        )
+    return image
+
+
+def _told_shape(image: Input, nodes: Sequence[OnnxNode]) -> tuple[Optional[int], tuple[Optional[int], ...], bool]:
+    """The batch size that the file is made for, what it tells of the image, and whether the channels are last there."""
+    batch, *extents = image.extents or (None,) * 4
+    last = (
+        extents[2] in _IMAGE_CHANNELS
+        and extents[0] not in _IMAGE_CHANNELS
+        and any(node.op == "Transpose" and node.attributes.get("perm") == _TO_CHANNELS_FIRST for node in nodes)
+    )
+    return batch, (extents[2], extents[0], extents[1]) if last else tuple(extents), last
+
+
+def _checked_shape(image: Input, told: tuple[Optional[int], ...], given: Optional[Shape], path: Path) -> Shape:
+    shape = given or tuple(extent for extent in told if extent is not None)
+    if len(shape) != len(told):
+        raise ModelError(
+            f"{path} does not tell the shape of its input {image.name!r}; give it, such as --input-shape 3,224,224"
+        )
+    if told[0] not in (None, shape[0]):
+        raise ModelError(f"{path}: the input {image.name!r} has {told[0]} channels, not {shape[0]}; correct the shape")
+    if prod(shape) > MOST_ELEMENTS:
+        raise ModelError(f"{path}: the input {image.name!r} of shape {shape} is beyond all memory; correct the shape")
+    return shape
+
+
+def _convert(state: Construction, nodes: Sequence[OnnxNode], path: Path) -> None:
+    """Convert every operator; those that cannot be are collected, as far as they do not follow from one another.
+
+    Raises:
+        ModelError: naming them.
+    """
+    fold = Folding(state.budget)
+    refused = []
+    for node in nodes:
+        if any(name and name not in state.values for name in node.inputs):
+            continue
+        try:
+            _convert_one(state, node, fold)
+        except Refused as error:
+            refused.append(f"{node.op} {node.name!r}: {error}")
+        except _CONTRADICTIONS as error:
+            refused.append(f"{node.op} {node.name!r}: it contradicts itself ({error})")
+    if refused:
+        rest = f"; and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
+        raise ModelError(
+            f"{path} cannot be imported for {len(refused)} of its operators: {'; '.join(refused[:_SHOWN])}{rest}. "
+            "Replace them in the network before it is exported, or export the part before them"
+        )
+
+
+def _convert_one(state: Construction, node: OnnxNode, fold: Folding) -> None:
+    if node.domain not in OWN_DOMAINS:
+        raise Refused(
+            f"it is not of ONNX itself but of {node.domain!r}; export for plain ONNX, functions inlined "
+            "(onnx.inliner.inline_local_functions)"
+        )
+    given = [state.values[name] if name else None for name in node.inputs]
+    if node.op in ("Shape", "Size") and given and isinstance(given[0], Computed):
+        state.values[node.outputs[0]] = Constant(node.outputs[0], _extents(node, given[0].shape))
+    elif node.op in FOLDS and not any(isinstance(value, Computed) for value in given):
+        arrays = [None if value is None else value.array for value in given if not isinstance(value, Computed)]
+        state.values[node.outputs[0]] = Constant(node.outputs[0], fold(node, arrays))
+    elif node.op in CONVERTERS:
+        CONVERTERS[node.op](state, node)
+    else:
+        raise Refused("the engine has no such operator")
+
+
+def _extents(node: OnnxNode, shape: Shape) -> np.ndarray:
+    if node.op == "Size":
+        return np.array(np.prod(np.array(shape, object)), np.int64)
+    end = node.integer("end", len(shape))
+    return np.array(shape[node.integer("start", 0) : end], np.int64)
+
+
+def _graph(state: Construction, outputs: Sequence[str], image: str, path: Path) -> Graph:
+    found = []
+    for name in outputs:
+        value = state.values.get(name)
+        if not isinstance(value, Computed):
+            raise ModelError(f"{path}: the output {name!r} does not depend on the image; leave it out of the network")
+        if value.shape[:1] != (BATCH,):
+            raise ModelError(
+                f"{path}: the output {name!r} has the shape {shown(value.shape)}, not the batch as its first axis; "
+                "end the network before that"
+            )
+        found.append(value.tensor)
+    return Graph(tuple(state.nodes.values()), (image,), tuple(found), state.params).pruned()

@@ -1,0 +1,138 @@
+"""Enlarging and shrinking of images. After the ONNX operator specification (Resize, Upsample)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Optional
+
+import numpy as np
+
+from quantkit.formats.onnx.reading.construction import Attr, Construction, Converter
+from quantkit.formats.onnx.reading.values import Computed, Constant, OnnxNode, Refused, Shape, axes_of, in_batch, shown
+from quantkit.ir.attribute_bounds import MOST_RESIZED
+
+# The largest part of a pixel by which a scale may miss the ratio of the sizes that come of it.
+_EXACT = 1e-4
+
+
+def _resize(state: Construction, node: OnnxNode) -> None:
+    data = state.computed(node)
+    if node.op == "Upsample" or state.opset < 11:
+        scales, sizes = state.constant(node, 1), None
+        coordinates, rounding = "asymmetric", "floor"
+    else:
+        scales, sizes = state.constant(node, 2), state.constant(node, 3)
+        coordinates = node.text("coordinate_transformation_mode", "half_pixel")
+        rounding = node.text("nearest_mode", "round_prefer_floor")
+    if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise Refused("it smooths what it shrinks, or keeps proportions")
+    ratios, shape = _target(node, data, scales, sizes)
+    if any(one != other for one, other in zip(shape[:2], data.shape)) or len(shape) != 4:
+        raise Refused(f"it makes {shown(shape)} of {shown(data.shape)}; only height and width can be changed")
+    state.check(shape)
+    mode = node.text("mode", "nearest")
+    if shape == data.shape and all(ratio == 1 for ratio in ratios):
+        state.alias(node, data)
+    elif mode == "nearest":
+        _nearest(state, node, data, shape, ratios[2:], coordinates, rounding)
+    elif mode in ("linear", "bilinear"):
+        _linear(state, node, data, shape, ratios[2:], coordinates)
+    else:
+        raise Refused(f"it resizes by {mode!r}; nearest and linear are known")
+
+
+def _target(
+    node: OnnxNode, data: Computed, scales: Optional[Constant], sizes: Optional[Constant]
+) -> tuple[list[float], Shape]:
+    """The ratio of each axis, and the shape of the result."""
+    rank = len(data.shape)
+    given = sizes if sizes is not None and sizes.array.size else scales
+    if given is None or given.array.ndim != 1:
+        raise Refused("it names neither scales nor sizes")
+    axes = axes_of(node.integers("axes") or range(rank), rank)
+    if len(axes) != given.array.size:
+        raise Refused(f"it names {given.array.size} scales or sizes for {len(axes)} axes")
+    ratios, shape = [1.0] * rank, list(data.shape)
+    for axis, value in zip(axes, given.array.tolist()):
+        if in_batch(data.shape[axis]):
+            # A file that is made for one size of batch names that.
+            continue
+        if given is sizes:
+            shape[axis], ratios[axis] = int(value), value / data.shape[axis]
+        else:
+            if not 0 < value < 2**20:
+                raise Refused(f"it scales by {value}")
+            shape[axis], ratios[axis] = int(np.floor(data.shape[axis] * value)), value
+    return ratios, tuple(shape)
+
+
+def _nearest(
+    state: Construction, node: OnnxNode, data: Computed, shape: Shape, ratios: list[float], coordinates: str,
+    rounding: str
+) -> None:  # fmt: skip
+    """Values are repeated by one whole number where that is so, and else picked by their places."""
+    state.budget.take(16 * sum(shape[2:]))
+    places = [
+        _places(extent, count, ratio, coordinates, rounding)
+        for extent, count, ratio in zip(data.shape[2:], shape[2:], ratios)
+    ]
+    times = shape[2] // data.shape[2]
+    if all(
+        count == times * extent and (place == np.arange(count) // times).all()
+        for extent, count, place in zip(data.shape[2:], shape[2:], places)
+    ):
+        attrs: dict[str, Attr] = {"scale": times, "sample_type": "nearest", "num_args": 1}
+        state.finish(node, "UpSampling", [data.tensor], shape, **attrs)
+        return
+    rows = state.step(
+        node, "rows", "take", [data.tensor, state.parameter(f"{node.name}_row_indices", places[0])],
+        (*shape[:3], data.shape[3]), axis=2, mode="clip",
+    )  # fmt: skip
+    columns = state.parameter(f"{node.name}_column_indices", places[1])
+    state.finish(node, "take", [rows.tensor, columns], shape, axis=3, mode="clip")
+
+
+def _places(extent: int, count: int, ratio: float, coordinates: str, rounding: str) -> np.ndarray:
+    """Which value of an axis each value of the resized one is; in float32 as ONNX Runtime, for where it just rounds."""
+    target, scale = np.arange(count, dtype=np.float32), np.float32(ratio)
+    if coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and count > 1):
+        origin = (target + np.float32(0.5)) / scale - np.float32(0.5)
+    elif coordinates == "pytorch_half_pixel":
+        origin = target * 0
+    elif coordinates == "asymmetric":
+        origin = target / scale
+    elif coordinates == "tf_half_pixel_for_nn":
+        origin = (target + np.float32(0.5)) / scale
+    elif coordinates == "align_corners":
+        origin = target * np.float32(extent - 1) / np.float32(count - 1) if count > 1 else target * 0
+    else:
+        raise Refused(f"its coordinates are {coordinates!r}")
+    rounders: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "floor": np.floor, "ceil": np.ceil, "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
+        "round_prefer_ceil": lambda x: np.floor(x + np.float32(0.5)),
+    }  # fmt: skip
+    if rounding not in rounders:
+        raise Refused(f"its nearest_mode is {rounding!r}")
+    chosen: np.ndarray = np.clip(rounders[rounding](origin), 0, extent - 1)
+    return chosen
+
+
+def _linear(
+    state: Construction, node: OnnxNode, data: Computed, shape: Shape, ratios: list[float], coordinates: str
+) -> None:
+    known = {"align_corners": True, "half_pixel": False, "pytorch_half_pixel": False}
+    if coordinates not in known or (coordinates == "pytorch_half_pixel" and 1 in shape[2:]):
+        raise Refused(f"it interpolates with coordinates {coordinates!r}; half_pixel and align_corners are known")
+    if coordinates != "align_corners" and any(
+        abs(ratio - count / extent) * extent > _EXACT for ratio, count, extent in zip(ratios, shape[2:], data.shape[2:])
+    ):
+        raise Refused(f"its scales {ratios} do not make whole sizes of {shown(data.shape)}")
+    if max(shape[2:]) > MOST_RESIZED:
+        raise Refused(f"it makes {shown(shape)}, and MXNet interpolates to sides of {MOST_RESIZED} at most")
+    # Before MXNet 1.7 corners were always aligned, and the parameter unknown.
+    aligned: dict[str, Attr] = {} if known[coordinates] else {"align_corners": "False"}
+    inputs = [data.tensor]
+    state.finish(node, "_contrib_BilinearResize2D", inputs, shape, height=shape[2], width=shape[3], **aligned)
+
+
+RESIZING: Mapping[str, Converter] = dict.fromkeys(("Resize", "Upsample"), _resize)

@@ -1,0 +1,1 @@
+"""A network as an ONNX model, operator by operator."""

@@ -1,0 +1,117 @@
+"""What converters of operators write: ONNX operators and constants as plain values, without the ``onnx`` package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Union
+
+import numpy as np
+
+from quantkit.errors import ModelError
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.names import Names
+
+WRITTEN_OPERATORS = frozenset([
+    "Abs", "Add", "ArgMax", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv",
+    "ConvTranspose", "Cos", "DepthToSpace", "DequantizeLinear", "Div", "Elu", "Erf", "Exp", "Expand", "Flatten",
+    "Floor", "Gather", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "Identity", "InstanceNormalization",
+    "LRN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mul", "Neg",
+    "PRelu", "Pad", "Pow", "QuantizeLinear", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu",
+    "Reshape", "Resize", "Selu", "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split",
+    "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Transpose", "Unsqueeze",
+])  # fmt: skip
+"""The operators that converters may write, and bundles may hold."""
+
+Attribute = Union[int, float, str, Sequence[int]]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One ONNX operator. Inputs and outputs are names of tensors."""
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+
+
+@dataclass
+class Conversion:
+    """The ONNX operators and constants that stand for the nodes converted so far.
+
+    ``shapes`` are those of the graph's tensors for a batch of one; ``opset`` is the version of ONNX's operators.
+    """
+
+    graph: Graph
+    shapes: Mapping[Tensor, Shape]
+    opset: int
+    operators: list[Operator] = field(default_factory=list)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    names: Names = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.graph.names)
+
+    def read(self, tensor: Tensor) -> str:
+        """The name of a tensor of the graph; parameters become constants when they are first read."""
+        if tensor.node in self.graph.params:
+            self.constants.setdefault(tensor.node, self.graph.params[tensor.node])
+        return name_of(tensor)
+
+    def shape(self, tensor: Tensor) -> Shape:
+        """The shape of a tensor of the graph, for a batch of one."""
+        return self.shapes[tensor]
+
+    def constant(self, node: Node, what: str, values: np.ndarray) -> str:
+        """Add a constant that the graph does not have."""
+        name = self.names.take(f"{node.name}_{what}")
+        self.constants[name] = values
+        return name
+
+    def floats(self, node: Node, what: str, value: float) -> str:
+        """Add a float32 scalar."""
+        return self.constant(node, what, np.array(value, np.float32))
+
+    def integers(self, node: Node, what: str, values: Sequence[int]) -> str:
+        """Add a vector of int64, as shapes and axes are given."""
+        return self.constant(node, what, np.array(values, np.int64))
+
+    def finish(self, node: Node, op: str, *inputs: str, **attributes: Attribute) -> None:
+        """Add the operator that computes the node's only output."""
+        self.add(Operator(op, node.name, inputs, (name_of(node.output),), attributes))
+
+    def step(self, node: Node, what: str, op: str, *inputs: str, **attributes: Attribute) -> str:
+        """Add an operator on the way to the node's output; returns the name of its result."""
+        name = self.names.take(f"{node.name}_{what}")
+        self.add(Operator(op, name, inputs, (name,), attributes))
+        return name
+
+    def add(self, operator: Operator) -> None:
+        """Add an operator.
+
+        Raises:
+            ValueError: it is not among those that bundles may hold.
+        """
+        if operator.op not in WRITTEN_OPERATORS:
+            raise ValueError(f"the operator {operator.op} is not listed in WRITTEN_OPERATORS")
+        self.operators.append(operator)
+        self.names.add(operator.outputs)
+
+
+Converter = Callable[[Conversion, Node], None]
+
+
+def name_of(tensor: Tensor) -> str:
+    """What a tensor of the graph is called in ONNX."""
+    return tensor.node if tensor.index == 0 else f"{tensor.node}_output{tensor.index}"
+
+
+def refused(node: Node, what: str) -> ModelError:
+    """The error that says that a node has no ONNX form."""
+    return ModelError(
+        f"node {node.name!r} ({node.op}) cannot be written as ONNX: {what}; "
+        "end the network before it, or replace it by operators that ONNX has"
+    )

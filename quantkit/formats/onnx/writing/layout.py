@@ -1,0 +1,236 @@
+"""Operators in ONNX that move values or reduce over axes: shapes, slices, means, softmax, resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Optional
+
+import numpy as np
+
+from quantkit.formats.onnx.writing.conversion import Conversion, Converter, Operator, name_of, refused
+from quantkit.ir.graph import Node, Tensor
+from quantkit.ir.operators import flag, integer, integers, number
+
+_END = 2**63 - 1
+
+# The number of the type float32 in ONNX.
+_FLOAT = 1
+
+# From these opsets on the axes of a reduction are an input, not an attribute; ReduceSum's always were.
+_AXES_AS_INPUT = {"ReduceMean": 18, "ReduceMax": 18, "ReduceMin": 18, "ReduceSum": 13}
+
+
+def _flatten(conversion: Conversion, node: Node) -> None:
+    conversion.finish(node, "Flatten", conversion.read(node.inputs[0]), axis=1)
+
+
+def _reshape(conversion: Conversion, node: Node) -> None:
+    """Of MXNet's codes only the first matters, which says what becomes of the batch; the rest is known."""
+    codes = integers(node, "shape")
+    if flag(node, "reverse") or codes[:1] not in ((0,), (-1,), (-2,)):
+        raise refused(node, f"shape={codes}, which does not keep the batch as its first axis")
+    first = -1 if codes[0] == -1 else 0
+    target = conversion.integers(node, "shape", (first, *conversion.shape(node.output)[1:]))
+    conversion.finish(node, "Reshape", conversion.read(node.inputs[0]), target)
+
+
+def _concat(conversion: Conversion, node: Node) -> None:
+    conversion.finish(node, "Concat", *map(conversion.read, node.inputs), axis=integer(node, "dim", 1))
+
+
+def _transpose(conversion: Conversion, node: Node) -> None:
+    rank = len(conversion.shape(node.inputs[0]))
+    axes = integers(node, "axes") or tuple(reversed(range(rank)))
+    conversion.finish(node, "Transpose", conversion.read(node.inputs[0]), perm=axes)
+
+
+def _swap_axes(conversion: Conversion, node: Node) -> None:
+    axes = list(range(len(conversion.shape(node.inputs[0]))))
+    one, other = integer(node, "dim1", 0), integer(node, "dim2", 0)
+    axes[one], axes[other] = axes[other], axes[one]
+    conversion.finish(node, "Transpose", conversion.read(node.inputs[0]), perm=axes)
+
+
+def _expand_dims(conversion: Conversion, node: Node) -> None:
+    axes = conversion.integers(node, "axes", integers(node, "axis"))
+    conversion.finish(node, "Unsqueeze", conversion.read(node.inputs[0]), axes)
+
+
+def _squeeze(conversion: Conversion, node: Node) -> None:
+    if node.attrs.get("axis", "None") in ("None", "()"):
+        raise refused(node, "it names no axis, so that a batch of one would lose its own")
+    axes = conversion.integers(node, "axes", integers(node, "axis"))
+    conversion.finish(node, "Squeeze", conversion.read(node.inputs[0]), axes)
+
+
+def _slice_axis(conversion: Conversion, node: Node) -> None:
+    end = node.attrs.get("end", "None")
+    limits = {
+        "starts": integer(node, "begin", 0),
+        "ends": _END if end == "None" else int(end),
+        "axes": integer(node, "axis", 0),
+    }
+    arguments = [conversion.integers(node, what, (value,)) for what, value in limits.items()]
+    conversion.finish(node, "Slice", conversion.read(node.inputs[0]), *arguments)
+
+
+def _slice(conversion: Conversion, node: Node) -> None:
+    """Limits of None are the ends, which lie where the step does not come from."""
+    steps = _listed(node, "step")
+    cuts = []
+    for axis, (begin, end) in enumerate(zip(_listed(node, "begin"), _listed(node, "end"))):
+        step = (steps[axis] if axis < len(steps) else None) or 1
+        if (begin, end, step) != (None, None, 1):
+            first, last = (0, _END) if step > 0 else (_END, -_END)
+            cuts.append((first if begin is None else begin, last if end is None else end, axis, step))
+    if not cuts:
+        conversion.finish(node, "Identity", conversion.read(node.inputs[0]))
+        return
+    names = ("starts", "ends", "axes", "steps")
+    arguments = [conversion.integers(node, what, values) for what, values in zip(names, zip(*cuts))]
+    conversion.finish(node, "Slice", conversion.read(node.inputs[0]), *arguments)
+
+
+def _listed(node: Node, name: str) -> tuple[Optional[int], ...]:
+    """A tuple of integers and None."""
+    return tuple(
+        None if text.strip() == "None" else int(text)
+        for text in node.attrs.get(name, "()").strip("()[]").split(",")
+        if text.strip()
+    )
+
+
+def _take(conversion: Conversion, node: Node) -> None:
+    data, indices = node.inputs
+    if indices.node not in conversion.graph.params or node.attrs.get("mode", "clip") != "clip":
+        raise refused(node, "a choice that is computed, or that wraps around")
+    axis = integer(node, "axis", 0)
+    last = conversion.shape(data)[axis] - 1
+    places = np.clip(conversion.graph.params[indices.node], 0, last).astype(np.int64)
+    conversion.finish(node, "Gather", conversion.read(data), conversion.constant(node, "indices", places), axis=axis)
+
+
+def _broadcast_axis(conversion: Conversion, node: Node) -> None:
+    target = [1] * len(conversion.shape(node.inputs[0]))
+    for axis, size in zip(integers(node, "axis"), integers(node, "size")):
+        target[axis] = size
+    conversion.finish(node, "Expand", conversion.read(node.inputs[0]), conversion.integers(node, "shape", target))
+
+
+def _arg_max(conversion: Conversion, node: Node) -> None:
+    """The engine puts out indices as float32."""
+    if node.attrs.get("axis", "None") == "None":
+        raise refused(node, "it names no axis, so that it would search all images of a batch")
+    keepdims = int(flag(node, "keepdims"))
+    data = conversion.read(node.inputs[0])
+    found = conversion.step(node, "index", "ArgMax", data, axis=integer(node, "axis", 0), keepdims=keepdims)
+    conversion.finish(node, "Cast", found, to=_FLOAT)
+
+
+def _blocks(op: str, conversion: Conversion, node: Node) -> None:
+    conversion.finish(node, op, conversion.read(node.inputs[0]), blocksize=integer(node, "block_size", 1))
+
+
+def _split(conversion: Conversion, node: Node) -> None:
+    count, axis = integer(node, "num_outputs", 1), integer(node, "axis", 1)
+    squeezed = flag(node, "squeeze_axis")
+    outputs = [name_of(Tensor(node.name, index)) for index in range(count)]
+    parts = [conversion.names.take(f"{name}_part") for name in outputs] if squeezed else outputs
+    extent = conversion.shape(node.inputs[0])[axis] // count
+    sizes = conversion.integers(node, "sizes", (extent,) * count)
+    data = conversion.read(node.inputs[0])
+    conversion.add(Operator("Split", parts[0], (data, sizes), tuple(parts), {"axis": axis}))
+    if squeezed:
+        axes = conversion.integers(node, "axes", (axis,))
+        for part, name in zip(parts, outputs):
+            conversion.add(Operator("Squeeze", name, (part, axes), (name,), {}))
+
+
+def _reduce(op: str, conversion: Conversion, node: Node) -> None:
+    rank = len(conversion.shape(node.inputs[0]))
+    axes = () if node.attrs.get("axis", "None") == "None" else integers(node, "axis")
+    chosen = {axis % rank for axis in axes} or set(range(rank))
+    if flag(node, "exclude"):
+        chosen = set(range(rank)) - chosen
+    data, keepdims = conversion.read(node.inputs[0]), int(flag(node, "keepdims"))
+    if conversion.opset >= _AXES_AS_INPUT[op]:
+        conversion.finish(node, op, data, conversion.integers(node, "axes", sorted(chosen)), keepdims=keepdims)
+    else:
+        conversion.finish(node, op, data, axes=sorted(chosen), keepdims=keepdims)
+
+
+def _softmax(op: str, conversion: Conversion, node: Node) -> None:
+    if flag(node, "use_length") or node.attrs.get("temperature", "None") not in ("None", "1", "1.0"):
+        raise refused(node, "a softmax with lengths or a temperature")
+    conversion.finish(node, op, conversion.read(node.inputs[0]), axis=integer(node, "axis", -1))
+
+
+def _softmax_activation(conversion: Conversion, node: Node) -> None:
+    if node.attrs.get("mode", "instance") != "channel" and len(conversion.shape(node.inputs[0])) != 2:
+        raise refused(node, "a softmax over several axes")
+    conversion.finish(node, "Softmax", conversion.read(node.inputs[0]), axis=1)
+
+
+def _pad(conversion: Conversion, node: Node) -> None:
+    widths = integers(node, "pad_width")
+    pads = conversion.integers(node, "pads", (*widths[::2], *widths[1::2]))
+    value = conversion.floats(node, "value", number(node, "constant_value", 0.0))
+    mode = node.attrs.get("mode", "constant")
+    conversion.finish(node, "Pad", conversion.read(node.inputs[0]), pads, value, mode=mode)
+
+
+def _up_sampling(conversion: Conversion, node: Node) -> None:
+    if node.attrs.get("sample_type") != "nearest" or len(node.inputs) != 1:
+        raise refused(node, "an enlargement other than of one tensor by repeating its values")
+    scale = integer(node, "scale", 1)
+    shape = conversion.shape(node.inputs[0])
+    sizes = (1, 1, *(float(scale) for _ in shape[2:]))
+    scales = conversion.constant(node, "scales", np.array(sizes, np.float32))
+    modes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    conversion.finish(node, "Resize", conversion.read(node.inputs[0]), "", scales, **modes)
+
+
+def _bilinear(conversion: Conversion, node: Node) -> None:
+    if node.attrs.get("mode", "size") != "size" or len(node.inputs) != 1:
+        raise refused(node, "a size that follows from another tensor, or a scale")
+    extents, wanted = (conversion.shape(tensor)[2:] for tensor in (node.inputs[0], node.output))
+    scales = conversion.constant(node, "scales", np.array([1, 1, *map(_scale, extents, wanted)], np.float32))
+    coordinates = "align_corners" if flag(node, "align_corners", True) else "half_pixel"
+    modes = {"mode": "linear", "coordinate_transformation_mode": coordinates}
+    conversion.finish(node, "Resize", conversion.read(node.inputs[0]), "", scales, **modes)
+
+
+def _scale(extent: int, wanted: int) -> np.float32:
+    """The least float32 factor at or above the ratio: ONNX rounds the product down to the new extent."""
+    scale = np.float32(wanted / extent)
+    return scale if np.floor(np.float32(extent) * scale) >= wanted else np.nextafter(scale, np.float32(np.inf))
+
+
+LAYOUT: Mapping[str, Converter] = {
+    "Flatten": _flatten,
+    "Reshape": _reshape,
+    "Concat": _concat,
+    "SwapAxis": _swap_axes,
+    "SliceChannel": _split,
+    "Pad": _pad,
+    "sum": partial(_reduce, "ReduceSum"),
+    "max": partial(_reduce, "ReduceMax"),
+    "min": partial(_reduce, "ReduceMin"),
+    "mean": partial(_reduce, "ReduceMean"),
+    "transpose": _transpose,
+    "expand_dims": _expand_dims,
+    "squeeze": _squeeze,
+    "slice_axis": _slice_axis,
+    "slice": _slice,
+    "take": _take,
+    "broadcast_axis": _broadcast_axis,
+    "argmax": _arg_max,
+    "depth_to_space": partial(_blocks, "DepthToSpace"),
+    "space_to_depth": partial(_blocks, "SpaceToDepth"),
+    "_contrib_BilinearResize2D": _bilinear,
+    "softmax": partial(_softmax, "Softmax"),
+    "log_softmax": partial(_softmax, "LogSoftmax"),
+    "SoftmaxActivation": _softmax_activation,
+    "UpSampling": _up_sampling,
+}

@@ -1,0 +1,113 @@
+"""A network as an ONNX model, operator by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from quantkit.errors import ModelError, UserError
+from quantkit.extras import using
+from quantkit.formats.onnx.writing.conversion import Conversion, Operator, Shape, name_of
+from quantkit.formats.onnx.writing.elementwise import ELEMENTWISE
+from quantkit.formats.onnx.writing.layers import LAYERS
+from quantkit.formats.onnx.writing.layout import LAYOUT
+from quantkit.ir.graph import Graph, Tensor
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+CONVERTERS = {**LAYERS, **ELEMENTWISE, **LAYOUT}
+
+OPSETS = range(13, 22)
+DEFAULT_OPSET = 13
+
+_BATCH = "N"
+
+# What protocol buffers hold in one message.
+_MOST_BYTES = 2**31 - 1
+
+
+def onnx_model(
+    graph: Graph,
+    shapes: Mapping[Tensor, Shape],
+    opset: int = DEFAULT_OPSET,
+    metadata: Mapping[str, str] | None = None,
+) -> ModelProto:
+    """The network as ONNX, checked by ONNX's own checker; names of nodes, inputs and outputs stay.
+
+    Args:
+        graph: an FP32 network as MXNet stores it, unfused, or one with roundings (see ``qdq``). Its inputs and outputs
+            have the batch as their first axis, which ONNX leaves open.
+        shapes: of all its tensors, for a batch of one.
+        opset: the version of ONNX's operators, 13 to 21.
+        metadata: what the file is to say of itself.
+
+    Raises:
+        ModelError: an operator has no ONNX form here, or the parameters are too large for one file.
+        UserError: the opset is unknown, or the package ``onnx`` is not installed.
+    """
+    check_opset(opset)
+    conversion = Conversion(graph, shapes, opset)
+    for node in graph.nodes:
+        if node.op not in CONVERTERS:
+            raise ModelError(
+                f"node {node.name!r} cannot be written as ONNX: nothing is known of the operator {node.op}; "
+                "end the network before it, or add a converter to quantkit/lowering"
+            )
+        CONVERTERS[node.op](conversion, node)
+    size = sum(value.nbytes for value in conversion.constants.values())
+    if size > _MOST_BYTES:
+        raise ModelError(f"the network's {size} bytes of parameters do not fit in one ONNX file, which holds 2 GB")
+    return _checked(conversion, metadata or {})
+
+
+def check_opset(opset: int) -> None:
+    """Refuse versions of ONNX's operators that are not written here.
+
+    Raises:
+        UserError: it is one of these.
+    """
+    if opset not in OPSETS:
+        raise UserError(f"ONNX opset {opset} cannot be written; choose one from {OPSETS[0]} to {OPSETS[-1]}")
+
+
+def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
+    with using("onnx", "ONNX files"):
+        from onnx import checker, helper, numpy_helper
+    from quantkit import __version__
+
+    graph, shapes = conversion.graph, conversion.shapes
+    body = helper.make_graph(
+        [_node(operator) for operator in conversion.operators],
+        "network",
+        [_tensor(Tensor(name), shapes) for name in graph.inputs],
+        [_tensor(tensor, shapes) for tensor in graph.outputs],
+        [numpy_helper.from_array(np.asarray(value, order="C"), name) for name, value in conversion.constants.items()],
+    )
+    opsets = [helper.make_opsetid("", conversion.opset)]
+    model = helper.make_model(
+        body,
+        producer_name="quantkit",
+        producer_version=__version__,
+        opset_imports=opsets,
+        # Readers refuse files of a newer format than their own: the oldest that holds these operators.
+        ir_version=helper.find_min_ir_version_for(opsets),
+    )
+    helper.set_model_props(model, dict(metadata))
+    checker.check_model(model, full_check=True)
+    return model
+
+
+def _node(operator: Operator) -> Any:
+    from onnx import helper
+
+    attributes: dict[str, Any] = dict(operator.attributes)
+    return helper.make_node(operator.op, operator.inputs, operator.outputs, operator.name, **attributes)
+
+
+def _tensor(tensor: Tensor, shapes: Mapping[Tensor, Shape]) -> Any:
+    from onnx import TensorProto, helper
+
+    return helper.make_tensor_value_info(name_of(tensor), TensorProto.FLOAT, [_BATCH, *shapes[tensor][1:]])

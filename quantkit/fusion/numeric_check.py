@@ -1,0 +1,151 @@
+"""The numeric check: a fused network must compute what the unfused one does, on real input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.errors import FusionError, ModelError
+from quantkit.ir.graph import Graph, Tensor
+
+# A rewrite may reorder FP32 sums: rounding noise, a few units of 2^-23 in each layer.
+_TOLERANCE = 1e-5
+_INPUT_NOISE = 2.0**-20
+_NOISE_FACTOR = 8.0
+_UNSTABLE = 0.1
+_SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation"})
+
+
+@dataclass(frozen=True)
+class FusionCheck:
+    """What the comparison found, relative to the largest value of each output.
+
+    ``difference`` is the largest deviation of the fused network, ``allowed`` what rounding explains.
+    """
+
+    samples: int
+    difference: float
+    allowed: float
+    changed_predictions: int
+
+
+def check_fusion(
+    original: Graph, fused: Graph, batches: Sequence[np.ndarray], batch_size: int, names: Sequence[str] = ()
+) -> FusionCheck:
+    """Run both networks and compare every output.
+
+    Args:
+        original: the unfused network.
+        fused: the fused one in the form that the engine runs.
+        batches: real input, float32; at least one.
+        batch_size: of the largest batch.
+        names: what errors call the samples, where they have names.
+
+    What rounding alone may do depends on the network: one that amplifies small differences (deep
+    ones with random weights do) deviates more. So the unfused network is run once more with its input
+    changed by 2^-20 of its values, and eight times the effect of that is allowed, or 1e-5 if that is more.
+
+    Raises:
+        FusionError: an output deviates by more (the message names the first tensor that is wrong), or the
+            network is too unstable to tell.
+        ModelError: the unfused network itself puts out NaN or infinite values.
+    """
+    # An output may have another name in the fused network, where what it was called did nothing.
+    original, fused = (
+        graph.with_outputs(_before_softmax(graph, tensor) for tensor in graph.outputs) for graph in (original, fused)
+    )
+    noise, changed, samples = 0.0, 0, 0
+    differences: list[float] = []
+    for batch in batches:
+        expected, noisy, found = (
+            next(outputs_of(graph, [data], batch_size))
+            for graph, data in ((original, batch), (original, _disturbed(batch)), (fused, batch))
+        )
+        _check_finite(original, expected, batch, samples, names)
+        samples += len(batch)
+        changed += int((predictions(expected[0]) != predictions(found[0])).sum())
+        differences.append(max(relative_difference(a, b) for a, b in zip(expected, found)))
+        noise = max(noise, *(relative_difference(a, b) for a, b in zip(expected, noisy)))
+    difference, allowed = max(differences), max(_TOLERANCE, _NOISE_FACTOR * noise)
+    if allowed > _UNSTABLE:
+        raise FusionError(
+            f"the network's output changes by {noise:.2g} of its largest value when its input changes by a millionth: "
+            "it holds random operators (Dropout with mode='always'?), is about to overflow, or amplifies rounding "
+            "beyond use"
+        )
+    if difference > allowed:
+        wrong = _first_wrong(original, fused, batches[differences.index(difference)])
+        raise FusionError(
+            f"the fused network deviates from the unfused one by {difference:.2g} of the largest value where rounding "
+            f"explains {allowed:.2g}, and changes {changed} of {samples} predictions; the first wrong tensor is "
+            f"{wrong!r}. Nothing was written; please report it"
+        )
+    return FusionCheck(samples, difference, allowed, changed)
+
+
+def _check_finite(
+    original: Graph, outputs: Sequence[np.ndarray], batch: np.ndarray, before: int, names: Sequence[str]
+) -> None:
+    """Make sure that the unfused network's outputs for a batch, which ``before`` samples precede, are finite."""
+    for tensor, values in zip(original.outputs, outputs):
+        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        if finite.all():
+            continue
+        number = int(np.argmin(finite))
+        name = names[before + number] if names else f"sample {before + number}"
+        source = _first_not_finite(original, batch[number : number + 1])
+        raise ModelError(
+            f"the network as it was given, before any fusion, puts out NaN or infinite values for {name} in "
+            f"{str(tensor)!r}; the first operator whose result is not finite is {source}. Give input of the range that "
+            "the network was trained for, or end the network before that operator"
+        )
+
+
+def _first_not_finite(graph: Graph, sample: np.ndarray) -> str:
+    """The first operator, in topological order, whose result for a sample holds NaN or infinite values."""
+    exposed = graph.with_outputs(node.output for node in graph.nodes)
+    for node, values in zip(graph.nodes, run(exposed, {graph.inputs[0]: sample})):
+        if not np.isfinite(values).all():
+            return f"{node.name!r} ({node.op})"
+    return f"{graph.outputs[0].node!r}"
+
+
+def _before_softmax(graph: Graph, tensor: Tensor) -> Tensor:
+    """What a softmax reads, in place of its result: that saturates and hides deviations."""
+    producer = graph.producer(tensor)
+    return producer.inputs[0] if producer is not None and producer.op in _SOFTMAX else tensor
+
+
+def _disturbed(batch: np.ndarray) -> np.ndarray:
+    signs = np.random.default_rng(0).choice(np.array([-1, 1], np.float32), batch.shape)
+    disturbed: np.ndarray = batch * (1 + np.float32(_INPUT_NOISE) * signs)
+    return disturbed
+
+
+def predictions(output: np.ndarray) -> np.ndarray:
+    """The index of the largest value of each sample's output, flattened."""
+    classes: np.ndarray = output.reshape(len(output), -1).argmax(axis=1)
+    return classes
+
+
+def relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
+    """The largest absolute deviation over the largest absolute value; infinite where a value is NaN."""
+    scale = float(np.abs(expected).max()) or 1.0
+    deviation = float(np.abs(expected - found).max()) / scale
+    return deviation if np.isfinite(deviation) else float("inf")
+
+
+def _first_wrong(original: Graph, fused: Graph, batch: np.ndarray) -> str:
+    for tensor in (node.output for node in fused.nodes if node.name in original.by_name):
+        expected, noisy, found = (
+            next(outputs_of(graph.with_outputs([tensor]).pruned(), [data], len(batch)))[0]
+            for graph, data in ((original, batch), (original, _disturbed(batch)), (fused, batch))
+        )
+        allowed = max(_TOLERANCE, _NOISE_FACTOR * relative_difference(expected, noisy))
+        if relative_difference(expected, found) > allowed:
+            return str(tensor)
+    return str(original.outputs[0])

@@ -1,0 +1,1 @@
+"""How a rewrite is applied: rules, and the draft that they change."""

@@ -1,0 +1,141 @@
+"""A network while it is rewritten: each change costs as much as what it touches, not as the whole network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Optional
+
+import numpy as np
+
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.names import Names
+
+
+class Draft:
+    """The operators of a network that its outputs need, to be replaced and left out one by one.
+
+    What it tells is true of the network as it stands after the changes so far; what is put in has to compute the same
+    as what it stands for. ``inputs`` are the names of the network's inputs, ``params`` its parameters as they stand.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._origin = graph.pruned()
+        self.inputs = frozenset(graph.inputs)
+        self.params = dict(self._origin.params)
+        self._nodes = dict(self._origin.by_name)
+        self._place = {name: index for index, name in enumerate(self._nodes)}
+        self._free = Names(self._origin.names)
+        # New operators that stand directly before the one of a name.
+        self._before: dict[str, tuple[str, ...]] = {}
+        self._dependent = set(self._origin.input_dependent)
+        self._outputs = Counter(self._origin.outputs)
+        # Whose outputs and readers have gone to which tensor.
+        self._moved: dict[Tensor, Tensor] = {}
+        self._readers: dict[Tensor, Counter[str]] = {}
+        # How often an operator or a parameter is read, by whomever, and from outside.
+        self._uses: Counter[str] = Counter(tensor.node for tensor in self._origin.outputs)
+        for node in self._origin.nodes:
+            self._count(node, 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The operators of the network as it was at first, in order."""
+        return tuple(node.name for node in self._origin.nodes)
+
+    def node(self, name: str) -> Optional[Node]:
+        """The operator of this name; None where there is none, or none any more."""
+        return self._nodes.get(name)
+
+    def producer(self, tensor: Tensor) -> Optional[Node]:
+        """The operator that computes ``tensor``; None for network inputs and parameters."""
+        return self._nodes.get(tensor.node)
+
+    def readers(self, tensor: Tensor) -> Mapping[str, int]:
+        """The operators that read ``tensor``, and how often each does; outputs of the network not counted."""
+        return self._readers.get(tensor, {})
+
+    def is_output(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` is an output of the network."""
+        return self._outputs[tensor] > 0
+
+    def depends_on_input(self, tensor: Tensor) -> bool:
+        """Whether ``tensor`` follows from the network's inputs."""
+        return tensor.node in self._dependent
+
+    def place(self, node: Node) -> int:
+        """The position of one of the operators that were there at first."""
+        return self._place[node.name]
+
+    def free_name(self, wanted: str) -> str:
+        """See ``Names.free``; names of what is gone are not given again."""
+        return self._free.free(wanted)
+
+    def replace(self, nodes: Sequence[Node], params: Mapping[str, np.ndarray]) -> None:
+        """Have new operators, with their parameters, stand where that of the last one's name stands."""
+        name = nodes[-1].name
+        old = self._nodes[name]
+        self.params.update(params)
+        self._free.add((*params, *(node.name for node in nodes)))
+        self._before[name] = (*self._before.get(name, ()), *(node.name for node in nodes[:-1]))
+        for node in nodes:
+            self._nodes[node.name] = node
+            self._count(node, 1)
+            if any(map(self.depends_on_input, node.inputs)):
+                self._dependent.add(node.name)
+        self._forget(old)
+
+    def bypass(self, name: str, tensor: Tensor) -> None:
+        """Leave an operator out, and have all that read its output read ``tensor``."""
+        node = self._nodes.pop(name)
+        own = node.output
+        for reader in self._readers.pop(own, {}):
+            old = self._nodes[reader]
+            new = replace(old, inputs=tuple(tensor if each == own else each for each in old.inputs))
+            times = old.inputs.count(own)
+            self._nodes[reader] = new
+            self._readers.setdefault(tensor, Counter())[reader] += times
+            self._uses[tensor.node] += times
+        if outputs := self._outputs.pop(own, 0):
+            self._outputs[tensor] += outputs
+            self._uses[tensor.node] += outputs
+            self._moved[own] = tensor
+        self._forget(node)
+
+    def graph(self) -> Graph:
+        """The network as it stands."""
+        nodes = tuple(self._nodes[name] for start in self._place for name in self._from(start))
+        return Graph(nodes, self._origin.inputs, tuple(map(self._now, self._origin.outputs)), dict(self.params))
+
+    def _from(self, name: str) -> Iterator[str]:
+        for before in self._before.get(name, ()):
+            yield from self._from(before)
+        if name in self._nodes:
+            yield name
+
+    def _now(self, tensor: Tensor) -> Tensor:
+        while tensor in self._moved:
+            tensor = self._moved[tensor]
+        return tensor
+
+    def _count(self, node: Node, times: int) -> None:
+        for tensor in node.inputs:
+            self._uses[tensor.node] += times
+            readers = self._readers.setdefault(tensor, Counter())
+            readers[node.name] += times
+            if not readers[node.name]:
+                del readers[node.name]
+
+    def _forget(self, gone: Node) -> None:
+        """Have a gone operator read nothing, and leave out what then nothing reads."""
+        waiting = [gone]
+        while waiting:
+            node = waiting.pop()
+            self._count(node, -1)
+            for name in dict.fromkeys(tensor.node for tensor in node.inputs):
+                if self._uses[name]:
+                    continue
+                self.params.pop(name, None)
+                if unread := self._nodes.pop(name, None):
+                    waiting.append(unread)

@@ -1,0 +1,102 @@
+"""What a rewrite is: a rule that looks at one node and answers with a replacement, a rejection or nothing.
+
+The replacement takes the name of the node whose output it provides, so that tensors keep the user's
+names through every rewrite, and ``origin`` collects the names of all operators that it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Optional, Union
+
+import numpy as np
+
+from quantkit.fusion.rewriting.draft import Draft
+from quantkit.ir.graph import Graph, Node, Tensor
+
+Shapes = Mapping[Tensor, tuple[int, ...]]
+
+# Readers of one tensor that a rejection names.
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """New nodes that stand where ``nodes[-1].name`` stood; what nothing reads any more is dropped."""
+
+    nodes: tuple[Node, ...]
+    params: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bypass:
+    """The node computes nothing at inference: its readers read ``tensor`` instead."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A rule found its pattern at ``node`` but must not fire, and why."""
+
+    rule: str
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A rule replaced the operators named in ``origin`` by the one named ``node``."""
+
+    rule: str
+    node: str
+    origin: tuple[str, ...]
+
+
+Match = Union[Replacement, Bypass, Rejection, None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rewrite: ``name`` as ``explain`` prints it, and ``answer(draft, node, shapes)``."""
+
+    name: str
+    match: Callable[[Draft, Node, Shapes], Match]
+
+
+def apply_rule(graph: Graph, rule: Rule, shapes: Shapes) -> tuple[Graph, tuple[Applied, ...], tuple[Rejection, ...]]:
+    """Offer every node to the rule, in topological order, and carry out its answers."""
+    draft = Draft(graph)
+    applied: list[Applied] = []
+    rejected: list[Rejection] = []
+    for name in draft.names:
+        node = draft.node(name)
+        match = rule.match(draft, node, shapes) if node is not None else None
+        if isinstance(match, Rejection):
+            rejected.append(match)
+        elif isinstance(match, Bypass):
+            applied.append(Applied(rule.name, str(match.tensor), (name,)))
+            draft.bypass(name, match.tensor)
+        elif match is not None:
+            applied.append(Applied(rule.name, name, match.nodes[-1].origin))
+            draft.replace(match.nodes, match.params)
+    return draft.graph(), tuple(applied), tuple(rejected)
+
+
+def why_not_fusible(draft: Draft, tensor: Tensor) -> Optional[str]:
+    """The reason why the operator that computes ``tensor`` may not be merged into its reader; None if it may.
+
+    A result that somebody else reads too must stay: this is the check whose absence makes stock MXNet
+    wrong on pre-activation ResNets.
+    """
+    if draft.is_output(tensor):
+        return f"the result of {tensor} is also an output of the network"
+    readers = draft.readers(tensor)
+    if sum(islice(readers.values(), 2)) < 2:
+        return None
+    count = len(readers) if len(readers) > 1 else sum(readers.values())
+    named = sorted(islice(readers, _MOST_NAMED))
+    others = f" and {len(readers) - _MOST_NAMED} others" if len(readers) > _MOST_NAMED else ""
+    return f"the result of {tensor} has {count} readers: {', '.join(named)}{others}"

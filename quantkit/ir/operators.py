@@ -1,0 +1,99 @@
+"""What quantkit knows of MXNet's operators: their parameters, read from strings with MXNet's defaults."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, Optional
+
+from quantkit.errors import ModelError
+from quantkit.ir.graph import Graph, Node, Tensor
+
+# Of the QDQ form, in which integers stand in a network of plain operators; as ONNX calls them.
+QUANTIZE = "QuantizeLinear"
+DEQUANTIZE = "DequantizeLinear"
+
+ADDITIONS = frozenset({"elemwise_add", "broadcast_add"})
+
+# Python 2 wrote long integers as 3L. No more digits than 64 bits have.
+_INTEGERS = re.compile(r" *[(\[]? *([-+]?\d{1,19}L? *(, *[-+]?\d{1,19}L? *)*,? *)?[)\]]? *", re.ASCII)
+
+_RESHAPES = frozenset({"Flatten", "Reshape"})
+
+# Inputs that an operator updates in training; checkpoints file them as "aux:".
+AUXILIARY_INPUTS = {"BatchNorm": (3, 4), "BatchNorm_v1": (3, 4), "SyncBatchNorm": (3, 4)}
+
+
+def flag(node: Node, name: str, default: bool = False) -> bool:
+    """A boolean parameter, in any of the spellings that MXNet has written."""
+    return node.attrs.get(name, str(default)).lower() in {"true", "1"}
+
+
+def integer(node: Node, name: str, default: int) -> int:
+    """An integer parameter.
+
+    Raises:
+        ModelError: the text is not an integer.
+    """
+    found = integer_tuple(node.attrs[name]) if name in node.attrs else (default,)
+    if found is None or len(found) != 1:
+        raise _unreadable(node, name, "an integer")
+    return found[0]
+
+
+def number(node: Node, name: str, default: float) -> float:
+    """A floating-point parameter.
+
+    Raises:
+        ModelError: the text is not a number.
+    """
+    try:
+        return float(node.attrs.get(name, default))
+    except ValueError as error:
+        raise _unreadable(node, name, "a number") from error
+
+
+def integers(node: Node, name: str) -> tuple[int, ...]:
+    """A tuple of integers such as ``kernel``; empty where it is not given.
+
+    Raises:
+        ModelError: the text is not a tuple of integers.
+    """
+    found = integer_tuple(node.attrs.get(name, "()"))
+    if found is None:
+        raise _unreadable(node, name, "a tuple of integers")
+    return found
+
+
+def integer_tuple(text: str) -> Optional[tuple[int, ...]]:
+    """The integers of a text such as ``3``, ``(3, 3)`` or ``[3L]``; None where it is anything else."""
+    if not _INTEGERS.fullmatch(text):
+        return None
+    parts = [part.strip(" L") for part in text.strip("()[] ").split(",")]
+    return tuple(int(part) for part in parts if part)
+
+
+def _unreadable(node: Node, name: str, what: str) -> ModelError:
+    return ModelError(f"node {node.name!r} ({node.op}): {name}={node.attrs[name][:40]!r} is not {what}")
+
+
+def activation_kind(node: Node) -> Optional[str]:
+    """The kind of a pointwise activation: relu, relu6 (any clip from 0), leaky, or its MXNet name; None for others."""
+    if node.op == "Activation":
+        return node.attrs.get("act_type")
+    if node.op == "LeakyReLU":
+        return node.attrs.get("act_type", "leaky")
+    if node.op == "clip" and number(node, "a_min", 0.0) == 0.0:
+        return "relu6"
+    return None
+
+
+def scores_kind(graph: Graph, output: Tensor) -> Optional[Literal["softmax", "sigmoid"]]:
+    """The operator that makes an output scores from 0 to 1, whatever its shape; None where there is none."""
+    node = graph.producer(output)
+    while node is not None and node.op in _RESHAPES:
+        node = graph.producer(node.inputs[0])
+    if node is None:
+        return None
+    if node.op in ("softmax", "SoftmaxActivation"):
+        return "softmax"
+    return "sigmoid" if node.op == "sigmoid" or node.attrs.get("act_type") == "sigmoid" else None

@@ -1,0 +1,90 @@
+"""Which tensors a network may have, given their shapes and types: MXNet computes others wrongly, or not to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Optional
+
+import numpy as np
+
+from quantkit.ir.allowed_operators import FUSED
+from quantkit.ir.attribute_bounds import is_true
+from quantkit.ir.graph import Node, Tensor
+
+MOST_VALUES = 1 << 29
+"""Values of the largest tensor that a network may have, 2 GiB of float32; MXNet's wheels count to 2^31 at most."""
+
+# They copy as many values as they read, whatever room their attributes leave for them.
+_COPIES = frozenset({"Reshape", "Flatten", "reshape_like"})
+
+# Dividing integers by zero ends the process; recurrent layers take any numbers for float32.
+_FLOAT_ONLY = frozenset({"RNN", "norm"})
+_WORDS = frozenset({"div", "rdiv", "mod", "rmod"})
+
+_DECIDED = _COPIES | _FLOAT_ONLY | FUSED.keys() | {"where"}
+
+
+def is_delicate(op: str) -> bool:
+    """Whether ``tensor_problem`` has something to say of an operator."""
+    return op in _DECIDED or _divides(op)
+
+
+def _divides(op: str) -> bool:
+    return not _WORDS.isdisjoint(op.lower().replace("scalar", "_scalar").split("_"))
+
+
+def tensor_problem(
+    nodes: Iterable[Node], shapes: Mapping[Tensor, tuple[int, ...]], types: Mapping[Tensor, np.dtype]
+) -> Optional[str]:
+    """Why operators may not run with these shapes and types; None if they may.
+
+    Args:
+        nodes: the operators.
+        shapes: of the tensors that they read and put out.
+        types: of the tensors that they read.
+    """
+    for node in nodes:
+        problem = _shape_problem(node, shapes) or _type_problem(node, types)
+        if problem:
+            return f"node {node.name!r} ({node.op}) {problem}"
+    return None
+
+
+def size_problem(shapes: Mapping[str, tuple[int, ...]]) -> Optional[str]:
+    """Why a network may not have tensors of these shapes, by name; None if it may."""
+    empty = next((name for name, shape in shapes.items() if not prod(shape) or not shape), None)
+    if empty is not None:
+        return f"tensor {empty!r} would have the shape {shapes[empty]}, and no value"
+    name, shape = max(shapes.items(), key=lambda item: prod(item[1]), default=("", ()))
+    if prod(shape) > MOST_VALUES:
+        return f"tensor {name!r} would have the shape {shape}, and {MOST_VALUES} values are the most"
+    return None
+
+
+def _shape_problem(node: Node, shapes: Mapping[Tensor, tuple[int, ...]]) -> Optional[str]:
+    if node.op in _COPIES:
+        read, written = shapes[node.inputs[0]], shapes[node.output]
+        if prod(read) != prod(written):
+            return f"cannot give {read} the shape {written}"
+    if node.op == "where":
+        condition, chosen = (shapes[tensor] for tensor in node.inputs[:2])
+        if condition != chosen and condition != chosen[:1]:
+            return f"has a condition of shape {condition} for {chosen}"
+    return None
+
+
+def _type_problem(node: Node, types: Mapping[Tensor, np.dtype]) -> Optional[str]:
+    read = [types[tensor] for tensor in node.inputs] if is_delicate(node.op) else []
+    if node.op in FUSED:
+        if not is_true(node.attrs, "quantized"):
+            wrong = next((dtype for dtype in read if dtype != np.float32), None)
+            return None if wrong is None else f"reads {wrong} instead of float32"
+        # The sum's other half, into which the result is written, stands before the four ranges.
+        integers = [read[0], *(read[-5:-4] if is_true(node.attrs, "with_sum") else [])]
+        wrong = next((dtype for dtype in integers if dtype.itemsize != 1), None)
+        return None if wrong is None else f"reads {wrong} instead of 8-bit integers"
+    if node.op in _FLOAT_ONLY or _divides(node.op):
+        wrong = next((dtype for dtype in read if dtype.kind != "f"), None)
+        return None if wrong is None else f"reads {wrong}, and is only for floating-point numbers"
+    return None

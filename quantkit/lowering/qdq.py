@@ -1,0 +1,194 @@
+"""A quantized network as a network of plain operators with QuantizeLinear and DequantizeLinear between them.
+
+So ONNX writes INT8 networks: operators compute with real numbers, and every tensor that has an integer form is rounded
+to it and back. Engines recognise the pattern and compute in integers. Scales are those of the engine's own INT8
+kernels, and weights are their integers, so the result is what MXNet computes, but for these: tensors with negative
+values are uint8 with zero point 128, which holds the same levels as int8; a sum with an addend keeps all 8 bits; and
+a layer's result is rounded before something is added to it, since ONNX Runtime adds integers to integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Optional
+
+import numpy as np
+
+from quantkit.calibration.ranges import Range
+from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of, unrolled, with_relu_only
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.names import Names
+from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag, integer
+from quantkit.lowering.subsampling import with_subsampling
+from quantkit.lowering.weights import engine_weight
+from quantkit.quantization.arithmetic import QuantParams, affine_params
+from quantkit.quantization.plan import Plan, TensorQuantization
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.reduced_range import ReduceRange, with_reduced_range
+from quantkit.quantization.weights import engine_integers, per_channel_int8
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class QdqNetwork:
+    """The network, whose ``QuantizeLinear`` and ``DequantizeLinear`` read scale and zero point as further inputs.
+
+    ``shapes`` are those of all its tensors.
+    """
+
+    graph: Graph
+    shapes: Mapping[Tensor, Shape]
+
+
+def qdq_network(
+    network: QuantizedGraph, shapes: Mapping[Tensor, Shape], reduce_range: ReduceRange = "none"
+) -> QdqNetwork:
+    """Write out a fused network: layers apart from what is fused into them, and each rounding as two nodes.
+
+    A tensor of the fused network keeps its name; where it has integers, its name stands for what they mean.
+
+    Args:
+        network: the quantized network.
+        shapes: of the fused network's tensors.
+        reduce_range: which weights are to have fewer than 8 bits; see ``quantization.reduced_range``.
+    """
+    network, known = with_subsampling(network, shapes)
+    graph, lowering = network.graph, _Lowering(network, reduce_range, known, Names(network.graph.names))
+    for node in graph.nodes:
+        if not network.is_int8(node):
+            lowering.write_out(node, node.inputs)
+        elif fused_layer_of(node) is None:
+            lowering.write_out(node, tuple(map(lowering.rounded, node.inputs)))
+        else:
+            _write_int8_layer(lowering, node)
+    made = Graph(tuple(lowering.nodes), graph.inputs, graph.outputs, {**graph.params, **lowering.params}).pruned()
+    return QdqNetwork(made, lowering.shapes)
+
+
+@dataclass
+class _Lowering:
+    """The nodes written so far; ``in_integers`` has, for tensors that are computed in FP32, their rounded form."""
+
+    network: QuantizedGraph
+    reduce_range: ReduceRange
+    shapes: dict[Tensor, Shape]
+    names: Names
+    nodes: list[Node] = field(default_factory=list)
+    params: dict[str, np.ndarray] = field(default_factory=dict)
+    in_integers: dict[Tensor, Tensor] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> Graph:
+        return self.network.graph
+
+    def add(self, node: Node, shape: Shape) -> Tensor:
+        self.nodes.append(node)
+        self.shapes[node.output] = shape
+        return node.output
+
+    def add_param(self, wanted: str, value: np.ndarray) -> Tensor:
+        name = self.names.take(wanted)
+        self.params[name] = value
+        self.shapes[Tensor(name)] = value.shape
+        return Tensor(name)
+
+    def rounded(self, tensor: Tensor) -> Tensor:
+        """The tensor's values after rounding to the integers of the plan."""
+        producer = self.graph.producer(tensor)
+        if producer is not None and self.network.computes_integers(producer):
+            return tensor
+        if tensor not in self.in_integers:
+            name = tensor.stem
+            params = tensor_params(self.network.form(tensor))
+            self.in_integers[tensor] = self.round(tensor, params, name, self.names.take(f"{name}_dequantized"))
+        return self.in_integers[tensor]
+
+    def round(self, tensor: Tensor, params: QuantParams, name: str, last: str) -> Tensor:
+        """Add the rounding of a tensor to integers and back; the last node is called ``last``."""
+        scale = self.add_param(f"{name}_scale", np.array(params.scale, np.float32))
+        zero_point = self.add_param(f"{name}_zero_point", np.array(params.zero_point, params.dtype))
+        shape = self.shapes[tensor]
+        quantized = Node(self.names.take(f"{name}_quantized"), QUANTIZE, (tensor, scale, zero_point))
+        stored = self.add(quantized, shape)
+        return self.add(Node(last, DEQUANTIZE, (stored, scale, zero_point)), shape)
+
+    def constant(self, name: str, integers: np.ndarray, scale: np.ndarray) -> Tensor:
+        """Add a parameter that is stored as integers, with a scale for each of its first axis."""
+        zero_points = np.zeros(len(integers), integers.dtype)
+        values = {"integers": integers, "scale": scale, "zero_points": zero_points}
+        stored = tuple(self.add_param(f"{name}_{what}", value) for what, value in values.items())
+        node = Node(self.names.take(f"{name}_dequantized"), DEQUANTIZE, stored, {"axis": "0"})
+        return self.add(node, integers.shape)
+
+    def write_out(self, node: Node, inputs: Sequence[Tensor], pre_add: Optional[QuantParams] = None) -> None:
+        """Add a node of the fused network, operator by operator, and its rounding where it puts out integers.
+
+        ``pre_add`` is how a layer's result is rounded before something is added to it.
+        """
+        rounds = self.network.computes_integers(node)
+        last = self.names.take(f"{node.name}_unrounded") if rounds else node.name
+        first, *rest = unrolled(node, inputs, last, self.names.take)
+        shape = self.shapes[node.output]
+        result = self.add(first, shape)
+        if pre_add is not None:
+            result = self.round(result, pre_add, first.name, self.names.take(f"{first.name}_dequantized"))
+        for part in rest:
+            operands = tuple(result if tensor == first.output else tensor for tensor in part.inputs)
+            self.add(replace(part, inputs=operands), shape)
+        if rounds:
+            self.round(Tensor(last), tensor_params(self.network.form(node.output)), node.name, node.name)
+
+
+def tensor_params(form: TensorQuantization) -> QuantParams:
+    """The rounding that is the engine's own, in unsigned integers."""
+    return replace(form.params, dtype="uint8", zero_point=128) if form.dtype == "int8" else form.params
+
+
+def _write_int8_layer(lowering: _Lowering, node: Node) -> None:
+    layer = layer_of(node)
+    params = lowering.graph.params
+    weight = engine_weight(lowering.network, layer) if layer.is_convolution else params[layer.weight.node]
+    integers, scale = engine_integers(weight) if layer.is_convolution else per_channel_int8(weight)
+    # All INT8 convolutions in groups are depthwise.
+    depthwise = layer.is_convolution and integer(layer.core, "num_group", 1) > 1
+    integers, scale = with_reduced_range(weight, integers, scale, lowering.reduce_range, depthwise)
+    data = lowering.rounded(layer.data)
+    if not layer.is_convolution and flag(layer.core, "flatten", default=True) and len(lowering.shapes[data]) != 2:
+        data = _flattened(lowering, node, data, tensor_params(lowering.network.form(layer.data)))
+    inputs = [data, lowering.constant(layer.weight.node, integers, scale)]
+    if layer.bias is not None:
+        step = tensor_params(lowering.network.form(layer.data)).scale * scale
+        stored = np.rint(params[layer.bias.node].reshape(-1) / step.astype(np.float64)).astype(np.int32)
+        inputs.append(lowering.constant(layer.bias.node, stored, step.astype(np.float32)))
+    pre_add = None
+    if layer.addend is not None:
+        inputs.append(lowering.rounded(layer.addend))
+        pre_add = affine_params(_pre_add_range(layer, layer.addend, lowering.network.plan))
+    lowering.write_out(with_relu_only(layer).node if layer.is_convolution else node, inputs, pre_add)
+
+
+def _flattened(lowering: _Lowering, node: Node, data: Tensor, params: QuantParams) -> Tensor:
+    """The layer's input as rows: engines know the flattening of integers as a step of its own."""
+    batch, *rest = lowering.shapes[data]
+    name = lowering.names.take(f"{node.name}_flat")
+    flat = lowering.add(Node(name, "Flatten", (data,), {}, node.origin), (batch, int(np.prod(rest))))
+    return lowering.round(flat, params, name, lowering.names.take(f"{name}_dequantized"))
+
+
+def _pre_add_range(layer: FusedLayer, addend: Tensor, plan: Plan) -> Range:
+    """The values of a layer's result that matter where something is added to it.
+
+    Beyond these the sum saturates, whatever is added; the range that was measured narrows them further.
+    """
+    low, high = _limits(plan.tensors[layer.node.output])
+    addend_low, addend_high = _limits(plan.tensors[addend])
+    low, high = low - addend_high, high - addend_low
+    measured = plan.pre_add_ranges.get(layer.node.output, Range(low, high))
+    return Range(min(max(low, measured.low), 0.0), max(min(high, measured.high), 0.0))
+
+
+def _limits(form: TensorQuantization) -> tuple[float, float]:
+    peak = form.range.largest
+    return (0.0 if form.dtype == "uint8" else -peak), peak

@@ -1,0 +1,17 @@
+"""The weights that INT8 layers are lowered with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from quantkit.ir.fused_layer import FusedLayer
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.weights import without_dead_channels
+
+
+def engine_weight(network: QuantizedGraph, layer: FusedLayer) -> np.ndarray:
+    """The weights that an INT8 convolution is lowered with: its own, where the engine can quantize these."""
+    params = network.graph.params
+    bias = params[layer.bias.node] if layer.bias else None
+    steps = (network.form(tensor).params.scale for tensor in (layer.data, layer.node.output))
+    return without_dead_channels(params[layer.weight.node], bias, *steps)

@@ -1,0 +1,180 @@
+"""The order of a search: what is measured when, and which of the networks that were judged is the best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from quantkit.mixed_precision.candidates import Candidate
+from quantkit.mixed_precision.choose import (
+    Layers,
+    Trial,
+    first_meeting,
+    gain_per_millisecond,
+    greedy_path,
+    trimmed,
+    typical_noise,
+)
+from quantkit.mixed_precision.measurements import Check, Measurements, TimeIsUp
+from quantkit.progress import Progress
+from quantkit.quantization.algorithms.apply import Adjusted
+from quantkit.quantization.goal import Goal
+
+# The share of the budget after which no further candidates are measured, so that there is time to choose.
+_MEASURING = 0.5
+
+_NONE: Layers = frozenset()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A layer that was returned to FP32, and what it gives alone.
+
+    ``share`` is by how much it lowers the divergence from FP32 of the network all in INT8, as a share of that;
+    ``trial`` is None where the budget ended before it was measured alone.
+    """
+
+    layer: str
+    operator: str
+    trial: Optional[Trial]
+    share: Optional[float]
+
+
+def meets(check: Check, goal: Goal) -> bool:
+    """Whether a network meets the goal."""
+    accurate = goal.max_drop is None or (check.drop is not None and goal.accurate(check.drop.points))
+    return accurate and goal.fast(check.speedup)
+
+
+def best(checks: Collection[Check], goal: Goal) -> Check:
+    """The best network of those that were judged, among them the one all in INT8.
+
+    Of those that meet the goal, the fastest, but a network loses to one that does with fewer of its layers and is
+    not slower beyond doubt (as it can be where many tensors change between integers and FP32). Where only speed is
+    asked for, the nearest to FP32 that is fast enough. Where none meets the goal, that of the smallest drop among
+    those fast enough; where none is fast enough either, all INT8.
+    """
+    fast = [check for check in checks if goal.fast(check.speedup)]
+    if not fast:
+        return next(check for check in checks if not check.layers)
+    meeting = [check for check in fast if meets(check, goal)]
+    if goal.max_drop is None:
+        return min(fast, key=lambda check: check.divergence)
+    if not meeting:
+        return min(fast, key=_error)
+    least = [check for check in meeting if not any(_replaces(other, check) for other in meeting)]
+    layers = min(least, key=lambda check: check.extra).layers
+    return min((check for check in least if check.layers == layers), key=_error)
+
+
+def _replaces(fewer: Check, check: Check) -> bool:
+    slower = fewer.extra - fewer.noise > check.extra + check.noise
+    return fewer.layers < check.layers and not slower
+
+
+def _error(check: Check) -> tuple[float, float]:
+    return math.inf if check.drop is None else check.drop.points, check.divergence
+
+
+class Exploration:
+    """The order in which things are measured. ``measured``: candidates that were."""
+
+    def __init__(
+        self,
+        measurements: Measurements,
+        adjusted: Adjusted,
+        goal: Goal,
+        found: Sequence[Candidate],
+        progress: Progress,
+    ) -> None:
+        self.candidates = found
+        self.measured = 0
+        self._measurements = measurements
+        self._recovered = adjusted
+        self._goal = goal
+        self._progress = progress
+        self._path: list[Layers] = []
+
+    def run(self) -> bool:
+        """Search until the goal is met, or nothing is left to try; True where the budget ended before."""
+        measurements = self._measurements
+        start = measurements.check(_NONE, overtime=True)
+        accurate = self._goal.max_drop is not None and meets(start, self._goal)
+        if accurate or not self._goal.fast(start.speedup):
+            return False
+        try:
+            self._measure()
+            self._choose(start)
+            self._recover_again()
+        except TimeIsUp:
+            measurements.check(self._path[-1] if self._path else _NONE, overtime=True)
+            return True
+        return False
+
+    def kept(self, layers: Collection[str]) -> tuple[Kept, ...]:
+        """The layers in the network's order, with what each gives alone."""
+        rows = []
+        start = self._measurements.check(_NONE)
+        for name, decision in self._recovered.network.plan.decisions.items():
+            if name in layers:
+                trial = self._known(frozenset({name}))
+                share = None if trial is None else 1 - trial.divergence / start.divergence
+                rows.append(Kept(name, decision.operator, trial, share))
+        return tuple(rows)
+
+    def _known(self, layers: Layers) -> Optional[Trial]:
+        try:
+            return self._measurements.trial(layers)
+        except TimeIsUp:
+            return None
+
+    def _measure(self) -> None:
+        steps: Iterable[Candidate] = self._progress(
+            self.candidates, len(self.candidates), "measuring what each layer gives and costs in FP32"
+        )
+        self._measurements.trial(_NONE)
+        for candidate in steps:
+            if self._measurements.budget.spent >= _MEASURING and not self._measurements.knows(candidate.layers):
+                break
+            self._measurements.trial(candidate.layers)
+            self.measured += 1
+
+    def _choose(self, start: Check) -> None:
+        goal, measurements = self._goal, self._measurements
+
+        def allowed(trial: Trial) -> bool:
+            return goal.fast(start.milliseconds["fp32"] / (start.milliseconds["int8"] + trial.milliseconds))
+
+        def fits(layers: Layers) -> bool:
+            return meets(measurements.check(layers), goal)
+
+        path = self._followed([candidate.layers for candidate in self.candidates[: self.measured]], allowed)
+        if goal.max_drop is None:
+            next((layers for layers in reversed(list(path)) if fits(layers)), None)
+            return
+        whole = frozenset(unit.node.name for unit in self._recovered.network.int8_layers)
+        found = first_meeting(path, fits)
+        if found is None:
+            reserve = whole if allowed(measurements.trial(whole)) and fits(whole) else None
+            # Predictions are coarse: a set may meet the goal where larger ones that were looked at do not.
+            found = next((layers for layers in self._path if fits(layers)), reserve)
+        if found is not None:
+            none = measurements.trial(_NONE)
+            alone = {layer: measurements.trial(frozenset({layer})) for layer in found}
+            floor = typical_noise(alone.values())
+            order = sorted(sorted(found), key=lambda layer: gain_per_millisecond(none, alone[layer], floor))
+            trimmed(found, order, fits)
+
+    def _followed(self, sets: Sequence[Layers], allowed: Callable[[Trial], bool]) -> Iterator[Layers]:
+        """The greedy path; its sets are remembered."""
+        path = greedy_path(sets, self._measurements.trial, allowed)
+        for layers in self._progress(path, len(sets), "choosing layers"):
+            self._path.append(layers)
+            yield layers
+
+    def _recover_again(self) -> None:
+        chosen = best(tuple(self._measurements.checks.values()), self._goal)
+        if chosen.layers and self._recovered.algorithms.works:
+            self._measurements.check(chosen.layers, again=True)

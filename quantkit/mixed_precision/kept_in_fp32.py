@@ -1,0 +1,41 @@
+"""Mixed precision: a plan with some of its INT8 layers returned to FP32."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from quantkit.errors import UserError
+from quantkit.ir.fused_layer import fused_layer_of
+from quantkit.quantization.quantized_graph import QuantizedGraph
+
+KEPT = "kept in FP32 for accuracy"
+"""The reason of a decision to return a layer to FP32."""
+
+
+def kept_in_fp32(network: QuantizedGraph, layers: Collection[str]) -> QuantizedGraph:
+    """The network with ``layers`` in FP32.
+
+    Operators without weights (pooling, sums, concatenations) go along where all that they read is FP32 then.
+    All other decisions, and the integer forms of the tensors, stay what they are.
+
+    Args:
+        network: the quantized network.
+        layers: names of convolutions and dense layers that run in INT8.
+
+    Raises:
+        UserError: one of ``layers`` is no such layer.
+    """
+    if strangers := sorted(set(layers) - {fused_layer.node.name for fused_layer in network.int8_layers}):
+        raise UserError(f"{strangers[0]!r} is no layer that runs in INT8, so it cannot be returned to FP32")
+    decisions = dict(network.plan.decisions)
+    for node in network.graph.nodes:
+        decision = decisions[node.name]
+        if not decision.is_int8:
+            continue
+        producers = [decisions.get(tensor.node) for tensor in node.inputs if tensor.node not in network.graph.params]
+        if node.name in layers:
+            decisions[node.name] = replace(decision, precision="fp32", reason=KEPT)
+        elif fused_layer_of(node) is None and not any(made is not None and made.is_int8 for made in producers):
+            decisions[node.name] = replace(decision, precision="fp32", reason="all that it reads is FP32")
+    return replace(network, plan=replace(network.plan, decisions=decisions))

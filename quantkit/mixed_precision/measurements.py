@@ -1,0 +1,249 @@
+"""What layers in FP32 give and cost, measured, and remembered in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import monotonic
+from typing import Optional, TypeVar
+
+import numpy as np
+from pydantic import PositiveFloat, TypeAdapter, ValidationError
+
+from quantkit.errors import QuantkitError
+from quantkit.evaluation.drop import Drop, measure_drop
+from quantkit.evaluation.latency import latencies_in_turns, median_difference
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.ir.graph import Graph
+from quantkit.lowering.mxnet_int8 import int8_graph
+from quantkit.mixed_precision.choose import Layers, Trial
+from quantkit.mixed_precision.images import Judged, predictions
+from quantkit.mixed_precision.journal import Journal, Value
+from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
+from quantkit.quantization.algorithms.apply import Adjusted
+
+_TRIAL_SECONDS = 0.5
+_CHECK_SECONDS = 2.0
+
+# What checks are called in the journal: of a network as it was recovered, and of one recovered again.
+_CHECKS = {False: "check", True: "check, recovered again"}
+
+
+# What the measurements must be of, with and without layers in FP32.
+_LATENCIES = {False: {"fp32", "fp32_fused", "int8"}, True: {"fp32", "fp32_fused", "int8", "mixed"}}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A check as the journal holds it: ``Check`` without what is computed from predicted classes."""
+
+    divergence: float
+    predictions: list[int]
+    milliseconds: dict[str, PositiveFloat]
+    extra: float
+    noise: float
+
+
+_TRIAL = TypeAdapter(Trial)
+_CHECKED = TypeAdapter(_Checked)
+
+
+class TimeIsUp(Exception):
+    """The budget ended before a new measurement."""
+
+
+class Budget:
+    """A number of seconds, from its making on."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._begun = monotonic()
+
+    @property
+    def spent(self) -> float:
+        """The share that is spent; 1 and more: all."""
+        elapsed = monotonic() - self._begun
+        return elapsed / self._seconds if self._seconds > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """A network, judged by all images and the clock.
+
+    Attributes:
+        layers: those in FP32.
+        again: whether recovery was run anew for them.
+        divergence: on the subset, see ``evaluation.divergence``.
+        drop: against FP32, on all images; None where outputs are no class scores.
+        milliseconds: median latencies at batch 1 of ``fp32``, ``fp32_fused``, ``int8`` (all of it) and ``mixed``,
+            measured in turns; without the last where ``layers`` are none.
+        extra: the latency beyond that of ``int8``, in milliseconds, run by run: other work on the machine, which
+            slows both, matters less to it than to the difference of the medians.
+        noise: by how much ``extra`` may be wrong, in milliseconds.
+    """
+
+    layers: Layers
+    again: bool
+    divergence: float
+    drop: Optional[Drop]
+    milliseconds: Mapping[str, float]
+    extra: float
+    noise: float
+
+    @property
+    def latency(self) -> float:
+        """That of the network itself, in milliseconds."""
+        return self.milliseconds["mixed" if self.layers else "int8"]
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast as the original FP32 network it is."""
+        return self.milliseconds["fp32"] / self.latency
+
+
+def with_layers_in_fp32(adjusted: Adjusted, layers: Collection[str]) -> Adjusted:
+    """The recovered network with ``layers`` in FP32, where they have the parameters from before they were adapted."""
+    graph = adjusted.network.graph
+    names = {tensor.node for layer in layers for tensor in graph.by_name[layer].inputs}
+    exact = {name: adjusted.exact.params[name] for name in names & adjusted.exact.params.keys()}
+    with_exact = replace(adjusted.network, graph=replace(graph, params={**graph.params, **exact}))
+    return replace(adjusted, network=kept_in_fp32(with_exact, layers))
+
+
+class Measurements:
+    """Trials and checks of one network.
+
+    Args:
+        source: the fused model.
+        adjusted: the network all in INT8.
+        anew: makes the network again, recovered for some layers in FP32.
+        images: what to judge by.
+        journal: where measurements are kept.
+        budget: how long new ones may be begun.
+
+    Attributes:
+        checks: all that were made, by this process and those before, by layers and whether recovered again.
+    """
+
+    def __init__(
+        self,
+        source: FusedModel,
+        adjusted: Adjusted,
+        anew: Callable[[Layers], Adjusted],
+        images: Judged,
+        journal: Journal,
+        budget: Budget,
+    ) -> None:
+        self.journal = journal
+        self.budget = budget
+        self.checks: dict[tuple[Layers, bool], Check] = {}
+        self._source = source
+        self._recovered = adjusted
+        self._anew = anew
+        self._images = images
+        self._made: dict[Layers, Adjusted] = {}
+        for kind, *layers in journal:
+            known = adjusted.network.graph.by_name.keys() >= set(layers)
+            if not known or _key(kind, frozenset(layers)) != (kind, *layers):
+                raise self._damaged((kind, *layers))
+            if kind in _CHECKS.values():
+                self.check(frozenset(layers), again=kind == _CHECKS[True])
+
+    def network(self, layers: Layers, again: bool = False) -> Adjusted:
+        """The network with ``layers`` in FP32; ``again``: recovered for that, else as it was."""
+        if not again:
+            return with_layers_in_fp32(self._recovered, layers)
+        if layers not in self._made:
+            self._made[layers] = self._anew(layers)
+        return self._made[layers]
+
+    def knows(self, layers: Layers) -> bool:
+        """Whether the trial of ``layers`` is measured already."""
+        return _key("trial", layers) in self.journal
+
+    def trial(self, layers: Layers) -> Trial:
+        """What ``layers`` in FP32 give and cost.
+
+        Raises:
+            TimeIsUp: it is not measured yet, and the budget is spent.
+        """
+        return self._recall("trial", layers, self._trial, _TRIAL)
+
+    def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> Check:
+        """Judge the network with ``layers`` in FP32; ``overtime``: even where the budget is spent.
+
+        Raises:
+            TimeIsUp: it is not measured yet, and the budget is spent.
+        """
+        if (layers, again) not in self.checks:
+            found = self._recall(_CHECKS[again], layers, lambda layers: self._check(layers, again), _CHECKED, overtime)
+            complete = _LATENCIES[bool(layers)] == found.milliseconds.keys()
+            if len(found.predictions) != len(self._images.predictions) or not complete:
+                raise self._damaged(_key(_CHECKS[again], layers))
+            drop = None
+            if self._images.class_scores.yes:
+                drop = measure_drop(self._images.predictions, np.array(found.predictions), self._images.labels)
+            self.checks[layers, again] = Check(
+                layers, again, found.divergence, drop, found.milliseconds, found.extra, found.noise
+            )
+        return self.checks[layers, again]
+
+    def _recall(
+        self,
+        kind: str,
+        layers: Layers,
+        measure: Callable[[Layers], Value],
+        form: TypeAdapter[T],
+        overtime: bool = False,
+    ) -> T:
+        what = _key(kind, layers)
+        if what not in self.journal and not overtime and self.budget.spent >= 1:
+            raise TimeIsUp
+        value = self.journal.recall(what, lambda: measure(layers))
+        try:
+            return form.validate_python(value)
+        except ValidationError as error:
+            raise self._damaged(what) from error
+
+    def _damaged(self, what: tuple[str, ...]) -> QuantkitError:
+        return QuantkitError(
+            f"what the journal {self.journal.path} says of {what[0]!r} is damaged; delete it to measure anew"
+        )
+
+    def _trial(self, layers: Layers) -> Value:
+        graph = self._graph(layers)
+        milliseconds, noise = 0.0, 0.0
+        if layers:
+            networks = {"int8": self._int8, "mixed": graph}
+            times = latencies_in_turns(networks, self._source.sample, _TRIAL_SECONDS)
+            milliseconds, noise = median_difference(times["int8"], times["mixed"])
+        return {"divergence": self._images.divergence(graph), "milliseconds": milliseconds, "noise": noise}
+
+    def _check(self, layers: Layers, again: bool) -> Value:
+        graph = self._graph(layers, again)
+        networks = {"fp32": self._source.model.graph, "fp32_fused": self._source.graph, "int8": self._int8}
+        if layers:
+            networks["mixed"] = graph
+        times = latencies_in_turns(networks, self._source.sample, _CHECK_SECONDS)
+        extra, noise = median_difference(times["int8"], times.get("mixed", times["int8"]))
+        return {
+            "divergence": self._images.divergence(graph),
+            "predictions": predictions(graph, self._images).tolist(),
+            "milliseconds": {name: float(np.median(values)) for name, values in times.items()},
+            "extra": extra,
+            "noise": noise,
+        }
+
+    def _graph(self, layers: Layers, again: bool = False) -> Graph:
+        return int8_graph(self.network(layers, again).network)
+
+    @cached_property
+    def _int8(self) -> Graph:
+        return self._graph(frozenset())
+
+
+def _key(kind: str, layers: Layers) -> tuple[str, ...]:
+    return (kind, *sorted(layers))

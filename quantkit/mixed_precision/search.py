@@ -1,0 +1,264 @@
+"""The search: measure what each layer in FP32 gives and costs, choose, and check, until the goal is met."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Union
+
+from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.bundle.engine import present_engine
+from quantkit.bundle.quantized_model import QuantizedModel, evaluate, lower
+from quantkit.calibration.table import CalibrationTable
+from quantkit.errors import UserError
+from quantkit.files.files import locked
+from quantkit.formats.mxnet import nnvm
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.host.cpu import read_cpu
+from quantkit.host.load import read_load
+from quantkit.mixed_precision.candidates import candidates
+from quantkit.mixed_precision.choose import Layers
+from quantkit.mixed_precision.explore import Exploration, Kept, best, meets
+from quantkit.mixed_precision.images import Judged, judged
+from quantkit.mixed_precision.journal import Journal, check_journals, journal_path
+from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
+from quantkit.mixed_precision.measurements import Budget, Check, Measurements
+from quantkit.models.class_scores import ClassScores, class_scores
+from quantkit.models.dataset import dataset
+from quantkit.models.model import Model
+from quantkit.progress import Progress, silent
+from quantkit.quantization.algorithms.apply import Adjusted
+from quantkit.quantization.algorithms.config import PTQConfig
+from quantkit.quantization.algorithms.stage import apply_algorithms, with_pre_add_ranges
+from quantkit.quantization.goal import Goal, MixedPrecision
+from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
+
+DEFAULT_MINUTES = 10.0
+
+_FEW_IMAGES = 50
+
+# In cores.
+_BUSY = 0.25
+
+# To be raised when what a measurement holds, or how it is made, changes.
+_JOURNAL_FORMAT = 2
+
+
+class FewImagesWarning(UserWarning):
+    """The images are too few to tell small drops of accuracy apart."""
+
+
+class BusyWarning(UserWarning):
+    """Other processes disturb the measurement of latencies."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a search found.
+
+    Attributes:
+        network: the best network, ``network.mixed`` its record.
+        goal: what was asked for.
+        met: whether ``network`` meets it.
+        int8: the network all in INT8, judged.
+        chosen: ``network``, judged.
+        layers: those of ``network`` that were returned to FP32.
+        data: the name of the images that it was judged by, and with which its layers were chosen.
+        images: how many there were.
+        candidates: how many layers and groups could have been returned to FP32, and how many of these were measured.
+        measurements: how many were made in all, and how many of them by earlier, interrupted runs.
+        time_is_up: whether the budget ended the search.
+    """
+
+    network: QuantizedModel
+    goal: Goal
+    met: bool
+    int8: Check
+    chosen: Check
+    layers: tuple[Kept, ...]
+    data: str
+    images: int
+    candidates: tuple[int, int]
+    measurements: tuple[int, int]
+    time_is_up: bool
+
+
+def search_mixed_precision(
+    source: FusedModel,
+    table: CalibrationTable,
+    plan: Plan,
+    goal: Goal,
+    images: Any = None,
+    samples: Any = "builtin",
+    algorithms: Union[str, PTQConfig, None] = None,
+    minutes: float = DEFAULT_MINUTES,
+    progress: Progress = silent,
+    begun: Callable[[Journal], object] = lambda journal: None,
+) -> Outcome:
+    """Recover and lower an INT8 network that meets a goal, with as few layers in FP32 as that takes.
+
+    Layers, and groups that belong together, are returned to FP32 one after the other, those first that bring the
+    outputs nearest to FP32's per measured millisecond. The goal is checked on all images. The last network is
+    recovered again, its FP32 layers left alone, and kept if it is better. Every measurement is written down at once:
+    a search that was interrupted, or whose budget ended, goes on where it was when it is begun again.
+
+    Args:
+        source: the fused model.
+        table: its calibration.
+        plan: what becomes INT8 at most.
+        goal: what the network must keep.
+        images: what to judge by, anything that ``open_samples`` takes, with labels or without; None: the samples
+            that were calibrated with, where the goal has no ``max_drop``.
+        samples: what to recover with; see ``stages.apply_algorithms.apply_algorithms``.
+        algorithms: see ``stages.apply_algorithms.apply_algorithms``.
+        minutes: how long to search; loading, calibrating, the first recovery and the first look at the images do not
+            count. The measurement at hand is finished.
+        progress: wraps streams of steps.
+        begun: is given the journal when the search begins.
+
+    Raises:
+        UserError: another process runs the same search, the weights are random, no layer runs in INT8, there are no
+            ``images`` for a ``max_drop``, or ``minutes`` is no number of minutes.
+        DataError: images or samples cannot be used.
+        QuantkitError: measurements cannot be kept.
+    """
+    check_request(source.model, goal, images, minutes)
+    samples = dataset(source.model, samples)
+    adjusted = apply_algorithms(source, table, plan, samples, algorithms, progress)
+    if not adjusted.network.int8_layers:
+        raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
+    looked_at = judged(source, samples.subset(table.samples, at_most=True) if images is None else images, progress)
+    if goal.max_drop is not None:
+        _check_class_scores(source.model, looked_at.class_scores)
+    _warn_of_few(looked_at.count, goal)
+    path = journal_path(_facts(source, table, adjusted, looked_at))
+
+    def anew(layers: Layers) -> Adjusted:
+        mixed = kept_in_fp32(QuantizedGraph(source.fused.graph, plan), layers)
+        return apply_algorithms(source, table, mixed.plan, samples, algorithms, progress)
+
+    _warn_of_load(path)
+    with locked(path.with_suffix(".lock"), _refuse):
+        journal = Journal(path)
+        begun(journal)
+        measurements = Measurements(source, adjusted, anew, looked_at, journal, Budget(60 * minutes))
+        search = Exploration(measurements, adjusted, goal, candidates(adjusted.network), progress)
+        time_is_up = search.run()
+        chosen = best(tuple(measurements.checks.values()), goal)
+        final = with_pre_add_ranges(source, table, measurements.network(chosen.layers, chosen.again), samples)
+        network = evaluate(lower(source, table, final), samples, progress)
+        return Outcome(
+            replace(network, mixed=_record(chosen, goal, looked_at)),
+            goal,
+            meets(chosen, goal),
+            measurements.check(frozenset()),
+            chosen,
+            search.kept(chosen.layers),
+            looked_at.samples.name,
+            looked_at.count,
+            (len(search.candidates), search.measured),
+            (len(journal), journal.resumed),
+            time_is_up,
+        )
+
+
+def check_request(model: Model, goal: Goal, images: Any, minutes: float) -> None:
+    """Find what is wrong with a request, before anything long begins; see ``mixed_precision``."""
+    if model.source.weights == "random":
+        raise UserError(
+            f"the weights of {model.name} are random: there is no accuracy to keep; give trained ones "
+            "(--weights pretrained or a file), or no goal"
+        )
+    if goal.max_drop is not None and images is None:
+        raise UserError(
+            "a largest drop of accuracy needs images to measure it on, other than those that were calibrated with; "
+            "give some with --eval-data (images=)"
+        )
+    if not 0 <= minutes < float("inf"):
+        raise UserError(f"a budget of {minutes:g} minutes was asked for; give a number from 0 up, such as 10")
+    if goal.max_drop is not None:
+        shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
+        outputs = [shapes[output][1:] for output in model.graph.outputs]
+        # Whether the images have labels is not known yet.
+        _check_class_scores(model, class_scores(model.graph, outputs, model.labels, model.class_scores, labelled=True))
+    check_journals()
+
+
+def _check_class_scores(model: Model, found: ClassScores) -> None:
+    if not found.yes:
+        raise UserError(
+            f"a drop in points of top-1 needs class scores, and the outputs of {model.name} are none ({found.why}); "
+            "give --min-speedup alone, or --classes (class_scores=True) if they are"
+        )
+
+
+def _refuse() -> None:
+    raise UserError("another process searches the same network already; wait until it has ended")
+
+
+def _warn_of_few(images: int, goal: Goal) -> None:
+    if goal.max_drop is not None and images < _FEW_IMAGES:
+        warnings.warn(
+            f"one of {images} images is {100 / images:.1f} points, so a drop of {goal.max_drop:g} points can hardly "
+            "be told from chance; evaluate on more images",
+            FewImagesWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_load(journal: Path) -> None:
+    load = read_load(read_cpu().usable)
+    if load is None:
+        warnings.warn(
+            "the system does not tell whether other processes use the processor (/proc/stat): make sure that none "
+            "does, or the milliseconds, and so the choice of layers, are unreliable",
+            BusyWarning,
+            stacklevel=3,
+        )
+    elif load.busy > _BUSY:
+        warnings.warn(
+            f"other processes use {load.busy:.1f} of the processor's cores: milliseconds measured now, and so the "
+            f"choice of layers, are unreliable; search on an idle machine, and delete {journal} first to measure anew",
+            BusyWarning,
+            stacklevel=3,
+        )
+
+
+def _record(chosen: Check, goal: Goal, images: Judged) -> MixedPrecision:
+    drop = chosen.drop
+    return MixedPrecision(
+        goal.max_drop,
+        goal.min_speedup,
+        meets(chosen, goal),
+        tuple(sorted(chosen.layers)),
+        None if drop is None else "top-1" if drop.labelled else "agreement",
+        None if drop is None else drop.points,
+        images.count,
+        images.samples.name,
+    )
+
+
+def _facts(source: FusedModel, table: CalibrationTable, adjusted: Adjusted, images: Judged) -> dict[str, Any]:
+    """All that determines what is measured."""
+    from quantkit import __version__
+    from quantkit.lowering.mxnet_int8 import int8_graph
+
+    cpu = read_cpu()
+    return {
+        "format": _JOURNAL_FORMAT,
+        "quantkit": __version__,
+        "engine": asdict(present_engine()),
+        "cpu": [cpu.model, cpu.usable, os.environ.get("OMP_NUM_THREADS")],
+        "fp32": nnvm.sha256_of(source.model.graph),
+        "fused": source.sha256,
+        "exact": nnvm.sha256_of(adjusted.exact),
+        "int8": nnvm.sha256_of(int8_graph(adjusted.network)),
+        "calibration": [table.method, table.samples, table.data_sha256],
+        "recovery": asdict(adjusted.algorithms),
+        "images": images.sha256,
+        "class_scores": images.class_scores.yes,
+    }

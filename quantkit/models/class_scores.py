@@ -1,0 +1,108 @@
+"""Whether a network puts out class scores, so that the largest of them is a prediction: the one rule for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Optional
+
+from quantkit.errors import UserError
+from quantkit.ir.graph import Graph, Node
+
+_RESHAPING = frozenset({"Flatten", "Reshape", "squeeze", "expand_dims", "Dropout", "_copy"})
+_SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation", "SoftmaxOutput"})
+_ADDITION = frozenset({"broadcast_add", "elemwise_add"})
+_POOLING = frozenset({"Pooling", "mean"})
+_CLASSIFYING = frozenset({"FullyConnected", "Convolution"})
+
+# Embeddings and features have such widths: 128, 512, 1024, 2048. Sets of classes hardly ever do.
+_NARROWEST_EMBEDDING = 64
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Whether each image's (first) output is a row of class scores, and how that is known.
+
+    ``why`` completes "because"; ``settled``: somebody said so, or no word could change it.
+    """
+
+    yes: bool
+    why: str
+    settled: bool = False
+
+
+def class_scores(
+    graph: Graph,
+    shapes: Sequence[tuple[int, ...]],
+    labels: Collection[str] = (),
+    said: Optional[bool] = None,
+    labelled: bool = False,
+) -> ClassScores:
+    """Tell whether a network puts out class scores.
+
+    What the user says counts first. Several outputs, and an output that is no row of at least two values, are no class
+    scores. A row is one where classes have names, where a softmax ends the network, or where the images have labels.
+    Without any of these it is presumed to be one where a dense layer or a convolution computes it, unless a sigmoid
+    follows or the row is as wide as embeddings are (a power of two from 64 on).
+
+    Args:
+        graph: the FP32 network, unfused.
+        shapes: those of its outputs for one image, without the batch axis.
+        labels: the names of the classes, as far as they are known.
+        said: what the user says; with ``True`` further outputs than the first are left out of account.
+        labelled: whether the images at hand have labels of classes.
+
+    Raises:
+        UserError: the user says that a first output is class scores that is no row.
+    """
+    first = shapes[0]
+    row = bool(first) and prod(first) == first[0] > 1
+    form = f"an image's output has the shape ({', '.join(map(str, first))})"
+    if said and not row:
+        raise UserError(
+            f"{form}, which is no row of class scores: the output {str(graph.outputs[0])!r} cannot be taken for one; "
+            "leave --classes (class_scores=True) out"
+        )
+    if said:
+        return ClassScores(True, "it was said so", settled=True)
+    if len(shapes) > 1:
+        return ClassScores(False, f"it has {len(shapes)} outputs", settled=not row)
+    if not row:
+        return ClassScores(False, form, settled=True)
+    if said is not None:
+        return ClassScores(False, "it was said so", settled=True)
+    if len(labels) == first[0]:
+        return ClassScores(True, "its classes have names")
+    if labelled:
+        return ClassScores(True, "the images have labels")
+    last = _without(graph, graph.producer(graph.outputs[0]), _RESHAPING)
+    if last is not None and last.op in _SOFTMAX:
+        return ClassScores(True, "a softmax ends it")
+    return _presumed(graph, last, first[0])
+
+
+def _presumed(graph: Graph, last: Optional[Node], width: int) -> ClassScores:
+    """What is presumed of a row of values of which nobody says anything."""
+    if last is not None and last.op in _POOLING:
+        pooled = _without(graph, graph.producer(last.inputs[0]), _RESHAPING)
+        last = graph.producer(pooled.inputs[0]) if pooled is not None and _is_relu(pooled) else pooled
+    if last is not None and last.op in _ADDITION:
+        # A bias that was not put into its layer.
+        last = next((graph.producer(each) for each in last.inputs if each.node not in graph.params), None)
+    if last is None or last.op not in _CLASSIFYING:
+        return ClassScores(False, f"{'nothing' if last is None else last.op} ends it, and its values have no names")
+    if width >= _NARROWEST_EMBEDDING and width & (width - 1) == 0:
+        return ClassScores(False, f"its {width} values have no names and are as many as embeddings have")
+    return ClassScores(True, f"a {last.op} layer ends it with {width} values")
+
+
+def _without(graph: Graph, node: Optional[Node], operators: Collection[str]) -> Optional[Node]:
+    """The node itself, or the first before it that is of none of the operators."""
+    while node is not None and node.op in operators:
+        node = graph.producer(node.inputs[0])
+    return node
+
+
+def _is_relu(node: Node) -> bool:
+    return node.op == "Activation" and node.attrs.get("act_type") == "relu"

@@ -1,0 +1,122 @@
+"""What recovery does: techniques that can each be switched on alone, and presets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+
+from quantkit.errors import UserError
+from quantkit.fusion.fuse import Fused
+from quantkit.ir.graph import Graph, Tensor
+
+DEFAULT_PRESET = "balanced"
+
+_PIXELS = 224 * 224
+_MEMORY = 4 * 1024**3
+_LIVE = 10
+"""Copies of the largest tensor, about, that exist at once, besides the tensors that are still to be read."""
+
+
+@dataclass(frozen=True)
+class PTQConfig:
+    """The techniques, in the order in which they work.
+
+    Attributes:
+        analytic_bias: biases take up the mean error that batch normalization lets expect, see ``analytic_bias``. It
+            needs no images, and stands alone: batch normalization does not know what the others change.
+        channel_shift: signed tensors are shifted channel by channel into the middle of the integers, see
+            ``channel_shift``.
+        equalize: tensors are scaled channel by channel to the same range, where weights lose nothing by it, see
+            ``equalization``.
+        observers: each tensor has the range of the calibration method that disturbs its readers least, see
+            ``observer_choice``.
+        refit: weights, and biases with them, are fitted to the inputs that the quantized layers before have
+            left, see ``least_squares``.
+        rounding: weights are rounded so that the layer's output changes least, see ``rounding``.
+        bias: biases take up the mean error of each channel, see ``bias_correction``.
+        mirror: where there are fewer samples than ``images`` says, their mirror images are looked at too, as in
+            training (Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012).
+        images: how many samples of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
+            same number of pixels. Fewer where the network's largest tensor would need more than about 4 GB.
+
+    Raises:
+        UserError: ``analytic_bias`` is not alone.
+    """
+
+    analytic_bias: bool = False
+    channel_shift: bool = False
+    equalize: bool = False
+    observers: bool = False
+    refit: bool = False
+    rounding: bool = False
+    bias: bool = False
+    mirror: bool = False
+    images: int = 32
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if self.analytic_bias and self.needs_images:
+            raise UserError("analytic_bias works without images, so it cannot be joined to techniques that need them")
+
+    def samples(self, fused: Fused) -> int:
+        """How many samples to look at for this network, at most."""
+        (name,) = fused.graph.inputs
+        pixels = prod(fused.shapes[Tensor(name)][2:])
+        largest = max(prod(shape) for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
+        # Once in FP32 and once in INT8.
+        waiting = 2 * most_waiting(fused.graph, fused.shapes)
+        return max(1, min(-(-self.images * _PIXELS // pixels), _MEMORY // (4 * max(_LIVE * largest, waiting))))
+
+    @property
+    def works(self) -> bool:
+        """Whether any technique is switched on."""
+        return self.analytic_bias or self.needs_images
+
+    @property
+    def needs_images(self) -> bool:
+        """Whether any technique looks at samples."""
+        return self.channel_shift or self.equalize or self.observers or self.simulates
+
+    @property
+    def simulates(self) -> bool:
+        """Whether any technique needs the quantized network's own tensors."""
+        return self.refit or self.rounding or self.bias
+
+
+NO_ALGORITHMS = PTQConfig(images=0)
+
+PRESETS: Mapping[str, PTQConfig] = {
+    "none": NO_ALGORITHMS,
+    "fast": PTQConfig(channel_shift=True, bias=True, images=16),
+    "balanced": PTQConfig(channel_shift=True, refit=True, rounding=True, bias=True, mirror=True, images=32),
+    "best": PTQConfig(channel_shift=True, refit=True, rounding=True, bias=True, mirror=True, images=128),
+}
+
+
+def preset(name: str) -> PTQConfig:
+    """The preset of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in PRESETS:
+        raise UserError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def most_waiting(graph: Graph, shapes: Mapping[Tensor, tuple[int, ...]]) -> int:
+    """The most values that wait at once to be read, where operators run in their order.
+
+    Of tensors without a shape, which rewriting has made, there are few, and small ones.
+    """
+    last = {tensor: index for index, node in enumerate(graph.nodes) for tensor in node.inputs}
+    last.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
+    place = {node.name: index for index, node in enumerate(graph.nodes)}
+    change = [0] * (len(graph.nodes) + 2)
+    for tensor, end in last.items():
+        if tensor in shapes and tensor.node not in graph.params:
+            change[place.get(tensor.node, 0)] += prod(shapes[tensor])
+            change[end + 1] -= prod(shapes[tensor])
+    return max(accumulate(change))

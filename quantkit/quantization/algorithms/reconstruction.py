@@ -1,0 +1,138 @@
+"""Layer by layer through the network: each layer repaired for the inputs that the quantized layers before leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from quantkit.ir.fused_layer import FusedLayer
+from quantkit.quantization.algorithms.bias_correction import bias_correction
+from quantkit.quantization.algorithms.config import PTQConfig
+from quantkit.quantization.algorithms.least_squares import mean_square, moments, refit, refit_to_few
+from quantkit.quantization.algorithms.patches import group_count, layer_rows
+from quantkit.quantization.algorithms.rounding import Curvature, OfRows, round_jointly, with_ridge
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.constants import with_constants_folded
+from quantkit.quantization.simulation.operators import activated, engine_rounded, linear
+from quantkit.quantization.simulation.simulator import Int8Network, SideBySide, Values, summed
+from quantkit.quantization.weights import engine_weights, peak_scale
+
+Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
+"""Wraps an iterable of so many steps under a title, as tqdm does."""
+
+# What a layer's rows may hold together, and how many there are at most: more change nothing in the result.
+_ELEMENTS = 40_000_000
+_ROWS = 10_000
+_FEWEST_ROWS = 1_000
+
+
+def reconstruct(
+    network: QuantizedGraph, images: np.ndarray, algorithms: PTQConfig, progress: Progress
+) -> QuantizedGraph:
+    """The network with other weights and biases in its INT8 layers.
+
+    The network runs twice side by side, as it is and as INT8 will compute it. Where a layer comes, its
+    input in INT8 is known, and so is what it should put out.
+
+    Args:
+        network: the quantized network, its INT8 layers with biases.
+        images: the network's input, float32 (images, channels, height, width).
+        algorithms: which techniques to use.
+        progress: wraps the operators.
+    """
+    folded = with_constants_folded(network.graph)
+    adapting = _Adapting(Int8Network(replace(network, graph=folded), {}), algorithms, dict(folded.params))
+    both = SideBySide(folded, adapting.network, images, adapting.layer)
+    for _ in progress(both.run(), len(folded.nodes), "recovering accuracy"):
+        pass
+    params = {name: adapting.params[name] for name in network.graph.params}
+    return replace(network, graph=replace(network.graph, params=params))
+
+
+@dataclass(frozen=True, eq=False)
+class _Adapting:
+    """Changes each INT8 layer for the inputs that it is given, and computes it; ``params`` change on the way."""
+
+    network: Int8Network
+    algorithms: PTQConfig
+    params: dict[str, np.ndarray]
+
+    def layer(self, fused_layer: FusedLayer, exact: Values, quantized: Values) -> tuple[np.ndarray, np.ndarray]:
+        """What a layer puts out in FP32 and in INT8, see ``simulator.LayerHook``."""
+        graph = self.network.graph
+        bias = None if fused_layer.bias is None else graph.params[fused_layer.bias.node]
+        inputs, added = self._inputs(fused_layer, quantized), self.network.addend(fused_layer, quantized)
+        addend = None if fused_layer.addend is None else exact[fused_layer.addend]
+        wanted = summed(graph, fused_layer, graph.params[fused_layer.weight.node], exact[fused_layer.data], addend)
+        # Of wider layers the fewest rows that tell anything would not fit into memory.
+        narrow = _width(fused_layer, graph.params[fused_layer.weight.node]) * _FEWEST_ROWS <= _ELEMENTS
+        if (self.algorithms.refit or self.algorithms.rounding) and narrow:
+            target = wanted if added is None else wanted - added
+            self.params[fused_layer.weight.node] = self._weight(fused_layer, inputs, target)
+        found = linear(fused_layer, inputs, engine_rounded(fused_layer, self.params[fused_layer.weight.node]), bias)
+        if added is not None:
+            found += added
+        if (self.algorithms.bias or self.algorithms.refit) and fused_layer.bias is not None and bias is not None:
+            change = bias_correction(wanted, found, partial(activated, fused_layer), fused_layer.is_non_negative)
+            self.params[fused_layer.bias.node] = bias + change
+            found += change.reshape(-1, *(1,) * (found.ndim - 2))
+        return activated(fused_layer, wanted, out=wanted), self.network.finished(fused_layer, found)
+
+    def _inputs(self, fused_layer: FusedLayer, quantized: Values) -> np.ndarray:
+        """What a layer reads, in integers: INT8 operators put out such already."""
+        network, values = self.network.network, quantized[fused_layer.data]
+        producer = network.graph.producer(fused_layer.data)
+        if producer is not None and network.computes_integers(producer):
+            return values
+        return self.network.rounded_input(fused_layer.data, values)
+
+    def _weight(self, fused_layer: FusedLayer, inputs: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """Other weights for a layer, from rows of its quantized input and of what it should put out."""
+        old = self.network.graph.params[fused_layer.weight.node]
+        groups = group_count(fused_layer)
+        weight = old.reshape(groups, len(old) // groups, -1).astype(np.float32)
+        seen, wanted, odd = _rows(fused_layer, inputs, target, _width(fused_layer, old))
+        few = seen.shape[1] < seen.shape[2]
+        strength = np.full(groups, np.inf)
+        halves = () if few else tuple(moments(seen[:, half], wanted[:, half]) for half in (~odd, odd))
+        # One image leaves none to choose the strength by.
+        if self.algorithms.refit and odd.any() and not odd.all():
+            fitted = refit_to_few(weight, seen, wanted, odd) if few else refit(weight, (halves[0], halves[1]))
+            weight, strength = fitted
+        if self.algorithms.rounding:
+            ridge = np.minimum(strength, 1.0)[:, None, None] * mean_square(seen) * seen.shape[1]
+            if few:
+                curved: Curvature = OfRows(seen, ridge.astype(np.float32))
+            else:
+                curved = with_ridge(halves[0].inputs + halves[1].inputs, ridge)
+            flat = weight.reshape(len(old), -1)
+            scale = peak_scale(flat, fused_layer.is_convolution)
+            integers = round_jointly(weight, scale.reshape(groups, -1), curved).reshape(flat.shape)
+            weight = engine_weights(integers, scale) if fused_layer.is_convolution else integers * scale[:, None]
+        return weight.reshape(old.shape).astype(np.float32)
+
+
+def _width(fused_layer: FusedLayer, weight: np.ndarray) -> int:
+    """How many values of a layer's input, all groups together, one position of its output follows from."""
+    return group_count(fused_layer) * int(weight[0].size)
+
+
+def _rows(
+    fused_layer: FusedLayer, inputs: np.ndarray, target: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of inputs and targets, and which of them are of every second image; ``width``: of a row, all groups."""
+    positions = int(np.prod(target.shape[2:]))
+    total = len(target) * positions
+    limit = int(np.clip(_ELEMENTS // width, _FEWEST_ROWS, _ROWS))
+    chosen = np.arange(total)
+    if total > limit:
+        chosen = np.sort(np.random.default_rng(0).choice(total, limit, replace=False))
+    seen, wanted = layer_rows(fused_layer, inputs, target, chosen)
+    # Biases take care of the means.
+    seen -= seen.mean(axis=1, keepdims=True)
+    wanted -= wanted.mean(axis=1, keepdims=True)
+    return seen, wanted, (chosen // positions) % 2 == 1

@@ -1,0 +1,104 @@
+"""From a calibrated network to its quantized one: what runs in INT8, with which weights, biases and ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Union
+
+import numpy as np
+
+from quantkit.calibration.table import CalibrationTable
+from quantkit.errors import ModelError
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.models.dataset import BATCH_SIZE, dataset
+from quantkit.progress import Progress, silent
+from quantkit.quantization.algorithms.apply import Adjusted, with_mirrored
+from quantkit.quantization.algorithms.apply import apply_algorithms as adjusted
+from quantkit.quantization.algorithms.config import DEFAULT_PRESET, PTQConfig, preset
+from quantkit.quantization.algorithms.pre_add_ranges import with_measured_pre_add_ranges
+from quantkit.quantization.plan import Plan, TensorDtype, make_plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
+
+_SUM_SAMPLES = 32
+
+
+def plan(
+    source: FusedModel,
+    table: CalibrationTable,
+    exclude: Union[str, Sequence[str]] = (),
+    tensors: TensorDtype = "auto",
+) -> Plan:
+    """Decide what runs in INT8; see ``quantization.plan.make_plan``.
+
+    Raises:
+        ModelError: the table belongs to another network.
+        UserError: an exclusion matches nothing.
+    """
+    if table.graph_sha256 != source.sha256:
+        raise ModelError(
+            f"the calibration table was made for another network or other weights than {source.model.name!r}; "
+            "calibrate again"
+        )
+    patterns = (exclude,) if isinstance(exclude, str) else tuple(exclude)
+    return make_plan(source.fused, table, (*source.model.exclude, *patterns), tensors)
+
+
+def apply_algorithms(
+    source: FusedModel,
+    table: CalibrationTable,
+    plan: Plan,
+    samples: Any = "builtin",
+    algorithms: Union[str, PTQConfig, None] = None,
+    progress: Progress = silent,
+) -> Adjusted:
+    """Change weights, biases and ranges so that the INT8 network loses less; see ``algorithms.preset``.
+
+    The quantized network is complete afterwards: it has the pre-add ranges too, with whatever preset.
+
+    Args:
+        source: the fused model.
+        table: its calibration.
+        plan: what becomes INT8. Recovery gives nothing back to FP32.
+        samples: what to look at: the first of them, at most as many as were calibrated with.
+        algorithms: a preset's name (``none``, ``fast``, ``balanced``, ``best``), or the techniques one by one;
+            None: ``balanced``, but ``none`` for random weights, which have no accuracy to recover.
+        progress: wraps the walk over the operators.
+
+    Raises:
+        UserError: there is no such preset.
+        DataError: the samples cannot be used.
+    """
+    if algorithms is None:
+        algorithms = "none" if source.model.source.weights == "random" else DEFAULT_PRESET
+    wanted = preset(algorithms) if isinstance(algorithms, str) else algorithms
+    most = wanted.samples(source.fused)
+    data = dataset(source.model, samples)
+    images: list[np.ndarray] = []
+    if wanted.needs_images:
+        chosen = data.subset(min(table.samples, most), at_most=True)
+        images = [batch.data for batch in chosen.batches(BATCH_SIZE)]
+    if wanted.mirror and images:
+        images = with_mirrored(images, most)
+    network = QuantizedGraph(source.fused.graph, plan)
+    found = adjusted(network, source.fused.original, images, table.method, wanted, progress)
+    return with_pre_add_ranges(source, table, found, data)
+
+
+def with_pre_add_ranges(source: FusedModel, table: CalibrationTable, found: Adjusted, samples: Any) -> Adjusted:
+    """What was recovered, with the ranges of layers' results before sums measured; see ``algorithms.pre_add``.
+
+    They follow from the final weights, and from which layers run in INT8: whoever changes these measures anew.
+
+    Args:
+        source: the fused model.
+        table: its calibration.
+        found: what was recovered.
+        samples: what to look at: the first of them, at most 32, and as many as were calibrated with.
+
+    Raises:
+        DataError: the samples cannot be used.
+    """
+    chosen = dataset(source.model, samples).subset(min(table.samples, _SUM_SAMPLES), at_most=True)
+    inputs = (batch.data for batch in chosen.batches(BATCH_SIZE))
+    return replace(found, network=with_measured_pre_add_ranges(found.network, inputs, BATCH_SIZE, table.method))

@@ -1,0 +1,1 @@
+"""Pages as values, and their forms: HTML, Markdown, figures."""

@@ -1,0 +1,1 @@
+"""What benchmark results say, as values and sentences."""

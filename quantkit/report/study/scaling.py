@@ -1,0 +1,66 @@
+"""How throughput grows with instances: contestants that differ in nothing but their placement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from quantkit.benchmark.results.results import Cell
+from quantkit.benchmark.results.statistics import Ratio, ratio
+from quantkit.report.study.summary import Study
+
+
+@dataclass(frozen=True)
+class Point:
+    """One placement: ``speedup`` over the smallest one, and what it would be if all cores counted alike.
+
+    ``cores`` is the number of threads of all instances together.
+    """
+
+    contestant: str
+    policy: str
+    instances: int
+    cores: int
+    speedup: Ratio
+    ideal: float
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The placements of one variant on one build, ascending by cores, then by instances."""
+
+    network: str
+    batch: int
+    build: str
+    variant: str
+    points: tuple[Point, ...]
+
+
+def scalings(study: Study) -> tuple[Scaling, ...]:
+    """All groups of at least two contestants that differ only in their placement, measured for throughput."""
+    groups: dict[tuple[str, int, str, str], list[Cell]] = {}
+    for cell in study.cells.values():
+        if cell.scenario == "throughput":
+            who = cell.contestant
+            groups.setdefault((cell.network, cell.batch, who.build, who.variant), []).append(cell)
+    return tuple(Scaling(*group, _points(cells)) for group, cells in groups.items() if len(cells) > 1)
+
+
+def _points(cells: Sequence[Cell]) -> tuple[Point, ...]:
+    ordered = sorted(cells, key=lambda cell: (_cores(cell), len(cell.placements)))
+    smallest = ordered[0]
+    return tuple(
+        Point(
+            cell.contestant.name,
+            cell.contestant.policy,
+            len(cell.placements),
+            _cores(cell),
+            ratio(cell, smallest, "throughput"),
+            _cores(cell) / _cores(smallest),
+        )
+        for cell in ordered
+    )
+
+
+def _cores(cell: Cell) -> int:
+    return sum(placement.threads for placement in cell.placements)

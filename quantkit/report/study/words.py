@@ -1,0 +1,105 @@
+"""Numbers and lists in English."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Optional
+
+from quantkit.benchmark.results.statistics import Ratio
+
+MARK = "\u2020"
+LEGEND = (
+    f"{MARK} less sure than it looks, or a ratio to such a figure: few samples, not steady when measuring began, or "
+    "others at work meanwhile; the warnings say which."
+)
+
+TIMES = "\u00d7"
+
+_IRREGULAR = {"query": "queries", "box": "boxes"}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def printable(text: str) -> str:
+    """A text without characters that cannot be seen or that turn the reading direction; each becomes U+FFFD."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text.expandtabs(4))
+
+
+def marked(text: str, doubtful: bool) -> str:
+    """A figure with a mark where it is doubtful; LEGEND explains the mark."""
+    return f"{text} {MARK}" if doubtful else text
+
+
+def shortened(text: str, length: int) -> str:
+    """A printable text of at most ``length`` characters, for where there is no room for more."""
+    text = printable(text)
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def plural(noun: str) -> str:
+    """A noun in the plural."""
+    return _IRREGULAR.get(noun, noun if noun.endswith("s") else noun + "s")
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{count} {noun if count == 1 else plural(noun)}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+
+
+def drawn_together(texts: Iterable[str], noun: str) -> tuple[str, ...]:
+    """Texts, one of each ``noun``, those alike but for their numbers as one: ``0.1 to 0.3 cores (2 cells)``."""
+    groups: dict[str, list[str]] = {}
+    for text in texts:
+        groups.setdefault(_NUMBER.sub("#", text), []).append(text)
+    return tuple(f"{_spanned(alike)} ({counted(len(alike), noun)})" for alike in groups.values())
+
+
+def _spanned(texts: Sequence[str]) -> str:
+    """One text for several that differ in numbers; a number that varies becomes ``2 to 7``."""
+    columns = [
+        (min(values, key=float), max(values, key=float)) for values in zip(*(_NUMBER.findall(text) for text in texts))
+    ]
+    filled = iter(low if low == high else f"{low} to {high}" for low, high in columns)
+    return _NUMBER.sub(lambda _: next(filled), texts[0])
+
+
+def number(value: float) -> str:
+    """Three significant digits, but no digit before the point is lost."""
+    if not math.isfinite(value):
+        return "unbounded"
+    rounded = float(f"{value:.3g}")
+    if rounded == 0 or abs(rounded) >= 100:
+        return f"{value:.0f}"
+    return f"{rounded:g}" if abs(rounded) < 0.001 else f"{rounded:.{2 - math.floor(math.log10(abs(rounded)))}f}"
+
+
+def factor(value: float) -> str:
+    """A ratio with two decimals, above ten with one."""
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
+
+
+def span(low: float, high: float) -> str:
+    """``6.10 to 7.31``, or one factor where both read the same."""
+    ends = factor(low), factor(high)
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+def bounded(ratio: Ratio) -> bool:
+    """Whether a ratio has an interval; a cell of a single round gives none."""
+    return math.isfinite(ratio.high)
+
+
+def ratio_text(ratio: Optional[Ratio], missing: str = "") -> str:
+    """A ratio with its interval, and that it cannot be told from 1 where that is so."""
+    if ratio is None:
+        return missing
+    if not bounded(ratio):
+        return f"{factor(ratio.value)} (no interval)"
+    doubt = f", {ratio.verdict}" if ratio.verdict == "not distinguishable" else ""
+    return f"{factor(ratio.value)} ({factor(ratio.low)} to {factor(ratio.high)}){doubt}"

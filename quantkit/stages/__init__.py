@@ -1,1 +1,0 @@
-"""The stages between a model and its quantized network, each from value to value."""

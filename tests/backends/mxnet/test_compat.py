@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.processes import environment
+
+
+@pytest.mark.usefixtures("engine")
+def test_gluoncv_leaves_pillow_strict() -> None:
+    code = (
+        "from quantkit.backends.mxnet.compat import load_gluoncv; load_gluoncv(); "
+        "from PIL import ImageFile; raise SystemExit(ImageFile.LOAD_TRUNCATED_IMAGES)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(("before", "after"), [(None, None), ("/a:", "/a"), (":/a::/b", "/a:/b")])
+def test_no_library_is_looked_for_in_the_current_folder_afterwards(before: str | None, after: str | None) -> None:
+    """An empty entry in LD_LIBRARY_PATH is the current folder; OpenCV adds one."""
+    code = (
+        "import os; from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet; load_mxnet(); load_gluoncv(); "
+        f"raise SystemExit(os.environ.get('LD_LIBRARY_PATH') != {after!r})"
+    )
+    kept = {name: value for name, value in environment().items() if name != "LD_LIBRARY_PATH"}
+    given = {} if before is None else {"LD_LIBRARY_PATH": before}
+    assert subprocess.run([sys.executable, "-c", code], env={**kept, **given}, check=False).returncode == 0

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from quantkit.benchmark.results.results import Contestant, Published
+from quantkit.benchmark.suites.suite import Lstm, Subject, batches_of, read_suite
+from quantkit.errors import UserError
+
+GOOD = """
+title = "A toy"
+scenario = "throughput"
+batches = [8, 1]
+baseline = "native"
+[[network]]
+model = "resnet18_v1"
+[[network]]
+name = "lstm"
+lstm = {layers = 2, steps = 5, inputs = 8, hidden = 8}
+batches = [32]
+scenario = "latency"
+[[contestant]]
+name = "native"
+build = "native"
+variant = "fp32"
+policy = "node"
+[[published]]
+network = "lstm"
+batch = 32
+contestant = "native"
+scenario = "latency"
+metric = "speedup"
+value = 1.0
+"""
+
+SAME_FILE = """name = "native"
+build = "native"
+variant = "fp32"
+policy = "core"
+[[contestant]]
+name = "a (1)"
+build = "native"
+variant = "fp32"
+policy = "core"
+[[contestant]]
+name = "a [1]"
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "toy.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
+    suite = read_suite(write(tmp_path, GOOD))
+    assert (suite.name, suite.title, suite.baseline) == ("toy", "A toy", "native")
+    resnet, lstm = suite.networks
+    assert resnet == Subject("resnet18_v1", model="resnet18_v1")
+    assert lstm == Subject("lstm", lstm=Lstm(2, 5, 8, 8), batches=(32,), scenario="latency")
+    assert batches_of(suite, resnet) == (1, 8)
+    assert batches_of(suite, lstm) == (32,)
+    assert suite.contestants == (Contestant("native", "native", "fp32", "node"),)
+    assert suite.published == (Published("lstm", 32, "native", "latency", "speedup", 1.0),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("title", "[", "cannot read the suite"),
+        ('build = "native"', 'build = "mine=./anything"', "give the interpreter with --build mine=./anything"),
+        ('title = "A toy"', "", "title"),
+        ("batches = [8, 1]", 'batches = ["x"]', "batches"),
+        ("batches = [8, 1]", "batches = [0]", "batch sizes of resnet18_v1"),
+        ("batches = [8, 1]", "batches = [1, 1]", "batch sizes of resnet18_v1"),
+        ("batches = [8, 1]", "batches = [1]\nspeed = 3", "no setting 'speed'"),
+        ('"throughput"', '"fast"', "no scenario 'fast'"),
+        ("batches = [8, 1]", "batches = [1]\nbudget = 0", "budget must be"),
+        ('baseline = "native"', 'baseline = "mkl"', "baseline 'mkl' is no contestant"),
+        ('name = "native"', SAME_FILE, "two cells would have the same file"),
+        ('variant = "fp32"', 'variant = "fp16"', "no variant 'fp16'"),
+        ('policy = "node"', 'policy = "foo"', "no placement 'foo'"),
+        ('model = "resnet18_v1"', 'name = "x"', "needs either a model or an lstm"),
+        ('name = "lstm"', 'name = "resnet18_v1"', "two networks are called 'resnet18_v1'"),
+        ('network = "lstm"', 'network = "other"', "published figure is for other"),
+        ("value = 1.0", 'value = "much"', "published"),
+    ],
+)
+def test_mistakes_are_named(old: str, new: str, words: str, tmp_path: Path) -> None:
+    assert old in GOOD
+    with pytest.raises(UserError, match=r"toy\.toml") as caught:
+        read_suite(write(tmp_path, GOOD.replace(old, new, 1)))
+    assert words in str(caught.value)
+
+
+def test_a_suite_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot read the suite"):
+        read_suite(tmp_path / "none.toml")

@@ -1,0 +1,132 @@
+"""The stages in a row: what each does with the sample data that they share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import quantkit
+from quantkit.bundle import read_bundle
+from quantkit.data import builtin, preprocess
+from quantkit.data import folder as folders
+from quantkit.data.samples import Samples, take
+from quantkit.errors import UserError
+from quantkit.formats.mxnet import nnvm
+from quantkit.models.dataset import dataset
+
+NETWORK = "digits_resnet20_v1"
+
+
+@pytest.fixture(scope="module")
+def digits() -> Samples:
+    return take(quantkit.images("digits:train"), 20)
+
+
+def assert_same(found: quantkit.QuantizedModel, expected: quantkit.QuantizedModel) -> None:
+    assert nnvm.sha256_of(found.graph) == nnvm.sha256_of(expected.graph)
+    assert vars(found.plan) == vars(expected.plan)
+    assert found.agreement == expected.agreement
+
+
+def test_each_image_is_decoded_once(
+    int8_engine: None, digits: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index, sample in enumerate(digits):
+        Image.fromarray(sample.image).save(tmp_path / f"{index:02}.png")
+    decoded: Counter[str] = Counter()
+    decode = folders.decode
+
+    def counted(file: Path, name: str) -> np.ndarray[Any, Any]:
+        decoded[name] += 1
+        return decode(file, name)
+
+    monkeypatch.setattr(folders, "decode", counted)
+    quantized = quantkit.quantize(NETWORK, 12, tmp_path)
+    assert quantized.algorithms.needs_images
+    assert len(decoded) == quantized.table.samples == 12
+    assert set(decoded.values()) == {1}
+
+
+def test_each_default_sample_is_cut_and_preprocessed_once(
+    int8_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: Counter[str] = Counter()
+    preprocessed: Counter[str] = Counter()
+    decode, apply = builtin.decode, preprocess.apply
+
+    def counted_decode(file: Path, name: str) -> np.ndarray[Any, Any]:
+        decoded[name] += 1
+        return decode(file, name)
+
+    def counted_apply(how: Any, image: np.ndarray[Any, Any], where: str, *shape: Any) -> np.ndarray[Any, Any]:
+        preprocessed[where] += 1
+        return apply(how, image, where, *shape)
+
+    monkeypatch.setattr(builtin, "decode", counted_decode)
+    monkeypatch.setattr(preprocess, "apply", counted_apply)
+    builtin._photograph.cache_clear()
+    quantized = quantkit.quantize(NETWORK, 9)
+    quantized.save(tmp_path / "bundle")
+    assert quantized.algorithms.needs_images
+    assert len(decoded) == 7 and len(preprocessed) == 9
+    assert {*decoded.values(), *preprocessed.values()} == {1}
+
+
+def test_a_generator_gives_what_a_list_gives(int8_engine: None, digits: Samples) -> None:
+    batches = [np.stack([sample.image]) for sample in digits]
+
+    def once() -> Iterator[np.ndarray[Any, Any]]:
+        yield from batches
+
+    assert_same(quantkit.quantize(NETWORK, 10, once()), quantkit.quantize(NETWORK, 10, batches))
+
+
+def test_a_list_may_be_shorter_than_the_defaults(int8_engine: None, digits: Samples) -> None:
+    three = [np.stack([sample.image for sample in take(digits, 3)])]
+    assert quantkit.quantize(NETWORK, 3, three).table.samples == 3
+    agreement = quantkit.quantize(NETWORK, samples=three).agreement
+    assert agreement is not None and agreement.images == 3
+
+
+def test_a_dataset_serves_every_stage(int8_engine: None, digits: Samples) -> None:
+    model = quantkit.load(NETWORK)
+    data = dataset(model, digits)
+    assert dataset(model, data) is data
+    fused = quantkit.fuse(model, data)
+    table = quantkit.calibrate(fused, data, 8)
+    adjusted = quantkit.apply_algorithms(fused, table, quantkit.plan(fused, table), data)
+    assert table.data_sha256 == data.subset(8).sha256
+    lowered = quantkit.lower(fused, table, adjusted)
+    assert lowered.agreement is None
+    assert_same(quantkit.evaluate(lowered, data), quantkit.quantize(model, 8, digits))
+
+
+def test_recovery_completes_the_network_and_lowering_runs_nothing(
+    int8_engine: None, digits: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fused = quantkit.fuse(quantkit.load(NETWORK), digits)
+    table = quantkit.calibrate(fused, digits, 8)
+    adjusted = quantkit.apply_algorithms(fused, table, quantkit.plan(fused, table), digits, "none")
+    sums = {unit.node.output for unit in adjusted.network.int8_layers if unit.addition is not None}
+    assert sums and adjusted.network.plan.pre_add_ranges.keys() == sums
+    monkeypatch.setattr("quantkit.backends.mxnet.execute.load_mxnet", lambda: pytest.fail("the engine was asked"))
+    lowered = quantkit.lower(fused, table, adjusted)
+    assert lowered.network is adjusted.network
+    assert any(node.op == "_sg_mkldnn_conv" and "quantized" in node.attrs for node in lowered.graph.nodes)
+    monkeypatch.undo()
+    bundle = read_bundle(lowered.save(tmp_path / "bundle"))
+    assert bundle.manifest.agreement is None
+    assert bundle.network.plan.pre_add_ranges == adjusted.network.plan.pre_add_ranges
+
+
+def test_a_dataset_of_another_network_is_refused(engine: None) -> None:
+    model = quantkit.load(NETWORK)
+    other = quantkit.CalibrationDataset("digits:train", None, (3, 32, 32))
+    with pytest.raises(UserError, match=f"was preprocessed for another network than '{NETWORK}'"):
+        quantkit.fuse(model, other)

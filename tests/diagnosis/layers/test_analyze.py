@@ -1,0 +1,111 @@
+"""Analysing bundles: the network that ships, and references that do not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import quantkit
+from quantkit.bundle import read_bundle
+from quantkit.bundle.write import write_float_bundle
+from quantkit.data.sources import open_samples
+from quantkit.diagnosis.layers.analysis import Analysis
+from quantkit.diagnosis.layers.analyze import analyze
+from quantkit.errors import DataError, ModelError, UserError
+from quantkit.evaluation.compare import compare
+from quantkit.fusion.fused_model import FusedModel
+from quantkit.models.load import load_model
+from quantkit.quantization.algorithms.config import PTQConfig
+
+
+def test_the_network_that_ships(analysis: Analysis, digits_bundle: Path, digits_fused: FusedModel) -> None:
+    assert analysis.images == 12
+    assert analysis.layers[-1].name == "digits_dense0_fwd"
+    assert analysis.layers[-1].output is None
+    for layer in analysis.layers:
+        assert 20 < layer.own.sqnr < 60
+        assert layer.accumulated.sqnr < layer.own.sqnr + 3
+        if layer.weights is not None:
+            # What weights and tensors add are independent of each other.
+            both = -10 * np.log10(10 ** (-layer.weights.sqnr / 10) + 10 ** (-layer.tensors.sqnr / 10))
+            assert layer.own.sqnr == pytest.approx(both, abs=1)
+    assert analysis.worst[0].own.sqnr == min(layer.own.sqnr for layer in analysis.layers)
+    bundle = read_bundle(digits_bundle)
+    first = open_samples("digits:test")
+    engine = compare(digits_fused, bundle.graph, quantkit.images(_pixels(first, 12)))
+    assert analysis.agreement.cosine == pytest.approx(engine.cosine, abs=2e-3)
+
+
+def _pixels(samples: object, count: int) -> np.ndarray:
+    from quantkit.data.samples import Samples, take
+
+    assert isinstance(samples, Samples)
+    return np.stack([sample.image for sample in take(samples, count)])
+
+
+def test_images_that_were_calibrated_with_are_known_by_their_content(digits_bundle: Path, analysis: Analysis) -> None:
+    same = analyze(digits_bundle, "digits:train", count=12)
+    assert same.calibration.repeated == 8
+    assert any("8 of the 12 images were calibrated with" in text for text in same.findings)
+    assert analysis.calibration.repeated is None
+
+
+def test_pixels_that_were_not_preprocessed(digits_bundle: Path) -> None:
+    pixels = _pixels(open_samples("digits:test"), 4).transpose(0, 3, 1, 2).astype(np.float32)
+    pixels[1] = 0
+    found = analyze(digits_bundle, pixels)
+    assert found.calibration.input.whole
+    assert found.calibration.input.constant == 1
+    assert any("whole numbers as pixels are" in text for text in found.findings)
+    channels = pixels.transpose(1, 0, 2, 3).reshape(3, -1).astype(np.float64)
+    np.testing.assert_allclose(found.calibration.input.mean, channels.mean(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(found.calibration.input.deviation, channels.std(axis=1), rtol=1e-6)
+
+
+def test_another_reference_is_refused_by_its_weights(digits_bundle: Path) -> None:
+    with pytest.raises(ModelError, match=r"has other weights .* --reference"):
+        analyze(digits_bundle, "digits:test", "digits_resnet20_v2", 2)
+
+
+def test_another_reference_is_refused_by_its_structure(digits_bundle: Path) -> None:
+    model = load_model("digits_resnet20_v2")
+    unknown = replace(model, source=replace(model.source, sha256=""))
+    with pytest.raises(ModelError, match=r"is not the network .* --reference"):
+        analyze(digits_bundle, "digits:test", unknown, 2)
+
+
+def test_a_reference_without_preprocessing_has_the_bundles(digits_bundle: Path, digits_fused: FusedModel) -> None:
+    assert analyze(digits_bundle, "digits:test", replace(digits_fused.model, preprocess=None), 2).images == 2
+
+
+def test_a_reference_that_is_not_known_by_name(digits_bundle: Path) -> None:
+    bundle = read_bundle(digits_bundle)
+    source = replace(bundle.manifest.source, network="of-mine")
+    mine = replace(bundle, manifest=replace(bundle.manifest, source=source))
+    with pytest.raises(ModelError, match=r"'of-mine' .* cannot be loaded by its name .* --reference"):
+        analyze(mine, "digits:test", count=2)
+    assert analyze(mine, "digits:test", "digits_resnet20_v1", 2).images == 2
+
+
+def test_an_fp32_bundle_is_refused(digits_fused: FusedModel, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds an FP32 network"):
+        analyze(write_float_bundle(digits_fused, tmp_path / "fp32"), "digits:test")
+
+
+def test_more_images_than_there_are(digits_bundle: Path) -> None:
+    pixels = _pixels(open_samples("digits:test"), 2)
+    assert analyze(digits_bundle, pixels).images == 2
+    with pytest.raises(DataError, match="holds 2"):
+        analyze(digits_bundle, pixels, count=3)
+
+
+def test_tensors_that_were_scaled_are_not_compared(digits_bundle: Path) -> None:
+    bundle = read_bundle(digits_bundle)
+    settings = bundle.manifest.settings
+    assert settings is not None
+    scaled = replace(settings, algorithms=PTQConfig(equalize=True))
+    with pytest.raises(UserError, match="scaled by equalization"):
+        analyze(replace(bundle, manifest=replace(bundle.manifest, settings=scaled)), "digits:test", count=4)

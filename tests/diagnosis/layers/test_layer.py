@@ -1,0 +1,110 @@
+"""Layers alone, against the engine's integers and against NumPy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.backends.mxnet.execute import run
+from quantkit.diagnosis.layers.layer import parts
+from quantkit.ir.graph import Graph, Tensor
+from quantkit.lowering.mxnet_int8 import int8_graph
+from quantkit.quantization.arithmetic import dequantize, quantize
+from quantkit.quantization.plan import Plan
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.simulation.simulator import Int8Network, float_results, int8_network
+from tests.lowering.networks import NETWORKS
+from tests.networks import DATA, Builder, images
+from tests.quantization.algorithms.networks import planned
+
+
+def network_of(graph: Graph, data: np.ndarray) -> tuple[Graph, Int8Network]:
+    """The fused network, and its INT8 form read back from what was lowered."""
+    fused, plan = planned(graph, data)
+    return fused.graph, int8_network(QuantizedGraph(fused.graph, plan))
+
+
+@pytest.mark.usefixtures("int8_engine")
+@pytest.mark.requires("vnni")
+@pytest.mark.parametrize("name", NETWORKS)
+def test_each_layer_computes_the_integers_of_the_engine(name: str) -> None:
+    data = images()
+    _, network = network_of(NETWORKS[name](), data)
+    values = engine_values(network.graph, network.network.plan, data)
+    layers = [node for node in network.graph.nodes if network.is_layer(node)]
+    assert layers
+    for node in layers:
+        (found,) = network.results(node, values)
+        form = network.network.plan.tensors.get(node.output)
+        step = form.params.scale if form else np.abs(found).max() * 1e-5
+        difference = np.abs(found - values[node.output]) / step
+        # A sum on the edge between two integers may fall to either side.
+        assert difference.max() < (2.01 if network.has_seven_bits(node.output) else 1.01), node.name
+        assert (difference > 0.5).mean() < 0.01, node.name
+
+
+def engine_values(graph: Graph, plan: Plan, data: np.ndarray) -> dict[Tensor, np.ndarray]:
+    """Every tensor that a node puts out, in real numbers, as the engine's INT8 network has it."""
+    read = [tensor for tensor in graph.consumers if graph.producer(tensor) is not None]
+    tensors = [*(node.output for node in graph.nodes), *read]
+    with_all = Graph(graph.nodes, graph.inputs, tuple(dict.fromkeys((*graph.outputs, *tensors))), graph.params)
+    lowered = int8_graph(QuantizedGraph(with_all, plan))
+    return {DATA: data, **dict(zip(lowered.outputs, run(lowered, {"data": data})))}
+
+
+def test_the_parts_of_an_error_against_numpy() -> None:
+    b = Builder()
+    graph = b.graph(b.conv("conv", DATA, 3, 8, kernel=1))
+    data = images()
+    reference, network = network_of(graph, data)
+    weight, bias = graph.params["conv_weight"][:, :, 0, 0], graph.params["conv_bias"]
+    largest = np.abs(weight).max(axis=1)
+    coarse = np.clip(np.rint(weight * (np.float32(127.5) / largest)[:, None]), -128, 127) * largest[:, None] / 127.5
+    given, put = (network.network.form(t).params for t in (DATA, Tensor("conv")))
+
+    def through(values: np.ndarray, params: object) -> np.ndarray:
+        return dequantize(quantize(values, params), params)  # type: ignore[arg-type]
+
+    def product(values: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+        return np.einsum("oc,nchw->nohw", matrix, values) + bias[:, None, None]
+
+    found = parts(network, reference, network.graph.nodes[0], {DATA: data}, {})
+    assert found.weights is not None
+    np.testing.assert_allclose(found.weights, product(data, coarse), atol=1e-5)
+    close = 1.01 * put.scale
+    for values, expected in (
+        (found.own, through(product(through(data, given), coarse), put)),
+        (found.tensors, through(product(through(data, given), weight), put)),
+    ):
+        assert np.abs(values - expected).max() < close
+        assert (np.abs(values - expected) > 0.5 * put.scale).mean() < 1e-3
+
+
+def test_a_shift_of_tensors_is_taken_out_again() -> None:
+    """The same layer, its input and output shifted by what its bias takes up."""
+    b = Builder()
+    graph = b.graph(b.conv("conv", DATA, 3, 8, kernel=1))
+    data = images()
+    reference, network = network_of(graph, data)
+    node = network.graph.nodes[0]
+    shift_in, shift_out = (np.linspace(-0.3, 0.4, count).reshape(1, -1, 1, 1).astype(np.float32) for count in (3, 8))
+    effect = np.einsum("oc,c->o", network.weights["conv"][:, :, 0, 0], shift_in.ravel())
+    params = dict(network.graph.params)
+    params["conv_bias"] = params["conv_bias"] - effect + shift_out.ravel()
+    graph = Graph(network.graph.nodes, ("data",), network.graph.outputs, params)
+    moved = replace(network, network=replace(network.network, graph=graph))
+    plain = parts(network, reference, node, {DATA: data}, {})
+    found = parts(moved, reference, node, {DATA: data}, {DATA: shift_in, Tensor("conv"): shift_out})
+    assert plain.weights is not None
+    assert found.weights is not None
+    np.testing.assert_allclose(found.weights, plain.weights, atol=1e-5)
+    exact = float_results(reference, reference.nodes[0], {DATA: data})[0]
+    for one, other in ((plain.own, found.own), (plain.tensors, found.tensors)):
+        errors = [np.square(each - exact).mean() for each in (one, other)]
+        assert errors[1] == pytest.approx(errors[0], rel=0.3)
+    step = network.network.form(Tensor("conv")).params.scale
+    for each in (found.own, found.tensors):
+        integers = (each + shift_out) / step
+        np.testing.assert_allclose(integers, np.rint(integers), atol=1e-3)

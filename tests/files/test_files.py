@@ -1,0 +1,40 @@
+"""Files appear whole, and take the place of files only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from quantkit.errors import QuantkitError
+from quantkit.files.files import writing
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt), writing(path) as file:
+        file.write(b"new")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere" / "file", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    with writing(link) as file:
+        file.write(b"new")
+    assert (link.is_symlink(), target.read_text()) == (True, "new")
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(QuantkitError, match="no ordinary file"), writing(path):
+        pass
+    assert path.is_fifo()
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,195 @@
+"""Small files that ask for much are refused, in memory and time that are in proportion to them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from quantkit.formats.onnx.reading.network import import_network
+from tests.formats.onnx.reading.files import Writer, save
+from tests.formats.onnx.reading.hostile import field, network, refused
+from tests.processes import environment
+
+pytestmark = pytest.mark.usefixtures("little_memory")
+
+
+@pytest.mark.parametrize(
+    "op", ["ConstantOfShape", "Range", "Expand", "Tile", "outer sum", "many", "Pad", "Resize", "batch"]
+)
+def test_bombs(op: str, tmp_path: Path) -> None:
+    """Small files that ask for enormous tensors."""
+    w = Writer()
+    if op == "ConstantOfShape":
+        bomb = w.op("ConstantOfShape", np.array([2**30, 2**30]))
+    elif op == "Range":
+        bomb = w.op("Range", 0.0, 1e15, 1.0)
+    elif op == "Expand":
+        bomb = w.op("Expand", 1.0, np.array([2**20, 2**20]))
+    elif op == "Tile":
+        bomb = w.op("Tile", w.normal(10), np.array([2**40]))
+    elif op == "outer sum":
+        line = w.op("ConstantOfShape", np.array([2**20]))
+        bomb = w.op("Add", line, w.op("Reshape", line, np.array([-1, 1])))
+    elif op == "many":
+        bomb = w.op("ConstantOfShape", np.array([2**24]))
+        for _ in range(40):
+            bomb = w.op("Neg", bomb)
+    elif op == "batch":
+        bomb = w.op("ConstantOfShape", w.op("Slice", w.op("Shape", "x"), np.array([0]), np.array([1])))
+    elif op == "Pad":
+        bomb = w.op("Pad", "x", np.array([0, 0, 2**40, 0, 0, 0, 0, 0]))
+    else:
+        bomb = w.op("Resize", "x", "", np.array([1, 1, 1e6, 1e6], np.float32))
+    result = bomb if op in ("Pad", "Resize") else w.op("Mul", "x", bomb)
+    path = save(w.model(result), tmp_path / "net.onnx")
+    message = refused(path)
+    assert "cannot be imported" in message
+    # Known for what it is, not run into.
+    assert "contradicts itself" not in message
+
+
+def test_sides_that_mxnet_counts_wrongly(tmp_path: Path) -> None:
+    w = Writer(shape=("N", 1, 4, 4))
+    result = w.op(
+        "Resize",
+        "x",
+        "",
+        np.array([1, 1, 1, 2**14], np.float32),
+        mode="linear",
+        coordinate_transformation_mode="align_corners",
+    )
+    assert "interpolates to sides of 32767 at most" in refused(save(w.model(result), tmp_path / "net.onnx"))
+
+
+def test_nesting_is_no_bomb(tmp_path: Path) -> None:
+    """A graph in an attribute of an operator of a graph and so on, as bytes, which the library would not write."""
+    graph = b""
+    for _ in range(1000):
+        graph = field(1, field(5, field(6, graph)))
+    path = tmp_path / "net.onnx"
+    path.write_bytes(network().SerializeToString() + field(7, graph))
+    assert "not a complete ONNX file (it nests too deep)" in refused(path)
+
+
+_PEAK_OF_READING = """
+import resource, sys
+from pathlib import Path
+from onnx import checker
+from quantkit.errors import ModelError
+from quantkit.formats.onnx.reading.network import import_network
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+before = peak()
+try:
+    import_network(Path(sys.argv[1]))
+except ModelError as error:
+    print(peak() - before, error)
+"""
+
+
+@pytest.mark.parametrize("place", [(7, 1), (7, 5), (7, 1, 5), (7, 1, 1), (7, 1, 5, 11), (14,)])
+def test_empty_parts_are_no_bomb(place: tuple[int, ...], tmp_path: Path) -> None:
+    """A million operators, weights, attributes, names, graphs or metadata of two bytes each."""
+    content = bytes([place[-1] << 3 | 2, 0]) * 2**20
+    for number in place[-2::-1]:
+        content = field(number, content)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(network().SerializeToString() + content)
+    done = subprocess.run(
+        [sys.executable, "-c", _PEAK_OF_READING, path], env=environment(), capture_output=True, text=True, check=True
+    )
+    kibibytes, _, said = done.stdout.partition(" ")
+    assert "has more than 524288 operators, attributes, tensors and names" in said
+    assert int(kibibytes) < 20 * 2**10
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [((7, 1), "50004 operators"), ((7, 5), "50004 weights"), ((7, 11), "50001 inputs")]
+)
+def test_more_than_any_network_has(place: tuple[int, int], told: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(network().SerializeToString() + field(place[0], field(place[1], b"") * 50_000))
+    assert f"has {told}; quantkit reads up to 50000" in refused(path)
+
+
+def test_a_network_of_ten_thousand_operators(tmp_path: Path) -> None:
+    w = Writer(shape=("N", 3, 8, 8))
+    data = w.conv("x", 3, 4)
+    for _ in range(10_000):
+        data = w.op("Neg", data)
+    assert len(import_network(save(w.model(data), tmp_path / "net.onnx")).graph.nodes) > 10_000
+
+
+def _tiled(w: Writer) -> str:
+    """More repeats than the constant has axes."""
+    return str(w.op("Tile", np.ones(2, np.float32), np.array([1, 2**30])))
+
+
+def _expanded(w: Writer) -> str:
+    return str(w.op("Expand", np.ones(1, np.float32), np.array([2**15, 2**15])))
+
+
+def _filled(w: Writer) -> str:
+    return str(w.op("ConstantOfShape", np.array([2**28])))
+
+
+def _ranged(w: Writer) -> str:
+    return str(w.op("Range", np.array(0), np.array(2**28), np.array(1)))
+
+
+def _gathered(w: Writer) -> str:
+    indices = w.op("Cast", w.op("ConstantOfShape", np.array([2**20])), to=TensorProto.INT64)
+    return str(w.op("Gather", np.ones((2, 2**10), np.float32), indices, axis=0))
+
+
+def _doubled(w: Writer) -> str:
+    data = w.constant(np.ones(2, np.float32))
+    for _ in range(40):
+        data = w.op("Concat", data, data, axis=0)
+    return data
+
+
+def _listed(w: Writer) -> str:
+    """A list of millions of axes, which as Python's integers takes five times its size."""
+    long = w.op("Cast", w.op("ConstantOfShape", np.array([2**22])), to=TensorProto.INT64)
+    return str(w.op("Reshape", np.ones(1, np.float32), long))
+
+
+@pytest.mark.parametrize(
+    ("fold", "told"),
+    [
+        (_tiled, "2 repeats for 1 axes"),
+        (_expanded, "out of proportion"),
+        (_filled, "out of proportion"),
+        (_ranged, "out of proportion"),
+        (_gathered, "out of proportion"),
+        (_doubled, "out of proportion"),
+        (_listed, "not a list of integers"),
+    ],
+)
+def test_constants_stay_in_proportion_to_the_file(fold: Callable[[Writer], str], told: str, tmp_path: Path) -> None:
+    w = Writer(shape=("N", 3, 8, 8))
+    data = w.op("Relu", w.conv("x", 3, 4))
+    model = w.model(w.op("Add", data, w.op("ReduceMax", fold(w), keepdims=0)))
+    tracemalloc.start()
+    assert told in refused(save(model, tmp_path / "net.onnx"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 600 * 2**20
+
+
+def test_copies_of_one_weight_stay_in_proportion_to_the_file(tmp_path: Path) -> None:
+    w = Writer(shape=("N", 1024, 1, 1))
+    shared, data = w.normal(1024, 1024), w.op("Flatten", "x")
+    for _ in range(200):
+        data = w.op("Gemm", data, shared)
+    assert "out of proportion" in refused(save(w.model(data), tmp_path / "net.onnx"))

@@ -1,0 +1,212 @@
+"""Symbol files that would have MXNet run code, read beyond arrays or end the process are refused before that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from quantkit.errors import EngineError, ModelError
+from quantkit.formats.mxnet import nnvm
+from quantkit.formats.mxnet.nnvm import LARGEST_SYMBOL
+from quantkit.formats.mxnet.symbol_entries import MOST_NODES
+from quantkit.ir.allowed_operators import FUSED, OPERATORS
+from quantkit.ir.graph import Graph, Node, Tensor
+
+VARIABLE = {"op": "null", "name": "data", "inputs": []}
+
+
+def symbol(op: str, attrs: object = None, inputs: object = 1, name: object = "x", **fields: Any) -> str:
+    """A symbol of one operator, whose inputs are so many variables, or are given."""
+    count = inputs if isinstance(inputs, int) else 1
+    nodes: list[object] = [{**VARIABLE, "name": f"data{each}" if each else "data"} for each in range(count)]
+    edges = [[each, 0, 0] for each in range(count)] if isinstance(inputs, int) else inputs
+    nodes.append({"op": op, "name": name, "attrs": {} if attrs is None else attrs, "inputs": edges, **fields})
+    return json.dumps({"nodes": nodes, "heads": [[count, 0, 0]]})
+
+
+REFUSED = """
+    _Native _NDArray Custom _CustomFunction _CachedOp _CachedOpThreadSafe _FusedOp _NoGradient _TVM_x CaffeOp
+    TorchModule
+    _cvimread _cvimdecode _imdecode _npi_cvimread _npi_Custom _foreach _while_loop _cond _backward_Convolution
+    sgd_update
+    _CrossDeviceCopy scatter_nd _scatter_set_nd _contrib_ROIAlign _contrib_dgl_subgraph cast_storage Null nonsense
+"""
+
+
+@pytest.mark.parametrize("op", REFUSED.split())
+def test_operators_that_may_not_be_in_a_file(op: str) -> None:
+    with pytest.raises(ModelError, match=rf"node 1 \('x'\) is the operator '{op}', which may not stand") as caught:
+        nnvm.parse(symbol(op, {"info": "0x4141414141"}), {})
+    assert "take it out and export again" in str(caught.value)
+
+
+def test_the_inside_of_a_fused_operator_is_checked_too() -> None:
+    inside = {"nodes": [VARIABLE, {"op": "Custom", "name": "y", "inputs": [[0, 0, 0]]}], "heads": [[1, 0, 0]]}
+    with pytest.raises(ModelError, match=r"in the body of 'x', node 1 .* 'Custom'"):
+        nnvm.parse(symbol("_sg_mkldnn_conv", inputs=2, subgraphs=[inside]), {})
+    nested = json.loads(symbol("_sg_mkldnn_conv", inputs=2, subgraphs=[inside]))
+    with pytest.raises(ModelError, match=r"in the body of 'x', node 2 .* '_sg_mkldnn_conv'"):
+        nnvm.parse(symbol("_sg_mkldnn_conv", inputs=2, subgraphs=[nested]), {})
+
+
+@pytest.mark.parametrize("bodies", [[], [{}, {}], {}, None, [None], "x"])
+def test_only_fused_operators_have_one_network_inside(bodies: object) -> None:
+    with pytest.raises(ModelError):
+        nnvm.parse(symbol("_sg_mkldnn_conv", inputs=2, subgraphs=bodies), {})
+    inside = {"nodes": [VARIABLE], "heads": [[0, 0, 0]]}
+    with pytest.raises(ModelError, match="has not 0 networks inside"):
+        nnvm.parse(symbol("relu", subgraphs=[inside]), {})
+
+
+def test_all_operators_of_the_list_are_the_engine_s(engine: None) -> None:
+    from quantkit.benchmark.workers.worker_mxnet import load_mxnet, operator_names
+
+    newer = {"_contrib_BatchNormWithReLU", "_contrib_ModulatedDeformableConvolution"}
+    newer |= {"_contrib_quantized_elemwise_mul", "_contrib_quantized_embedding"}
+    assert OPERATORS.keys() - operator_names(load_mxnet()) <= newer
+    assert FUSED.keys() <= OPERATORS.keys()
+
+
+CONV = {"kernel": "(3, 3)", "num_filter": "4"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (symbol("Convolution", {**CONV, "num_group": "0"}, 2), "num_group='0' is not from 1"),
+        (symbol("Convolution", {**CONV, "stride": "(0, 1)"}, 2), "stride"),
+        (symbol("_contrib_quantized_pooling", {"layout": "NHWC"}, 3), "layout='NHWC'"),
+        (symbol("_contrib_quantized_pooling", {"kernel": "(2,)"}, 3), "other than two dimensions"),
+        (symbol("_contrib_quantized_pooling", {"kernel": "(2, 2)", "stride": "None"}, 3), "other than two dimensions"),
+        (symbol("_contrib_quantized_pooling", {"kernel": "(2, 2)", "pad": "None"}, 3), "other than two dimensions"),
+        (symbol("_contrib_quantized_pooling", {"kernel": "(2, 2)", "pool_type": "sum"}, 3), "pool_type='sum'"),
+        (symbol("_contrib_quantized_act", {"act_type": "tanh"}, 3), "act_type='tanh'"),
+        (symbol("_contrib_quantized_act", {}, 3), "act_type=''"),
+        (symbol("_contrib_quantized_batch_norm", {"axis": "2"}, 7), "axis='2'"),
+        (symbol("_arange", {"stop": "1e38"}, 0), "more values than can be counted"),
+        (symbol("_arange", {"start": "-inf", "stop": "5"}, 0), "more values than can be counted"),
+        (symbol("_arange", {"start": "1", "stop": "5", "step": "1e-38"}, 0), "more values than can be counted"),
+        (symbol("_arange", {"start": "1", "stop": "5", "step": "0"}, 0), "more values than can be counted"),
+        (symbol("_arange", {"start": "nan"}, 0), "more values than can be counted"),
+        (symbol("_arange", {"start": "0x7p9"}, 0), "more values than can be counted"),
+        (symbol("Convolution", {**CONV, "dilate": "(2147483647, 1)"}, 2), "dilate"),
+        (symbol("Convolution", {**CONV, "pad": "(9223372036854775807, 2)"}, 2), "pad"),
+        (symbol("Convolution", {**CONV, "num_filter": "9" * 10_000}, 2), "num_filter"),
+        (symbol("relu", {"info": "0x41"}), "'info' may not stand"),
+        (symbol("relu", {"subgraph_backend": "x"}), "may not stand"),
+        (symbol("relu", {"a b": "x"}), "may not stand"),
+        (symbol("relu", {"a": "x" * 70_000}), "70000 characters"),
+        (symbol("relu", {"a": 3}), "is not a string"),
+        (symbol("relu", {"a": "x\0y"}), "characters that no attribute has"),
+        (symbol("relu", {"a": "\ud800"}), "characters that no attribute has"),
+        (symbol("relu", "text"), "attributes are not an object"),
+        (symbol("relu", name="x\0y"), "name is not a text"),
+        (symbol("relu", name="\ud800"), "name is not a text"),
+        (symbol("relu", name="x" * 2000), "name is not a text"),
+        (symbol("relu", name=None), "name is not a text"),
+        (symbol("_zeros", {"shape": "(2,)", "ctx": "gpu(0)"}, 0), "is not a CPU"),
+        (symbol("Concat", {"num_args": "3"}, 2), "num_args"),
+        (symbol("BatchNorm", {}, 1), "has 1 inputs instead of 5"),
+        (symbol("BatchNorm", {}, 0), "has 0 inputs instead of 5"),
+        (symbol("take", {}, 1), "has 1 inputs instead of 2"),
+        (symbol("_split_v2", {"indices": "()", "sections": "0"}), "neither into equal"),
+        (symbol("_split_v2", {"indices": "(0, 2)", "sections": "2"}), "neither into equal"),
+        (symbol("RNN", {"state_size": "4", "num_layers": "99999999", "mode": "gru"}, 3), "num_layers"),
+        # MXNet makes 4,464 of them.
+        (
+            symbol("_contrib_BilinearResize2D", {"height": "2", "width": "70000"}),
+            "width='70000' is not from 0 to 32767",
+        ),
+        (symbol("relu", inputs=[[1, 0, 0]]), "not an earlier node"),
+        (symbol("relu", inputs=[[-1, 0, 0]]), "not an earlier node"),
+        (symbol("relu", inputs=[[1 << 80, 0, 0]]), "not an earlier node"),
+        (symbol("relu", inputs=[[0, 1, 0]]), "output 1 of node 0, which has 1"),
+        (symbol("relu", inputs=[[0, -1, 0]]), "output -1"),
+        (symbol("relu", inputs=[[0.0, 0, 0]]), "no reference"),
+        (symbol("relu", inputs=[[True, 0, 0]]), "no reference"),
+        (symbol("relu", inputs=[[0]]), "no reference"),
+        (symbol("relu", inputs="00"), "not a list"),
+        (json.dumps({"nodes": [VARIABLE], "heads": [[5, 0, 0]]}), "not an earlier node"),
+        (json.dumps({"nodes": [VARIABLE], "heads": []}), "no output"),
+        (json.dumps({"nodes": [VARIABLE] * (MOST_NODES + 1), "heads": [[0, 0, 0]]}), "up to"),
+        ('{"nodes": [], "nodes": [], "heads": []}', "occurs twice"),
+        ("[" * 1_000_000, "nests too deep"),
+        (" " * (LARGEST_SYMBOL + 1), "characters"),
+        ('{"nodes": NaN}', "not a finite number"),
+    ],
+)
+def test_fields_are_checked(text: str, complaint: str) -> None:
+    with pytest.raises(ModelError, match=complaint):
+        nnvm.parse(text, {})
+
+
+def test_as_many_nodes_as_allowed_may_share_a_name() -> None:
+    nodes = [VARIABLE, *({"op": "relu", "name": "x", "inputs": [[0, 0, 0]]} for _ in range(MOST_NODES - 1))]
+    graph = nnvm.parse(json.dumps({"nodes": nodes, "heads": [[1, 0, 0]]}), {})
+    assert [node.name for node in graph.nodes[:3]] == ["x", "x_1", "x_2"]
+    assert graph.nodes[-1].name == f"x_{MOST_NODES - 2}"
+
+
+def test_names_may_not_be_spelled_out_without_end() -> None:
+    """MXNet writes them at every edge, and so does what is asked of it."""
+    long = {"op": "null", "name": "x" * 1000, "inputs": []}
+    nodes = [long, *({"op": "add_n", "name": f"n{number}", "inputs": [[0, 0, 0]] * 100} for number in range(200))]
+    for node in nodes[1:]:
+        node["attrs"] = {"num_args": "100"}
+    with pytest.raises(
+        ModelError, match="the names of what the symbol's nodes read have more than 16777216 characters"
+    ):
+        nnvm.parse(json.dumps({"nodes": nodes, "heads": [[1, 0, 0]]}), {})
+    assert len(nnvm.parse(json.dumps({"nodes": nodes[:160], "heads": [[1, 0, 0]]}), {}).nodes) == 159
+
+
+def _run(op: str, attrs: dict[str, str], *values: np.ndarray) -> list[np.ndarray]:
+    from quantkit.backends.mxnet.execute import MxnetSession
+
+    params = {f"p{index}": value for index, value in enumerate(values)}
+    node = Node("x", op, tuple(map(Tensor, params)), attrs)
+    return MxnetSession(Graph((node,), (), (node.output,), params), {}).run({})
+
+
+# Each of these ended the process in mxnet 1.9.1, or wrote beyond its output.
+@pytest.mark.parametrize(
+    ("op", "attrs", "values", "complaint"),
+    [
+        ("Reshape", {"shape": "(1,)"}, [np.ones((2, 4, 6, 6), np.float32)], "cannot give"),
+        ("where", {}, [np.ones((2, 4, 6, 6)), np.ones((4, 4)), np.ones((4, 4))], "condition of shape"),
+        ("elemwise_div", {}, [np.ones(3, np.int32), np.zeros(3, np.int32)], "only for floating-point"),
+        ("broadcast_mod", {}, [np.ones(3, np.uint8), np.zeros(3, np.uint8)], "only for floating-point"),
+        ("_div_scalar", {"scalar": "0"}, [np.ones(3, np.int32)], "only for floating-point"),
+        ("tile", {"reps": "(40000, 40000)"}, [np.ones((1, 1), np.float32)], "values are the most"),
+    ],
+)
+def test_shapes_and_types_that_the_engine_does_not_survive(
+    engine: None, op: str, attrs: dict[str, str], values: list[np.ndarray], complaint: str
+) -> None:
+    with pytest.raises(EngineError, match=complaint):
+        _run(op, attrs, *values)
+
+
+def test_the_same_operators_with_sound_shapes_run(engine: None) -> None:
+    value = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(_run("Reshape", {"shape": "(3, -1)"}, value)[0], value.reshape(3, 2))
+    np.testing.assert_array_equal(_run("where", {}, value % 2, value, -value)[0], np.where(value % 2, value, -value))
+    np.testing.assert_array_equal(_run("_div_scalar", {"scalar": "2"}, value)[0], value / 2)
+
+
+def test_a_graph_that_did_not_come_from_a_file_is_held_to_the_same_bounds(engine: None) -> None:
+    with pytest.raises(ModelError, match="num_group"):
+        _run("Convolution", {**CONV, "num_group": "0", "no_bias": "True"}, np.ones((1, 1, 9, 9)), np.ones((4, 1, 3, 3)))
+
+
+def test_a_small_file_cannot_ask_for_endless_random_weights(engine: None, tmp_path: Path) -> None:
+    from quantkit.models.load import load_model
+
+    path = tmp_path / "net-symbol.json"
+    path.write_text(symbol("FullyConnected", {"num_hidden": "2000000000", "no_bias": "True"}, 2))
+    with pytest.raises(ModelError, match="are the most"):
+        load_model(path, weights="random", input_shape=(3, 8, 8))

@@ -1,0 +1,247 @@
+"""Operators as ONNX files have them, one by one: the networks that the tests of writing them look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from quantkit.ir.graph import Tensor
+from tests.networks import DATA, Builder
+
+Build = Callable[[Builder], Tensor]
+
+# Channels, height and width of the input, all different.
+SHAPE = (6, 9, 14)
+
+
+def one(op: str, *more: str, **attrs: Any) -> Build:
+    """One operator of the input; ``more`` are further inputs: ``exp`` is a positive tensor of the input's shape."""
+
+    def build(b: Builder) -> Tensor:
+        positive = b.op("exp", "exp", b.op("_mul_scalar", "half", DATA, scalar=0.5))
+        inputs = [positive if name == "exp" else DATA for name in more] if more else [DATA]
+        return b.op(op, "one", *inputs, **attrs)
+
+    return build
+
+
+def pooled(**attrs: Any) -> Build:
+    return one("Pooling", **{"kernel": (3, 3), "stride": (2, 2), **attrs})
+
+
+def convolved(channels: int, **attrs: Any) -> Build:
+    def build(b: Builder) -> Tensor:
+        kernel = attrs.get("kernel", (3, 3))
+        weight = b.param("w", b.random.normal(size=(12, channels, *kernel)))
+        biases = [] if attrs.get("no_bias") else [b.param("b", b.random.normal(size=12))]
+        return b.op("Convolution", "one", DATA, weight, *biases, **{"kernel": kernel, "num_filter": 12, **attrs})
+
+    return build
+
+
+def dense(flatten: bool, bias: bool, features: int) -> Build:
+    def build(b: Builder) -> Tensor:
+        parts = [b.param("w", b.random.normal(size=(5, features)))]
+        parts += [b.param("b", b.random.normal(size=5))] if bias else []
+        return b.op("FullyConnected", "one", DATA, *parts, num_hidden=5, flatten=flatten, no_bias=not bias)
+
+    return build
+
+
+def transposed(filters: int, **attrs: Any) -> Build:
+    """Of ``filters`` channels for each group."""
+
+    def build(b: Builder) -> Tensor:
+        count = filters * attrs.get("num_group", 1)
+        weight = b.param("w", b.random.normal(size=(6, filters, 3, 2)))
+        biases = [] if attrs.get("no_bias") else [b.param("b", b.random.normal(size=count))]
+        return b.op(
+            "Deconvolution",
+            "one",
+            DATA,
+            weight,
+            *biases,
+            **{"kernel": (3, 2), "num_filter": count, "no_bias": False, **attrs},
+        )
+
+    return build
+
+
+def normalized(op: str, size: int, **attrs: Any) -> Build:
+    def build(b: Builder) -> Tensor:
+        params = [b.param(name, b.random.normal(size=size)) for name in ("scale", "shift")]
+        return b.op(op, "one", DATA, *params, **attrs)
+
+    return build
+
+
+def split(squeeze: bool) -> Build:
+    def build(b: Builder) -> Tensor:
+        b.op("SliceChannel", "parts", DATA, num_outputs=6 if squeeze else 3, axis=1, squeeze_axis=squeeze)
+        return b.op("elemwise_sub", "one", Tensor("parts", 2), Tensor("parts", 0))
+
+    return build
+
+
+def prelu(count: int) -> Build:
+    return lambda b: b.op("LeakyReLU", "one", DATA, b.param("slope", b.random.uniform(0.1, 1, count)), act_type="prelu")
+
+
+def broadcast(op: str) -> Build:
+    return lambda b: b.op(op, "one", DATA, b.op("mean", "mean", DATA, axis=(2, 3), keepdims=True))
+
+
+def batch_norm_by_default(b: Builder) -> Tensor:
+    params = [b.param(name, b.random.uniform(0.1, 0.2, 6)) for name in ("gamma", "beta", "mean", "variance")]
+    return b.op("BatchNorm", "one", DATA, *params)
+
+
+def chosen_row(b: Builder) -> Tensor:
+    rows, place = b.param("rows", b.random.normal(size=(4, 6, 1, 1))), b.param("place", np.array([-2]))
+    return b.op("broadcast_add", "one", DATA, b.op("take", "row", rows, place))
+
+
+def volumes(b: Builder) -> Tensor:
+    weight = b.param("w", b.random.normal(size=(4, 6, 1, 3, 2)))
+    data = b.op("expand_dims", "volumes", DATA, axis=2)
+    attrs = {"kernel": (1, 3, 2), "num_filter": 4, "no_bias": True, "layout": "NCDHW"}
+    return b.op("Convolution", "one", data, weight, **attrs)
+
+
+CASES: dict[str, Build] = {
+    "convolution": convolved(6, no_bias=True),
+    "convolution with everything": convolved(
+        2, num_group=3, dilate=(2, 1), stride=(1, 2), pad=(2, 0), kernel=(3, 1), layout="NCHW"
+    ),
+    "dense": dense(True, True, 6 * 9 * 14),
+    "dense without bias": dense(True, False, 6 * 9 * 14),
+    "dense of the last axis": dense(False, True, 14),
+    "dense of the last axis without bias": dense(False, False, 14),
+    "batch norm": lambda b: b.batch_norm("one", DATA, 6),
+    "batch norm without scale": lambda b: b.batch_norm("one", DATA, 6, fix_gamma=True, eps=0.01),
+    "max": pooled(pad=(1, 1)),
+    "max with an overhang": pooled(pooling_convention="full"),
+    "max with an overhang and padding": pooled(pooling_convention="full", pad=(1, 1)),
+    "average": pooled(pool_type="avg", pad=(1, 1)),
+    "average without padding": pooled(pool_type="avg", pad=(1, 1), count_include_pad=False),
+    "average without an overhang": pooled(pool_type="avg", pooling_convention="full", kernel=(3, 2)),
+    "average without an overhang, in threes": pooled(
+        pool_type="avg", pooling_convention="full", kernel=(2, 4), stride=(3, 3), pad=(1, 1)
+    ),
+    "global average": pooled(pool_type="avg", global_pool=True),
+    "global max": pooled(pool_type="max", global_pool=True),
+    "adaptive average": one("_contrib_AdaptiveAvgPooling2D", output_size=1),
+    "relu6": one("clip", a_min=0, a_max=6),
+    "clip": one("clip", a_min=-0.5, a_max=0.25),
+    "dropout": one("Dropout", p=0.5),
+    "prelu of channels": prelu(6),
+    "prelu": prelu(1),
+    **{
+        f"activation {kind}": one("Activation", act_type=kind)
+        for kind in ("relu", "sigmoid", "tanh", "softrelu", "softsign")
+    },
+    "leaky": one("LeakyReLU", slope=0.1),
+    "leaky by default": one("LeakyReLU"),
+    "elu": one("LeakyReLU", act_type="elu", slope=0.7),
+    "selu": one("LeakyReLU", act_type="selu"),
+    "gelu": one("LeakyReLU", act_type="gelu"),
+    **{
+        op: one(op, "data", "exp")
+        for op in ("elemwise_add", "_plus", "elemwise_sub", "elemwise_mul", "elemwise_div", "_maximum", "_minimum")
+    },
+    **{op: broadcast(op) for op in ("broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_maximum")},
+    "add_n": one("add_n", "data", "exp", "data", num_args=3),
+    **{
+        op: one(op, scalar=1.5)
+        for op in (
+            "_plus_scalar", "_minus_scalar", "_rminus_scalar", "_mul_scalar", "_div_scalar", "_maximum_scalar",
+            "_minimum_scalar",
+        )
+    },
+    "_rdiv_scalar": one("_rdiv_scalar", "exp", scalar=1.5),
+    "_power_scalar": one("_power_scalar", "exp", scalar=1.5),
+    **{op: one(op) for op in ("relu", "sigmoid", "tanh", "softsign", "abs", "negative", "erf", "square", "_copy")},
+    "log and sqrt": lambda b: b.op("log", "one", b.op("sqrt", "root", b.op("exp", "exp", DATA))),
+    "flatten": one("Flatten"),
+    **{
+        f"reshape {codes}": one("Reshape", shape=codes)
+        for codes in ((0, -1), (-1, 756), (0, 0, -3), (0, -4, 2, -1, -2), (0, 2, 3, 9, 14), (-2, 1), (-1, 14))
+    },
+    "concat": one("Concat", "data", "exp", num_args=2, dim=2),
+    "concat by default": one("Concat", "data", "exp", num_args=2),
+    "transpose": one("transpose", axes=(0, 2, 3, 1)),
+    "swapped axes": one("SwapAxis", dim1=1, dim2=3),
+    "one more axis": one("expand_dims", axis=2),
+    "one axis less": lambda b: b.op("squeeze", "one", b.op("expand_dims", "more", DATA, axis=-1), axis=-1),
+    "slice": one("slice_axis", axis=2, begin=2, end=-1),
+    "slice to the end": one("slice_axis", axis=-1, begin=3, end=None),
+    "split": split(False),
+    "split and squeezed": split(True),
+    "mean": one("mean", axis=(2, 3)),
+    "mean of the others": one("mean", axis=(0, 1), exclude=True, keepdims=True),
+    "sum": one("sum", axis=1),
+    "largest": one("max", axis=-1, keepdims=True),
+    "smallest": one("min", axis=(1, 2)),
+    "softmax": one("softmax"),
+    "softmax of channels": one("softmax", axis=1),
+    "log softmax": one("log_softmax", axis=1),
+    "softmax activation": one("SoftmaxActivation", mode="channel"),
+    "padding": one("Pad", mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 3, 4), constant_value=0.5),
+    "reflection": one("Pad", mode="reflect", pad_width=(0, 0, 0, 0, 1, 2, 3, 4)),
+    "edge": one("Pad", mode="edge", pad_width=(0, 0, 0, 0, 1, 2, 3, 4)),
+    "slice of all axes": one("slice", begin="(None, 1, 2, None)", end="(None, 5, None, 9)"),
+    "slice in steps": one(
+        "slice", begin="(None, None, None, None)", end="(None, None, None, None)", step="(1, 1, 2, -3)"
+    ),
+    "slice of nothing": one("slice", begin="(None, None)", end="(None, None)"),
+    "choice": lambda b: b.op("take", "one", DATA, b.param("places", np.array([3, 0, 99, 3])), axis=2, mode="clip"),
+    "spread": lambda b: b.op(
+        "broadcast_axis", "one", b.op("mean", "mean", DATA, axis=(2, 3), keepdims=True), axis=(2, 3), size=(5, 7)
+    ),
+    "largest's place": one("argmax", axis=1),
+    "largest's place, kept": one("argmax", axis=-1, keepdims=True),
+    "depth to space": lambda b: b.op(
+        "depth_to_space", "one", b.op("Concat", "wide", DATA, DATA, num_args=2), block_size=2
+    ),
+    "space to depth": lambda b: b.op(
+        "space_to_depth", "one", b.op("slice_axis", "even", DATA, axis=2, begin=0, end=8), block_size=2
+    ),
+    "linear, corners aligned": one("_contrib_BilinearResize2D", height=13, width=20),
+    "linear, smaller": one("_contrib_BilinearResize2D", height=5, width=11),
+    "transposed convolution": transposed(2, num_group=2, dilate=(1, 2), stride=(2, 3), pad=(1, 0), adj=(1, 2)),
+    "transposed convolution without bias": transposed(5, no_bias=True),
+    "instance norm": normalized("InstanceNorm", 6, eps=1e-4),
+    "layer norm": normalized("LayerNorm", 14, axis=-1, eps=1e-4),
+    "local response": one("LRN", nsize=3, alpha=0.2, beta=0.6, knorm=1.5),
+    "hard sigmoid": one("hard_sigmoid", alpha=1 / 6, beta=0.4),
+    "power of a tensor": one("broadcast_power", "exp", "data"),
+    "_rpower_scalar": one("_rpower_scalar", scalar=1.5),
+    **{op: one(op) for op in ("ceil", "floor", "cos", "sin")},
+    "reciprocal": one("reciprocal", "exp"),
+    "enlargement": one("UpSampling", scale=2, sample_type="nearest", num_args=1),
+    # As far as MXNet lets attributes be left out, they are.
+    "batch norm by default": batch_norm_by_default,
+    "max by default": one("Pooling", kernel=(3, 2)),
+    "instance norm by default": normalized("InstanceNorm", 6),
+    "layer norm by default": normalized("LayerNorm", 14),
+    "layer norm of the last axis by its number": normalized("LayerNorm", 14, axis=3),
+    "local response by default": lambda b: b.op("LRN", "one", b.op("_mul_scalar", "large", DATA, scalar=50), nsize=5),
+    "hard sigmoid by default": one("hard_sigmoid"),
+    "swapped axes by default": one("SwapAxis"),
+    "split by default": lambda b: b.op("SliceChannel", "one", DATA, num_outputs=2),
+    "split of rows": one("SliceChannel", num_outputs=3, axis=2),
+    "padding by default": one("Pad", mode="constant", pad_width=(0, 0, 0, 0, 1, 2, 3, 4)),
+    "axes turned round, twice": lambda b: b.op("transpose", "one", b.op("transpose", "turned", DATA)),
+    "choice of rows by default": chosen_row,
+    "mean of all": lambda b: b.op("broadcast_sub", "one", DATA, b.op("mean", "mean", DATA, keepdims=True)),
+    "mean of all, as None says": lambda b: b.op(
+        "broadcast_sub", "one", DATA, b.op("mean", "mean", DATA, axis=None, keepdims=True)
+    ),
+    "softmax at temperature 1": one("softmax", temperature=1),
+    "softmax at temperature 1.0": one("softmax", temperature=1.0),
+    "softmax activation of rows": lambda b: b.op("SoftmaxActivation", "one", b.op("Flatten", "rows", DATA)),
+    "convolution of volumes": volumes,
+    "dense layer of rows": lambda b: b.dense("one", b.op("Flatten", "rows", DATA), 756, 5),
+}  # fmt: skip
