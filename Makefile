@@ -40,7 +40,7 @@ tables: .venv-onednn/installed
 # `--randomly-seed` and the number that is printed at the end repeat it.
 # Rooms that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
 LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/bundle/test_export.py \
-	tests/models/test_onnx_fuzz.py tests/backends tests/diagnosis/parity tests/benchmark tests/cli/test_benchmark.py \
+	tests/models/test_onnx_fuzz.py tests/backends/test_registry.py tests/backends/test_sessions.py tests/diagnosis/parity tests/benchmark tests/cli/test_benchmark.py \
 	tests/test_telemetry.py tests/formats/onnx tests/formats/test_npz.py tests/fuzz tests/test_damaged_files.py
 WITH_mkl := tests/benchmark/workers/test_worker.py
 LEFT_OUT = $(patsubst %,--ignore %,$(LEFT_OUT_$*))

@@ -1,1 +1,1 @@
-"""Which engine runs a bundle's network."""
+"""Predicting with a bundle, and the choice of the engine that runs it."""

@@ -1,1 +1,1 @@
-"""Rewrites that merge operators, each with its check, and the numeric check."""
+"""Operators merged by rules, and the numeric check of the result."""

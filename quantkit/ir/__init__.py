@@ -1,1 +1,1 @@
-"""Networks as values: graphs, their file formats, and what is known of MXNet's operators."""
+"""Networks as values: graphs, fused layers, and what is known of MXNet's operators."""

@@ -1,1 +1,1 @@
-"""From a fused network and a plan to the networks that engines run."""
+"""From a quantized graph to the networks that engines run."""

@@ -1,1 +1,1 @@
-"""From ranges to a plan: what runs in INT8, with which scales."""
+"""From ranges to a quantized graph: what runs in INT8, with which scales."""

@@ -1,1 +1,1 @@
-"""Recovery: weights, biases and ranges that lose less in INT8, found with sample images and no training."""
+"""Algorithms after training: weights, biases and ranges that lose less in INT8, found with sample images."""
