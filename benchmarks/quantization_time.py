@@ -92,12 +92,15 @@ def cost_of(network: str, preset: str) -> Cost:
             sys.executable, "-m", "quantkit", "quantize", network, "--weights", "random", "--preset", preset,
             "--calib", str(_SAMPLES), "--no-latency", "--quiet", "--out", str(Path(folder) / "int8"),
         ]  # fmt: skip
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        seconds = perf_counter() - begin
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            seconds = perf_counter() - begin
+            said.seek(0)
+            errors = said.read().decode(errors="replace")
     if process.returncode:
-        raise QuantkitError(f"{' '.join(command[1:])} ended with {process.returncode}")
+        raise QuantkitError(f"{' '.join(command[1:])} ended with {process.returncode}: {errors.strip()}")
     return Cost(network, preset, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, load)
 
 
