@@ -169,9 +169,9 @@ def _own_rows(
 
 
 def recoveries(suite: Suite) -> dict[str, Union[str, PTQConfig]]:
-    """The suite's ways of recovery by name: its presets, and techniques one by one.
+    """The suite's configurations by name: its presets, and techniques one by one.
 
-    An entry of ``recoveries`` has a ``name`` and fields of ``PTQConfig``, on top of those of ``preset`` if it names
+    An entry of ``algorithms`` has a ``name`` and fields of ``PTQConfig``, on top of those of ``preset`` if it names
     one.
 
     Raises:
@@ -179,7 +179,7 @@ def recoveries(suite: Suite) -> dict[str, Union[str, PTQConfig]]:
     """
     found: dict[str, Union[str, PTQConfig]] = {f"quantkit preset {name}": name for name in suite.get("presets", ())}
     known = {field.name for field in fields(PTQConfig)}
-    for entry in suite.get("recovery", ()):
+    for entry in suite.get("algorithms", ()):
         techniques = {key: value for key, value in entry.items() if key not in ("name", "preset")}
         if unknown := techniques.keys() - known:
             raise UserError(

@@ -67,7 +67,7 @@ def test_unknown_techniques_are_told() -> None:
     from accuracy_rows import recoveries
 
     with pytest.raises(UserError, match="unknown technique 'magic' in 'all'; choose of analytic_bias, bias, "):
-        recoveries({"recovery": [{"name": "all", "magic": True}]})
+        recoveries({"algorithms": [{"name": "all", "magic": True}]})
 
 
 def test_the_summary_has_each_peers_best_mode() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 def main(path: str, module: str, *arguments: str) -> None:
     """Find packages where the one who started this does, load the quantkit that this file belongs to, and run."""
     sys.path.extend(folder for folder in json.loads(path) if folder not in sys.path)
-    _load_package("quantkit", Path(__file__).resolve().parents[1])
+    _load_package("quantkit", Path(__file__).resolve().parents[2])
     sys.argv[1:] = arguments
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

@@ -77,7 +77,7 @@ def _title(engine: str, version: str, mkldnn: bool) -> str:
 # The environment of the quantizers that quantkit's is compared with.
 PEERS = "peers"
 
-PEERS_SCRIPT = Path(__file__).with_name("peers.py")
+PEERS_SCRIPT = Path(__file__).parents[1] / "workers" / "peers.py"
 """The program that runs them there."""
 
 RECIPES: Mapping[str, Recipe] = {

@@ -86,7 +86,7 @@ def test_what_a_failed_operator_leaves_behind_touches_no_freed_memory() -> None:
     # glibc then ends the process where it finds its own marks written over.
     checked = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-W", "ignore", "-m", "tests.backends.mxnet.failing_operator"]
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     ended = subprocess.run(command, cwd=root, env={**os.environ, **checked}, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "20\n"), ended.stderr[-2000:]
 

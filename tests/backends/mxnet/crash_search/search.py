@@ -77,7 +77,7 @@ def _run_child(cases: Path, first: int, notes: Path, gibibytes: int) -> str:
         str(notes),
         str(gibibytes),
     ]
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
     with subprocess.Popen(
         command, cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
