@@ -28,7 +28,7 @@ from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import Adjusted
 from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.algorithms.stage import apply_algorithms, plan
-from quantkit.quantization.calibrate import DEFAULT_METHOD, calibrate
+from quantkit.quantization.calibrate import DEFAULT_METHOD, calibrate, shipped_recipe
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import Plan, TensorDtype
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -147,7 +147,7 @@ def evaluate(quantized: QuantizedModel, samples: Any = "builtin", progress: Prog
 def quantize(
     model: Any,
     calib: Optional[int] = None,
-    samples: Any = "builtin",
+    samples: Any = None,
     method: str = DEFAULT_METHOD,
     exclude: Union[str, Sequence[str]] = (),
     dtype: TensorDtype = "auto",
@@ -161,7 +161,8 @@ def quantize(
     Args:
         model: a Model, or anything that ``load_model`` takes.
         calib: the number of calibration samples.
-        samples: what to calibrate and compare with.
+        samples: what to calibrate and compare with; None: the table that ships for these weights where there is one
+            (see ``stages.calibrate.shipped_recipe``), else the built-in photographs.
         method: the calibration method.
         exclude: original node names, globs or operator types that stay FP32.
         dtype: see ``make_plan``.
@@ -172,9 +173,12 @@ def quantize(
             ``model`` is not a Model yet.
     """
     loaded = model if isinstance(model, Model) else load_model(model, **loading)
-    samples = dataset(loaded, samples)
-    source = fuse_model(loaded, samples)
-    found = table if table is not None else calibrate(source, samples, calib, method, progress)
+    images = dataset(loaded, "builtin" if samples is None else samples)
+    source = fuse_model(loaded, images)
+    recipe = shipped_recipe(source, method) if samples is None and table is None else None
+    if recipe is not None:
+        table, images = recipe.table, dataset(loaded, recipe.samples)
+    found = table if table is not None else calibrate(source, images, calib, method, progress)
     planned = plan(source, found, exclude, dtype)
-    adjusted = apply_algorithms(source, found, planned, samples, algorithms, progress)
-    return evaluate(lower(source, found, adjusted), samples, progress)
+    adjusted = apply_algorithms(source, found, planned, images, algorithms, progress)
+    return evaluate(lower(source, found, adjusted), images, progress)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Literal, Optional
 
 from quantkit.backends.mxnet.kernels import Kernel, int8_isa, int8_share, kernels_of
 from quantkit.bundle.manifest import ONNX, PARAMS, SYMBOL
@@ -16,6 +16,9 @@ from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 
 Summary = dict[str, Any]
+
+TableOrigin = Literal["measured", "given", "shipped"]
+"""Where a calibration table is from: this run, the user, or quantkit's own tables."""
 
 
 def latencies(source: FusedModel, int8: Optional[Graph] = None) -> dict[str, float]:
@@ -42,11 +45,17 @@ def _parameter_bytes(graph: Graph) -> int:
 
 
 def quantize_summary(
-    quantized: QuantizedModel, bundle: Path, kernels: tuple[Kernel, ...], milliseconds: Optional[Mapping[str, float]]
+    quantized: QuantizedModel,
+    bundle: Path,
+    kernels: tuple[Kernel, ...],
+    milliseconds: Optional[Mapping[str, float]],
+    calibrated: TableOrigin,
+    data: str,
 ) -> Summary:
     """All that there is to tell of an INT8 network whose bundle was written, as JSON's own types.
 
-    Sizes in bytes, latency in ms, shares from 0 to 1.
+    Sizes in bytes, latency in ms, shares from 0 to 1. ``data`` is the name of the images that recovery and the
+    comparison with FP32 looked at.
     """
     source, table, onnx, agreement = quantized.source, quantized.table, bundle / ONNX, quantized.agreement
     decisions = quantized.plan.decisions.values()
@@ -65,7 +74,13 @@ def quantize_summary(
         "kernels": {"isa": list(int8_isa(kernels)), "int8": proven, "of": calls},
         "size": {"fp32": _parameter_bytes(source.model.graph), "int8": _checkpoint(bundle)[1].stat().st_size},
         "onnx": {"file": str(onnx), "size": onnx.stat().st_size} if onnx.exists() else None,
-        "calibration": {"method": table.method, "samples": table.samples, "data": table.data_name},
+        "calibration": {
+            "method": table.method,
+            "samples": table.samples,
+            "data": table.data_name,
+            "origin": calibrated,
+        },
+        "data": data,
         "recovery": asdict(quantized.algorithms),
         "class_scores": asdict(source.class_scores),
         "agreement": {"samples": agreement.images, **agreement.document} if agreement is not None else None,

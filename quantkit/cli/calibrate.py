@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from quantkit.cli.calibration import tell_default_samples
 from quantkit.cli.option_groups import Calibration, Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, force_option, output_options
 from quantkit.cli.targets import check_file_target, check_not_bundle
@@ -56,12 +57,13 @@ def calibrate(
     from quantkit.quantization.calibrate import DEFAULT_METHOD
     from quantkit.quantization.calibrate import calibrate as calibrated
 
-    data, calib, method = calibration.calib_data, calibration.calib, calibration.method or DEFAULT_METHOD
+    data, calib, method = calibration.calib_data or "builtin", calibration.calib, calibration.method or DEFAULT_METHOD
     observer(method)
     check_count(data, calib)
     loaded = load(terminal, model, loading, preprocessing)
     terminal.stage("fusing operators and comparing with the original")
     images = dataset(loaded, data)
+    tell_default_samples(terminal, images.name)
     table = calibrated(fuse_model(loaded, images), images, calib, method, terminal.progress)
     with terminal.work.writing(out):
         write_table(table, out)

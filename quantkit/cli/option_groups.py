@@ -62,12 +62,11 @@ class Calibration:
         metavar="N",
         help="How many images to calibrate with.  [default: 32, or all where there are fewer]",
     )
-    calib_data: str = option(
+    calib_data: Optional[str] = option(
         "--calib-data",
-        default="builtin",
         metavar="SPEC",
         help="Sample images: a folder (FOLDER:SPLIT for one split of its labels.csv), .npz, .rec, builtin "
-        "(photographs), digits:train.  [default: builtin]",
+        "(photographs), digits:train.  [default: builtin, for `quantize` a table that ships for the weights]",
     )
     method: Optional[str] = option(
         "--method",

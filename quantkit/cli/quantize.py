@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
+from quantkit.cli.calibration import tell_default_samples, tell_recipe
 from quantkit.cli.option_groups import (
     BundleWriting,
     Calibration,
@@ -25,6 +26,7 @@ from quantkit.errors import UserError
 
 if TYPE_CHECKING:
     from quantkit.bundle.quantized_model import QuantizedModel
+    from quantkit.bundle.summary import TableOrigin
     from quantkit.calibration.table import CalibrationTable
     from quantkit.mixed_precision.journal import Journal
     from quantkit.mixed_precision.search import Outcome
@@ -116,7 +118,8 @@ def quantize(
     MODEL is a name (`quantkit models` lists them), a model card (.toml), an MXNet checkpoint
     (its prefix, or the -symbol.json file), or an ONNX file (.onnx). Operators are fused first, and the fused network is
     compared with the original on real images; then the ranges of its tensors are measured on the
-    sample images, weights and biases are adapted to rounding, and the INT8 network is compared with FP32.
+    sample images (or taken from a table that ships for just these weights, where you give no images),
+    weights and biases are adapted to rounding, and the INT8 network is compared with FP32.
 
     With a goal, --max-drop or --min-speedup or both, layers are returned to FP32 where that buys the most
     accuracy per measured millisecond. A search that was interrupted goes on where it was when the same command is
@@ -129,8 +132,8 @@ def quantize(
 
     check_installed()
     formats = tuple(each.strip() for each in target.formats.split(","))
-    data, calib = calibration.calib_data, calibration.calib
-    table = _prepared(calibration)
+    data, calib, method = calibration.calib_data or "builtin", calibration.calib, calibration.method
+    table = _prepared(calibration, data)
     goal = _goal(terminal, data, wanted, no_latency)
     from quantkit.backends.mxnet.build import check_int8
     from quantkit.bundle.quantized_model import check_formats, evaluate, lower
@@ -139,7 +142,7 @@ def quantize(
     from quantkit.mixed_precision.search import DEFAULT_MINUTES, check_request, search_mixed_precision
     from quantkit.models.dataset import dataset
     from quantkit.quantization.algorithms.stage import apply_algorithms, plan
-    from quantkit.quantization.calibrate import DEFAULT_METHOD, calibrate
+    from quantkit.quantization.calibrate import DEFAULT_METHOD, calibrate, shipped_recipe
     from quantkit.quantization.exclude import excluded_nodes
 
     check_formats(formats)
@@ -152,8 +155,15 @@ def quantize(
     images = dataset(loaded, data)
     source = fuse_model(loaded, images)
     excluded_nodes(source.fused, planning.exclude)
+    may_ship = calibration.calib_data is None and table is None
+    recipe = shipped_recipe(source, method or DEFAULT_METHOD) if may_ship else None
+    calibrated: TableOrigin = "measured" if table is None else "given"
+    if recipe is not None:
+        table, images, calibrated = recipe.table, dataset(loaded, recipe.samples), "shipped"
+        tell_recipe(terminal, recipe, calib)
     if table is None:
-        table = calibrate(source, images, calib, calibration.method or DEFAULT_METHOD, terminal.progress)
+        tell_default_samples(terminal, images.name)
+        table = calibrate(source, images, calib, method or DEFAULT_METHOD, terminal.progress)
     decided = plan(source, table, planning.exclude, planning.dtype)  # type: ignore[arg-type]
     if goal is None:
         adjusted = apply_algorithms(source, table, decided, images, preset, terminal.progress)
@@ -167,18 +177,18 @@ def quantize(
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.save(out, target.force, formats, keep_sample=target.keep_sample)
-    _report(terminal, model, loading.weights, preset, quantized, out, no_latency, outcome)
+    _report(terminal, model, loading.weights, preset, quantized, calibrated, images.name, out, no_latency, outcome)
     if outcome is not None and not outcome.met:
         context.exit(GOAL_MISSED)
 
 
-def _prepared(calibration: TableOrCalibration) -> Optional[CalibrationTable]:
+def _prepared(calibration: TableOrCalibration, data: str) -> Optional[CalibrationTable]:
     """Find the user's mistakes before the long work; the table to use, if one is given."""
     from quantkit.calibration.methods import observer
     from quantkit.calibration.table import read_table
     from quantkit.cli.networks import check_count
 
-    check_count(calibration.calib_data, calibration.calib)
+    check_count(data, calibration.calib)
     if calibration.calib_table is None:
         if calibration.method is not None:
             observer(calibration.method)
@@ -235,6 +245,8 @@ def _report(
     weights: str,
     preset: Optional[str],
     quantized: QuantizedModel,
+    calibrated: TableOrigin,
+    data: str,
     out: Path,
     no_latency: bool,
     outcome: Optional[Outcome],
@@ -252,7 +264,7 @@ def _report(
     elif not no_latency:
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
         milliseconds = latencies(quantized.source, quantized.graph)
-    result = quantize_summary(quantized, out, kernels, milliseconds)
+    result = quantize_summary(quantized, out, kernels, milliseconds, calibrated, data)
     tables = quantize_tables(result, quantized.agreement, model, weights, preset)
     if outcome is not None:
         result["search"] = search_summary(outcome)

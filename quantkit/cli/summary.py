@@ -43,9 +43,9 @@ def quantize_tables(
         ("kernels", _kernels_text(kernels)),
         ("parameters", _sizes(size["fp32"], size["int8"])),
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
-        ("calibrated", f"{calibration['method']}, {images(calibration['samples'])} of {calibration['data']}"),
+        ("calibrated", _calibration_text(calibration)),
         ("recovered", _recovery_text(result, preset)),
-        *(agreement_rows("as FP32", agreement, " that it was calibrated with") if agreement is not None else []),
+        *(agreement_rows("as FP32", agreement, f" {_looked_at(result)}") if agreement is not None else []),
         *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}{hint}")]),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),
@@ -111,13 +111,28 @@ def grid_of(rows: list[tuple[str, str]]) -> Any:
     return table
 
 
+def _calibration_text(calibration: Mapping[str, Any]) -> str:
+    if calibration["origin"] == "shipped":
+        made = f"table shipped for these weights, from {calibration['samples']} {calibration['data']}"
+    else:
+        made = f"{images(calibration['samples'])} of {calibration['data']}"
+    return f"{calibration['method']}, {made}"
+
+
+def _looked_at(result: Summary) -> str:
+    """Which images recovery and the comparison with FP32 are of."""
+    measured = result["calibration"]["origin"] == "measured"
+    return "that it was calibrated with" if measured else f"of {result['data']}"
+
+
 def _recovery_text(result: Summary, preset: Optional[str]) -> str:
     algorithms = result["recovery"]
     names = {"centre": "ranges centred", "refit": "weights refitted", "rounding": "rounded jointly", "bias": "biases"}
     done = [text for name, text in names.items() if algorithms[name]]
     if done:
         mirrored = ", mirrored ones included" if algorithms["images"] > result["calibration"]["samples"] else ""
-        return f"{', '.join(done)}, with {images(algorithms['images'])}{mirrored}"
+        of = "" if result["calibration"]["origin"] == "measured" else f" {_looked_at(result)}"
+        return f"{', '.join(done)}, with {images(algorithms['images'])}{of}{mirrored}"
     if preset is not None:
         return f"nothing (preset {preset})"
     return "nothing (random weights)" if result["weights"]["kind"] == "random" else "nothing"

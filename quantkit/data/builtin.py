@@ -20,6 +20,9 @@ from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
 from quantkit.extras import require
 
+PHOTOGRAPHS = "built-in photographs (scikit-image, scikit-learn)"
+"""The name of the default samples."""
+
 _PHOTOGRAPHS = (
     ("scikit-image", "skimage", "data/chelsea.png"),
     ("scikit-learn", "sklearn", "datasets/images/china.jpg"),
@@ -57,8 +60,7 @@ def photographs() -> Samples:
                 photograph = _photograph(file)
             yield Sample(_crop(photograph, position), None, f"crop {position} of {file.name}")
 
-    name = "built-in photographs (scikit-image, scikit-learn)"
-    return Samples(name, read, _CROPS, any_order=True, independent=True, builtin=True)
+    return Samples(PHOTOGRAPHS, read, _CROPS, any_order=True, independent=True, builtin=True)
 
 
 def digits(split: str) -> Samples:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,15 @@ from PIL import Image
 
 import quantkit
 from quantkit.bundle import read_bundle
+from quantkit.calibration.table import CalibrationTable
 from quantkit.data import builtin, preprocess
 from quantkit.data import folder as folders
+from quantkit.data.default_samples import DefaultSamplesWarning
 from quantkit.data.samples import Samples, take
 from quantkit.errors import UserError
 from quantkit.formats.mxnet import nnvm
 from quantkit.models.dataset import dataset
+from quantkit.quantization.calibrate import shipped_recipe
 
 NETWORK = "digits_resnet20_v1"
 
@@ -130,3 +135,38 @@ def test_a_dataset_of_another_network_is_refused(engine: None) -> None:
     other = quantkit.CalibrationDataset("digits:train", None, (3, 32, 32))
     with pytest.raises(UserError, match=f"was preprocessed for another network than '{NETWORK}'"):
         quantkit.fuse(model, other)
+
+
+def test_photographs_that_stand_for_other_images_set_no_ranges(engine: None, digits: Samples) -> None:
+    source = quantkit.fuse(quantkit.load(NETWORK), digits)
+
+    def with_channel_shift(table: CalibrationTable, samples: Any) -> bool:
+        return quantkit.apply_algorithms(
+            source, table, quantkit.plan(source, table), samples, "fast"
+        ).algorithms.channel_shift
+
+    of_digits, of_photographs = (quantkit.calibrate(source, each, 4) for each in (digits, "builtin"))
+    assert not with_channel_shift(of_digits, "builtin")
+    assert with_channel_shift(of_digits, digits)
+    assert with_channel_shift(of_photographs, "builtin")
+
+
+def test_a_table_that_ships_takes_the_place_of_calibration(int8_engine: None) -> None:
+    found = quantkit.quantize(NETWORK, algorithms="none")
+    recipe = shipped_recipe(found.source)
+    assert recipe is not None and found.table == recipe.table
+    assert found.source.check.samples > 0
+    assert quantkit.quantize(NETWORK, 2, "builtin", algorithms="none").table.samples == 2
+    given = replace(recipe.table, samples=7)
+    assert quantkit.quantize(NETWORK, table=given, algorithms="none").table is given
+
+
+def test_small_inputs_and_default_samples_do_not_go_together(engine: None, digits: Samples) -> None:
+    source = quantkit.fuse(quantkit.load(NETWORK), digits)
+    with pytest.warns(DefaultSamplesWarning, match="32x32 pixels"):
+        quantkit.calibrate(source, "builtin", 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DefaultSamplesWarning)
+        quantkit.calibrate(source, digits, 2)
+        # Of random weights nobody expects accuracy.
+        quantkit.calibrate(quantkit.fuse(quantkit.load(NETWORK, weights="random")), "builtin", 2)

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.calibration.recipes import recipes
+from quantkit.calibration.table import read_table
 from quantkit.cli.quantize import quantize
 from quantkit.quantization.algorithms.config import PRESETS
 from tests.cli.conftest import SHAPE, Run, start
-from tests.requirements import requires
+from tests.requirements import REAL_DATA, requires
 
 
 @pytest.fixture
@@ -200,3 +202,44 @@ def test_formats_are_checked_before_the_work(run: Run, options: list[object], fo
     result = run("quantize", *options, "--format", formats)
     assert result.exit_code == 2
     assert "loading" not in result.stderr
+
+
+def test_a_table_that_ships_is_used_and_told_of(run: Run, int8_engine: None, tmp_path: Path) -> None:
+    recipe = next(recipe for recipe in recipes() if recipe.network == "digits_resnet20_v1")
+    network = ["digits_resnet20_v1", "--no-latency", "--preset", "none", "--force"]
+    result = run("quantize", *network, "--calib", 3)
+    assert result.exit_code == 0, result.stderr
+    said = "table shipped for these weights, from 200 digits of scikit-learn's training split"
+    assert f"calibration: {said}; --calib 3 has nothing to do without --calib-data" in result.stderr
+    assert "calibrating" not in result.stderr
+    assert f"calibrated mse, {said}" in " ".join(result.stdout.split())
+    assert "of scikit-learn digits, split train)" in " ".join(result.stdout.split())
+    assert read_table(tmp_path / "digits_resnet20_v1-int8" / "calibration.json") == recipe.table
+    for origin, more in (
+        ("shipped", []),
+        ("measured", ["--calib-data", "digits:train"]),
+        ("measured", ["--method", "minmax"]),
+        ("given", ["--calib-table", "digits_resnet20_v1-int8/calibration.json"]),
+    ):
+        assert json.loads(run("quantize", *network, *more, "--json").stdout)["calibration"]["origin"] == origin, more
+
+
+def test_the_default_samples_come_with_what_they_cannot_stand_for(run: Run, int8_engine: None) -> None:
+    common = ["digits_resnet20_v1", "--calib", 2, "--force"]
+    for verb in (["quantize", "--preset", "none", "--no-latency"], ["calibrate", "--out", "table.json"]):
+        said = run(*verb, *common, "--calib-data", "builtin").stderr
+        assert "not for documents, drawings, medical or satellite images" in said
+        assert "Warning: the network reads images of 32x32 pixels" in said
+        other = run(*verb, *common, "--calib-data", "digits:train").stderr
+        assert "satellite" not in other and "Warning" not in other
+
+
+def test_trained_weights_of_gluoncv_have_a_table(run: Run, int8_engine: None) -> None:
+    requires("real-data")
+    weights = REAL_DATA / "weights" / "cifar_resnet20_v1-0000.params"
+    common = ["quantize", "cifar_resnet20_v1", "--no-latency", "--preset", "fast", "--force"]
+    result = run(*common, "--weights", weights)
+    assert "calibration: table shipped for these weights, from 500 CIFAR-10 training images" in result.stderr
+    assert "Warning" not in result.stderr
+    assert "biases, with 500 images of built-in photographs" in " ".join(result.stdout.split())
+    assert "table shipped" not in run(*common, "--weights", "random", "--calib", 2).stderr

@@ -9,6 +9,7 @@ from typing import Any, Union
 import numpy as np
 
 from quantkit.calibration.table import CalibrationTable
+from quantkit.data.default_samples import are_default
 from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.models.dataset import BATCH_SIZE, dataset
@@ -60,7 +61,9 @@ def apply_algorithms(
         source: the fused model.
         table: its calibration.
         plan: what becomes INT8. Recovery gives nothing back to FP32.
-        samples: what to look at: the first of them, at most as many as were calibrated with.
+        samples: what to look at: the first of them, at most as many as were calibrated with. Where the table is of
+            other images than the built-in photographs and these are to stand for them, tensors are not centred:
+            their new ranges would be those of the photographs.
         algorithms: a preset's name (``none``, ``fast``, ``balanced``, ``best``), or the techniques one by one;
             None: ``balanced``, but ``none`` for random weights, which have no accuracy to recover.
         progress: wraps the walk over the operators.
@@ -77,6 +80,8 @@ def apply_algorithms(
     images: list[np.ndarray] = []
     if wanted.needs_images:
         chosen = data.subset(min(table.samples, most), at_most=True)
+        if are_default(chosen.name) and table.data_name != chosen.name:
+            wanted = replace(wanted, channel_shift=False)
         images = [batch.data for batch in chosen.batches(BATCH_SIZE)]
     if wanted.mirror and images:
         images = with_mirrored(images, most)
