@@ -15,7 +15,9 @@ def tell_recipe(terminal: Terminal, recipe: Recipe, calib: Optional[int]) -> Non
     from quantkit.data.sources import open_samples
 
     unused = "" if calib is None else f"; --calib {calib} has nothing to do without --calib-data"
-    terminal.tell(f"calibration: {recipe}{unused}; what else looks at images takes {open_samples(recipe.samples).name}")
+    looked_at = open_samples(recipe.samples).name
+    terminal.tell(f"calibration: {recipe}{unused}")
+    terminal.tell(f"the preset and the comparison with FP32 look at {looked_at}; give your own with --calib-data")
 
 
 def tell_default_samples(terminal: Terminal, name: str) -> None:
