@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import accuracy_tables
+import calibration_data
 import mixed_precision
 import onnx_parity
 import onnx_speed
@@ -31,6 +32,7 @@ README = ROOT / "README.md"
 PAGES = {
     "ablation": accuracy_tables.markdown,
     "accuracy": accuracy_tables.markdown,
+    "calibration-data": calibration_data.page,
     "mixed-precision": mixed_precision.page,
     "onnx-parity": onnx_parity.page,
     "onnx-speed": onnx_speed.page,

@@ -28,7 +28,8 @@ def test_what_is_committed_is_what_the_data_give() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["accuracy", "ablation", "mixed-precision", "onnx-parity", "onnx-speed", "recovered-speed"]
+    "name",
+    ["accuracy", "ablation", "calibration-data", "mixed-precision", "onnx-parity", "onnx-speed", "recovered-speed"],
 )
 def test_other_figures_give_another_page(name: str) -> None:
     from tables import PAGES, data
