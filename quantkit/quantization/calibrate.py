@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Optional
 
 from quantkit.calibration.collect import collect_ranges
@@ -9,8 +10,11 @@ from quantkit.calibration.recipes import Recipe, find_recipe
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import check_not_constant
 from quantkit.data.default_samples import warn_if_unlike
+from quantkit.data.preprocess import Preprocess
 from quantkit.fusion.fused_model import FusedModel
+from quantkit.models.card import Card, find_card
 from quantkit.models.dataset import BATCH_SIZE, dataset, steps
+from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
 from quantkit.quantization.plan import calibration_targets
 
@@ -53,6 +57,19 @@ def calibrate(
 def shipped_recipe(source: FusedModel, method: str = DEFAULT_METHOD) -> Optional[Recipe]:
     """The calibration table that ships for just this fused network and its weights, with how it was made.
 
-    Its ``samples`` are what ``apply_algorithms`` and ``evaluate`` are then to look at. None where no such table ships.
+    Its ``samples`` are what ``apply_algorithms`` and ``evaluate`` are then to look at. None where no such table ships, or where
+    the model reads images of another size or with other values than the network's card says.
     """
-    return find_recipe(source.sha256, method)
+    recipe = find_recipe(source.sha256, method)
+    return recipe if recipe is not None and _reads_as_card(source.model, find_card(recipe.network)) else None
+
+
+def _reads_as_card(model: Model, card: Optional[Card]) -> bool:
+    if card is None or model.input_shape != card.input_shape:
+        return False
+    return _values(model.preprocess) == _values(card.preprocess)
+
+
+def _values(preprocess: Optional[Preprocess]) -> Optional[Preprocess]:
+    # Scaling and cutting decide which part of an image is read, not with which values.
+    return None if preprocess is None else replace(preprocess, resize=None, crop=None)

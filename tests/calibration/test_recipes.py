@@ -93,6 +93,27 @@ def test_other_weights_and_another_fusion_have_no_table() -> None:
             plan(other, recipe.table)
 
 
+@pytest.mark.usefixtures("engine")
+def test_inputs_of_other_values_or_another_size_have_no_table() -> None:
+    from quantkit.fusion.fused_model import fuse_model
+    from quantkit.models.load import load_model
+    from quantkit.quantization.calibrate import shipped_recipe
+
+    source = fuse_model(load_model("digits_resnet20_v1"), "digits:train")
+    preprocess = source.model.preprocess
+    assert preprocess is not None and preprocess.crop is not None
+    for change, ships in (
+        ({"resize": 40}, True),
+        ({"scale": 1.0}, False),
+        ({"mean": (0.4, 0.5, 0.5)}, False),
+        ({"rotate180": True}, False),
+    ):
+        other = replace(source.model, preprocess=replace(preprocess, **change))
+        assert (shipped_recipe(replace(source, model=other)) is not None) == ships, change
+    larger = replace(source.model, input_shape=(3, 64, 64))
+    assert shipped_recipe(replace(source, model=larger)) is None
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
