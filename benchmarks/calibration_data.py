@@ -7,8 +7,8 @@ algorithms look at, with their number, mirrored ones included; the test images a
 The difference is the row's agreement with FP32 less that of 100 real images. OUT.json has for every row the numbers of
 the test images about which INT8 and FP32 disagree.
 
-With a table that ships and the default samples, ``apply_algorithms`` does not centre tensors. The row "centred too" shows what
-that would do.
+With a table that ships and the default samples, ``apply_algorithms`` shifts no channels. The row "centred too" shows
+what that would do.
 """
 
 from __future__ import annotations

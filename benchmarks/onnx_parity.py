@@ -25,9 +25,10 @@ import numpy as np
 from accuracy_rows import BATCH, prepared_model
 from command_line import Document, arguments, data_root, rows_page, run, table, write_results
 
+from quantkit.api import quantize
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.registry import DEPLOYED_ONNX
-from quantkit.bundle import quantized_model, read_bundle
+from quantkit.bundle import read_bundle
 from quantkit.bundle.export import export_onnx
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
@@ -111,7 +112,7 @@ def _images(model: Model, data: str, count: Optional[int]) -> np.ndarray:
 
 def _rows(subject: Subject, engines: Iterable[str]) -> Iterator[Row]:
     model = subject.model
-    quantized = quantized_model.quantize(model, subject.samples, subject.calibration)
+    quantized = quantize(model, subject.samples, subject.calibration)
     with tempfile.TemporaryDirectory() as name:
         bundle = read_bundle(quantized.save(Path(name) / "bundle", formats=("mxnet", "onnx")))
         export_onnx(model, Path(name) / "fp32.onnx")

@@ -28,7 +28,7 @@ from accuracy_rows import BATCH, prepared_model
 from command_line import Document, data_root, rows_page, run, table, write_results
 from turns import Timing, command_of, measured, milliseconds, ratio, timing_arguments
 
-from quantkit.bundle import quantized_model
+from quantkit.api import quantize
 from quantkit.bundle.export import export_onnx
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
@@ -80,7 +80,7 @@ def _timings(model: Model, data: Any, count: int, peers: Peers, rounds: int, run
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         export_onnx(model, folder / "fp32.onnx")
-        quantized_model.quantize(model, count, chosen).to_onnx(folder / "quantkit.onnx")
+        quantize(model, count, chosen).to_onnx(folder / "quantkit.onnx")
         ptq = peers.quantized("ONNX Runtime MinMax", folder / "fp32.onnx", images, folder)
         nncf = peers.quantized("NNCF performance (default)", folder / "fp32.onnx", images, folder)
         for batch in (1, 16):

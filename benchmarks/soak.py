@@ -31,6 +31,7 @@ import numpy as np
 from command_line import Document, rows_page, run, table, write_results
 from scipy import stats
 
+from quantkit.api import quantize
 from quantkit.backends.base import session_threads
 from quantkit.backends.registry import DEPLOYED
 from quantkit.bundle import quantized_model, read_bundle
@@ -161,7 +162,7 @@ def is_flat(soaked: Soak) -> bool:
 
 
 def _bundle(folder: Path) -> Path:
-    network = quantized_model.quantize(_NETWORK, 32, "digits:train", algorithms="none")
+    network = quantize(_NETWORK, 32, "digits:train", algorithms="none")
     return network.save(folder / "bundle", formats=quantized_model.FORMATS)
 
 

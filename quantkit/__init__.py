@@ -13,12 +13,12 @@ from quantkit.host.telemetry import turn_off
 
 if TYPE_CHECKING:
     from quantkit import errors as errors
+    from quantkit.api import quantize as quantize
     from quantkit.benchmark.measuring.measurement import Conditions as Conditions
     from quantkit.benchmark.measuring.measurement import run_benchmark as run_benchmark
     from quantkit.bundle.quantized_model import QuantizedModel as QuantizedModel
     from quantkit.bundle.quantized_model import evaluate as evaluate
     from quantkit.bundle.quantized_model import lower as lower
-    from quantkit.bundle.quantized_model import quantize as quantize
     from quantkit.data.dataset import CalibrationDataset as CalibrationDataset
     from quantkit.data.sources import open_samples as images
     from quantkit.deployment.loading import load as load
@@ -84,7 +84,7 @@ _HOMES = {
     "load": ("quantkit.deployment.loading", "load"),
     "search_mixed_precision": ("quantkit.mixed_precision.search", "search_mixed_precision"),
     "plan": ("quantkit.quantization.algorithms.stage", "plan"),
-    "quantize": ("quantkit.bundle.quantized_model", "quantize"),
+    "quantize": ("quantkit.api", "quantize"),
     "apply_algorithms": ("quantkit.quantization.algorithms.stage", "apply_algorithms"),
     "run_benchmark": ("quantkit.benchmark.measuring.measurement", "run_benchmark"),
 }

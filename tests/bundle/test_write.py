@@ -36,7 +36,7 @@ write_float_bundle(fuse_model(load_model("digits_resnet20_v1"), "digits:train"),
 WRITE_INT8 = """
 import sys
 from quantkit.models.load import load_model
-from quantkit.bundle.quantized_model import quantize
+from quantkit.api import quantize
 quantize(load_model("digits_resnet20_v1"), 8, "digits:train").save(sys.argv[1])
 """
 

@@ -166,9 +166,10 @@ VERBS = {
 def bundle(folder: Path, int8_engine: None) -> None:
     """``tiny-int8`` in the folder, with its ONNX file."""
     requires("onnx", "onnxruntime", "openvino")
+    from quantkit.api import quantize
     from quantkit.bundle import quantized_model
 
-    network = quantized_model.quantize(str(folder / "tiny.toml"), 4, str(folder / "samples.npz"), algorithms="none")
+    network = quantize(str(folder / "tiny.toml"), 4, str(folder / "samples.npz"), algorithms="none")
     network.save(folder / "tiny-int8", formats=quantized_model.FORMATS)
 
 
