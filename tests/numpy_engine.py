@@ -216,8 +216,8 @@ def in_place() -> Iterator[None]:
     """NumPy in the engine's place, in all that runs FP32 networks."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("execute", "stream"):
-            patch.setattr(f"quantkit.backends.mxnet.{module}.Executor", MxnetSession)
+            patch.setattr(f"quantkit.backends.mxnet.{module}.MxnetSession", MxnetSession)
         patch.setattr("quantkit.backends.mxnet.execute.infer_shapes", infer_shapes)
         patch.setattr("quantkit.fusion.fuse.infer_shapes", infer_shapes)
-        patch.setattr("quantkit.quantization.algorithms.simulation.Executor", MxnetSession)
+        patch.setattr("quantkit.quantization.simulation.operators.MxnetSession", MxnetSession)
         yield

@@ -85,7 +85,7 @@ def test_a_signal_ends_a_command_and_its_children(
 
 _HELD = """
 import sys, time
-from quantkit import folders
+from quantkit.files import folders
 from quantkit.__main__ import main
 
 put_folder = folders.put_folder

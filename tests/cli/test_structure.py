@@ -19,7 +19,10 @@ MODULES = sorted(Path(quantkit.cli.__file__).parent.glob("*.py"))
 
 
 def commands(group: click.Group) -> Iterator[click.Command]:
-    for command in group.commands.values():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         yield from commands(command) if isinstance(command, click.Group) else [command]
 
 
@@ -41,7 +44,8 @@ def private(tree: ast.AST) -> list[str]:
 
 
 def test_the_parameters_are_those_of_the_function_itself() -> None:
-    assert parameters(cli.commands["feed"]) == [
+    (feed,) = (command for command in commands(cli) if command.name == "feed")
+    assert parameters(feed) == [
         "terminal",
         "network",
         "data",

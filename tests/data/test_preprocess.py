@@ -137,7 +137,8 @@ def test_an_image_of_another_size_is_refused_before_it_takes_memory() -> None:
     pixels = np.broadcast_to(np.uint8(0), (1_000_000, 1_000_000, 3))
     problem = r"cat\.png, preprocessed, has shape \(3, 1000000, 1000000\), but the network reads \(3, 4, 4\)"
     with pytest.raises(
-        DataError, match=problem + r"; .* `crop`, after `resize`, under \[preprocess\] in its model card"
+        DataError,
+        match=problem + r"; .* --resize and --crop, or `resize` and `crop` under \[preprocess\] in its model card",
     ):
         network_input(PLAIN, pixels, (3, 4, 4), "cat.png")
 

@@ -148,7 +148,7 @@ def run_without_vnni(graph: Graph, data: np.ndarray, folder: Path) -> np.ndarray
     np.savez(folder / "net.npz", **graph.params)  # type: ignore[arg-type]
     np.save(folder / "data.npy", data)
     program = (
-        "import numpy as np; from pathlib import Path; from quantkit.ir import nnvm; "
+        "import numpy as np; from pathlib import Path; from quantkit.formats.mxnet import nnvm; "
         "from quantkit.backends.mxnet.execute import run; "
         "graph = nnvm.parse(Path('net.json').read_text(), dict(np.load('net.npz'))); "
         "np.save('out.npy', run(graph, {'data': np.load('data.npy')})[0])"
