@@ -81,7 +81,7 @@ def quantize_summary(
             "origin": calibrated,
         },
         "data": data,
-        "recovery": asdict(quantized.algorithms),
+        "algorithms": asdict(quantized.algorithms),
         "class_scores": asdict(source.class_scores),
         "agreement": {"samples": agreement.images, **agreement.document} if agreement is not None else None,
         "latency_ms": dict(milliseconds) if milliseconds else None,
@@ -97,7 +97,7 @@ def fuse_summary(source: FusedModel, bundle: Path, milliseconds: Optional[Mappin
         "weights": {"kind": source.model.source.weights, "location": source.model.source.location},
         "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
         "applied": dict(applied),
-        "refused": [
+        "rejected": [
             {"rule": refusal.rule, "node": refusal.node, "reason": refusal.reason} for refusal in source.fused.rejected
         ],
         "class_scores": asdict(source.class_scores),

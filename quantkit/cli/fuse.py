@@ -86,11 +86,11 @@ def _tables(result: dict[str, Any]) -> list[Any]:
         for index, (rule, count) in enumerate(result["applied"].items())
     ]
     rows += [
-        ("refused" if index == 0 else "", f"{refusal['rule']} at {refusal['node']}: {refusal['reason']}")
-        for index, refusal in enumerate(result["refused"][:_SHOWN])
+        ("rejected" if index == 0 else "", f"{rejection['rule']} at {rejection['node']}: {rejection['reason']}")
+        for index, rejection in enumerate(result["rejected"][:_SHOWN])
     ]
-    if len(result["refused"]) > _SHOWN:
-        rows.append(("", f"and {len(result['refused']) - _SHOWN} more: quantkit explain {result['bundle']}"))
+    if len(result["rejected"]) > _SHOWN:
+        rows.append(("", f"and {len(result['rejected']) - _SHOWN} more: quantkit explain {result['bundle']}"))
     rows += [
         (
             "check",

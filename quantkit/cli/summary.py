@@ -126,8 +126,13 @@ def _looked_at(result: Summary) -> str:
 
 
 def _recovery_text(result: Summary, preset: Optional[str]) -> str:
-    algorithms = result["recovery"]
-    names = {"centre": "ranges centred", "refit": "weights refitted", "rounding": "rounded jointly", "bias": "biases"}
+    algorithms = result["algorithms"]
+    names = {
+        "channel_shift": "channels shifted",
+        "refit": "weights refitted",
+        "rounding": "rounded jointly",
+        "bias": "biases",
+    }
     done = [text for name, text in names.items() if algorithms[name]]
     if done:
         mirrored = ", mirrored ones included" if algorithms["images"] > result["calibration"]["samples"] else ""

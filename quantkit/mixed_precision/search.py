@@ -258,7 +258,7 @@ def _facts(source: FusedModel, table: CalibrationTable, adjusted: Adjusted, imag
         "exact": nnvm.sha256_of(adjusted.exact),
         "int8": nnvm.sha256_of(int8_graph(adjusted.network)),
         "calibration": [table.method, table.samples, table.data_sha256],
-        "recovery": asdict(adjusted.algorithms),
+        "algorithms": asdict(adjusted.algorithms),
         "images": images.sha256,
         "class_scores": images.class_scores.yes,
     }

@@ -12,7 +12,7 @@ from quantkit.bundle import read_bundle, verify_bundle
 from quantkit.bundle.manifest import OPERATORS, SYMBOL
 from quantkit.errors import BundleError
 
-_OTHER_PRECISION = b'[{"node": "a", "operator": "b", "into": "c", "precision": "int4", "reason": "", "refusals": []}]'
+_OTHER_PRECISION = b'[{"node": "a", "operator": "b", "into": "c", "precision": "int4", "reason": "", "rejections": []}]'
 
 
 def _attack(bundle: Path) -> None:

@@ -104,7 +104,7 @@ def test_bundles_from_before_recovery_and_goals_are_read(
     digits_int8, tmp_path: Path, edit: Callable[..., None]
 ) -> None:
     path = digits_int8.save(tmp_path / "out")
-    edit(path, lambda document: [document["settings"].pop(name) for name in ("recovery", "mixed")])
+    edit(path, lambda document: [document["settings"].pop(name) for name in ("algorithms", "mixed")])
     settings = read_bundle(path).manifest.settings
     assert (settings.algorithms, settings.mixed) == (NO_ALGORITHMS, None)
 

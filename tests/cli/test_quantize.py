@@ -74,8 +74,8 @@ def test_a_preset_is_used_shown_and_kept(run: Run, options: list[object], int8_e
     def algorithms(*more: object) -> dict[str, object]:
         shown = json.loads(run("quantize", *options, "--calib", 5, "--no-latency", "--json", "--force", *more).stdout)
         manifest = json.loads((tmp_path / "tiny-int8" / "manifest.json").read_text())
-        assert shown["recovery"] == manifest["settings"]["recovery"]
-        return dict(shown["recovery"])
+        assert shown["algorithms"] == manifest["settings"]["algorithms"]
+        return dict(shown["algorithms"])
 
     def of(name: str, images: int) -> dict[str, object]:
         return asdict(replace(PRESETS[name], images=images))
@@ -95,7 +95,7 @@ def test_random_weights_are_recovered_on_demand_only(run: Run, int8_engine: None
     network = ["cifar_resnet20_v1", "--weights", "random", "--calib", 2, "--no-latency"]
     plain = json.loads(run("quantize", *network, "--json", "--out", "plain").stdout)
     asked = json.loads(run("quantize", *network, "--json", "--out", "asked", "--preset", "fast").stdout)
-    assert (plain["recovery"]["images"], asked["recovery"]["images"]) == (0, 2)
+    assert (plain["algorithms"]["images"], asked["algorithms"]["images"]) == (0, 2)
 
 
 def test_the_table_says_what_was_gained(run: Run, options: list[object], int8_engine: None) -> None:

@@ -42,7 +42,7 @@ def test_how_many_samples_are_looked_at(images: int, network: Fused, samples: in
 
 
 def test_what_each_technique_needs() -> None:
-    assert TECHNIQUES == ["analytic_bias", "centre", "equalize", "observers", "refit", "rounding", "bias"]
+    assert TECHNIQUES == ["analytic_bias", "channel_shift", "equalize", "observers", "refit", "rounding", "bias"]
     for name in TECHNIQUES:
         algorithms = PTQConfig(**{name: True})
         assert algorithms.works
