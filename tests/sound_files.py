@@ -148,9 +148,9 @@ def manifest() -> bytes:
     return m.manifest_text(
         m.Manifest(
             "int8", "net", "0.1.0", m.Engine("1.9.1", "1.26.4", "avx512_vnni"), m.Input("data", (3, 8, 8)),
-            (m.Output("softmax", (10,)),), m.Origin("net", "pretrained", "net.params", "c" * 64),
+            (m.Output("softmax", (10,), "softmax"),), True, m.Origin("net", "pretrained", "net.params", "c" * 64),
             m.Settings("mse", 10, "photos", (), "int8"), m.FusionResult(4, 1e-6, 1e-4, 0),
-            m.AgreementResult(10, 1.0, 0.999), files,
+            m.AgreementResult(10, 1.0, (m.OutputResult("softmax", 0.999, 30.0, 0.01, 1.0),)), files,
         )
     ).encode()  # fmt: skip
 

@@ -67,7 +67,7 @@ def test_a_network_is_measured_in_int8(
             operators.extend(node.op for node in graph.nodes)
             super().__init__(graph, shapes)
 
-    monkeypatch.setattr(quantkit.evaluation.feed, "Executor", Recorded)
+    monkeypatch.setattr(quantkit.evaluation.feed, "MxnetSession", Recorded)
     measured(run, quantizable, samples)
     assert any("quantize" in operator for operator in operators)
 

@@ -93,7 +93,7 @@ class Network:
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Network:
     network = Network(clock)
-    monkeypatch.setattr(feed, "Executor", network)
+    monkeypatch.setattr(feed, "MxnetSession", network)
     return network
 
 
@@ -140,7 +140,7 @@ def test_the_first_reading_is_told_from_later_ones(network: Network, clock: Cloc
 def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(feed, "perf_counter", clock)
-    monkeypatch.setattr(feed, "Executor", network := Network(clock))
+    monkeypatch.setattr(feed, "MxnetSession", network := Network(clock))
     network.seconds = TURN
     measured(slow_samples(clock, 0.01))
     assert own_threads() == []
@@ -235,7 +235,7 @@ def test_the_engine_takes_the_batches(engine: None, clock: Clock, monkeypatch: p
             clock.now += 0.1
             return super().run(inputs)
 
-    monkeypatch.setattr(feed, "Executor", MxnetSession)
+    monkeypatch.setattr(feed, "MxnetSession", MxnetSession)
     found = measured(slow_samples(clock, 0.001), workers=2)
     assert len(executors) == 1
     assert near(found.network, BATCH / 0.1)

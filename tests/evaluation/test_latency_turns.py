@@ -49,7 +49,7 @@ class Run:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(timing, "perf_counter", lambda: machine.now)
-    monkeypatch.setattr(latency, "Executor", machine)
+    monkeypatch.setattr(latency, "MxnetSession", machine)
     return machine
 
 

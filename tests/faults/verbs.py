@@ -121,11 +121,13 @@ def quantize(base: Path) -> Verb:
         arguments = ["quantize", "digits_resnet20_v1", "--calib-data", "digits:train", "--calib", str(count)]
         return _called(
             [*arguments, "--out", "out", "--force", "--no-latency", "--quiet"],
-            quantkit__stages__fuse__fuse_model=_given(fused), quantkit__stages__calibrate__calibrate=_given(table),
-            quantkit__stages__recover__recover=_given(None), quantkit__pipeline__emit=_given(None),
-            quantkit__pipeline__evaluate=_given(network),
-            quantkit__cli__summary__measured_kernels=_given(()),
-        )  # fmt: skip
+            quantkit__fusion__fused_model__fuse_model=_given(fused),
+            quantkit__quantization__calibrate__calibrate=_given(table),
+            quantkit__quantization__algorithms__stage__apply_algorithms=_given(None),
+            quantkit__bundle__quantized_model__lower=_given(None),
+            quantkit__bundle__quantized_model__evaluate=_given(network),
+            quantkit__bundle__summary__measured_kernels=_given(()),
+        )
 
     return _command(base, "out", called(4), called(6))
 
@@ -136,7 +138,7 @@ def fuse(base: Path) -> Verb:
     arguments = ["fuse", "digits_resnet20_v1", "--out", "out", "--force", "--no-latency", "--quiet"]
     return _command(
         base, "out", _does(lambda: network.save("out", True)),
-        _called(arguments, quantkit__stages__fuse__fuse_model=_given(fused)),
+        _called(arguments, quantkit__fusion__fused_model__fuse_model=_given(fused)),
     )  # fmt: skip
 
 
@@ -147,7 +149,9 @@ def calibrate(base: Path) -> Verb:
         fused, table, _ = _network(count)
         arguments = ["calibrate", "digits_resnet20_v1", "--out", "table.json", "--force", "--quiet"]
         return _called(
-            arguments, quantkit__pipeline__fuse_model=_given(fused), quantkit__pipeline__calibrate=_given(table)
+            arguments,
+            quantkit__fusion__fused_model__fuse_model=_given(fused),
+            quantkit__quantization__calibrate__calibrate=_given(table),
         )
 
     return _command(base, "table.json", called(4), called(6))
@@ -175,7 +179,9 @@ def analyze(base: Path) -> Verb:
     def called(count: int) -> Callable[[], None]:
         found = analyzed(base / "bundle", "digits:test", count=count)
         out = ["--data", "digits:test", "--out", "why", "--force", "--quiet"]
-        return _called(["analyze", str(base / "bundle"), *out], quantkit__analysis__analyze__analyze=_given(found))
+        return _called(
+            ["analyze", str(base / "bundle"), *out], quantkit__diagnosis__layers__analyze__analyze=_given(found)
+        )
 
     return _command(base, "why", called(4), called(6))
 
@@ -232,7 +238,7 @@ def profile(base: Path) -> Verb:
         recording = record(graph.graph, (1, *graph.input_shape), runs)
         return _called(
             ["profile", "digits_resnet20_v1", "--out", "profile", "--force", "--quiet"],
-            quantkit__engine__profiler__record=_given(recording), quantkit__engine__peak__measured_peak=_given(peak),
+            quantkit__backends__mxnet__profiler__record=_given(recording), quantkit__backends__mxnet__peak__measured_peak=_given(peak),
         )  # fmt: skip
 
     return _command(base, "profile", called(5), called(6))
