@@ -56,7 +56,7 @@ def test_a_network_is_what_it_was(name: str, preset: str, tmp_path: Path) -> Non
         np.testing.assert_allclose(value, before, rtol=0, atol=tolerance)
 
 
-def test_ranges_before_sums_and_what_was_asked_for_come_along(tmp_path: Path) -> None:
+def test_pre_add_ranges_and_what_was_asked_for_come_along(tmp_path: Path) -> None:
     network = quantized("v1", "none", "conv1")
     plan = replace(network.plan, pre_add_ranges={Tensor("relu2"): Range(-1.25, 3.5)}, dtype="int8")
     found = again(replace(network, plan=plan), tmp_path).plan
@@ -126,7 +126,7 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "weights twice": (lambda d: d["weights"].append(d["weights"][0]), "is not as quantkit writes it"),
     "an operator twice": (lambda d: d["operators"].append(operator(d, "dense")), "is not as quantkit writes it"),
     "a sum twice": (
-        lambda d: d["before_sums"].extend(2 * [{"node": "relu2", "index": 0, "low": 0.0, "high": 1.0}]),
+        lambda d: d["pre_add_ranges"].extend(2 * [{"node": "relu2", "index": 0, "low": 0.0, "high": 1.0}]),
         "is not as quantkit writes it"
     ),
     "a zero point that is no number": (

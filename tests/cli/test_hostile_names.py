@@ -59,7 +59,7 @@ WITH_ONNX = {
     "export": [BUNDLE, "--out", f"{FILE}.onnx"],
     "verify": [BUNDLE, "--engine", "reference", "--data", DATA, "--limit", "4", "--layers"],
 }
-OTHERWISE = {"quantize", "models", "doctor", "builds", "benchmark", "report", "compare"}
+OTHERWISE = {"quantize", "models", "doctor", "builds", "benchmark", "report", "compare", "cache"}
 
 
 @pytest.fixture(autouse=True)

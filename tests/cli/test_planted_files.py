@@ -140,7 +140,14 @@ COMPARED = ["tiny-int8", "--data", "samples.npz", "--limit", 4]
 
 # Every verb as a user would give it in the network's folder; those of a row in turns, each finds what it needs.
 VERBS = {
-    "machine": [["doctor"], ["models"], ["builds", "list"], ["builds", "check", "here"], ["builds", "add", "native"]],
+    "machine": [
+        ["doctor"],
+        ["models"],
+        ["builds", "list"],
+        ["builds", "check", "here"],
+        ["builds", "add", "native"],
+        ["cache"],
+    ],
     "making": [
         ["quantize", *CALIBRATED, "--format", "mxnet,onnx", "--preset", "none", "--no-latency", "--out", "again"],
         ["fuse", "tiny.toml", "--calib-data", "samples.npz", "--out", "fused", "--no-latency"],
@@ -153,6 +160,7 @@ VERBS = {
         ["analyze", *COMPARED, "--reference", "tiny.toml"],
         ["verify", *COMPARED, "--engine", "onnxruntime", "--engine", "openvino"],
         ["profile", "tiny-int8", "--runs", 1],
+        ["feed", "tiny-int8", "--data", "samples.npz", "--batch", 1, "--seconds", 0.2],
     ],
     "measuring": [
         ["benchmark", *MEASURED],

@@ -25,7 +25,7 @@ class Verb:
 
 
 def tree(path: Path) -> dict[str, bytes]:
-    """The files below a path, or the file itself, but for locks."""
+    """The files below a path, or the file itself, but for locks and lists of what is in use."""
     if path.is_file():
         return {"": path.read_bytes()}
     return {
@@ -33,6 +33,7 @@ def tree(path: Path) -> dict[str, bytes]:
         for each in path.rglob("*")
         if each.is_file()
         and not each.name.endswith(".lock")
+        and ".in-use" not in each.parts
         and not any(map(is_temporary, each.relative_to(path).parts))
     }
 
@@ -238,8 +239,9 @@ def profile(base: Path) -> Verb:
         recording = record(graph.graph, (1, *graph.input_shape), runs)
         return _called(
             ["profile", "digits_resnet20_v1", "--out", "profile", "--force", "--quiet"],
-            quantkit__backends__mxnet__profiler__record=_given(recording), quantkit__backends__mxnet__peak__measured_peak=_given(peak),
-        )  # fmt: skip
+            quantkit__backends__mxnet__profiler__record=_given(recording),
+            quantkit__backends__mxnet__peak__measured_peak=_given(peak),
+        )
 
     return _command(base, "profile", called(5), called(6))
 

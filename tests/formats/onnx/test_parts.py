@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, helper
 
-from quantkit.formats.onnx import parts
+from quantkit.formats.onnx import parts as bounds
 from quantkit.formats.onnx.parts import _DEEPEST, _VALUES, MODEL, _parts, parts_problem
 from tests.formats.onnx.reading import hostile
 from tests.sound_files import onnx_model, onnx_outside
@@ -105,7 +105,7 @@ def _holding(**values: Any) -> bytes:
 
 @pytest.mark.parametrize("name", ["raw_data", "float_data", "double_data"])
 def test_values_may_be_many(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "MOST_BYTES", len(_branches().SerializeToString()) + 20)
+    monkeypatch.setattr(bounds, "MOST_BYTES", len(_branches().SerializeToString()) + 20)
     content = _holding(raw_data=b"1" * 1000) if name == "raw_data" else _holding(**{name: [1.0] * 1000})
     assert parts_problem(content) is None
 
@@ -113,18 +113,18 @@ def test_values_may_be_many(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["int32_data", "int64_data", "uint64_data"])
 def test_integers_of_a_byte_each_count(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     content = _holding(**{name: [1] * 1000})
-    monkeypatch.setattr(parts, "MOST_BYTES", len(content))
+    monkeypatch.setattr(bounds, "MOST_BYTES", len(content))
     assert parts_problem(content) is None
-    monkeypatch.setattr(parts, "MOST_BYTES", len(content) - 1)
+    monkeypatch.setattr(bounds, "MOST_BYTES", len(content) - 1)
     assert f"has {len(content)} bytes beside the values of its tensors" in str(parts_problem(content))
 
 
 @pytest.mark.parametrize("content", [onnx_model().SerializeToString(), _branches().SerializeToString()])
 def test_parts_may_be_as_many_as_is_said(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = parts_of(ModelProto.FromString(content))
-    monkeypatch.setattr(parts, "MOST_PARTS", parts)
+    monkeypatch.setattr(bounds, "MOST_PARTS", parts)
     assert parts_problem(content) is None
-    monkeypatch.setattr(parts, "MOST_PARTS", parts - 1)
+    monkeypatch.setattr(bounds, "MOST_PARTS", parts - 1)
     assert parts_problem(content) == f"has more than {parts - 1} operators, attributes, tensors and names"
 
 
