@@ -89,7 +89,9 @@ def test_the_user_may_say_that_the_first_output_is_class_scores(
     assert 0 <= found["accuracy"]["top1"] <= 1
 
 
-def test_a_drop_of_accuracy_needs_class_scores(run: Run, detector: Path, checkpoint: Path, samples: Path) -> None:
+def test_a_drop_of_accuracy_needs_class_scores(
+    run: Run, detector: Path, checkpoint: Path, samples: Path, int8_engine: None
+) -> None:
     goal = ["--input-shape", SHAPE, "--calib-data", samples, "--max-drop", 1, "--eval-data", samples]
     result = run("quantize", detector, *goal)
     assert result.exit_code == 2

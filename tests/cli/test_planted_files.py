@@ -210,7 +210,7 @@ def test_no_verb_runs_or_reads_what_lies_in_the_current_folder(folder: Path, row
     ids=["an empty entry in PYTHONPATH", "python -m"],
 )
 def test_the_current_folder_is_left_even_where_python_starts_from_it(
-    folder: Path, program: tuple[Any, ...], variables: dict[str, str], tmp_path: Path
+    folder: Path, program: tuple[Any, ...], variables: dict[str, str], tmp_path: Path, int8_engine: None
 ) -> None:
     """What Python itself imports before quantkit begins nobody can keep it from."""
     for path in folder.glob("*.py"):
