@@ -49,7 +49,7 @@ _VERBS = {
     "report": "Make a report of benchmark results.",
     "compare": "Compare two runs of a benchmark, cell by cell.",
     "profile": "Show where the time goes: by layer, by operator and by kernel.",
-    "feed": "Measure whether images are decoded as fast as the network reads them.",
+    "feed": "Tell whether decoding images keeps up with a network.",
     "builds": "Make and check the engines that benchmarks compare.",
     "fuse": "Fuse a network's operators, stay in FP32.",
     "calibrate": "Measure the ranges of a network's tensors for later.",
