@@ -76,7 +76,7 @@ def test_each_default_sample_is_cut_and_preprocessed_once(
     monkeypatch.setattr(builtin, "decode", counted_decode)
     monkeypatch.setattr(preprocess, "apply", counted_apply)
     builtin._photograph.cache_clear()
-    quantized = quantkit.quantize(NETWORK, 9)
+    quantized = quantkit.quantize(NETWORK, 9, "builtin")
     quantized.save(tmp_path / "bundle")
     assert quantized.algorithms.needs_images
     assert len(decoded) == 7 and len(preprocessed) == 9
