@@ -133,7 +133,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class FusionResult:
-    """The comparison of the fused with the unfused network; see ``fusion.gate.FusionCheck``."""
+    """The comparison of the fused with the unfused network; see ``fusion.numeric_check.FusionCheck``."""
 
     samples: _Count
     difference: FiniteFloat

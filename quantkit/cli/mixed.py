@@ -11,7 +11,7 @@ from quantkit.units import images, percent
 
 
 def mixed_tables(result: Mapping[str, Any]) -> list[Any]:
-    """``search.summary.search_summary`` in words."""
+    """``mixed_precision.summary.search_summary`` in words."""
     from rich.text import Text
 
     parts: list[Any] = []

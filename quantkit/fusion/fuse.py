@@ -43,7 +43,7 @@ class Fused:
 def fuse(graph: Graph, input_shape: Sequence[int], rules: Sequence[Rule] = RULES) -> Fused:
     """Rewrite a network with one image input of shape ``input_shape`` (channels, height, width).
 
-    The result is not checked numerically here: ``gate.check_fusion`` does that, on real input.
+    The result is not checked numerically here: ``numeric_check.check_fusion`` does that, on real input.
 
     Raises:
         EngineError: the network does not accept the shape.

@@ -113,8 +113,8 @@ def search_mixed_precision(
         goal: what the network must keep.
         images: what to judge by, anything that ``open_samples`` takes, with labels or without; None: the samples
             that were calibrated with, where the goal has no ``max_drop``.
-        samples: what to recover with; see ``stages.apply_algorithms.apply_algorithms``.
-        algorithms: see ``stages.apply_algorithms.apply_algorithms``.
+        samples: what the algorithms look at; see ``algorithms.stage.apply_algorithms``.
+        algorithms: see ``algorithms.stage.apply_algorithms``.
         minutes: how long to search; loading, calibrating, the first recovery and the first look at the images do not
             count. The measurement at hand is finished.
         progress: wraps streams of steps.

@@ -33,7 +33,7 @@ class Model:
     ``input_shape`` is (channels, height, width) without the batch axis, layout NCHW.
     ``preprocess`` is None where nothing is known of it: sample data must then be preprocessed arrays.
     ``exclude`` names what the model's card wants left in FP32. ``class_scores`` is whether the outputs are class
-    scores, as far as somebody says so; see ``evaluation.class_scores`` for what is made of it.
+    scores, as far as somebody says so; see ``models.class_scores`` for what is made of it.
     """
 
     name: str

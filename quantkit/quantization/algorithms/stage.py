@@ -53,7 +53,7 @@ def apply_algorithms(
     algorithms: Union[str, PTQConfig, None] = None,
     progress: Progress = silent,
 ) -> Adjusted:
-    """Change weights, biases and ranges so that the INT8 network loses less; see ``algorithms.preset``.
+    """Change weights, biases and ranges so that the INT8 network loses less; see ``algorithms.config``.
 
     The quantized network is complete afterwards: it has the pre-add ranges too, with whatever preset.
 
@@ -91,7 +91,7 @@ def apply_algorithms(
 
 
 def with_pre_add_ranges(source: FusedModel, table: CalibrationTable, found: Adjusted, samples: Any) -> Adjusted:
-    """What was recovered, with the ranges of layers' results before sums measured; see ``algorithms.pre_add``.
+    """What was recovered, with the ranges of layers' results before sums measured; see ``algorithms.pre_add_ranges``.
 
     They follow from the final weights, and from which layers run in INT8: whoever changes these measures anew.
 
