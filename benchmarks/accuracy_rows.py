@@ -17,14 +17,14 @@ from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.data.batches import batches
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples, take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.errors import UserError
 from quantkit.evaluation.accuracy import hits
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
-from quantkit.quantization.algorithms.config import DEFAULT_PRESET, PTQConfig, preset
+from quantkit.quantization.ptq_config import DEFAULT_PRESET, PTQConfig, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 BATCH = 10
@@ -134,7 +134,7 @@ def prepared_model(network: Suite, suite: Suite, root: Path) -> Model:
 def _prepared(network: Suite, suite: Suite, root: Path) -> tuple[_Trial, Samples, list[int]]:
     data, model = suite["data"][network["data"]], prepared_model(network, suite, root)
     limit = suite.get("images")
-    samples = open_samples(str(root / data["test"]))
+    samples = load_data(str(root / data["test"]))
     test = list(batches(samples, model.preprocess, model.input_shape, BATCH, limit))
     if any(batch.labels is None for batch in test):
         raise UserError(f"the images of {data['test']} have no labels; give them in labels.csv, or as y in the .npz")
@@ -142,7 +142,7 @@ def _prepared(network: Suite, suite: Suite, root: Path) -> tuple[_Trial, Samples
     fp32 = np.concatenate(list(_first(outputs_of(model.graph, arrays, BATCH))))
     labels = np.concatenate([batch.labels for batch in test if batch.labels is not None])
     trial = _Trial(model.name, model, arrays, labels, fp32.reshape(len(fp32), -1))
-    return trial, open_samples(str(root / data["calibration"])), data["calibration_samples"]
+    return trial, load_data(str(root / data["calibration"])), data["calibration_samples"]
 
 
 def _own_rows(

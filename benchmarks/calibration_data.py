@@ -31,7 +31,7 @@ from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import batches
 from quantkit.data.dataset import CalibrationDataset
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.evaluation.accuracy import hits
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.evaluation.paired import Paired, paired
@@ -41,8 +41,8 @@ from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.models.dataset import dataset
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
-from quantkit.quantization.algorithms.config import DEFAULT_PRESET
 from quantkit.quantization.calibrate import shipped_recipe
+from quantkit.quantization.ptq_config import DEFAULT_PRESET
 
 _REAL = 100
 _DEFAULT = (10, 32)
@@ -98,7 +98,7 @@ def main() -> None:
 
 def _rows(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path) -> Iterator[Row]:
     model, data = _model(network, suite, root), suite["data"][network["data"]]
-    test = list(batches(open_samples(str(root / data["test"])), model.preprocess, model.input_shape, BATCH))
+    test = list(batches(load_data(str(root / data["test"])), model.preprocess, model.input_shape, BATCH))
     labels = np.concatenate([batch.labels for batch in test if batch.labels is not None])
     inputs = np.concatenate([batch.data for batch in test])
     real = dataset(model, str(root / data["calibration"]))

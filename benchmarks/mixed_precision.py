@@ -26,12 +26,12 @@ from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.evaluation.paired import Paired, paired
 from quantkit.host.cpu import read_cpu
 from quantkit.ir.graph import Graph
-from quantkit.mixed_precision.search import Outcome
+from quantkit.mixed_precision.search import SearchResult
 from quantkit.quantization.goal import Goal
 
 _COLUMNS = (
@@ -80,10 +80,10 @@ def main() -> None:
 
 def _searched(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path, goal: Goal, minutes: float) -> Found:
     model, data = prepared_model(network, suite, root), suite["data"][network["data"]]
-    test = batches(open_samples(str(root / data["test"])), model.preprocess, model.input_shape, BATCH)
+    test = batches(load_data(str(root / data["test"])), model.preprocess, model.input_shape, BATCH)
     images = np.concatenate([batch.data for batch in test])
     count = max(data["calibration_samples"])
-    chosen = take(open_samples(str(root / data["calibration"])), count)
+    chosen = take(load_data(str(root / data["calibration"])), count)
     source = quantkit.fuse(model, chosen)
     table = quantkit.calibrate(source, chosen, count)
     begin = time.perf_counter()
@@ -96,7 +96,7 @@ def _searched(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path, 
 
 
 def _found(
-    outcome: Outcome,
+    outcome: SearchResult,
     goal: Goal,
     fp32: Graph,
     graphs: Mapping[str, Graph],

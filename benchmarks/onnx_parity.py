@@ -32,7 +32,7 @@ from quantkit.bundle import read_bundle
 from quantkit.bundle.export import export_onnx
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.diagnosis.parity.check import engine_parity
 from quantkit.diagnosis.parity.outputs import OutputParity
 from quantkit.diagnosis.parity.precision import PrecisionParity
@@ -40,6 +40,7 @@ from quantkit.host.cpu import read_cpu
 from quantkit.models.card import cards
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.quantization.config import QuantizationConfig
 
 _CARD_CALIBRATION, _CARD_IMAGES = 10, 20
 _COLUMNS = (
@@ -97,7 +98,7 @@ def _subjects(parts: list[str]) -> Iterator[Subject]:
             root = data_root()
             model, data = prepared_model(network, suite, root), suite["data"][network["data"]]
             count = max(data["calibration_samples"])
-            chosen = take(open_samples(str(root / data["calibration"])), count)
+            chosen = take(load_data(str(root / data["calibration"])), count)
             yield Subject(model, chosen, count, _images(model, str(root / data["test"]), None))
     for card in cards():
         if any(part in card.name for part in parts) and card.params is None:
@@ -106,13 +107,13 @@ def _subjects(parts: list[str]) -> Iterator[Subject]:
 
 
 def _images(model: Model, data: str, count: Optional[int]) -> np.ndarray:
-    found = batches(open_samples(data), model.preprocess, model.input_shape, BATCH, count)
+    found = batches(load_data(data), model.preprocess, model.input_shape, BATCH, count)
     return np.concatenate([batch.data for batch in found])
 
 
 def _rows(subject: Subject, engines: Iterable[str]) -> Iterator[Row]:
     model = subject.model
-    quantized = quantize(model, subject.samples, subject.calibration)
+    quantized = quantize(model, subject.calibration, QuantizationConfig(num_samples=subject.samples))
     with tempfile.TemporaryDirectory() as name:
         bundle = read_bundle(quantized.save(Path(name) / "bundle", formats=("mxnet", "onnx")))
         export_onnx(model, Path(name) / "fp32.onnx")

@@ -32,10 +32,11 @@ from quantkit.api import quantize
 from quantkit.bundle.export import export_onnx
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.host.cpu import read_cpu
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
+from quantkit.quantization.config import QuantizationConfig
 
 _RANDOM = "resnet50"
 _RANDOM_SAMPLES = 30
@@ -68,19 +69,19 @@ def _subjects(parts: list[str]) -> Iterator[tuple[Model, Any, int]]:
     for network in suite["network"]:
         if any(part in network["checkpoint"] for part in parts):
             data = suite["data"][network["data"]]
-            samples = open_samples(str(root / data["calibration"]))
+            samples = load_data(str(root / data["calibration"]))
             yield prepared_model(network, suite, root), samples, max(data["calibration_samples"])
     if any(part in _RANDOM for part in parts):
         yield load_model(_RANDOM, weights="random", quiet=True), "builtin", _RANDOM_SAMPLES
 
 
 def _timings(model: Model, data: Any, count: int, peers: Peers, rounds: int, runs: int) -> Iterator[Timing]:
-    chosen = take(open_samples(data), count)
+    chosen = take(load_data(data), count)
     images = np.concatenate([each.data for each in batches(chosen, model.preprocess, model.input_shape, BATCH)])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         export_onnx(model, folder / "fp32.onnx")
-        quantize(model, count, chosen).to_onnx(folder / "quantkit.onnx")
+        quantize(model, chosen, QuantizationConfig(num_samples=count)).to_onnx(folder / "quantkit.onnx")
         ptq = peers.quantized("ONNX Runtime MinMax", folder / "fp32.onnx", images, folder)
         nncf = peers.quantized("NNCF performance (default)", folder / "fp32.onnx", images, folder)
         for batch in (1, 16):

@@ -25,7 +25,7 @@ from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.host.cpu import read_cpu
 from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
@@ -66,7 +66,7 @@ def _timings(
     model = prepared_model(network, suite, root)
     data = suite["data"][network["data"]]
     count = max(data["calibration_samples"])
-    chosen = take(open_samples(str(root / data["calibration"])), count)
+    chosen = take(load_data(str(root / data["calibration"])), count)
     source = quantkit.fuse(model, chosen)
     table = quantkit.calibrate(source, chosen, count)
     planned = quantkit.plan(source, table)

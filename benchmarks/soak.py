@@ -40,6 +40,7 @@ from quantkit.data.samples import take
 from quantkit.deployment.network import usable_engines
 from quantkit.deployment.predictor import Predictor
 from quantkit.host.cpu import read_cpu
+from quantkit.quantization.config import QuantizationConfig
 
 _NETWORK = "digits_resnet20_v1"
 _READINGS, _WARM_UP, _PARTS = 200, 0.2, 20
@@ -162,7 +163,7 @@ def is_flat(soaked: Soak) -> bool:
 
 
 def _bundle(folder: Path) -> Path:
-    network = quantize(_NETWORK, 32, "digits:train", algorithms="none")
+    network = quantize(_NETWORK, "digits:train", QuantizationConfig(num_samples=32, preset="none"))
     return network.save(folder / "bundle", formats=quantized_model.FORMATS)
 
 

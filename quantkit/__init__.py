@@ -13,80 +13,182 @@ from quantkit.host.telemetry import turn_off
 
 if TYPE_CHECKING:
     from quantkit import errors as errors
+    from quantkit.api import evaluate as evaluate
+    from quantkit.api import export_onnx as export_onnx
     from quantkit.api import quantize as quantize
     from quantkit.benchmark.measuring.measurement import Conditions as Conditions
     from quantkit.benchmark.measuring.measurement import run_benchmark as run_benchmark
+    from quantkit.benchmark.results.results import Results as Results
+    from quantkit.benchmark.suites.suite import Suite as Suite
     from quantkit.bundle.quantized_model import QuantizedModel as QuantizedModel
-    from quantkit.bundle.quantized_model import evaluate as evaluate
     from quantkit.bundle.quantized_model import lower as lower
+    from quantkit.bundle.quantized_model import measure_agreement as measure_agreement
+    from quantkit.bundle.verify import Check as Check
+    from quantkit.bundle.verify import Verification as Verification
+    from quantkit.bundle.verify import verify_bundle as verify
+    from quantkit.calibration.table import CalibrationTable as CalibrationTable
+    from quantkit.calibration.table import read_table as read_table
+    from quantkit.calibration.table import write_table as write_table
     from quantkit.data.dataset import CalibrationDataset as CalibrationDataset
-    from quantkit.data.sources import open_samples as images
+    from quantkit.data.preprocess import Preprocess as Preprocess
+    from quantkit.data.samples import Samples as Samples
+    from quantkit.data.sources import DataSource as DataSource
+    from quantkit.data.sources import load_data as load_data
     from quantkit.deployment.loading import load as load
     from quantkit.deployment.predictor import Predictor as Predictor
     from quantkit.diagnosis.layers.analysis import Analysis as Analysis
+    from quantkit.diagnosis.layers.analysis import LayerError as LayerError
     from quantkit.diagnosis.layers.analyze import analyze as analyze
+    from quantkit.evaluation.accuracy import Accuracy as Accuracy
+    from quantkit.evaluation.agreement import Agreement as Agreement
+    from quantkit.evaluation.agreement import OutputAgreement as OutputAgreement
+    from quantkit.evaluation.evaluate import Comparison as Comparison
+    from quantkit.evaluation.evaluate import Evaluation as Evaluation
     from quantkit.fusion.fused_model import FusedModel as FusedModel
     from quantkit.fusion.fused_model import fuse_model as fuse
+    from quantkit.fusion.numeric_check import FusionCheck as FusionCheck
+    from quantkit.mixed_precision.search import SearchResult as SearchResult
     from quantkit.mixed_precision.search import search_mixed_precision as search_mixed_precision
+    from quantkit.models.dataset import CalibrationData as CalibrationData
+    from quantkit.models.load import NetworkSpec as NetworkSpec
+    from quantkit.models.load import load_model as load_model
     from quantkit.models.model import Model as Model
-    from quantkit.quantization.algorithms.config import PTQConfig as PTQConfig
+    from quantkit.models.preprocess_change import PreprocessChange as PreprocessChange
+    from quantkit.progress import Progress as Progress
+    from quantkit.quantization.algorithms.apply import Adjusted as AdjustedNetwork
     from quantkit.quantization.algorithms.stage import apply_algorithms as apply_algorithms
     from quantkit.quantization.algorithms.stage import plan as plan
     from quantkit.quantization.calibrate import calibrate as calibrate
+    from quantkit.quantization.config import QuantizationConfig as QuantizationConfig
     from quantkit.quantization.goal import Goal as Goal
+    from quantkit.quantization.goal import MixedPrecision as MixedPrecision
+    from quantkit.quantization.plan import Plan as QuantizationPlan
+    from quantkit.quantization.ptq_config import PTQConfig as PTQConfig
+    from quantkit.quantization.quantized_graph import QuantizedGraph as QuantizedGraph
+    from quantkit.report.write import Report as Report
+    from quantkit.report.write import make_report as make_report
+    from quantkit.report.write import write_report as write_report
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Accuracy",
+    "AdjustedNetwork",
+    "Agreement",
     "Analysis",
+    "CalibrationData",
     "CalibrationDataset",
+    "CalibrationTable",
+    "Check",
+    "Comparison",
     "Conditions",
+    "DataSource",
+    "Evaluation",
     "FusedModel",
+    "FusionCheck",
     "Goal",
+    "LayerError",
+    "MixedPrecision",
     "Model",
+    "NetworkSpec",
+    "OutputAgreement",
     "PTQConfig",
     "Predictor",
+    "Preprocess",
+    "PreprocessChange",
+    "Progress",
+    "QuantizationConfig",
+    "QuantizationPlan",
+    "QuantizedGraph",
     "QuantizedModel",
+    "Report",
+    "Results",
+    "Samples",
+    "SearchResult",
+    "Suite",
+    "Verification",
     "__version__",
     "analyze",
     "apply_algorithms",
     "calibrate",
     "errors",
     "evaluate",
+    "export_onnx",
     "fuse",
-    "images",
     "load",
+    "load_data",
+    "load_model",
     "lower",
+    "make_report",
+    "measure_agreement",
     "plan",
     "quantize",
+    "read_table",
     "run_benchmark",
     "search_mixed_precision",
+    "verify",
+    "write_report",
+    "write_table",
 ]
 
 # Where each public name is defined: its module, and its name there (empty: the module itself).
 _HOMES = {
+    "Accuracy": ("quantkit.evaluation.accuracy", "Accuracy"),
+    "AdjustedNetwork": ("quantkit.quantization.algorithms.apply", "Adjusted"),
+    "Agreement": ("quantkit.evaluation.agreement", "Agreement"),
     "Analysis": ("quantkit.diagnosis.layers.analysis", "Analysis"),
+    "CalibrationData": ("quantkit.models.dataset", "CalibrationData"),
     "CalibrationDataset": ("quantkit.data.dataset", "CalibrationDataset"),
+    "CalibrationTable": ("quantkit.calibration.table", "CalibrationTable"),
+    "Check": ("quantkit.bundle.verify", "Check"),
+    "Comparison": ("quantkit.evaluation.evaluate", "Comparison"),
     "Conditions": ("quantkit.benchmark.measuring.measurement", "Conditions"),
+    "DataSource": ("quantkit.data.sources", "DataSource"),
+    "Evaluation": ("quantkit.evaluation.evaluate", "Evaluation"),
     "FusedModel": ("quantkit.fusion.fused_model", "FusedModel"),
+    "FusionCheck": ("quantkit.fusion.numeric_check", "FusionCheck"),
     "Goal": ("quantkit.quantization.goal", "Goal"),
+    "LayerError": ("quantkit.diagnosis.layers.analysis", "LayerError"),
+    "MixedPrecision": ("quantkit.quantization.goal", "MixedPrecision"),
     "Model": ("quantkit.models.model", "Model"),
+    "NetworkSpec": ("quantkit.models.load", "NetworkSpec"),
+    "OutputAgreement": ("quantkit.evaluation.agreement", "OutputAgreement"),
+    "PTQConfig": ("quantkit.quantization.ptq_config", "PTQConfig"),
     "Predictor": ("quantkit.deployment.predictor", "Predictor"),
+    "Preprocess": ("quantkit.data.preprocess", "Preprocess"),
+    "PreprocessChange": ("quantkit.models.preprocess_change", "PreprocessChange"),
+    "Progress": ("quantkit.progress", "Progress"),
+    "QuantizationConfig": ("quantkit.quantization.config", "QuantizationConfig"),
+    "QuantizationPlan": ("quantkit.quantization.plan", "Plan"),
+    "QuantizedGraph": ("quantkit.quantization.quantized_graph", "QuantizedGraph"),
     "QuantizedModel": ("quantkit.bundle.quantized_model", "QuantizedModel"),
-    "PTQConfig": ("quantkit.quantization.algorithms.config", "PTQConfig"),
+    "Report": ("quantkit.report.write", "Report"),
+    "Results": ("quantkit.benchmark.results.results", "Results"),
+    "Samples": ("quantkit.data.samples", "Samples"),
+    "SearchResult": ("quantkit.mixed_precision.search", "SearchResult"),
+    "Suite": ("quantkit.benchmark.suites.suite", "Suite"),
+    "Verification": ("quantkit.bundle.verify", "Verification"),
     "analyze": ("quantkit.diagnosis.layers.analyze", "analyze"),
+    "apply_algorithms": ("quantkit.quantization.algorithms.stage", "apply_algorithms"),
     "calibrate": ("quantkit.quantization.calibrate", "calibrate"),
-    "lower": ("quantkit.bundle.quantized_model", "lower"),
     "errors": ("quantkit.errors", ""),
-    "evaluate": ("quantkit.bundle.quantized_model", "evaluate"),
+    "evaluate": ("quantkit.api", "evaluate"),
+    "export_onnx": ("quantkit.api", "export_onnx"),
     "fuse": ("quantkit.fusion.fused_model", "fuse_model"),
-    "images": ("quantkit.data.sources", "open_samples"),
     "load": ("quantkit.deployment.loading", "load"),
-    "search_mixed_precision": ("quantkit.mixed_precision.search", "search_mixed_precision"),
+    "load_data": ("quantkit.data.sources", "load_data"),
+    "load_model": ("quantkit.models.load", "load_model"),
+    "lower": ("quantkit.bundle.quantized_model", "lower"),
+    "make_report": ("quantkit.report.write", "make_report"),
+    "measure_agreement": ("quantkit.bundle.quantized_model", "measure_agreement"),
     "plan": ("quantkit.quantization.algorithms.stage", "plan"),
     "quantize": ("quantkit.api", "quantize"),
-    "apply_algorithms": ("quantkit.quantization.algorithms.stage", "apply_algorithms"),
+    "read_table": ("quantkit.calibration.table", "read_table"),
     "run_benchmark": ("quantkit.benchmark.measuring.measurement", "run_benchmark"),
+    "search_mixed_precision": ("quantkit.mixed_precision.search", "search_mixed_precision"),
+    "verify": ("quantkit.bundle.verify", "verify_bundle"),
+    "write_report": ("quantkit.report.write", "write_report"),
+    "write_table": ("quantkit.calibration.table", "write_table"),
 }
 
 turn_off()

@@ -1,58 +1,237 @@
-"""The stages in a row: from a network to its INT8 form in one call."""
+"""What people call: the stages in a row, and the evaluation of what comes out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Optional, Union
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Optional, TypeGuard, Union
 
-from quantkit.bundle.quantized_model import QuantizedModel, evaluate, lower
+from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
+from quantkit.bundle.export import export_onnx as export_fp32_onnx
+from quantkit.bundle.manifest import MANIFEST
+from quantkit.bundle.network import network_in, network_of
+from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
+from quantkit.bundle.read import read_bundle
+from quantkit.bundle.summary import TableOrigin
+from quantkit.calibration.recipes import Recipe
 from quantkit.calibration.table import CalibrationTable
-from quantkit.fusion.fused_model import fuse_model
-from quantkit.models.dataset import dataset
-from quantkit.models.load import load_model
+from quantkit.data.dataset import CalibrationDataset
+from quantkit.data.sources import DataSource, load_data
+from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, Role, evaluate_networks
+from quantkit.evaluation.network import Network
+from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
+from quantkit.fusion.fused_model import FusedModel, fuse_model
+from quantkit.mixed_precision.journal import Journal
+from quantkit.mixed_precision.search import SearchResult, check_request, search_mixed_precision
+from quantkit.models.dataset import CalibrationData, dataset
+from quantkit.models.load import NetworkSpec, load_model
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
-from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.algorithms.stage import apply_algorithms, plan
-from quantkit.quantization.calibrate import DEFAULT_METHOD, calibrate, shipped_recipe
-from quantkit.quantization.plan import TensorDtype
+from quantkit.quantization.calibrate import calibrate, shipped_recipe
+from quantkit.quantization.config import DEFAULT_CONFIG, QuantizationConfig
+from quantkit.quantization.exclude import excluded_nodes
+from quantkit.quantization.reduced_range import ReduceRange
+
+Evaluated = Union[Model, QuantizedModel, NetworkSpec]
+"""What can be evaluated: a network in any form, or a bundle's directory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Where the ranges of a quantization are from.
+
+    Attributes:
+        origin: a calibration in this run, the caller's table, or one that ships for these weights.
+        data: what algorithms and the comparison with FP32 look at.
+        recipe: how the table that ships was made; None for others.
+    """
+
+    origin: TableOrigin
+    data: CalibrationDataset
+    recipe: Optional[Recipe] = None
+
+
+@dataclass(frozen=True, eq=False)
+class Quantized:
+    """An INT8 network, where its ranges are from, and the search for layers to keep in FP32 where a goal was given."""
+
+    network: QuantizedModel
+    calibration: Calibration
+    search: Optional[SearchResult]
 
 
 def quantize(
-    model: Any,
-    calib: Optional[int] = None,
-    samples: Any = None,
-    method: str = DEFAULT_METHOD,
-    exclude: Union[str, Sequence[str]] = (),
-    dtype: TensorDtype = "auto",
+    model: Union[Model, NetworkSpec],
+    calibration_data: Optional[CalibrationData] = None,
+    config: QuantizationConfig = DEFAULT_CONFIG,
+    *,
+    evaluation_data: Optional[CalibrationData] = None,
     table: Optional[CalibrationTable] = None,
-    algorithms: Union[str, PTQConfig, None] = None,
     progress: Progress = silent,
-    **loading: Any,
 ) -> QuantizedModel:
-    """From a network to its INT8 form in one call, compared with FP32 in the end.
+    """Quantize a network to INT8 and compare it with FP32.
 
     Args:
         model: a Model, or anything that ``load_model`` takes.
-        calib: the number of calibration samples.
-        samples: what to calibrate and compare with; None: the table that ships for these weights where there is one
-            (see ``quantization.calibrate.shipped_recipe``), else the built-in photographs.
-        method: the calibration method.
-        exclude: original node names, globs or operator types that stay FP32.
-        dtype: see ``make_plan``.
+        calibration_data: what to calibrate with, adjust and compare on; None: the table that ships for these weights
+            where there is one (see ``quantization.calibrate.shipped_recipe``), else the built-in photographs.
+        config: how to quantize.
+        evaluation_data: what to measure the drop of accuracy on, where ``config.goal`` bounds it: other samples than
+            those that are calibrated with.
         table: an earlier calibration of the same network, instead of a new one.
-        algorithms: see ``apply_algorithms``.
         progress: wraps streams of batches.
-        **loading: options of ``load_model`` (``weights``, ``params``, ``input_shape``, ``preprocess``), where
-            ``model`` is not a Model yet.
+
+    Raises:
+        UserError: the configuration does not fit the network, or a goal lacks its evaluation data.
+        ModelError: the network cannot be loaded, or the table belongs to another one.
+        DataError: data cannot be used.
+        FusionError: the fused network computes something else than the original.
+        EngineError: this environment's engine cannot run INT8.
     """
-    loaded = model if isinstance(model, Model) else load_model(model, **loading)
-    images = dataset(loaded, "builtin" if samples is None else samples)
-    source = fuse_model(loaded, images)
-    recipe = shipped_recipe(source, method) if samples is None and table is None else None
-    if recipe is not None:
-        table, images = recipe.table, dataset(loaded, recipe.samples)
-    found = table if table is not None else calibrate(source, images, calib, method, progress)
-    planned = plan(source, found, exclude, dtype)
-    adjusted = apply_algorithms(source, found, planned, images, algorithms, progress)
-    return evaluate(lower(source, found, adjusted), images, progress)
+    loaded = model if isinstance(model, Model) else load_model(model)
+    return run_stages(loaded, calibration_data, config, evaluation_data, table, progress).network
+
+
+def run_stages(
+    model: Model,
+    calibration_data: Optional[CalibrationData],
+    config: QuantizationConfig,
+    evaluation_data: Optional[CalibrationData] = None,
+    table: Optional[CalibrationTable] = None,
+    progress: Progress = silent,
+    calibrating: Callable[[Calibration], object] = lambda calibration: None,
+    searching: Callable[[Journal], object] = lambda journal: None,
+) -> Quantized:
+    """Quantize as ``quantize`` does, telling what happens.
+
+    Args:
+        model: the network.
+        calibration_data: see ``quantize``, as the next four.
+        config: how to quantize.
+        evaluation_data: what to measure a drop of accuracy on.
+        table: an earlier calibration.
+        progress: wraps streams of batches.
+        calibrating: is told where ranges will be from, before they are measured.
+        searching: is given the journal when a search begins.
+
+    Raises:
+        QuantkitError: see ``quantize``.
+    """
+    if config.goal is not None:
+        check_request(model, config.goal, evaluation_data, config.search_minutes)
+    data = dataset(model, "builtin" if calibration_data is None else calibration_data)
+    source = fuse_model(model, data)
+    excluded_nodes(source.fused, config.exclude)
+    calibration = _calibration(source, data, config.method, calibration_data is None, table)
+    calibrating(calibration)
+    if table is None and calibration.recipe is not None:
+        table = calibration.recipe.table
+    data = calibration.data
+    if table is None:
+        table = calibrate(source, data, config.num_samples, config.method, progress)
+    decided = plan(source, table, config.exclude, config.dtype)
+    if config.goal is None:
+        adjusted = apply_algorithms(source, table, decided, data, config.wanted_algorithms, progress)
+        return Quantized(measure_agreement(lower(source, table, adjusted), data, progress), calibration, None)
+    search = search_mixed_precision(
+        source,
+        table,
+        decided,
+        config.goal,
+        evaluation_data,
+        data,
+        config.wanted_algorithms,
+        config.search_minutes,
+        progress,
+        searching,
+    )
+    return Quantized(search.network, calibration, search)
+
+
+def _calibration(
+    source: FusedModel, data: CalibrationDataset, method: str, may_ship: bool, table: Optional[CalibrationTable]
+) -> Calibration:
+    if table is not None:
+        return Calibration("given", data)
+    recipe = shipped_recipe(source, method) if may_ship else None
+    if recipe is None:
+        return Calibration("measured", data)
+    return Calibration("shipped", dataset(source.model, recipe.samples), recipe)
+
+
+def evaluate(
+    network: Evaluated,
+    evaluation_data: DataSource,
+    reference: Optional[Evaluated] = None,
+    *,
+    against: Optional[Evaluated] = None,
+    num_samples: Optional[int] = None,
+    batch_size: int = BATCH_SIZE,
+    class_scores: Optional[bool] = None,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Measure a network's accuracy, and its agreement with a reference.
+
+    Args:
+        network: a bundle's directory, a Model, a QuantizedModel, or anything that ``load_model`` takes.
+        evaluation_data: images, with labels for accuracy; without, a reference is needed.
+        reference: what the network should compute: the FP32 network.
+        against: another form of the same network: which of the two is better?
+        num_samples: how many of the images, the first; None: all.
+        batch_size: how many are run at once.
+        class_scores: whether the first output is a row of class scores, where it would be judged wrongly.
+        progress: wraps the stream of batches.
+
+    Raises:
+        UserError: a network cannot be loaded, or they cannot be compared.
+        BundleError: a bundle is damaged.
+        DataError: the images cannot be used, or there is nothing to measure on them.
+    """
+    named: dict[Role, Optional[Evaluated]] = {"network": network, "reference": reference, "against": against}
+    networks = {role: _network(each) for role, each in named.items() if each is not None}
+    return evaluate_networks(networks, load_data(evaluation_data), batch_size, num_samples, progress, class_scores)
+
+
+def _network(spec: Evaluated) -> Network:
+    if isinstance(spec, QuantizedModel):
+        return replace(network_of(spec.source.model), kind="int8", graph=spec.graph)
+    if _is_bundle(spec):
+        return network_in(Path(spec))
+    return network_of(spec if isinstance(spec, Model) else load_model(spec))
+
+
+def export_onnx(
+    network: Evaluated, path: Union[str, Path], opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none"
+) -> None:
+    """Write a network as an ONNX file: INT8 networks in QDQ form, others in FP32 as they are, unfused.
+
+    Args:
+        network: a bundle's directory, a QuantizedModel, a Model, or anything that ``load_model`` takes.
+        path: where to.
+        opset: the version of ONNX's operators, 13 to 21.
+        reduce_range: for processors without VNNI, which weights of an INT8 network are to have fewer than 8 bits: see
+            ``quantization.reduced_range``.
+
+    Raises:
+        ModelError: an operator has no ONNX form.
+        UserError: the opset is unknown, or the package ``onnx`` is not installed.
+        BundleError: a bundle is damaged.
+        QuantkitError: the file cannot be written.
+    """
+    path = Path(path)
+    if isinstance(network, QuantizedModel):
+        network.to_onnx(path, opset, reduce_range)
+    elif _is_bundle(network):
+        bundle = read_bundle(Path(network))
+        if bundle.manifest.kind == "int8":
+            export_int8_onnx(bundle, path, opset, reduce_range)
+        else:
+            export_fused_onnx(bundle, path, opset)
+    else:
+        export_fp32_onnx(network if isinstance(network, Model) else load_model(network), path, opset)
+
+
+def _is_bundle(spec: Evaluated) -> TypeGuard[Union[str, Path]]:
+    return isinstance(spec, (str, Path)) and (Path(spec) / MANIFEST).is_file()

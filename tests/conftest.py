@@ -120,13 +120,13 @@ def digits_fused(engine: None) -> FusedModel:
 @pytest.fixture(scope="session")
 def digits_int8(int8_engine: None, digits_fused: FusedModel) -> QuantizedModel:
     """The digits network in INT8, calibrated with 8 images."""
-    from quantkit.bundle.quantized_model import evaluate, lower
+    from quantkit.bundle.quantized_model import lower, measure_agreement
     from quantkit.quantization.algorithms.stage import apply_algorithms, plan
     from quantkit.quantization.calibrate import calibrate
 
     table = calibrate(digits_fused, "digits:train", 8)
     adjusted = apply_algorithms(digits_fused, table, plan(digits_fused, table), "digits:train", "none")
-    return evaluate(lower(digits_fused, table, adjusted), "digits:train")
+    return measure_agreement(lower(digits_fused, table, adjusted), "digits:train")
 
 
 @pytest.fixture(scope="session")

@@ -68,7 +68,7 @@ def test_the_version_is_the_package_s() -> None:
 
 
 def test_the_stages_of_the_api_make_a_bundle_that_predicts(int8_engine: None, tmp_path: Path) -> None:
-    model = quantkit.load("digits_resnet20_v1")
+    model = quantkit.load_model("digits_resnet20_v1")
     fused = quantkit.fuse(model, "digits:train")
     table = quantkit.calibrate(fused, "digits:train", 4)
     int8 = quantkit.lower(
@@ -79,11 +79,41 @@ def test_the_stages_of_the_api_make_a_bundle_that_predicts(int8_engine: None, tm
     assert isinstance(model, quantkit.Model)
     predictor = quantkit.load(int8.save(tmp_path / "digits"))
     assert isinstance(predictor, quantkit.Predictor)
-    for sample in list(quantkit.images("digits:test"))[:5]:
+    for sample in list(quantkit.load_data("digits:test"))[:5]:
         ((best,),) = predictor.classify(sample.image, top=1)
         assert best[0] == str(sample.label)
 
 
 def test_a_directory_without_manifest_is_no_bundle(engine: None, tmp_path: Path) -> None:
-    with pytest.raises(quantkit.errors.ModelError, match="is a folder"):
+    with pytest.raises(quantkit.errors.UserError, match=r"is no bundle: it has no manifest.json.*load_model"):
         quantkit.load(tmp_path)
+
+
+def test_a_network_is_evaluated_in_every_form(digits_onnx: Path, digits_int8: quantkit.QuantizedModel) -> None:
+    model = digits_int8.source.model
+    of_bundle = quantkit.evaluate(str(digits_onnx), "digits:test", model, num_samples=50)
+    of_value = quantkit.evaluate(digits_int8, "digits:test", "digits_resnet20_v1", num_samples=50)
+    assert (of_bundle.accuracy, of_bundle.agreement) == (of_value.accuracy, of_value.agreement)
+    assert of_bundle.images == 50 and of_bundle.accuracy["network"].top1 > 0.9
+    assert quantkit.evaluate(model, "digits:test", num_samples=50).accuracy["network"] == of_value.accuracy["reference"]
+
+
+def test_every_form_of_a_network_is_exported(
+    digits_onnx: Path, digits_int8: quantkit.QuantizedModel, tmp_path: Path
+) -> None:
+    quantkit.export_onnx(digits_onnx, tmp_path / "bundle.onnx")
+    quantkit.export_onnx(digits_int8, tmp_path / "value.onnx")
+    digits_int8.to_onnx(tmp_path / "method.onnx")
+    stored = (digits_onnx / "model.onnx").read_bytes()
+    assert {path.read_bytes() for path in tmp_path.iterdir()} == {stored}
+    quantkit.export_onnx("digits_resnet20_v1", tmp_path / "fp32.onnx")
+    quantkit.export_onnx(digits_int8.source.model, tmp_path / "model.onnx")
+    assert (tmp_path / "fp32.onnx").read_bytes() == (tmp_path / "model.onnx").read_bytes() != stored
+    quantkit.export_onnx(digits_onnx, tmp_path / "reduced.onnx", reduce_range="all")
+    assert (tmp_path / "reduced.onnx").read_bytes() != stored
+
+
+def test_values_tell_themselves_in_a_line(digits_int8: quantkit.QuantizedModel) -> None:
+    assert re.fullmatch(
+        r"QuantizedModel\('digits_resnet20_v1', 22 operators in INT8, cosine 1\.0000 with FP32\)", repr(digits_int8)
+    )

@@ -14,7 +14,7 @@ from quantkit.fusion.fuse import fuse
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.progress import silent
 from quantkit.quantization.algorithms.apply import apply_algorithms
-from quantkit.quantization.algorithms.config import preset
+from quantkit.quantization.ptq_config import preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.equivalence import as_near_as_simulated, close
 from tests.quantization.algorithms.networks import planned

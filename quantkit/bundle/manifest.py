@@ -17,9 +17,9 @@ from quantkit.files.folders import Kind
 from quantkit.files.schema import FirstFaultOnly, first_fault
 from quantkit.files.text import parse_json, read_bytes
 from quantkit.models.model import WeightsKind
-from quantkit.quantization.algorithms.config import NO_ALGORITHMS, PTQConfig
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import TensorDtype
+from quantkit.quantization.ptq_config import NO_ALGORITHMS, PTQConfig
 
 MANIFEST = "manifest.json"
 SYMBOL = "model-symbol.json"
@@ -30,6 +30,7 @@ SAMPLE = "sample.npz"
 OPERATORS = "operators.json"
 TABLE = "calibration.json"
 ONNX = "model.onnx"
+CONFIG = "config.toml"
 
 REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
 """The files that every bundle holds besides the manifest."""
@@ -40,7 +41,7 @@ REQUIRED_INT8 = REQUIRED | {TABLE, FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION}
 The fused network has its parameters from ``PARAMS``, and from ``FUSED_PARAMS`` what is not there.
 """
 
-KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX}
+KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX, CONFIG}
 """The files that a bundle may hold."""
 
 BUNDLE = Kind("a bundle", MANIFEST, KNOWN)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 from quantkit.bundle.export import int8_onnx
 from quantkit.bundle.manifest import Settings
@@ -21,13 +21,15 @@ from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
-from quantkit.models.dataset import dataset
+from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import Adjusted
-from quantkit.quantization.algorithms.config import PTQConfig
+from quantkit.quantization.config import QuantizationConfig, preset_of
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.reduced_range import ReduceRange
 
 MXNET, ONNX = "mxnet", "onnx"
 FORMATS = (MXNET, ONNX)
@@ -40,16 +42,29 @@ _AGREEMENT_SAMPLES = 100
 class QuantizedModel:
     """An INT8 network with all that led to it.
 
-    ``agreement`` is with FP32, None where nobody has compared them; see ``evaluate``. ``mixed`` is how layers were
-    returned to FP32, None where no goal was given.
+    Attributes:
+        source: the fused FP32 network.
+        table: its calibration.
+        network: the quantized network.
+        config: how it was quantized, so that the same data give the same network again.
+        algorithms: what was done of it to reduce the loss of accuracy, with the number of images.
+        agreement: with FP32; None where nobody has compared them, see ``measure_agreement``.
+        mixed: how layers were returned to FP32; None where no goal was given.
     """
 
     source: FusedModel
     table: CalibrationTable
     network: QuantizedGraph
+    config: QuantizationConfig
     algorithms: PTQConfig
     agreement: Optional[Agreement] = None
     mixed: Optional[MixedPrecision] = None
+
+    def __repr__(self) -> str:
+        """The network's name, how much of it is INT8, and the agreement with FP32 where it is known."""
+        layers = sum(decision.is_int8 for decision in self.plan.decisions.values())
+        agreed = "" if self.agreement is None else f", cosine {self.agreement.cosine:.4f} with FP32"
+        return f"QuantizedModel({self.source.model.name!r}, {layers} operators in INT8{agreed})"
 
     @cached_property
     def graph(self) -> Graph:
@@ -90,17 +105,17 @@ class QuantizedModel:
         """
         check_formats(formats)
         onnx = self._onnx(DEFAULT_OPSET) if ONNX in formats else None
-        quantization = Quantization(self.network, self.table, self.settings, self.agreement)
+        quantization = Quantization(self.network, self.table, self.config, self.settings, self.agreement)
         return write_bundle(self.source, quantization, directory, force, onnx, keep_sample)
 
-    def to_onnx(self, path: Union[str, Path], opset: int = DEFAULT_OPSET) -> None:
+    def to_onnx(self, path: Union[str, Path], opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none") -> None:
         """Write the INT8 network as an ONNX file; see ``export.int8_onnx``."""
-        content = self._onnx(opset)
+        content = self._onnx(opset, reduce_range)
         with writing(Path(path)) as file:
             file.write(content)
 
-    def _onnx(self, opset: int) -> bytes:
-        return int8_onnx(self.source.model, self.network, self.settings, opset)
+    def _onnx(self, opset: int, reduce_range: ReduceRange = "none") -> bytes:
+        return int8_onnx(self.source.model, self.network, self.settings, opset, reduce_range)
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -119,16 +134,29 @@ def check_formats(formats: Sequence[str]) -> None:
 
 
 def lower(source: FusedModel, table: CalibrationTable, adjusted: Adjusted) -> QuantizedModel:
-    """The INT8 network of what was recovered. It needs neither samples nor an engine."""
-    return QuantizedModel(source, table, adjusted.network, adjusted.algorithms)
+    """The INT8 network of a quantized graph. It needs neither samples nor an engine."""
+    plan, requested = adjusted.network.plan, adjusted.requested
+    name = preset_of(requested)
+    config = QuantizationConfig(
+        num_samples=table.samples,
+        method=table.method,
+        exclude=plan.exclude[len(source.model.exclude) :],
+        dtype=plan.dtype,
+        preset=name,
+        algorithms=None if name else requested,
+    )
+    return QuantizedModel(source, table, adjusted.network, config, adjusted.algorithms)
 
 
-def evaluate(quantized: QuantizedModel, samples: Any = "builtin", progress: Progress = silent) -> QuantizedModel:
+def measure_agreement(
+    quantized: QuantizedModel, evaluation_data: CalibrationData = "builtin", progress: Progress = silent
+) -> QuantizedModel:
     """The INT8 network with its agreement with FP32.
 
     Args:
         quantized: the INT8 network.
-        samples: what to compare on: the first of them, at most 100, and at most as many as were calibrated with.
+        evaluation_data: what to compare on: the first samples, at most 100, and at most as many as were calibrated
+            with.
         progress: wraps the stream of batches.
 
     Raises:
@@ -136,5 +164,7 @@ def evaluate(quantized: QuantizedModel, samples: Any = "builtin", progress: Prog
         EngineError: this environment's engine cannot run INT8.
     """
     source = quantized.source
-    chosen = dataset(source.model, samples).subset(min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True)
+    chosen = dataset(source.model, evaluation_data).subset(
+        min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True
+    )
     return replace(quantized, agreement=compare(source, quantized.graph, chosen, progress))

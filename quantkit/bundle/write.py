@@ -19,6 +19,7 @@ from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import (
     BUNDLE,
     CARD,
+    CONFIG,
     LABELS,
     MANIFEST,
     ONNX,
@@ -48,6 +49,7 @@ from quantkit.files.folders import replacing
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.ir.operators import scores_kind
+from quantkit.quantization.config import QuantizationConfig
 from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -59,6 +61,7 @@ class Quantization:
 
     network: QuantizedGraph
     table: CalibrationTable
+    config: QuantizationConfig
     settings: Settings
     agreement: Optional[Agreement]
 
@@ -85,6 +88,7 @@ def write_bundle(
     directory = Path(directory)
     with replacing(directory, force, BUNDLE) as new:
         write_table(quantization.table, new / TABLE)
+        _write_text(new / CONFIG, quantization.config.toml)
         if onnx is not None:
             (new / ONNX).write_bytes(onnx)
         lowered = write_quantized(quantization.network, new)

@@ -12,6 +12,8 @@ from quantkit.calibration.observer import Observer
 from quantkit.calibration.percentile import Percentile
 from quantkit.errors import UserError
 
+DEFAULT_METHOD = "mse"
+
 METHODS: Mapping[str, Callable[..., Observer]] = {
     "minmax": MinMax,
     "percentile": Percentile,

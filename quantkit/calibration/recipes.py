@@ -32,7 +32,7 @@ class Recipe:
     Attributes:
         network: the name of the network's card.
         images: what the table was calibrated with, in words.
-        samples: the sample data, of those that quantkit can always open (see ``open_samples``), that algorithms and
+        samples: the sample data, of those that quantkit can always open (see ``load_data``), that algorithms and
             the comparison with FP32 look at instead of these images.
         command: makes the table, in a folder with the input files.
         quantkit: the version that made it.

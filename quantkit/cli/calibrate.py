@@ -49,12 +49,11 @@ def calibrate(
     """
     check_not_bundle(model)
     check_file_target(out, force)
-    from quantkit.calibration.methods import observer
+    from quantkit.calibration.methods import DEFAULT_METHOD, observer
     from quantkit.calibration.table import write_table
     from quantkit.cli.networks import check_count, load
     from quantkit.fusion.fused_model import fuse_model
     from quantkit.models.dataset import dataset
-    from quantkit.quantization.calibrate import DEFAULT_METHOD
     from quantkit.quantization.calibrate import calibrate as calibrated
 
     data, calib, method = calibration.calib_data or "builtin", calibration.calib, calibration.method or DEFAULT_METHOD

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Optional
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from quantkit.api import Calibration
     from quantkit.calibration.recipes import Recipe
 
 
-def tell_recipe(terminal: Terminal, recipe: Recipe, calib: Optional[int]) -> None:
-    """Say that a table that ships takes the place of calibration; ``calib`` is the number of images asked for."""
-    from quantkit.data.sources import open_samples
+def tell_calibration(terminal: Terminal, calibration: Calibration, calib: Optional[int]) -> None:
+    """Say where ranges will be from; ``calib`` is the number of images asked for."""
+    if calibration.recipe is not None:
+        _tell_recipe(terminal, calibration.recipe, calib)
+    elif calibration.origin == "measured":
+        tell_default_samples(terminal, calibration.data.name)
+
+
+def _tell_recipe(terminal: Terminal, recipe: Recipe, calib: Optional[int]) -> None:
+    from quantkit.data.sources import load_data
 
     unused = "" if calib is None else f"; --calib {calib} has nothing to do without --calib-data"
-    looked_at = open_samples(recipe.samples).name
+    looked_at = load_data(recipe.samples).name
     terminal.tell(f"calibration: {recipe}{unused}")
     terminal.tell(f"the preset and the comparison with FP32 look at {looked_at}; give your own with --calib-data")
 

@@ -69,15 +69,15 @@ def evaluate(
     --weights, --input-shape and the preprocessing are for MODELs; a bundle has its own.
     """
     from quantkit.cli.networks import open_network
-    from quantkit.data.sources import open_samples
-    from quantkit.evaluation.evaluate import evaluate as evaluated
+    from quantkit.data.sources import load_data
+    from quantkit.evaluation.evaluate import evaluate_networks
 
-    samples = open_samples(data)
+    samples = load_data(data)
     named: dict[Role, Optional[str]] = {"network": network, "reference": reference, "against": against}
     networks = {
         role: open_network(terminal, spec, loading, preprocessing) for role, spec in named.items() if spec is not None
     }
-    found = evaluated(networks, samples, batch_size, limit, terminal.progress, classes)
+    found = evaluate_networks(networks, samples, batch_size, limit, terminal.progress, classes)
     first = networks["network"]
     result = {
         "network": network,

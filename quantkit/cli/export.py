@@ -121,7 +121,7 @@ def _export_bundle(
     terminal: Terminal, bundle: Bundle, out: Path, precision: str, opset: int, reduce_range: str
 ) -> Plan:
     from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
-    from quantkit.quantization.algorithms.config import NO_ALGORITHMS
+    from quantkit.quantization.ptq_config import NO_ALGORITHMS
 
     if precision == "int8":
         return export_int8_onnx(bundle, out, opset, reduce_range)  # type: ignore[arg-type]

@@ -58,9 +58,9 @@ def feed(
     from quantkit.backends.mxnet.build import check_int8
     from quantkit.benchmark.workloads.feed import measure_feeding, quantized
     from quantkit.cli.networks import load, open_network
-    from quantkit.data.sources import open_samples
+    from quantkit.data.sources import load_data
 
-    samples = open_samples(data)
+    samples = load_data(data)
     bundle = is_bundle(network)
     if bundle:
         for name in (*given(loading), *given(preprocessing)):

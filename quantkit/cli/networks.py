@@ -80,7 +80,7 @@ def open_network(
         UserError: there is no such thing, or it cannot be used.
         BundleError: the bundle is damaged.
     """
-    from quantkit.deployment.loading import network_in, network_of
+    from quantkit.bundle.network import network_in, network_of
 
     if not is_bundle(spec):
         model = load(terminal, spec, loading, preprocessing)
@@ -90,16 +90,16 @@ def open_network(
     return found
 
 
-def check_count(data: object, count: Optional[int]) -> None:
+def check_count(data: str, count: Optional[int]) -> None:
     """Make sure that sample data exist and are enough, before anything long begins.
 
     Raises:
         DataError: they are not, or cannot be opened.
     """
     from quantkit.data.samples import take
-    from quantkit.data.sources import open_samples
+    from quantkit.data.sources import load_data
 
-    samples = open_samples(data)
+    samples = load_data(data)
     if samples.size == 0:
         raise DataError(f"{samples.name} holds no samples; give some")
     if count is not None and samples.size is not None:

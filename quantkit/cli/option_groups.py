@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import click
 
 from quantkit.cli.option_types import SIDE, Channels, Number, Shape
 from quantkit.cli.options import option
+
+if TYPE_CHECKING:
+    from quantkit.quantization.plan import TensorDtype
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,10 @@ class Planning:
         metavar="X",
         help="Keep in FP32: an original node's name, a glob over the names, or an operator type. Repeatable.",
     )
-    dtype: str = option(
-        "--activations",
+    dtype: Optional[TensorDtype] = option(
+        "--dtype",
         type=click.Choice(["auto", "int8", "uint8"]),
-        default="auto",
-        show_default=True,
-        help="Type of quantized inputs; auto takes uint8 where nothing is negative.",
+        help="Type of quantized inputs; auto takes uint8 where nothing is negative.  [default: auto]",
     )
 
 

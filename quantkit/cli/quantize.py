@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 import click
 
-from quantkit.cli.calibration import tell_default_samples, tell_recipe
+from quantkit.cli.calibration import tell_calibration
 from quantkit.cli.option_groups import (
     BundleWriting,
     Calibration,
@@ -25,12 +25,11 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
-    from quantkit.bundle.quantized_model import QuantizedModel
-    from quantkit.bundle.summary import TableOrigin
+    from quantkit.api import Quantized
     from quantkit.calibration.table import CalibrationTable
     from quantkit.mixed_precision.journal import Journal
-    from quantkit.mixed_precision.search import Outcome
-    from quantkit.quantization.goal import Goal
+    from quantkit.quantization.config import QuantizationConfig
+    from quantkit.quantization.ptq_config import PresetName
 
 GOAL_MISSED = 4
 
@@ -44,6 +43,25 @@ class TableOrCalibration(Calibration):
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="An earlier calibration, instead of a new one.",
+    )
+
+
+@dataclass(frozen=True)
+class Configuration(Planning):
+    """What a ``QuantizationConfig`` holds beside calibration and goal, and a file that holds all of it."""
+
+    preset: Optional[PresetName] = option(
+        "--preset",
+        type=click.Choice(["none", "fast", "balanced", "best"]),
+        help="How much to do against the loss of accuracy. fast: biases and the middle of ranges, seconds. balanced: "
+        "weights too, about a minute for large networks. best: the same with up to 128 images. The INT8 network is as "
+        "fast with all.  [default: balanced; none with random weights]",
+    )
+    config: Optional[Path] = option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="A configuration in TOML, such as a bundle's config.toml; options given beside it take precedence.",
     )
 
 
@@ -83,14 +101,7 @@ class Target(BundleWriting):
 )
 @click.argument("model")
 @collected("calibration", TableOrCalibration)
-@collected("planning", Planning)
-@click.option(
-    "--preset",
-    type=click.Choice(["none", "fast", "balanced", "best"]),
-    help="How much to do against the loss of accuracy. fast: biases and the middle of ranges, seconds. balanced: "
-    "weights too, about a minute for large networks. best: the same with up to 128 images. The INT8 network is as fast "
-    "with all.  [default: balanced; none with random weights]",
-)
+@collected("configuration", Configuration)
 @collected("wanted", MixedPrecisionGoal)
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
@@ -104,8 +115,7 @@ def quantize(
     terminal: Terminal,
     model: str,
     calibration: TableOrCalibration,
-    planning: Planning,
-    preset: Optional[str],
+    configuration: Configuration,
     wanted: MixedPrecisionGoal,
     loading: Loading,
     preprocessing: Preprocessing,
@@ -132,66 +142,70 @@ def quantize(
 
     check_installed()
     formats = tuple(each.strip() for each in target.formats.split(","))
-    data, calib, method = calibration.calib_data or "builtin", calibration.calib, calibration.method
-    table = _prepared(calibration, data)
-    goal = _goal(terminal, data, wanted, no_latency)
+    config = _config(calibration, configuration, wanted)
+    data = calibration.calib_data or "builtin"
+    table = _prepared(calibration, config, data)
+    _check_goal(terminal, data, config, wanted, no_latency)
+    from quantkit.api import run_stages
     from quantkit.backends.mxnet.build import check_int8
-    from quantkit.bundle.quantized_model import check_formats, evaluate, lower
+    from quantkit.bundle.quantized_model import check_formats
     from quantkit.cli.networks import load
-    from quantkit.fusion.fused_model import fuse_model
-    from quantkit.mixed_precision.search import DEFAULT_MINUTES, check_request, search_mixed_precision
-    from quantkit.models.dataset import dataset
-    from quantkit.quantization.algorithms.stage import apply_algorithms, plan
-    from quantkit.quantization.calibrate import DEFAULT_METHOD, calibrate, shipped_recipe
-    from quantkit.quantization.exclude import excluded_nodes
 
     check_formats(formats)
     check_int8()
     loaded = load(terminal, model, loading, preprocessing, classes)
     terminal.stage("fusing operators and comparing with the original")
-    minutes = DEFAULT_MINUTES if wanted.search_budget is None else wanted.search_budget
-    if goal is not None:
-        check_request(loaded, goal, wanted.eval_data, minutes)
-    images = dataset(loaded, data)
-    source = fuse_model(loaded, images)
-    excluded_nodes(source.fused, planning.exclude)
-    may_ship = calibration.calib_data is None and table is None
-    recipe = shipped_recipe(source, method or DEFAULT_METHOD) if may_ship else None
-    calibrated: TableOrigin = "measured" if table is None else "given"
-    if recipe is not None:
-        table, images, calibrated = recipe.table, dataset(loaded, recipe.samples), "shipped"
-        tell_recipe(terminal, recipe, calib)
-    if table is None:
-        tell_default_samples(terminal, images.name)
-        table = calibrate(source, images, calib, method or DEFAULT_METHOD, terminal.progress)
-    decided = plan(source, table, planning.exclude, planning.dtype)  # type: ignore[arg-type]
-    if goal is None:
-        adjusted = apply_algorithms(source, table, decided, images, preset, terminal.progress)
-        quantized = evaluate(lower(source, table, adjusted), images, terminal.progress)
-        outcome = None
-    else:
-        outcome = search_mixed_precision(
-            source, table, decided, goal, wanted.eval_data, images, preset, minutes, terminal.progress, _begun(terminal)
-        )
-        quantized = outcome.network
+    quantized = run_stages(
+        loaded,
+        calibration.calib_data,
+        config,
+        wanted.eval_data,
+        table,
+        terminal.progress,
+        lambda ranges: tell_calibration(terminal, ranges, calibration.calib),
+        _begun(terminal),
+    )
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
-        quantized.save(out, target.force, formats, keep_sample=target.keep_sample)
-    _report(terminal, model, loading.weights, preset, quantized, calibrated, images.name, out, no_latency, outcome)
-    if outcome is not None and not outcome.met:
+        quantized.network.save(out, target.force, formats, keep_sample=target.keep_sample)
+    _report(terminal, model, loading.weights, quantized, out, no_latency)
+    if quantized.search is not None and not quantized.search.met:
         context.exit(GOAL_MISSED)
 
 
-def _prepared(calibration: TableOrCalibration, data: str) -> Optional[CalibrationTable]:
+def _config(
+    calibration: TableOrCalibration, configuration: Configuration, wanted: MixedPrecisionGoal
+) -> QuantizationConfig:
+    """What the options say, over what the file says."""
+    from quantkit.quantization.config import QuantizationConfig
+    from quantkit.quantization.goal import Goal
+
+    config = QuantizationConfig() if configuration.config is None else QuantizationConfig.read(configuration.config)
+    goals = {"max_drop": wanted.max_drop, "min_speedup": wanted.min_speedup}
+    asked = {name: value for name, value in goals.items() if value is not None}
+    values: dict[str, object] = {
+        "num_samples": calibration.calib,
+        "method": calibration.method,
+        "exclude": configuration.exclude or None,
+        "dtype": configuration.dtype,
+        "preset": configuration.preset,
+        "goal": Goal(**{**(asdict(config.goal) if config.goal else {}), **asked}) if asked else None,
+        "search_minutes": wanted.search_budget,
+    }
+    changed = {name: value for name, value in values.items() if value is not None}
+    if "preset" in changed:
+        changed["algorithms"] = None
+    return replace(config, **changed)  # type: ignore[arg-type]
+
+
+def _prepared(calibration: TableOrCalibration, config: QuantizationConfig, data: str) -> Optional[CalibrationTable]:
     """Find the user's mistakes before the long work; the table to use, if one is given."""
-    from quantkit.calibration.methods import observer
     from quantkit.calibration.table import read_table
     from quantkit.cli.networks import check_count
 
-    check_count(data, calibration.calib)
+    # Where no data are named, a table that ships may need none.
+    check_count(data, calibration.calib if calibration.calib_data is None else config.num_samples)
     if calibration.calib_table is None:
-        if calibration.method is not None:
-            observer(calibration.method)
         return None
     for name, value in (("--calib", calibration.calib), ("--method", calibration.method)):
         if value is not None:
@@ -202,16 +216,17 @@ def _prepared(calibration: TableOrCalibration, data: str) -> Optional[Calibratio
     return read_table(calibration.calib_table)
 
 
-def _goal(terminal: Terminal, data: str, wanted: MixedPrecisionGoal, no_latency: bool) -> Optional[Goal]:
-    """What the network must keep; None where nothing was asked for."""
+def _check_goal(
+    terminal: Terminal, data: str, config: QuantizationConfig, wanted: MixedPrecisionGoal, no_latency: bool
+) -> None:
+    """Find what is wrong with a goal, or with options for one where there is none."""
     from quantkit.cli.networks import check_count
-    from quantkit.quantization.goal import Goal
 
-    if wanted.max_drop is None and wanted.min_speedup is None:
+    if config.goal is None:
         for name in given(wanted):
             raise UserError(f"{name} is for a goal; give --max-drop or --min-speedup as well, or leave it out")
-        return None
-    if wanted.max_drop is not None and wanted.eval_data is None:
+        return
+    if config.goal.max_drop is not None and wanted.eval_data is None:
         raise UserError(
             "--max-drop needs images to measure the drop on, other than those that are calibrated with; "
             "give some with --eval-data"
@@ -225,7 +240,6 @@ def _goal(terminal: Terminal, data: str, wanted: MixedPrecisionGoal, no_latency:
                 f"--eval-data and --calib-data are both {data}: INT8 looks better on images that it was calibrated "
                 "with; give others with --eval-data"
             )
-    return Goal(wanted.max_drop, wanted.min_speedup)
 
 
 def _begun(terminal: Terminal) -> Callable[[Journal], None]:
@@ -239,34 +253,24 @@ def _begun(terminal: Terminal) -> Callable[[Journal], None]:
     return begun
 
 
-def _report(
-    terminal: Terminal,
-    model: str,
-    weights: str,
-    preset: Optional[str],
-    quantized: QuantizedModel,
-    calibrated: TableOrigin,
-    data: str,
-    out: Path,
-    no_latency: bool,
-    outcome: Optional[Outcome],
-) -> None:
+def _report(terminal: Terminal, model: str, weights: str, quantized: Quantized, out: Path, no_latency: bool) -> None:
     from quantkit.bundle.summary import latencies, measured_kernels, quantize_summary
     from quantkit.cli.mixed import mixed_tables
     from quantkit.cli.summary import quantize_tables
     from quantkit.mixed_precision.summary import search_summary
 
+    network, search, calibration = quantized.network, quantized.search, quantized.calibration
     terminal.stage("reading off the kernels that the engine runs")
-    kernels = measured_kernels(out, quantized)
+    kernels = measured_kernels(out, network)
     milliseconds: Optional[Mapping[str, float]] = None
-    if outcome is not None:
-        milliseconds = outcome.chosen.milliseconds
+    if search is not None:
+        milliseconds = search.chosen.milliseconds
     elif not no_latency:
         terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
-        milliseconds = latencies(quantized.source, quantized.graph)
-    result = quantize_summary(quantized, out, kernels, milliseconds, calibrated, data)
-    tables = quantize_tables(result, quantized.agreement, model, weights, preset)
-    if outcome is not None:
-        result["search"] = search_summary(outcome)
+        milliseconds = latencies(network.source, network.graph)
+    result = quantize_summary(network, out, kernels, milliseconds, calibration.origin, calibration.data.name)
+    tables = quantize_tables(result, network.agreement, model, weights)
+    if search is not None:
+        result["search"] = search_summary(search)
         tables[2:2] = mixed_tables(result["search"])
     terminal.show(result, *tables)

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from quantkit.evaluation.agreement import Agreement
 
 
-def quantize_tables(
-    result: Summary, agreement: Optional[Agreement], model: str, weights: str, preset: Optional[str]
-) -> list[Any]:
+def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str, weights: str) -> list[Any]:
     """``summary.quantize_summary`` in words, and what to do next.
 
     Args:
@@ -24,7 +22,6 @@ def quantize_tables(
         agreement: with FP32, None where nobody has compared them.
         model: how the network was called.
         weights: how its weights were.
-        preset: of recovery, None where none was given.
     """
     from rich.text import Text
 
@@ -44,7 +41,7 @@ def quantize_tables(
         ("parameters", _sizes(size["fp32"], size["int8"])),
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
         ("calibrated", _calibration_text(calibration)),
-        ("recovered", _recovery_text(result, preset)),
+        ("adjusted", _algorithms_text(result)),
         *(agreement_rows("as FP32", agreement, f" {_looked_at(result)}") if agreement is not None else []),
         *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}{hint}")]),
         *latency_rows(result["latency_ms"]),
@@ -120,12 +117,12 @@ def _calibration_text(calibration: Mapping[str, Any]) -> str:
 
 
 def _looked_at(result: Summary) -> str:
-    """Which images recovery and the comparison with FP32 are of."""
+    """Which images algorithms and the comparison with FP32 are of."""
     measured = result["calibration"]["origin"] == "measured"
     return "that it was calibrated with" if measured else f"of {result['data']}"
 
 
-def _recovery_text(result: Summary, preset: Optional[str]) -> str:
+def _algorithms_text(result: Summary) -> str:
     algorithms = result["algorithms"]
     names = {
         "channel_shift": "channels shifted",
@@ -138,9 +135,7 @@ def _recovery_text(result: Summary, preset: Optional[str]) -> str:
         mirrored = ", mirrored ones included" if algorithms["images"] > result["calibration"]["samples"] else ""
         of = "" if result["calibration"]["origin"] == "measured" else f" {_looked_at(result)}"
         return f"{', '.join(done)}, with {images(algorithms['images'])}{of}{mirrored}"
-    if preset is not None:
-        return f"nothing (preset {preset})"
-    return "nothing (random weights)" if result["weights"]["kind"] == "random" else "nothing"
+    return "nothing (random weights)" if result["weights"]["kind"] == "random" else "nothing (preset none)"
 
 
 def _counted(counts: Any) -> str:

@@ -173,12 +173,12 @@ def _images(
 ) -> Optional[Iterator[np.ndarray]]:
     """Batches of the network's input; None where nothing is known of how to make them of photographs."""
     from quantkit.data.batches import batches
-    from quantkit.data.sources import open_samples
+    from quantkit.data.sources import load_data
 
     if data is None and bundle.preprocess is None:
         terminal.tell(f"{engine}: the stored sample only, the preprocessing of images is not known; give --data")
         return None
-    samples = open_samples(data or "builtin")
+    samples = load_data(data or "builtin")
     most = limit or (_REFERENCE_IMAGES if engine == REFERENCE.name else _IMAGES)
     count = most if samples.size is None else min(most, samples.size)
     stream = batches(samples, bundle.preprocess, bundle.manifest.input.shape, _BATCH_SIZE, count)

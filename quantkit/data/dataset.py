@@ -8,12 +8,12 @@ from copy import copy
 from dataclasses import replace
 from itertools import tee
 from threading import Lock
-from typing import Any, Optional
+from typing import Optional
 
 from quantkit.data.batches import Batch, batches, prepare
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Sample, Samples, first, take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 
 CACHE_BYTES = 1 << 30
@@ -31,19 +31,23 @@ class CalibrationDataset:
     give the same samples in the same order each time.
 
     Args:
-        data: anything that ``open_samples`` takes.
+        data: anything that ``load_data`` takes.
         preprocess: how images become the network's input; None: samples are float32 and taken as they are.
         input_shape: of one sample, without the batch axis.
         cache_bytes: how much is held.
 
     Raises:
-        DataError: see ``open_samples``.
+        DataError: see ``load_data``.
     """
 
     def __init__(
-        self, data: Any, preprocess: Optional[Preprocess], input_shape: Sequence[int], cache_bytes: int = CACHE_BYTES
+        self,
+        data: DataSource,
+        preprocess: Optional[Preprocess],
+        input_shape: Sequence[int],
+        cache_bytes: int = CACHE_BYTES,
     ) -> None:
-        source = open_samples(data)
+        source = load_data(data)
         cache = _Cache(source, preprocess, tuple(input_shape), cache_bytes)
         self._form = (preprocess, tuple(input_shape))
         self._whole = self._samples = replace(source, read=cache.read)

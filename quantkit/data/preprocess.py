@@ -26,10 +26,10 @@ class Preprocess:
     ``mean``, divide by ``std`` (each per RGB channel, in units of the divided values).
     """
 
-    resize: Optional[int]
-    crop: Optional[int]
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    resize: Optional[int] = None
+    crop: Optional[int] = None
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     scale: float = 255.0
     rotate180: bool = False
 

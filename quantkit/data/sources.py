@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Union, runtime_checkable
 
 import numpy as np
 
@@ -17,13 +18,38 @@ from quantkit.data.record import record_file
 from quantkit.data.samples import Samples
 from quantkit.errors import DataError
 
+
+class NDArrayLike(Protocol):
+    """An array of another library that gives itself as NumPy's, such as MXNet's NDArray."""
+
+    def asnumpy(self) -> np.ndarray:
+        """The values as a NumPy array."""
+
+
+@runtime_checkable
+class DataIter(Protocol):
+    """MXNet's ``DataIter``, as far as it is used."""
+
+    @property
+    def provide_data(self) -> Sequence[object]:
+        """The names and shapes of what a batch holds."""
+
+    def reset(self) -> None:
+        """Begin again."""
+
+
+Array = Union[np.ndarray, NDArrayLike]
+
+DataSource = Union[Samples, str, "os.PathLike[str]", Array, tuple[Array, Array], DataIter, Iterable[object]]
+"""What sample data can be given as; see ``load_data``."""
+
 _KINDS = (
     "a folder of images (FOLDER:SPLIT for one split of its labels.csv), an .npz or .rec file, "
     "'builtin', 'digits:train' or 'digits:test'"
 )
 
 
-def open_samples(spec: Any) -> Samples:
+def load_data(spec: DataSource) -> Samples:
     """The samples that ``spec`` names or holds.
 
     By name (``str`` or path): ``builtin`` (photographs), ``digits:train``, ``digits:test``, a folder of images,
@@ -42,9 +68,9 @@ def open_samples(spec: Any) -> Samples:
         return arrays(as_numpy(spec))
     if isinstance(spec, tuple) and len(spec) == 2 and all(map(_is_array, spec)):
         return arrays(as_numpy(spec[0]), as_numpy(spec[1]))
-    if hasattr(spec, "provide_data") and hasattr(spec, "reset"):
+    if isinstance(spec, DataIter):
         return data_iter(spec)
-    if hasattr(spec, "__iter__"):
+    if isinstance(spec, Iterable):
         return data_loader(spec)
     raise DataError(f"{type(spec).__name__} is no sample data; give {_KINDS}, arrays, a DataLoader or a DataIter")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, tee
 from math import prod
-from typing import Any, Literal, Optional, Union
+from typing import Literal, Optional, Union
 
 import numpy as np
 
@@ -20,12 +20,14 @@ from quantkit.evaluation.agreement import Agreement, AgreementSums, cosines, sam
 from quantkit.evaluation.network import Network
 from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
 from quantkit.models.class_scores import ClassScores
+from quantkit.progress import Progress, silent
 
 Role = Literal["network", "reference", "against"]
 """What a network is in an evaluation: the one that is judged, what it should compute, and one to compare it with."""
 
 Measure = Literal["accuracy", "agreement", "cosine"]
-Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
+
+BATCH_SIZE = 8
 
 _TOP1, _TOP5, _SAME, _COSINE = "top1", "top5", "same", "cosine"
 
@@ -58,12 +60,12 @@ class Evaluation:
     comparisons: tuple[Comparison, ...]
 
 
-def evaluate(
+def evaluate_networks(
     networks: Mapping[Role, Network],
     samples: Samples,
-    batch_size: int,
-    limit: Optional[int],
-    progress: Progress,
+    batch_size: int = BATCH_SIZE,
+    num_samples: Optional[int] = None,
+    progress: Progress = silent,
     said: Optional[bool] = None,
 ) -> Evaluation:
     """Run networks over images in one pass; see ``Evaluation``.
@@ -72,7 +74,7 @@ def evaluate(
         networks: by role; ``network`` must be there.
         samples: the images.
         batch_size: how many are run at once.
-        limit: how many of them to use; None: all.
+        num_samples: how many of them to use; None: all.
         progress: wraps the stream of batches.
         said: whether outputs are class scores, as the user says; see ``class_scores``.
 
@@ -83,12 +85,14 @@ def evaluate(
     check_comparable(networks)
     first = networks["network"]
     classes = prod(first.output_shapes[0]) if first.class_scores(said, labelled=True).yes else None
-    stream = iter(batches(samples, first.preprocess, first.input_shape, batch_size, limit, classes))
+    stream = iter(batches(samples, first.preprocess, first.input_shape, batch_size, num_samples, classes))
     begun = next(stream)
     judged = first.class_scores(said, labelled=begun.labels is not None)
     if "reference" not in networks:
         _check_measurable(first, judged, begun.labels is not None)
-    counted = progress(chain([begun], stream), _total(samples, limit, batch_size), f"evaluating on {samples.name}")
+    counted = progress(
+        chain([begun], stream), _total(samples, num_samples, batch_size), f"evaluating on {samples.name}"
+    )
     return _measured(networks, iter(counted), batch_size, judged)
 
 
@@ -131,8 +135,8 @@ def _check_measurable(network: Network, judged: ClassScores, labelled: bool) -> 
         )
 
 
-def _total(samples: Samples, limit: Optional[int], batch_size: int) -> int:
-    known = [count for count in (samples.size, limit) if count is not None]
+def _total(samples: Samples, num_samples: Optional[int], batch_size: int) -> int:
+    known = [count for count in (samples.size, num_samples) if count is not None]
     return -(-min(known, default=0) // batch_size)
 
 

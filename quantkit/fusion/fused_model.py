@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -14,10 +13,10 @@ from quantkit.fusion.fuse import Fused, fuse
 from quantkit.fusion.numeric_check import FusionCheck, check_fusion
 from quantkit.ir.graph import Graph
 from quantkit.models.class_scores import ClassScores, class_scores
-from quantkit.models.dataset import BATCH_SIZE, dataset
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.models.model import Model
 
-_GATE_SAMPLES = 4
+_CHECKED_SAMPLES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +51,12 @@ class FusedModel:
         return nnvm.sha256_of(self.graph)
 
 
-def fuse_model(model: Model, samples: Any = "builtin") -> FusedModel:
+def fuse_model(model: Model, calibration_data: CalibrationData = "builtin") -> FusedModel:
     """Fuse a model's operators and compare the result with the original on a few samples.
+
+    Args:
+        model: the network.
+        calibration_data: what to compare on: the first four samples.
 
     Raises:
         FusionError: the fused network computes something else.
@@ -61,7 +64,7 @@ def fuse_model(model: Model, samples: Any = "builtin") -> FusedModel:
         DataError: the samples cannot be used.
     """
     fused = fuse(model.graph, model.input_shape)
-    chosen = dataset(model, samples).subset(_GATE_SAMPLES, at_most=True)
+    chosen = dataset(model, calibration_data).subset(_CHECKED_SAMPLES, at_most=True)
     batched = list(chosen.batches(BATCH_SIZE))
     few, names = [batch.data for batch in batched], [name for batch in batched for name in batch.names]
     check = check_fusion(model.graph, float_graph(fused.graph), few, BATCH_SIZE, names)

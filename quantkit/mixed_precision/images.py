@@ -62,7 +62,7 @@ class Judged:
 
 
 def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
-    """Run the original FP32 network over images of any kind that ``open_samples`` takes.
+    """Run the original FP32 network over images of any kind that ``load_data`` takes.
 
     Raises:
         DataError: they cannot be used, or a label does not fit the network.

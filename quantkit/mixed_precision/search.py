@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 from quantkit.backends.mxnet.execute import infer_shapes
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.quantized_model import QuantizedModel, evaluate, lower
+from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import UserError
 from quantkit.files.files import locked
@@ -27,17 +27,16 @@ from quantkit.mixed_precision.journal import Journal, check_journals, journal_pa
 from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
 from quantkit.mixed_precision.measurements import Budget, Check, Measurements
 from quantkit.models.class_scores import ClassScores, class_scores
-from quantkit.models.dataset import dataset
+from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import Adjusted
-from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.algorithms.stage import apply_algorithms, with_pre_add_ranges
+from quantkit.quantization.config import DEFAULT_MINUTES
 from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.ptq_config import PresetName, PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
-
-DEFAULT_MINUTES = 10.0
 
 _FEW_IMAGES = 50
 
@@ -57,7 +56,7 @@ class BusyWarning(UserWarning):
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class SearchResult:
     """What a search found.
 
     Attributes:
@@ -92,46 +91,48 @@ def search_mixed_precision(
     table: CalibrationTable,
     plan: Plan,
     goal: Goal,
-    images: Any = None,
-    samples: Any = "builtin",
-    algorithms: Union[str, PTQConfig, None] = None,
+    evaluation_data: Optional[CalibrationData] = None,
+    calibration_data: CalibrationData = "builtin",
+    algorithms: Union[PresetName, PTQConfig, None] = None,
     minutes: float = DEFAULT_MINUTES,
     progress: Progress = silent,
     begun: Callable[[Journal], object] = lambda journal: None,
-) -> Outcome:
-    """Recover and lower an INT8 network that meets a goal, with as few layers in FP32 as that takes.
+) -> SearchResult:
+    """Make an INT8 network that meets a goal, with as few layers in FP32 as that takes.
 
     Layers, and groups that belong together, are returned to FP32 one after the other, those first that bring the
-    outputs nearest to FP32's per measured millisecond. The goal is checked on all images. The last network is
-    recovered again, its FP32 layers left alone, and kept if it is better. Every measurement is written down at once:
-    a search that was interrupted, or whose budget ended, goes on where it was when it is begun again.
+    outputs nearest to FP32's per measured millisecond. The goal is checked on all images. Algorithms
+    are applied to the last network once more, its FP32 layers left alone, and the result is kept if it is better.
+    Every measurement is written down at once: a search that was interrupted, or whose budget ended, goes on where it
+    was when it is begun again.
 
     Args:
         source: the fused model.
         table: its calibration.
         plan: what becomes INT8 at most.
         goal: what the network must keep.
-        images: what to judge by, anything that ``open_samples`` takes, with labels or without; None: the samples
-            that were calibrated with, where the goal has no ``max_drop``.
-        samples: what the algorithms look at; see ``algorithms.stage.apply_algorithms``.
+        evaluation_data: what to judge by, with labels or without; None: the samples that were calibrated with, where
+            the goal has no ``max_drop``.
+        calibration_data: what the algorithms look at; see ``algorithms.stage.apply_algorithms``.
         algorithms: see ``algorithms.stage.apply_algorithms``.
-        minutes: how long to search; loading, calibrating, the first recovery and the first look at the images do not
-            count. The measurement at hand is finished.
+        minutes: how long to search; loading, calibrating, applying the algorithms first and looking at the images first
+            do not count. The measurement at hand is finished.
         progress: wraps streams of steps.
         begun: is given the journal when the search begins.
 
     Raises:
         UserError: another process runs the same search, the weights are random, no layer runs in INT8, there are no
-            ``images`` for a ``max_drop``, or ``minutes`` is no number of minutes.
-        DataError: images or samples cannot be used.
+            ``evaluation_data`` for a ``max_drop``, or ``minutes`` is no number of minutes.
+        DataError: evaluation or calibration data cannot be used.
         QuantkitError: measurements cannot be kept.
     """
-    check_request(source.model, goal, images, minutes)
-    samples = dataset(source.model, samples)
+    check_request(source.model, goal, evaluation_data, minutes)
+    samples = dataset(source.model, calibration_data)
     adjusted = apply_algorithms(source, table, plan, samples, algorithms, progress)
     if not adjusted.network.int8_layers:
         raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
-    looked_at = judged(source, samples.subset(table.samples, at_most=True) if images is None else images, progress)
+    judged_by = samples.subset(table.samples, at_most=True) if evaluation_data is None else evaluation_data
+    looked_at = judged(source, judged_by, progress)
     if goal.max_drop is not None:
         _check_class_scores(source.model, looked_at.class_scores)
     _warn_of_few(looked_at.count, goal)
@@ -150,9 +151,13 @@ def search_mixed_precision(
         time_is_up = search.run()
         chosen = best(tuple(measurements.checks.values()), goal)
         final = with_pre_add_ranges(source, table, measurements.network(chosen.layers, chosen.again), samples)
-        network = evaluate(lower(source, table, final), samples, progress)
-        return Outcome(
-            replace(network, mixed=_record(chosen, goal, looked_at)),
+        network = measure_agreement(lower(source, table, final), samples, progress)
+        return SearchResult(
+            replace(
+                network,
+                config=replace(network.config, goal=goal, search_minutes=minutes),
+                mixed=_record(chosen, goal, looked_at),
+            ),
             goal,
             meets(chosen, goal),
             measurements.check(frozenset()),
@@ -166,17 +171,17 @@ def search_mixed_precision(
         )
 
 
-def check_request(model: Model, goal: Goal, images: Any, minutes: float) -> None:
+def check_request(model: Model, goal: Goal, evaluation_data: Optional[CalibrationData], minutes: float) -> None:
     """Find what is wrong with a request, before anything long begins; see ``mixed_precision``."""
     if model.source.weights == "random":
         raise UserError(
             f"the weights of {model.name} are random: there is no accuracy to keep; give trained ones "
             "(--weights pretrained or a file), or no goal"
         )
-    if goal.max_drop is not None and images is None:
+    if goal.max_drop is not None and evaluation_data is None:
         raise UserError(
             "a largest drop of accuracy needs images to measure it on, other than those that were calibrated with; "
-            "give some with --eval-data (images=)"
+            "give some with --eval-data (evaluation_data=)"
         )
     if not 0 <= minutes < float("inf"):
         raise UserError(f"a budget of {minutes:g} minutes was asked for; give a number from 0 up, such as 10")
@@ -188,10 +193,10 @@ def check_request(model: Model, goal: Goal, images: Any, minutes: float) -> None
     check_journals()
 
 
-def _check_class_scores(model: Model, found: ClassScores) -> None:
-    if not found.yes:
+def _check_class_scores(model: Model, judged: ClassScores) -> None:
+    if not judged.yes:
         raise UserError(
-            f"a drop in points of top-1 needs class scores, and the outputs of {model.name} are none ({found.why}); "
+            f"a drop in points of top-1 needs class scores, and the outputs of {model.name} are none ({judged.why}); "
             "give --min-speedup alone, or --classes (class_scores=True) if they are"
         )
 

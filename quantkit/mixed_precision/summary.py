@@ -6,10 +6,10 @@ from typing import Any
 
 from quantkit.mixed_precision.explore import Kept
 from quantkit.mixed_precision.measurements import Check
-from quantkit.mixed_precision.search import Outcome
+from quantkit.mixed_precision.search import SearchResult
 
 
-def search_summary(outcome: Outcome) -> dict[str, Any]:
+def search_summary(outcome: SearchResult) -> dict[str, Any]:
     """A search as JSON's own types. Drops in points, latency in ms, shares from 0 to 1."""
     candidates, measured = outcome.candidates
     made, resumed = outcome.measurements

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Optional, Protocol, Union, runtime_checkable
 
 import numpy as np
 
@@ -31,8 +31,38 @@ Shape = tuple[int, ...]
 Arrays = Optional[Mapping[str, np.ndarray]]
 
 
+@runtime_checkable
+class HybridBlock(Protocol):
+    """A network of Gluon's, as far as it is used."""
+
+    name: str
+
+    def collect_params(self, select: Any = None) -> Any:
+        """The parameters by name."""
+
+    def hybrid_forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the block computes."""
+
+
+@runtime_checkable
+class Symbol(Protocol):
+    """MXNet's ``Symbol``, as far as it is used."""
+
+    name: Optional[str]
+
+    def tojson(self) -> str:
+        """The network as nnvm's JSON."""
+
+    def list_arguments(self) -> list[str]:
+        """The names of its variables."""
+
+
+NetworkSpec = Union[str, Path, HybridBlock, Symbol, tuple[Symbol, Mapping[str, Any], Mapping[str, Any]]]
+"""What a network can be given as; see ``load_model``."""
+
+
 def load_model(
-    spec: Any,
+    spec: NetworkSpec,
     *,
     weights: Union[str, Path] = "auto",
     params: Optional[Mapping[str, Any]] = None,
@@ -190,17 +220,21 @@ def _from_checkpoint(
 
 
 def _from_object(
-    spec: Any, weights: str, given: Arrays, shape: Optional[Shape], preprocess: Optional[Preprocess]
+    spec: Union[HybridBlock, Symbol, tuple[Symbol, Mapping[str, Any], Mapping[str, Any]]],
+    weights: str,
+    given: Arrays,
+    shape: Optional[Shape],
+    preprocess: Optional[Preprocess],
 ) -> Model:
     if isinstance(spec, tuple) and len(spec) == 3:
         spec, arguments, auxiliary = spec
         given = given or arrays({**arguments, **auxiliary})
-    if hasattr(spec, "collect_params") and hasattr(spec, "hybrid_forward"):
+    if isinstance(spec, HybridBlock):
         if shape is None:
             raise ModelError(f"block {spec.name!r}: give input_shape=(channels, height, width)")
         text, own = block_network(spec, shape)
         given = own if given is None else given
-    elif hasattr(spec, "tojson") and hasattr(spec, "list_arguments"):
+    elif isinstance(spec, Symbol):
         text = spec.tojson()
     else:
         raise ModelError(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Optional
 
 from quantkit.calibration.collect import collect_ranges
+from quantkit.calibration.methods import DEFAULT_METHOD
 from quantkit.calibration.recipes import Recipe, find_recipe
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import check_not_constant
@@ -13,19 +14,18 @@ from quantkit.data.default_samples import warn_if_unlike
 from quantkit.data.preprocess import Preprocess
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.models.card import Card, find_card
-from quantkit.models.dataset import BATCH_SIZE, dataset, steps
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset, steps
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
 from quantkit.quantization.plan import calibration_targets
 
-DEFAULT_METHOD = "mse"
 DEFAULT_SAMPLES = 32
 
 
 def calibrate(
     source: FusedModel,
-    samples: Any = "builtin",
-    count: Optional[int] = None,
+    calibration_data: CalibrationData = "builtin",
+    num_samples: Optional[int] = None,
     method: str = DEFAULT_METHOD,
     progress: Progress = silent,
 ) -> CalibrationTable:
@@ -35,16 +35,16 @@ def calibrate(
 
     Args:
         source: the fused model.
-        samples: anything that ``open_samples`` takes.
-        count: how many samples; None: ``DEFAULT_SAMPLES``, or all where there are fewer.
+        calibration_data: what to measure them on.
+        num_samples: how many samples; None: ``DEFAULT_SAMPLES``, or all where there are fewer.
         method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon where it takes one.
         progress: wraps the stream of batches.
 
     Raises:
         DataError: too few samples, or some that cannot be used.
     """
-    wanted = DEFAULT_SAMPLES if count is None else count
-    chosen = dataset(source.model, samples).subset(wanted, at_most=count is None)
+    wanted = DEFAULT_SAMPLES if num_samples is None else num_samples
+    chosen = dataset(source.model, calibration_data).subset(wanted, at_most=num_samples is None)
     if source.model.source.weights != "random":
         warn_if_unlike(chosen.name, source.model.input_shape)
     stream = check_not_constant(chosen.batches(BATCH_SIZE), chosen.name)

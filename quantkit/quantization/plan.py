@@ -79,6 +79,16 @@ def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
     return tuple(wanted)
 
 
+def check_dtype(dtype: str) -> None:
+    """Make sure that tensors can be asked to have this type.
+
+    Raises:
+        UserError: they cannot.
+    """
+    if dtype not in get_args(TensorDtype):
+        raise UserError(f"unknown type of quantized inputs {dtype!r}; choose one of {', '.join(get_args(TensorDtype))}")
+
+
 def make_plan(
     fused: Fused,
     table: CalibrationTable,
@@ -99,8 +109,7 @@ def make_plan(
             negative values.
         ModelError: the table lacks a range: it is of another network.
     """
-    if dtype not in get_args(TensorDtype):
-        raise UserError(f"unknown activation type {dtype!r}; choose one of {', '.join(get_args(TensorDtype))}")
+    check_dtype(dtype)
     state = _Planning(fused, table, dtype)
     excluded = excluded_nodes(fused, exclude)
     decisions: dict[str, Decision] = {}

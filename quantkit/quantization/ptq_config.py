@@ -1,17 +1,20 @@
-"""What recovery does: techniques that can each be switched on alone, and presets of them."""
+"""PTQConfig: the techniques against the loss of accuracy, each of which can be switched on alone, and presets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from math import prod
+from typing import Literal
 
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
 from quantkit.ir.graph import Graph, Tensor
 
-DEFAULT_PRESET = "balanced"
+PresetName = Literal["none", "fast", "balanced", "best"]
+
+DEFAULT_PRESET: PresetName = "balanced"
 
 _PIXELS = 224 * 224
 _MEMORY = 4 * 1024**3
@@ -60,6 +63,11 @@ class PTQConfig:
         if self.analytic_bias and self.needs_images:
             raise UserError("analytic_bias works without images, so it cannot be joined to techniques that need them")
 
+    def __repr__(self) -> str:
+        """The techniques that are switched on, and the number of images."""
+        on = (f"{each.name}=True" for each in fields(self) if getattr(self, each.name) is True)
+        return f"PTQConfig({', '.join((*on, f'images={self.images}'))})"
+
     def samples(self, fused: Fused) -> int:
         """How many samples to look at for this network, at most."""
         (name,) = fused.graph.inputs
@@ -87,7 +95,7 @@ class PTQConfig:
 
 NO_ALGORITHMS = PTQConfig(images=0)
 
-PRESETS: Mapping[str, PTQConfig] = {
+PRESETS: Mapping[PresetName, PTQConfig] = {
     "none": NO_ALGORITHMS,
     "fast": PTQConfig(channel_shift=True, bias=True, images=16),
     "balanced": PTQConfig(channel_shift=True, refit=True, rounding=True, bias=True, mirror=True, images=32),
@@ -95,7 +103,7 @@ PRESETS: Mapping[str, PTQConfig] = {
 }
 
 
-def preset(name: str) -> PTQConfig:
+def preset(name: PresetName) -> PTQConfig:
     """The preset of this name.
 
     Raises:

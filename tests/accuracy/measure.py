@@ -98,10 +98,10 @@ def views(folder: str) -> tuple[np.ndarray, np.ndarray]:
     """
     from PIL import Image
 
-    from quantkit.data.sources import open_samples
+    from quantkit.data.sources import load_data
 
     images, labels = [], []
-    for sample in open_samples(folder):
+    for sample in load_data(folder):
         small = np.asarray(Image.fromarray(sample.image).resize((256, 256), Image.Resampling.BILINEAR))
         for top, left in ((16, 16), (0, 0), (0, 32), (32, 0), (32, 32)):
             images.append(small[top : top + 224, left : left + 224])
@@ -113,19 +113,19 @@ def _loaded(subject: Subject) -> tuple[Model, Any, Samples]:
     """The model, its calibration samples and its test samples."""
     from quantkit.data.preprocess import Preprocess
     from quantkit.data.samples import take
-    from quantkit.data.sources import open_samples
+    from quantkit.data.sources import load_data
     from quantkit.models.load import load_model
 
     if subject.preprocess is None:
-        return load_model(subject.name, quiet=True), "digits:train", open_samples(digits_and_mixtures())
+        return load_model(subject.name, quiet=True), "digits:train", load_data(digits_and_mixtures())
     data = Path(os.environ["QUANTKIT_REAL_DATA"])
     side, sizes = (32, {}) if subject.data == "cifar10" else (224, {"resize": 256, "crop": 224})
     preprocess = Preprocess(**{"resize": None, "crop": None, **sizes, **subject.preprocess})
     model = load_model(data / "weights" / subject.name, input_shape=(3, side, side), preprocess=preprocess, quiet=True)
     if subject.data == "cifar10":
-        test = take(open_samples(data / "cifar10" / "test-even.npz"), _CIFAR_IMAGES)
+        test = take(load_data(data / "cifar10" / "test-even.npz"), _CIFAR_IMAGES)
         return model, data / "cifar10" / "train-2000.npz", test
-    return model, f"{data / 'imagenet'}:calib", open_samples(views(f"{data / 'imagenet'}:test"))
+    return model, f"{data / 'imagenet'}:calib", load_data(views(f"{data / 'imagenet'}:test"))
 
 
 def _forms(subject: Subject, model: Model, calibration: Any, read: Read) -> Iterator[tuple[str, np.ndarray]]:

@@ -20,10 +20,11 @@ from quantkit.files.files import sha256_of
 from quantkit.fusion.fused_model import FusedModel, fuse_model
 from quantkit.ir.graph import Graph
 from quantkit.models.model import Model, Source
-from quantkit.quantization.algorithms.config import PRESETS
 from quantkit.quantization.algorithms.stage import plan
 from quantkit.quantization.calibrate import calibrate
-from quantkit.quantization.goal import MixedPrecision
+from quantkit.quantization.config import QuantizationConfig
+from quantkit.quantization.goal import Goal, MixedPrecision
+from quantkit.quantization.ptq_config import PRESETS
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder
 
@@ -53,7 +54,8 @@ def as_if_quantized(source: FusedModel, samples: Any) -> QuantizedModel:
     table = calibrate(source, samples, 3, "minmax")
     mixed = MixedPrecision(1.0, None, True, ("dense",), "agreement", 0.5, 6, "own")
     network = QuantizedGraph(source.fused.graph, plan(source, table, "*", "int8"))
-    return QuantizedModel(source, table, network, PRESETS["fast"], AGREEMENT, mixed)
+    config = QuantizationConfig(table.samples, "minmax", ("*",), "int8", "fast", goal=Goal(1.0))
+    return QuantizedModel(source, table, network, config, PRESETS["fast"], AGREEMENT, mixed)
 
 
 @pytest.fixture(scope="session")

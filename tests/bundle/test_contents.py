@@ -33,9 +33,9 @@ from quantkit.errors import ModelError, UserError
 from quantkit.formats.mxnet.params import read_params
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Tensor
-from quantkit.quantization.algorithms.config import PRESETS
 from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
+from quantkit.quantization.ptq_config import PRESETS
 from tests.bundle.conftest import PREPROCESS, SOURCE, as_if_quantized, fused, network
 from tests.networks import images, residual_v1
 
@@ -65,7 +65,7 @@ def test_the_manifest_of_an_fp32_network(source: FusedModel, tmp_path: Path) -> 
 
 def test_the_manifest_of_an_int8_network(quantized: QuantizedModel, tmp_path: Path) -> None:
     onnx = b"\x08\x0a"  # a model that tells its IR version and holds nothing
-    parts = Quantization(quantized.network, quantized.table, quantized.settings, quantized.agreement)
+    parts = Quantization(quantized.network, quantized.table, quantized.config, quantized.settings, quantized.agreement)
     assert write_bundle(quantized.source, parts, tmp_path / "bundle", onnx=onnx) == tmp_path / "bundle"
     bundle = read_bundle(tmp_path / "bundle")
     assert (bundle.manifest.kind, bundle.manifest.sample) == ("int8", "built-in")

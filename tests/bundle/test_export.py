@@ -11,7 +11,7 @@ import pytest
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.export import export_onnx
 from quantkit.data.batches import batches
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.errors import QuantkitError
 from quantkit.models.card import cards
 from quantkit.models.load import load_model
@@ -74,7 +74,7 @@ def test_trained_networks_compute_the_same(name: str, real_data: Path, tmp_path:
 
 def test_a_network_that_ships_agrees_on_real_images(tmp_path: Path) -> None:
     model = load_model("digits_resnet20_v2")
-    batch = next(batches(open_samples("digits:test"), model.preprocess, model.input_shape, 8))
+    batch = next(batches(load_data("digits:test"), model.preprocess, model.input_shape, 8))
     assert difference(model, batch.data, tmp_path) <= 1e-5
 
 

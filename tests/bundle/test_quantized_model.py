@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import quantkit
+from quantkit import QuantizationConfig
 from quantkit.bundle import read_bundle
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data import builtin, preprocess
@@ -30,7 +31,7 @@ NETWORK = "digits_resnet20_v1"
 
 @pytest.fixture(scope="module")
 def digits() -> Samples:
-    return take(quantkit.images("digits:train"), 20)
+    return take(quantkit.load_data("digits:train"), 20)
 
 
 def assert_same(found: quantkit.QuantizedModel, expected: quantkit.QuantizedModel) -> None:
@@ -52,7 +53,7 @@ def test_each_image_is_decoded_once(
         return decode(file, name)
 
     monkeypatch.setattr(folders, "decode", counted)
-    quantized = quantkit.quantize(NETWORK, 12, tmp_path)
+    quantized = quantkit.quantize(NETWORK, tmp_path, QuantizationConfig(num_samples=12))
     assert quantized.algorithms.needs_images
     assert len(decoded) == quantized.table.samples == 12
     assert set(decoded.values()) == {1}
@@ -76,7 +77,7 @@ def test_each_default_sample_is_cut_and_preprocessed_once(
     monkeypatch.setattr(builtin, "decode", counted_decode)
     monkeypatch.setattr(preprocess, "apply", counted_apply)
     builtin._photograph.cache_clear()
-    quantized = quantkit.quantize(NETWORK, 9, "builtin")
+    quantized = quantkit.quantize(NETWORK, "builtin", QuantizationConfig(num_samples=9))
     quantized.save(tmp_path / "bundle")
     assert quantized.algorithms.needs_images
     assert len(decoded) == 7 and len(preprocessed) == 9
@@ -89,18 +90,19 @@ def test_a_generator_gives_what_a_list_gives(int8_engine: None, digits: Samples)
     def once() -> Iterator[np.ndarray[Any, Any]]:
         yield from batches
 
-    assert_same(quantkit.quantize(NETWORK, 10, once()), quantkit.quantize(NETWORK, 10, batches))
+    config = QuantizationConfig(num_samples=10)
+    assert_same(quantkit.quantize(NETWORK, once(), config), quantkit.quantize(NETWORK, batches, config))
 
 
 def test_a_list_may_be_shorter_than_the_defaults(int8_engine: None, digits: Samples) -> None:
     three = [np.stack([sample.image for sample in take(digits, 3)])]
-    assert quantkit.quantize(NETWORK, 3, three).table.samples == 3
-    agreement = quantkit.quantize(NETWORK, samples=three).agreement
+    assert quantkit.quantize(NETWORK, three, QuantizationConfig(num_samples=3)).table.samples == 3
+    agreement = quantkit.quantize(NETWORK, three).agreement
     assert agreement is not None and agreement.images == 3
 
 
 def test_a_dataset_serves_every_stage(int8_engine: None, digits: Samples) -> None:
-    model = quantkit.load(NETWORK)
+    model = quantkit.load_model(NETWORK)
     data = dataset(model, digits)
     assert dataset(model, data) is data
     fused = quantkit.fuse(model, data)
@@ -109,13 +111,14 @@ def test_a_dataset_serves_every_stage(int8_engine: None, digits: Samples) -> Non
     assert table.data_sha256 == data.subset(8).sha256
     lowered = quantkit.lower(fused, table, adjusted)
     assert lowered.agreement is None
-    assert_same(quantkit.evaluate(lowered, data), quantkit.quantize(model, 8, digits))
+    expected = quantkit.quantize(model, digits, QuantizationConfig(num_samples=8))
+    assert_same(quantkit.measure_agreement(lowered, data), expected)
 
 
-def test_recovery_completes_the_network_and_lowering_runs_nothing(
+def test_algorithms_complete_the_network_and_lowering_runs_nothing(
     int8_engine: None, digits: Samples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fused = quantkit.fuse(quantkit.load(NETWORK), digits)
+    fused = quantkit.fuse(quantkit.load_model(NETWORK), digits)
     table = quantkit.calibrate(fused, digits, 8)
     adjusted = quantkit.apply_algorithms(fused, table, quantkit.plan(fused, table), digits, "none")
     sums = {unit.node.output for unit in adjusted.network.int8_layers if unit.addition is not None}
@@ -131,14 +134,14 @@ def test_recovery_completes_the_network_and_lowering_runs_nothing(
 
 
 def test_a_dataset_of_another_network_is_refused(engine: None) -> None:
-    model = quantkit.load(NETWORK)
+    model = quantkit.load_model(NETWORK)
     other = quantkit.CalibrationDataset("digits:train", None, (3, 32, 32))
     with pytest.raises(UserError, match=f"was preprocessed for another network than '{NETWORK}'"):
         quantkit.fuse(model, other)
 
 
 def test_photographs_that_stand_for_other_images_set_no_ranges(engine: None, digits: Samples) -> None:
-    source = quantkit.fuse(quantkit.load(NETWORK), digits)
+    source = quantkit.fuse(quantkit.load_model(NETWORK), digits)
 
     def with_channel_shift(table: CalibrationTable, samples: Any) -> bool:
         return quantkit.apply_algorithms(
@@ -152,21 +155,22 @@ def test_photographs_that_stand_for_other_images_set_no_ranges(engine: None, dig
 
 
 def test_a_table_that_ships_takes_the_place_of_calibration(int8_engine: None) -> None:
-    found = quantkit.quantize(NETWORK, algorithms="none")
-    recipe = shipped_recipe(found.source)
-    assert recipe is not None and found.table == recipe.table
-    assert found.source.check.samples > 0
-    assert quantkit.quantize(NETWORK, 2, "builtin", algorithms="none").table.samples == 2
+    config = QuantizationConfig(preset="none")
+    quantized = quantkit.quantize(NETWORK, config=config)
+    recipe = shipped_recipe(quantized.source)
+    assert recipe is not None and quantized.table == recipe.table
+    assert quantized.source.check.samples > 0
+    assert quantkit.quantize(NETWORK, "builtin", replace(config, num_samples=2)).table.samples == 2
     given = replace(recipe.table, samples=7)
-    assert quantkit.quantize(NETWORK, table=given, algorithms="none").table is given
+    assert quantkit.quantize(NETWORK, config=config, table=given).table is given
 
 
 def test_small_inputs_and_default_samples_do_not_go_together(engine: None, digits: Samples) -> None:
-    source = quantkit.fuse(quantkit.load(NETWORK), digits)
+    source = quantkit.fuse(quantkit.load_model(NETWORK), digits)
     with pytest.warns(DefaultSamplesWarning, match="32x32 pixels"):
         quantkit.calibrate(source, "builtin", 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DefaultSamplesWarning)
         quantkit.calibrate(source, digits, 2)
         # Of random weights nobody expects accuracy.
-        quantkit.calibrate(quantkit.fuse(quantkit.load(NETWORK, weights="random")), "builtin", 2)
+        quantkit.calibrate(quantkit.fuse(quantkit.load_model(NETWORK, weights="random")), "builtin", 2)

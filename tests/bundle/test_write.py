@@ -22,7 +22,7 @@ from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.models.card import read_card
 from quantkit.models.model import Model, Source
-from quantkit.quantization.algorithms.config import NO_ALGORITHMS
+from quantkit.quantization.ptq_config import NO_ALGORITHMS
 from tests.processes import environment
 
 WRITE_FLOAT = """
@@ -36,8 +36,8 @@ write_float_bundle(fuse_model(load_model("digits_resnet20_v1"), "digits:train"),
 WRITE_INT8 = """
 import sys
 from quantkit.models.load import load_model
-from quantkit.api import quantize
-quantize(load_model("digits_resnet20_v1"), 8, "digits:train").save(sys.argv[1])
+from quantkit import QuantizationConfig, quantize
+quantize(load_model("digits_resnet20_v1"), "digits:train", QuantizationConfig(num_samples=8)).save(sys.argv[1])
 """
 
 
@@ -46,7 +46,7 @@ def test_two_processes_write_the_same_bytes(engine: None, tmp_path: Path) -> Non
 
 
 def test_two_processes_write_the_same_int8_bytes(int8_engine: None, tmp_path: Path) -> None:
-    assert len(written_twice(WRITE_INT8, tmp_path)) == 11
+    assert len(written_twice(WRITE_INT8, tmp_path)) == 12
 
 
 def written_twice(program: str, folder: Path) -> dict[Path, bytes]:

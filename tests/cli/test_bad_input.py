@@ -174,7 +174,7 @@ CASES: dict[str, tuple[Prepare, str]] = {
     "unknown exclusion": (_on_net("--exclude", "brunch"), "branch"),
     "unknown method": (_on_net("--method", "median"), "entropy"),
     "method out of range": (_on_net("--method", "percentile:200"), "200"),
-    "uint8 for negative values": (_with_data("--activations", "uint8", x=_noise()), "uint8"),
+    "uint8 for negative values": (_with_data("--dtype", "uint8", x=_noise()), "uint8"),
     "no such weights file": (_on_net("--weights", "none.params"), "none.params"),
     "no such table": (_on_net("--calib-table", "none.json"), "none.json"),
     "corrupt table": (_with_corrupt_table, "table.json"),

@@ -174,10 +174,12 @@ VERBS = {
 def bundle(folder: Path, int8_engine: None) -> None:
     """``tiny-int8`` in the folder, with its ONNX file."""
     requires("onnx", "onnxruntime", "openvino")
-    from quantkit.api import quantize
+    from quantkit import QuantizationConfig, quantize
     from quantkit.bundle import quantized_model
 
-    network = quantize(str(folder / "tiny.toml"), 4, str(folder / "samples.npz"), algorithms="none")
+    network = quantize(
+        str(folder / "tiny.toml"), str(folder / "samples.npz"), QuantizationConfig(num_samples=4, preset="none")
+    )
     network.save(folder / "tiny-int8", formats=quantized_model.FORMATS)
 
 

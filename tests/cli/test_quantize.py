@@ -12,7 +12,7 @@ import pytest
 from quantkit.calibration.recipes import recipes
 from quantkit.calibration.table import read_table
 from quantkit.cli.quantize import quantize
-from quantkit.quantization.algorithms.config import PRESETS
+from quantkit.quantization.ptq_config import PRESETS
 from tests.cli.conftest import SHAPE, Run, start
 from tests.requirements import REAL_DATA, requires
 

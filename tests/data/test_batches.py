@@ -13,7 +13,7 @@ from quantkit.data.arrays import arrays
 from quantkit.data.batches import batches, check_not_constant
 from quantkit.data.preprocess import Preprocess, apply
 from quantkit.data.samples import Sample, Samples, picked, take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.errors import DataError
 
 Array = np.ndarray[Any, Any]
@@ -145,13 +145,13 @@ def test_memory_does_not_grow_with_the_number_of_samples() -> None:
 
 def test_real_data(real_data: Path) -> None:
     imagenet = Preprocess(256, 224, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    assert len(open_samples(f"{real_data}/imagenet:calib")) == 100
-    test = open_samples(f"{real_data}/imagenet:test")
+    assert len(load_data(f"{real_data}/imagenet:calib")) == 100
+    test = load_data(f"{real_data}/imagenet:test")
     assert len(test) == 400
     (batch,) = batches(take(test, 10), imagenet, (3, 224, 224), 10, classes=1000)
     assert abs(batch.data.mean()) < 1 and 0.5 < batch.data.std() < 2
     cifar = Preprocess(None, None, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
-    train = take(open_samples(real_data / "cifar10" / "train-2000.npz"), 100)
+    train = take(load_data(real_data / "cifar10" / "train-2000.npz"), 100)
     (batch,) = batches(train, cifar, (3, 32, 32), 100, classes=10)
     assert batch.labels is not None and len(set(batch.labels.tolist())) == 10
     assert abs(batch.data.mean()) < 0.3 and 0.8 < batch.data.std() < 1.4

@@ -20,7 +20,7 @@ from quantkit.data.batches import Batch, batches
 from quantkit.data.prefetch import default_workers, prefetched
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples, repeated, take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.errors import DataError
 
 PREPROCESS = Preprocess(40, 32, (0.5, 0.4, 0.3), (0.2, 0.3, 0.4))
@@ -160,7 +160,7 @@ def contents(stream: Iterator[Batch]) -> list[Any]:
 @pytest.mark.parametrize("batch_size", [1, 4, 25])
 def test_batches_are_the_same_with_and_without(folder: Path, batch_size: int) -> None:
     def read(workers: int, limit: int | None = None) -> list[Any]:
-        return contents(batches(open_samples(folder), PREPROCESS, (3, 32, 32), batch_size, limit, 2, workers))
+        return contents(batches(load_data(folder), PREPROCESS, (3, 32, 32), batch_size, limit, 2, workers))
 
     assert read(3) == read(0)
     assert read(3, 7) == read(0, 7)
@@ -187,7 +187,7 @@ def npz(folder: Path) -> Path:
 @pytest.mark.parametrize("made", [record, npz, lambda _: "builtin"])
 def test_every_kind_of_samples_is_the_same_with_and_without(folder: Path, made: Callable[[Path], Any]) -> None:
     def read(workers: int) -> list[Any]:
-        return contents(batches(take(open_samples(made(folder)), 9), PREPROCESS, (3, 32, 32), 4, workers=workers))
+        return contents(batches(take(load_data(made(folder)), 9), PREPROCESS, (3, 32, 32), 4, workers=workers))
 
     assert read(3) == read(0)
 
@@ -197,14 +197,14 @@ def test_a_damaged_image_is_named_after_those_before_it(folder: Path, tmp_path: 
         (tmp_path / f"{index}.png").write_bytes(image.read_bytes() if index != 6 else b"no image")
     found = []
     with pytest.raises(DataError, match=r"image 6\.png"):
-        for batch in batches(open_samples(tmp_path), PREPROCESS, (3, 32, 32), 2, workers=3):
+        for batch in batches(load_data(tmp_path), PREPROCESS, (3, 32, 32), 2, workers=3):
             found.append(batch.names)
     assert found == [("0.png", "1.png"), ("2.png", "3.png"), ("4.png", "5.png")]
 
 
 @pytest.mark.parametrize("source", ["folder", "npz"])
 def test_repeated_samples_begin_again(folder: Path, source: str) -> None:
-    samples = open_samples(folder if source == "folder" else npz(folder))
+    samples = load_data(folder if source == "folder" else npz(folder))
     names = [sample.name for sample in samples]
     for number in (1, 4, 100):
         some = names[:number]
@@ -215,7 +215,7 @@ def test_repeated_samples_begin_again(folder: Path, source: str) -> None:
 
 
 def test_repeated_samples_of_a_choice(folder: Path) -> None:
-    chosen = take(open_samples(folder), 5, seed=3)
+    chosen = take(load_data(folder), 5, seed=3)
     names = [sample.name for sample in chosen]
     assert [read().name for read, _ in zip(repeated(chosen, 3).deferred(), range(7))] == (names[:3] * 3)[:7]
 

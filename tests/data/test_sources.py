@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.errors import DataError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), np.uint8)
@@ -26,25 +26,25 @@ class Engine:
 
 
 def test_named_sets() -> None:
-    assert open_samples("builtin").name.startswith("built-in photographs")
-    assert len(open_samples("digits:train")) + len(open_samples("digits:test")) == 1797
+    assert load_data("builtin").name.startswith("built-in photographs")
+    assert len(load_data("digits:train")) + len(load_data("digits:test")) == 1797
 
 
 def test_folder_and_split(tmp_path: Path) -> None:
     for name in "ab":
         Image.fromarray(PIXELS[0]).save(tmp_path / f"{name}.png")
     (tmp_path / "labels.csv").write_text("file,label,split\na.png,1,calib\nb.png,2,test\n")
-    assert len(open_samples(tmp_path)) == len(open_samples(str(tmp_path))) == 2
-    assert [sample.label for sample in open_samples(f"{tmp_path}:test")] == [2]
+    assert len(load_data(tmp_path)) == len(load_data(str(tmp_path))) == 2
+    assert [sample.label for sample in load_data(f"{tmp_path}:test")] == [2]
     with pytest.raises(DataError, match="no split 'train'"):
-        open_samples(f"{tmp_path}:train")
+        load_data(f"{tmp_path}:train")
 
 
 def test_a_folder_with_a_colon_in_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "photos:test"
     folder.mkdir()
     Image.fromarray(PIXELS[0]).save(folder / "a.png")
-    assert len(open_samples(str(folder))) == 1
+    assert len(load_data(str(folder))) == 1
 
 
 def test_names_that_are_no_text_are_written_as_far_as_they_are(tmp_path: Path) -> None:
@@ -53,23 +53,23 @@ def test_names_that_are_no_text_are_written_as_far_as_they_are(tmp_path: Path) -
     Image.fromarray(PIXELS[0]).save(odd / "a.png")
     np.savez(odd.with_suffix(".npz"), x=PIXELS)
     for path, name in ((odd, "im\ufffdg"), (odd.with_suffix(".npz"), "im\ufffdg.npz")):
-        samples = open_samples(path)
+        samples = load_data(path)
         assert samples.name == name
         assert next(iter(samples)).image.shape == (4, 4, 3)
 
 
 def test_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=PIXELS)
-    assert len(open_samples(tmp_path / "data.npz")) == 3
+    assert len(load_data(tmp_path / "data.npz")) == 3
     (tmp_path / "data.rec").write_bytes(b"")
     with pytest.raises(DataError, match="no records"):
-        open_samples(tmp_path / "data.rec")
+        load_data(tmp_path / "data.rec")
 
 
 @pytest.mark.parametrize("spec", [PIXELS, (PIXELS, np.arange(3)), Engine(), [PIXELS[:2], PIXELS[2:]], iter([PIXELS])])
 def test_values(spec: Any) -> None:
-    samples = open_samples(spec)
-    assert open_samples(samples) is samples
+    samples = load_data(spec)
+    assert load_data(samples) is samples
     np.testing.assert_array_equal(np.stack([sample.image for sample in samples]), PIXELS)
 
 
@@ -78,7 +78,7 @@ def test_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: Any) -> 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "labels.txt").write_text("")
     with pytest.raises(DataError, match=r"sample data|no split"):
-        open_samples(spec)
+        load_data(spec)
 
 
 def test_opening_loads_no_heavy_package() -> None:

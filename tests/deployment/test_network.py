@@ -33,7 +33,7 @@ import json, sys
 sys.modules["mxnet"] = None
 import numpy, quantkit
 predictor = quantkit.load(sys.argv[1])
-images = list(quantkit.images("digits:test"))[:3]
+images = list(quantkit.load_data("digits:test"))[:3]
 scores = predictor.predict([image.image for image in images])
 loaded = sorted({name.split(".")[0] for name, module in sys.modules.items() if module is not None})
 print(json.dumps([predictor.engine, scores.tolist(), loaded]))
@@ -49,7 +49,7 @@ def bundle(digits_onnx: Path) -> Bundle:
 def test_photographs_of_any_number_have_nearly_the_scores_that_mxnet_gives(name: str, bundle: Bundle) -> None:
     # Without VNNI each engine saturates in sums of its own.
     requires(name, "vnni")
-    images = [sample.image for sample in list(quantkit.images("digits:test"))[:19]]
+    images = [sample.image for sample in list(quantkit.load_data("digits:test"))[:19]]
     expected = Predictor(bundle).predict(images)
     found = Predictor(bundle, engine=name)
     assert found.engine == name
@@ -143,7 +143,7 @@ def test_without_mxnet_an_installed_engine_runs_the_onnx_file(bundle: Bundle) ->
     engine, scores, loaded = json.loads(done.stdout)
     assert engine == "onnxruntime"
     assert {"onnxruntime"} == {*loaded} & {"mxnet", "gluoncv", "onnx", "onnxruntime", "openvino"}
-    images = [sample.image for sample in list(quantkit.images("digits:test"))[:3]]
+    images = [sample.image for sample in list(quantkit.load_data("digits:test"))[:3]]
     np.testing.assert_allclose(scores, Predictor(bundle, engine="onnxruntime").predict(images), rtol=1e-4, atol=1e-4)
 
 

@@ -72,9 +72,9 @@ def check_errors(image: Path) -> None:
         network = Path(folder, "net.onnx")
         network.write_bytes(image.read_bytes())
         for work, remedy in (
-            (lambda: quantkit.load(network), "'quantkit[onnx]'"),
-            (lambda: quantkit.images("builtin"), "'quantkit[samples]'"),
-            (lambda: quantkit.load("resnet18_v1").graph, "'quantkit[onednn]'"),
+            (lambda: quantkit.load_model(network), "'quantkit[onnx]'"),
+            (lambda: quantkit.load_data("builtin"), "'quantkit[samples]'"),
+            (lambda: quantkit.load_model("resnet18_v1").graph, "'quantkit[onednn]'"),
         ):
             try:
                 work()

@@ -21,7 +21,7 @@ from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle
 from quantkit.data.preprocess import network_input
 from quantkit.data.samples import take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.deployment.predictor import Predictor
 from quantkit.fusion.fused_model import FusedModel
 from tests.lean.prepare import PYTHONS
@@ -44,7 +44,7 @@ def delivery(digits_onnx: Path, digits_fused: FusedModel, tmp_path_factory: pyte
     folder = tmp_path_factory.mktemp("delivery")
     shutil.copytree(digits_onnx, folder / "bundle")
     bundle = read_bundle(digits_onnx)
-    pixels = np.stack([sample.image for sample in take(open_samples("digits:test"), _IMAGES)])
+    pixels = np.stack([sample.image for sample in take(load_data("digits:test"), _IMAGES)])
     (folder / "images").mkdir()
     for index, image in enumerate(pixels):
         Image.fromarray(image).save(folder / "images" / f"{index:03}.png")

@@ -10,7 +10,7 @@ import numpy as np
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.progress import silent
 from quantkit.quantization.algorithms.apply import apply_algorithms
-from quantkit.quantization.algorithms.config import PRESETS
+from quantkit.quantization.ptq_config import PRESETS
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.quantization.algorithms.networks import planned

@@ -45,7 +45,7 @@ def tight(int8_engine: None, digits_fused: FusedModel) -> tuple[CalibrationTable
 @pytest.fixture(scope="module")
 def images() -> tuple[np.ndarray, np.ndarray]:
     """Some of the test images, with labels."""
-    samples = list(quantkit.images("digits:test"))[:IMAGES]
+    samples = list(quantkit.load_data("digits:test"))[:IMAGES]
     return np.stack([sample.image for sample in samples]), np.array([sample.label for sample in samples])
 
 
@@ -56,7 +56,7 @@ def begin(
     digits_fused: FusedModel,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., search.Outcome]:
+) -> Callable[..., search.SearchResult]:
     """Search with short measurements."""
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(search, "read_load", lambda cpus: Load(0.0, 0.0, 0.25))
@@ -64,7 +64,7 @@ def begin(
     monkeypatch.setattr(measurements, "_TRIAL_SECONDS", 0.02)
     monkeypatch.setattr(measurements, "_CHECK_SECONDS", 0.05)
 
-    def begun(goal: quantkit.Goal = GOAL, judge: object = images, **options: object) -> search.Outcome:
+    def begun(goal: quantkit.Goal = GOAL, judge: object = images, **options: object) -> search.SearchResult:
         settings = {"samples": "digits:train", "algorithms": "none", **options}
         return search.search_mixed_precision(digits_fused, *tight, goal, judge, **settings)  # type: ignore[arg-type]
 
@@ -72,12 +72,12 @@ def begin(
 
 
 def top1(graph: Graph, fused: FusedModel, images: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    (batch,) = batches(quantkit.images(images), fused.model.preprocess, (3, 32, 32), IMAGES)
+    (batch,) = batches(quantkit.load_data(images), fused.model.preprocess, (3, 32, 32), IMAGES)
     return run(graph, {"data": batch.data})[0].argmax(axis=1)
 
 
 def test_the_goal_is_met_and_what_is_said_is_true(
-    begin: Callable[..., search.Outcome],
+    begin: Callable[..., search.SearchResult],
     digits_fused: FusedModel,
     images: tuple[np.ndarray, np.ndarray],
     tight: tuple[CalibrationTable, Plan],
@@ -113,7 +113,7 @@ def test_the_goal_is_met_and_what_is_said_is_true(
 
 
 def test_an_interrupted_search_goes_on_and_finds_what_it_would_have_found(
-    begin: Callable[..., search.Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    begin: Callable[..., search.SearchResult], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # The clock alone may tell two searches apart.
     monkeypatch.setattr(measurements, "median_difference", lambda first, second: (0.01, 0.001))
@@ -144,7 +144,7 @@ def test_an_interrupted_search_goes_on_and_finds_what_it_would_have_found(
 
 
 def test_what_determines_the_measurements_has_a_journal_of_its_own(
-    begin: Callable[..., search.Outcome],
+    begin: Callable[..., search.SearchResult],
     images: tuple[np.ndarray, np.ndarray],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -161,7 +161,7 @@ def test_what_determines_the_measurements_has_a_journal_of_its_own(
     assert not resumed()
 
 
-def test_no_time_still_gives_a_network(begin: Callable[..., search.Outcome]) -> None:
+def test_no_time_still_gives_a_network(begin: Callable[..., search.SearchResult]) -> None:
     found = begin(minutes=0)
     assert (found.met, found.time_is_up, found.layers, found.candidates[1]) == (False, True, (), 0)
     assert found.network.mixed is not None
@@ -169,7 +169,7 @@ def test_no_time_still_gives_a_network(begin: Callable[..., search.Outcome]) -> 
 
 
 def test_without_labels_it_is_agreement_that_counts(
-    begin: Callable[..., search.Outcome], digits_fused: FusedModel, images: tuple[np.ndarray, np.ndarray]
+    begin: Callable[..., search.SearchResult], digits_fused: FusedModel, images: tuple[np.ndarray, np.ndarray]
 ) -> None:
     found = begin(goal=quantkit.Goal(max_drop=1.0), judge=images[0])
     assert found.met
@@ -178,7 +178,7 @@ def test_without_labels_it_is_agreement_that_counts(
     assert found.chosen.drop.points == pytest.approx(100 * (1 - same.mean()))
 
 
-def test_speed_alone_needs_no_images(begin: Callable[..., search.Outcome]) -> None:
+def test_speed_alone_needs_no_images(begin: Callable[..., search.SearchResult]) -> None:
     slow = begin(goal=quantkit.Goal(min_speedup=0.01), judge=None)
     assert slow.met
     assert slow.chosen.drop.images == 8
@@ -193,7 +193,7 @@ def test_layers_in_fp32_have_the_weights_they_had(digits_fused: FusedModel, int8
         digits_fused, table, quantkit.plan(digits_fused, table), "digits:train", "balanced"
     )
     layers = int8_names(*parts_of(adjusted.network))
-    (batch,) = batches(quantkit.images("digits:train"), digits_fused.model.preprocess, (3, 32, 32), 32, limit=32)
+    (batch,) = batches(quantkit.load_data("digits:train"), digits_fused.model.preprocess, (3, 32, 32), 32, limit=32)
     exact = run(float_graph(digits_fused.fused.graph), {"data": batch.data})[0]
     mixed = with_layers_in_fp32(adjusted, layers)
     found = run(int8_graph(mixed.network), {"data": batch.data})[0]
@@ -201,12 +201,14 @@ def test_layers_in_fp32_have_the_weights_they_had(digits_fused: FusedModel, int8
     assert np.abs(found - exact).max() < 1e-4 * np.abs(exact).max() < 0.1 * np.abs(adapted - exact).max()
 
 
-def test_few_images_are_warned_of(begin: Callable[..., search.Outcome], images: tuple[np.ndarray, np.ndarray]) -> None:
+def test_few_images_are_warned_of(
+    begin: Callable[..., search.SearchResult], images: tuple[np.ndarray, np.ndarray]
+) -> None:
     with pytest.warns(search.FewImagesWarning, match=r"one of 20 images is 5\.0 points"):
         begin(judge=(images[0][:20], images[1][:20]), minutes=0)
 
 
-def test_others_work_is_warned_of(begin: Callable[..., search.Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_work_is_warned_of(begin: Callable[..., search.SearchResult], monkeypatch: pytest.MonkeyPatch) -> None:
     for busy, warned in ((0.1, False), (1.5, True)):
         monkeypatch.setattr(search, "read_load", lambda cpus, busy=busy: Load(busy, 0.0, 0.25))
         with warnings.catch_warnings(record=True) as caught:
@@ -218,7 +220,7 @@ def test_others_work_is_warned_of(begin: Callable[..., search.Outcome], monkeypa
 
 
 def test_requests_that_make_no_sense_are_refused(
-    begin: Callable[..., search.Outcome], images: tuple[np.ndarray, np.ndarray]
+    begin: Callable[..., search.SearchResult], images: tuple[np.ndarray, np.ndarray]
 ) -> None:
     with pytest.raises(UserError, match="--eval-data"):
         begin(judge=None)
@@ -230,7 +232,7 @@ def test_requests_that_make_no_sense_are_refused(
 
 
 def test_random_weights_have_no_accuracy_to_keep(engine: None) -> None:
-    model = quantkit.load("cifar_resnet20_v1", weights="random", quiet=True)
+    model = quantkit.load_model("cifar_resnet20_v1", weights="random", quiet=True)
     with pytest.raises(UserError, match="random"):
         search.check_request(model, GOAL, "digits:test", 1)
 

@@ -12,11 +12,11 @@ import pytest
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.progress import silent
-from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.algorithms.own_params import with_own_params
 from quantkit.quantization.algorithms.reconstruction import reconstruct
 from quantkit.quantization.arithmetic import activation_params, quantize
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.constants import with_constants_folded
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network

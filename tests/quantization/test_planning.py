@@ -32,7 +32,7 @@ def test_what_cannot_be_planned() -> None:
     network = whole(b.graph(b.rectified("relu")))
     with pytest.raises(UserError, match=r"^uint8 activations .* 'data' has values down to -2.5; use auto or int8$"):
         planned(network, dtype="uint8", data=Range(-2.5, 1.0))
-    with pytest.raises(UserError, match=r"^unknown activation type 'int4'; choose one of auto, int8, uint8$"):
+    with pytest.raises(UserError, match=r"^unknown type of quantized inputs 'int4'; choose one of auto, int8, uint8$"):
         planned(network, dtype="int4")
     empty = CalibrationTable("minmax", 1, "made up", {}, "0" * 64, "0" * 64)
     with pytest.raises(ModelError, match=r"^the calibration table has no range for 'data': .*; calibrate again$"):

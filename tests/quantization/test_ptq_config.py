@@ -10,7 +10,7 @@ import pytest
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.quantization.algorithms.config import DEFAULT_PRESET, NO_ALGORITHMS, PRESETS, PTQConfig, preset
+from quantkit.quantization.ptq_config import DEFAULT_PRESET, NO_ALGORITHMS, PRESETS, PTQConfig, preset
 
 TECHNIQUES = [field.name for field in fields(PTQConfig) if field.name not in ("mirror", "images")]
 

@@ -11,9 +11,9 @@ from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.progress import silent
 from quantkit.quantization.algorithms.apply import apply_algorithms
-from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.arithmetic import activation_params
 from quantkit.quantization.plan import TensorQuantization
+from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.rounding import rounded, rounded_sum
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2

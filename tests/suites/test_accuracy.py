@@ -17,7 +17,7 @@ from quantkit.benchmark.builds.recipes import PEERS_SCRIPT
 from quantkit.errors import UserError
 from quantkit.evaluation.paired import paired
 from quantkit.files.files import shipped
-from quantkit.quantization.algorithms.config import PRESETS, PTQConfig
+from quantkit.quantization.ptq_config import PRESETS, PTQConfig
 from tests.requirements import requires
 
 TECHNIQUES = [field.name for field in fields(PTQConfig) if field.type in ("bool", bool)]

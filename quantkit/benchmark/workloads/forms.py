@@ -17,7 +17,7 @@ from quantkit.benchmark.workloads.network import Checkpoint
 from quantkit.benchmark.workloads.store import Made, Stored, code_hash, stored_checkpoint
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import AgreementResult
-from quantkit.bundle.quantized_model import QuantizedModel, evaluate, lower
+from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.evaluation.agreement import Agreement
 from quantkit.formats.mxnet import nnvm
 from quantkit.fusion.fused_model import FusedModel, fuse_model
@@ -108,7 +108,7 @@ class Forms:
         self.tell(f"{self.model.name}: quantizing with {_CALIBRATION_IMAGES} images")
         table = calibrate(source, self._images, _CALIBRATION_IMAGES)
         adjusted = apply_algorithms(source, table, plan(source, table), self._images)
-        return evaluate(lower(source, table, adjusted), self._images)
+        return measure_agreement(lower(source, table, adjusted), self._images)
 
     def _int8_form(self) -> Made:
         found = self._quantized.agreement

@@ -9,14 +9,14 @@ import numpy as np
 from quantkit.data.batches import batches
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 
 
 def image_batch(data: Any, preprocess: Optional[Preprocess], input_shape: tuple[int, ...], batch: int) -> np.ndarray:
     """Images as a network reads them, float32 of shape (batch, *input_shape); where there are fewer, they repeat.
 
     Args:
-        data: anything that ``open_samples`` takes.
+        data: anything that ``load_data`` takes.
         preprocess: the network's.
         input_shape: (channels, height, width).
         batch: how many.
@@ -24,7 +24,7 @@ def image_batch(data: Any, preprocess: Optional[Preprocess], input_shape: tuple[
     Raises:
         DataError: the samples cannot be used.
     """
-    samples = open_samples(data)
+    samples = load_data(data)
     if samples.size is not None or samples.positions is not None:
         samples = take(samples, min(batch, len(samples)))
     images = next(batches(samples, preprocess, input_shape, batch)).data

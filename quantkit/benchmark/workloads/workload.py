@@ -105,7 +105,7 @@ def prepare(
     Args:
         subject: the network.
         forms: those that are needed (see ``benchmark.variants``).
-        data: the images to calibrate with and to run on, as ``open_samples`` takes them.
+        data: the images to calibrate with and to run on, as ``load_data`` takes them.
         reference: the FP32 network that a bundle was made from.
         loading: options of ``load_model``.
         tell: is told what takes long.

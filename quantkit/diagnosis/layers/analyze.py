@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import DataSource, load_data
 from quantkit.diagnosis.layers.analysis import Analysis, LayerError
 from quantkit.diagnosis.layers.calibration import InputWatch, audit, calibration_digests
 from quantkit.diagnosis.layers.findings import findings
@@ -21,9 +21,11 @@ from quantkit.diagnosis.layers.walk import Comparison
 from quantkit.errors import UserError
 from quantkit.evaluation.agreement import Outputs, agreement
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.models.load import NetworkSpec
+from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
-from quantkit.quantization.algorithms.config import NO_ALGORITHMS
 from quantkit.quantization.plan import operator_name
+from quantkit.quantization.ptq_config import NO_ALGORITHMS
 from quantkit.quantization.simulation.simulator import int8_network
 
 DEFAULT_IMAGES = 100
@@ -35,9 +37,9 @@ _LARGEST_BATCH = 64
 
 def analyze(
     bundle: Union[Bundle, str, Path],
-    samples: Any,
-    reference: Optional[Any] = None,
-    count: Optional[int] = None,
+    evaluation_data: DataSource,
+    reference: Union[Model, NetworkSpec, None] = None,
+    num_samples: Optional[int] = None,
     progress: Progress = silent,
 ) -> Analysis:
     """Say why an INT8 network differs from FP32, layer by layer.
@@ -47,9 +49,9 @@ def analyze(
 
     Args:
         bundle: an INT8 bundle, or its directory.
-        samples: anything that ``open_samples`` takes; best images that it was not calibrated with.
+        evaluation_data: anything that ``load_data`` takes; best images that it was not calibrated with.
         reference: the FP32 network, a Model or anything that ``load_model`` takes; None: what the bundle names.
-        count: how many of the samples; None: 100, or all where there are fewer.
+        num_samples: how many of the samples; None: 100, or all where there are fewer.
         progress: wraps the stream of batches.
 
     Raises:
@@ -66,10 +68,10 @@ def analyze(
             f"the tensors of {opened.directory} were scaled by equalization, so they cannot be compared with FP32's; "
             "analyse the network quantized without it"
         )
-    every = open_samples(samples)
+    every = load_data(evaluation_data)
     known = every.size if every.positions is None else len(every.positions)
-    number = DEFAULT_IMAGES if count is None else count
-    chosen = take(every, number if known is None or count is not None else min(number, known))
+    number = DEFAULT_IMAGES if num_samples is None else num_samples
+    chosen = take(every, number if known is None or num_samples is not None else min(number, known))
     source = fused_reference(opened, reference, every)
     comparison = Comparison(source.fused.graph, int8_network(opened.network), algorithms.channel_shift)
     seen = InputWatch()

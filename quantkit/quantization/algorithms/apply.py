@@ -12,11 +12,11 @@ from quantkit.ir.graph import Graph
 from quantkit.progress import Progress
 from quantkit.quantization.algorithms.analytic_bias import with_analytic_biases
 from quantkit.quantization.algorithms.channel_shift import with_channel_shift
-from quantkit.quantization.algorithms.config import NO_ALGORITHMS, PTQConfig
 from quantkit.quantization.algorithms.equalization import equalized
 from quantkit.quantization.algorithms.observer_choice import with_chosen_ranges
 from quantkit.quantization.algorithms.own_params import with_own_params
 from quantkit.quantization.algorithms.reconstruction import reconstruct
+from quantkit.quantization.ptq_config import NO_ALGORITHMS, PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 
@@ -24,7 +24,8 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 class Adjusted:
     """A quantized network whose weights, biases and ranges were changed. In FP32 it is no longer the original.
 
-    ``algorithms`` says how; its ``images`` is how many there were, mirrored ones included. ``exact`` is the same
+    ``algorithms`` says how; its ``images`` is how many there were, mirrored ones included. ``requested`` is what
+    was asked for. ``exact`` is the same
     network before its weights were adapted to rounding, tensors shifted already: a layer that returns to FP32 takes its
     parameters from there.
     """
@@ -32,6 +33,7 @@ class Adjusted:
     network: QuantizedGraph
     algorithms: PTQConfig
     exact: Graph
+    requested: PTQConfig = NO_ALGORITHMS
 
 
 def with_mirrored(batches: Sequence[np.ndarray], most: int) -> list[np.ndarray]:

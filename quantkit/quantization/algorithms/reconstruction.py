@@ -11,10 +11,10 @@ import numpy as np
 
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.quantization.algorithms.bias_correction import bias_correction
-from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.algorithms.least_squares import mean_square, moments, refit, refit_to_few
 from quantkit.quantization.algorithms.patches import group_count, layer_rows
 from quantkit.quantization.algorithms.rounding import Curvature, OfRows, round_jointly, with_ridge
+from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.constants import with_constants_folded
 from quantkit.quantization.simulation.operators import activated, engine_rounded, linear

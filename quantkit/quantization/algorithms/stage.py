@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Union
+from typing import Union
 
 import numpy as np
 
@@ -12,13 +12,13 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.data.default_samples import are_default
 from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel
-from quantkit.models.dataset import BATCH_SIZE, dataset
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import Adjusted, with_mirrored
-from quantkit.quantization.algorithms.apply import apply_algorithms as adjusted
-from quantkit.quantization.algorithms.config import DEFAULT_PRESET, PTQConfig, preset
+from quantkit.quantization.algorithms.apply import apply_algorithms as adjust
 from quantkit.quantization.algorithms.pre_add_ranges import with_measured_pre_add_ranges
 from quantkit.quantization.plan import Plan, TensorDtype, make_plan
+from quantkit.quantization.ptq_config import DEFAULT_PRESET, PresetName, PTQConfig, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 _SUM_SAMPLES = 32
@@ -28,7 +28,7 @@ def plan(
     source: FusedModel,
     table: CalibrationTable,
     exclude: Union[str, Sequence[str]] = (),
-    tensors: TensorDtype = "auto",
+    dtype: TensorDtype = "auto",
 ) -> Plan:
     """Decide what runs in INT8; see ``quantization.plan.make_plan``.
 
@@ -42,27 +42,27 @@ def plan(
             "calibrate again"
         )
     patterns = (exclude,) if isinstance(exclude, str) else tuple(exclude)
-    return make_plan(source.fused, table, (*source.model.exclude, *patterns), tensors)
+    return make_plan(source.fused, table, (*source.model.exclude, *patterns), dtype)
 
 
 def apply_algorithms(
     source: FusedModel,
     table: CalibrationTable,
     plan: Plan,
-    samples: Any = "builtin",
-    algorithms: Union[str, PTQConfig, None] = None,
+    calibration_data: CalibrationData = "builtin",
+    algorithms: Union[PresetName, PTQConfig, None] = None,
     progress: Progress = silent,
 ) -> Adjusted:
-    """Change weights, biases and ranges so that the INT8 network loses less; see ``algorithms.config``.
+    """Change weights, biases and ranges so that the INT8 network loses less; see ``quantization.ptq_config``.
 
     The quantized network is complete afterwards: it has the pre-add ranges too, with whatever preset.
 
     Args:
         source: the fused model.
         table: its calibration.
-        plan: what becomes INT8. Recovery gives nothing back to FP32.
-        samples: what to look at: the first of them, at most as many as were calibrated with. Where the table is of
-            other images than the built-in photographs and these are to stand for them, tensors are not centred:
+        plan: what becomes INT8. Algorithms give nothing back to FP32.
+        calibration_data: what to look at: the first samples, at most as many as were calibrated with. Where the table
+            is of other images than the built-in photographs and these are to stand for them, channels are not shifted:
             their new ranges would be those of the photographs.
         algorithms: a preset's name (``none``, ``fast``, ``balanced``, ``best``), or the techniques one by one;
             None: ``balanced``, but ``none`` for random weights, which have no accuracy to recover.
@@ -74,9 +74,9 @@ def apply_algorithms(
     """
     if algorithms is None:
         algorithms = "none" if source.model.source.weights == "random" else DEFAULT_PRESET
-    wanted = preset(algorithms) if isinstance(algorithms, str) else algorithms
+    wanted = requested = preset(algorithms) if isinstance(algorithms, str) else algorithms
     most = wanted.samples(source.fused)
-    data = dataset(source.model, samples)
+    data = dataset(source.model, calibration_data)
     images: list[np.ndarray] = []
     if wanted.needs_images:
         chosen = data.subset(min(table.samples, most), at_most=True)
@@ -86,24 +86,26 @@ def apply_algorithms(
     if wanted.mirror and images:
         images = with_mirrored(images, most)
     network = QuantizedGraph(source.fused.graph, plan)
-    found = adjusted(network, source.fused.original, images, table.method, wanted, progress)
-    return with_pre_add_ranges(source, table, found, data)
+    result = adjust(network, source.fused.original, images, table.method, wanted, progress)
+    return with_pre_add_ranges(source, table, replace(result, requested=requested), data)
 
 
-def with_pre_add_ranges(source: FusedModel, table: CalibrationTable, found: Adjusted, samples: Any) -> Adjusted:
-    """What was recovered, with the ranges of layers' results before sums measured; see ``algorithms.pre_add_ranges``.
+def with_pre_add_ranges(
+    source: FusedModel, table: CalibrationTable, adjusted: Adjusted, calibration_data: CalibrationData
+) -> Adjusted:
+    """The adjusted network with the ranges of layers' results before sums measured; see ``pre_add_ranges``.
 
     They follow from the final weights, and from which layers run in INT8: whoever changes these measures anew.
 
     Args:
         source: the fused model.
         table: its calibration.
-        found: what was recovered.
-        samples: what to look at: the first of them, at most 32, and as many as were calibrated with.
+        adjusted: what algorithms made of the network.
+        calibration_data: what to look at: the first samples, at most 32, and as many as were calibrated with.
 
     Raises:
         DataError: the samples cannot be used.
     """
-    chosen = dataset(source.model, samples).subset(min(table.samples, _SUM_SAMPLES), at_most=True)
+    chosen = dataset(source.model, calibration_data).subset(min(table.samples, _SUM_SAMPLES), at_most=True)
     inputs = (batch.data for batch in chosen.batches(BATCH_SIZE))
-    return replace(found, network=with_measured_pre_add_ranges(found.network, inputs, BATCH_SIZE, table.method))
+    return replace(adjusted, network=with_measured_pre_add_ranges(adjusted.network, inputs, BATCH_SIZE, table.method))

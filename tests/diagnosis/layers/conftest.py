@@ -23,4 +23,4 @@ def analysis(digits_bundle: Path) -> Analysis:
     """Its analysis over 12 other images."""
     from quantkit.diagnosis.layers.analyze import analyze
 
-    return analyze(digits_bundle, "digits:test", count=12)
+    return analyze(digits_bundle, "digits:test", num_samples=12)

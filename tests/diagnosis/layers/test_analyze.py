@@ -11,14 +11,14 @@ import pytest
 import quantkit
 from quantkit.bundle import read_bundle
 from quantkit.bundle.write import write_float_bundle
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.diagnosis.layers.analysis import Analysis
 from quantkit.diagnosis.layers.analyze import analyze
 from quantkit.errors import DataError, ModelError, UserError
 from quantkit.evaluation.compare import compare
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.models.load import load_model
-from quantkit.quantization.algorithms.config import PTQConfig
+from quantkit.quantization.ptq_config import PTQConfig
 
 
 def test_the_network_that_ships(analysis: Analysis, digits_bundle: Path, digits_fused: FusedModel) -> None:
@@ -34,8 +34,8 @@ def test_the_network_that_ships(analysis: Analysis, digits_bundle: Path, digits_
             assert layer.own.sqnr == pytest.approx(both, abs=1)
     assert analysis.worst[0].own.sqnr == min(layer.own.sqnr for layer in analysis.layers)
     bundle = read_bundle(digits_bundle)
-    first = open_samples("digits:test")
-    engine = compare(digits_fused, bundle.graph, quantkit.images(_pixels(first, 12)))
+    first = load_data("digits:test")
+    engine = compare(digits_fused, bundle.graph, quantkit.load_data(_pixels(first, 12)))
     assert analysis.agreement.cosine == pytest.approx(engine.cosine, abs=2e-3)
 
 
@@ -47,14 +47,14 @@ def _pixels(samples: object, count: int) -> np.ndarray:
 
 
 def test_images_that_were_calibrated_with_are_known_by_their_content(digits_bundle: Path, analysis: Analysis) -> None:
-    same = analyze(digits_bundle, "digits:train", count=12)
+    same = analyze(digits_bundle, "digits:train", num_samples=12)
     assert same.calibration.repeated == 8
     assert any("8 of the 12 images were calibrated with" in text for text in same.findings)
     assert analysis.calibration.repeated is None
 
 
 def test_pixels_that_were_not_preprocessed(digits_bundle: Path) -> None:
-    pixels = _pixels(open_samples("digits:test"), 4).transpose(0, 3, 1, 2).astype(np.float32)
+    pixels = _pixels(load_data("digits:test"), 4).transpose(0, 3, 1, 2).astype(np.float32)
     pixels[1] = 0
     found = analyze(digits_bundle, pixels)
     assert found.calibration.input.whole
@@ -86,7 +86,7 @@ def test_a_reference_that_is_not_known_by_name(digits_bundle: Path) -> None:
     source = replace(bundle.manifest.source, network="of-mine")
     mine = replace(bundle, manifest=replace(bundle.manifest, source=source))
     with pytest.raises(ModelError, match=r"'of-mine' .* cannot be loaded by its name .* --reference"):
-        analyze(mine, "digits:test", count=2)
+        analyze(mine, "digits:test", num_samples=2)
     assert analyze(mine, "digits:test", "digits_resnet20_v1", 2).images == 2
 
 
@@ -96,10 +96,10 @@ def test_an_fp32_bundle_is_refused(digits_fused: FusedModel, tmp_path: Path) -> 
 
 
 def test_more_images_than_there_are(digits_bundle: Path) -> None:
-    pixels = _pixels(open_samples("digits:test"), 2)
+    pixels = _pixels(load_data("digits:test"), 2)
     assert analyze(digits_bundle, pixels).images == 2
     with pytest.raises(DataError, match="holds 2"):
-        analyze(digits_bundle, pixels, count=3)
+        analyze(digits_bundle, pixels, num_samples=3)
 
 
 def test_tensors_that_were_scaled_are_not_compared(digits_bundle: Path) -> None:

@@ -13,7 +13,7 @@ from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.progress import silent
 from quantkit.quantization.algorithms.apply import apply_algorithms
-from quantkit.quantization.algorithms.config import PTQConfig
+from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.simulator import int8_network
 from tests.networks import images, inverted_residual, residual_v1, residual_v2

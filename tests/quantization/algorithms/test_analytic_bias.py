@@ -15,8 +15,8 @@ from quantkit.ir.graph import Graph, Tensor
 from quantkit.progress import silent
 from quantkit.quantization.algorithms.analytic_bias import clipped_normal_mean, with_analytic_biases
 from quantkit.quantization.algorithms.apply import apply_algorithms
-from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.algorithms.own_params import with_own_params
+from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.operators import engine_rounded
 from tests.networks import DATA, Builder, images

@@ -18,9 +18,9 @@ from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.progress import silent
 from quantkit.quantization.algorithms import reconstruction
 from quantkit.quantization.algorithms.apply import apply_algorithms, with_mirrored
-from quantkit.quantization.algorithms.config import NO_ALGORITHMS, PRESETS, PTQConfig, most_waiting, preset
 from quantkit.quantization.algorithms.stage import apply_algorithms as apply_to_model
 from quantkit.quantization.plan import Plan
+from quantkit.quantization.ptq_config import NO_ALGORITHMS, PRESETS, PTQConfig, most_waiting, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.quantization.algorithms.networks import planned, simulated

@@ -15,13 +15,13 @@ from quantkit.ir.graph import Graph, Tensor
 from quantkit.progress import silent
 from quantkit.quantization.algorithms.apply import apply_algorithms
 from quantkit.quantization.algorithms.channel_shift import can_shift, with_channel_shift
-from quantkit.quantization.algorithms.config import PRESETS, PTQConfig
 from quantkit.quantization.algorithms.equalization import equalized
 from quantkit.quantization.algorithms.observer_choice import with_chosen_ranges
 from quantkit.quantization.algorithms.own_params import with_own_params
 from quantkit.quantization.algorithms.pre_add_ranges import with_measured_pre_add_ranges
 from quantkit.quantization.algorithms.reconstruction import reconstruct
 from quantkit.quantization.plan import TensorQuantization
+from quantkit.quantization.ptq_config import PRESETS, PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests import numpy_engine
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2

@@ -9,9 +9,9 @@ import pytest
 
 from quantkit.ir.graph import Tensor
 from quantkit.progress import silent
-from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.algorithms.reconstruction import reconstruct
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
+from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.weights import engine_integers
 from tests.networks import DATA, Builder, images

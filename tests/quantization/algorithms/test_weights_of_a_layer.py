@@ -11,11 +11,11 @@ from quantkit.calibration.ranges import Range
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.progress import silent
 from quantkit.quantization.algorithms import reconstruction
-from quantkit.quantization.algorithms.config import PTQConfig
 from quantkit.quantization.algorithms.reconstruction import reconstruct
 from quantkit.quantization.algorithms.rounding import Matrix, round_jointly
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
 from quantkit.quantization.plan import Plan, TensorQuantization
+from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 from tests import numpy_engine

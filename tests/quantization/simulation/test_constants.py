@@ -12,7 +12,7 @@ from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.graph import Tensor
 from quantkit.progress import silent
 from quantkit.quantization.algorithms.apply import apply_algorithms
-from quantkit.quantization.algorithms.config import PRESETS
+from quantkit.quantization.ptq_config import PRESETS
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.constants import with_constants_folded
 from tests.networks import DATA, Builder, images, residual_v1

@@ -1,0 +1,148 @@
+"""QuantizationConfig: how a network is to be quantized, as a value and as a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import ClassVar, Optional, Union
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from quantkit.calibration.methods import DEFAULT_METHOD, observer
+from quantkit.errors import UserError
+from quantkit.files.files import writing
+from quantkit.files.schema import first_fault
+from quantkit.files.text import read_toml
+from quantkit.files.toml import Value, toml_text
+from quantkit.quantization.goal import Goal
+from quantkit.quantization.plan import TensorDtype, check_dtype
+from quantkit.quantization.ptq_config import PRESETS, PresetName, PTQConfig, preset
+
+DEFAULT_MINUTES = 10.0
+
+
+@dataclass(frozen=True)
+class QuantizationConfig:
+    """How a network is to be quantized. The same configuration, network and data give the same INT8 network.
+
+    As a file it is TOML: the attributes by their names, ``goal`` and ``algorithms`` as tables; what is left out has
+    its default.
+
+    Attributes:
+        num_samples: how many samples to calibrate with; None: 32, or all where there are fewer.
+        method: the calibration method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon
+            where it takes one (``percentile:99.9``).
+        exclude: what stays in FP32: original node names, globs over them, or operator types.
+        dtype: the type of quantized inputs; ``auto`` takes uint8 where nothing is negative.
+        preset: the algorithms that reduce the loss of accuracy, by name; None: ``balanced``, but ``none`` for random
+            weights.
+        algorithms: the algorithms one by one, instead of a preset.
+        goal: what the network must keep; layers return to FP32 until it does. None: all that can runs in INT8.
+        search_minutes: how long to search for these layers.
+
+    Raises:
+        UserError: a value is not of its kind, or ``preset`` and ``algorithms`` are both given.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    num_samples: Optional[int] = None
+    method: str = DEFAULT_METHOD
+    exclude: tuple[str, ...] = ()
+    dtype: TensorDtype = "auto"
+    preset: Optional[PresetName] = None
+    algorithms: Optional[PTQConfig] = None
+    goal: Optional[Goal] = None
+    search_minutes: float = DEFAULT_MINUTES
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, before anything long begins."""
+        if self.num_samples is not None and self.num_samples < 1:
+            raise UserError(f"num_samples is {self.num_samples}; give a number from 1 up, such as 32")
+        observer(self.method)
+        if isinstance(self.exclude, str):
+            raise UserError(f"exclude is one text; give a tuple, such as ({self.exclude!r},)")
+        object.__setattr__(self, "exclude", tuple(self.exclude))
+        check_dtype(self.dtype)
+        if self.preset is not None:
+            preset(self.preset)
+            if self.algorithms is not None:
+                raise UserError("both a preset and algorithms are given, and one takes the other's place; give one")
+        if not 0 <= self.search_minutes < float("inf"):
+            raise UserError(f"search_minutes is {self.search_minutes:g}; give a number from 0 up, such as 10")
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults."""
+        values = ((each, getattr(self, each.name)) for each in fields(self))
+        given = (f"{each.name}={value!r}" for each, value in values if value != each.default)
+        return f"QuantizationConfig({', '.join(given)})"
+
+    @property
+    def wanted_algorithms(self) -> Union[PresetName, PTQConfig, None]:
+        """The preset's name or the algorithms, whichever is given."""
+        return self.preset or self.algorithms
+
+    @property
+    def toml(self) -> str:
+        """The configuration as TOML."""
+        entries: dict[str, Value] = {"method": self.method, "dtype": self.dtype}
+        if self.num_samples is not None:
+            entries["num_samples"] = self.num_samples
+        if self.exclude:
+            entries["exclude"] = self.exclude
+        if self.preset is not None:
+            entries["preset"] = self.preset
+        if self.goal is not None:
+            entries["search_minutes"] = float(self.search_minutes)
+        return toml_text(entries, {"goal": _given(self.goal), "algorithms": _given(self.algorithms)})
+
+    def write(self, path: Union[str, Path]) -> None:
+        """Write the configuration as a TOML file.
+
+        Raises:
+            QuantkitError: the file cannot be written.
+        """
+        with writing(Path(path)) as stream:
+            stream.write(self.toml.encode())
+
+    @classmethod
+    def read(cls, path: Union[str, Path]) -> QuantizationConfig:
+        """The configuration in a TOML file.
+
+        Raises:
+            UserError: the file cannot be read, or holds something else; the message names the key.
+        """
+        try:
+            text = json.dumps(read_toml(Path(path)))
+        except OSError as error:
+            raise UserError(f"cannot read configuration {path}: {error.strerror or error}") from error
+        except (ValueError, TypeError) as error:
+            raise UserError(f"configuration {path} is not valid TOML of texts and numbers: {error}") from error
+        try:
+            return _schema().validate_json(text)
+        except ValidationError as error:
+            where, what = first_fault(error)
+            raise UserError(f"configuration {path} is not valid at {where!r}: {what}") from error
+        except UserError as error:
+            raise UserError(f"configuration {path}: {error}") from error
+
+
+DEFAULT_CONFIG = QuantizationConfig()
+
+
+def preset_of(algorithms: PTQConfig) -> Optional[PresetName]:
+    """The name of the preset that these algorithms are; None where they are none."""
+    return next((name for name, each in PRESETS.items() if each == algorithms), None)
+
+
+@cache
+def _schema() -> TypeAdapter[QuantizationConfig]:
+    """It takes longer to make than to use."""
+    return TypeAdapter(QuantizationConfig)
+
+
+def _given(value: Union[Goal, PTQConfig, None]) -> Mapping[str, Value]:
+    return {} if value is None else {name: each for name, each in asdict(value).items() if each is not None}

@@ -1,0 +1,104 @@
+"""A user's program: everything public, as type checkers see it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional, assert_type
+
+import numpy as np
+
+import quantkit
+
+
+def stages(out: Path) -> None:
+    model = quantkit.load_model("resnet50", weights="random", input_shape=(3, 224, 224))
+    assert_type(model, quantkit.Model)
+    fused = quantkit.fuse(model, "photos/")
+    assert_type(fused, quantkit.FusedModel)
+    assert_type(fused.check, quantkit.FusionCheck)
+    pixels = np.zeros((4, 224, 224, 3), np.uint8)
+    table = quantkit.calibrate(fused, pixels, num_samples=4, method="percentile:99.9")
+    assert_type(table, quantkit.CalibrationTable)
+    quantkit.write_table(table, out / "table.json")
+    assert_type(quantkit.read_table(out / "table.json"), quantkit.CalibrationTable)
+    plan = quantkit.plan(fused, table, exclude=["*_dense0*"], dtype="int8")
+    assert_type(plan, quantkit.QuantizationPlan)
+    algorithms = quantkit.PTQConfig(rounding=True, bias=True)
+    adjusted = quantkit.apply_algorithms(fused, table, plan, [pixels], algorithms)
+    assert_type(adjusted, quantkit.AdjustedNetwork)
+    assert_type(adjusted.network, quantkit.QuantizedGraph)
+    quantized = quantkit.measure_agreement(quantkit.lower(fused, table, adjusted), pixels)
+    assert_type(quantized, quantkit.QuantizedModel)
+    assert_type(quantized.agreement, Optional[quantkit.Agreement])
+    assert_type(quantized.mixed, Optional[quantkit.MixedPrecision])
+
+
+def in_one_call(out: Path) -> None:
+    data = quantkit.load_data("photos:train")
+    assert_type(data, quantkit.Samples)
+    config = quantkit.QuantizationConfig(
+        num_samples=100,
+        method="entropy",
+        exclude=("Pooling",),
+        preset="best",
+        goal=quantkit.Goal(max_drop=0.3, min_speedup=2.5),
+        search_minutes=5,
+    )
+    config.write(out / "config.toml")
+    assert_type(quantkit.QuantizationConfig.read(out / "config.toml"), quantkit.QuantizationConfig)
+    quantized = quantkit.quantize("resnet50", data, config, evaluation_data="photos:test")
+    assert_type(quantized.config, quantkit.QuantizationConfig)
+    assert_type(quantized.save(out / "bundle", force=True, formats=("mxnet", "onnx")), Path)
+    quantized.to_onnx(out / "net.onnx", opset=17)
+
+
+def with_a_bundle(bundle: Path) -> None:
+    predictor = quantkit.load(bundle, engine="auto", allow_random_weights=True)
+    assert_type(predictor, quantkit.Predictor)
+    scores = predictor.predict(["cat.jpg", "dog.jpg"])
+    assert_type(scores.shape, tuple[int, ...])
+    assert_type(predictor.classify("cat.jpg", top=3), list[list[tuple[str, float]]])
+    verification = quantkit.verify(bundle)
+    assert_type(verification, quantkit.Verification)
+    assert_type([check for check in verification.checks if not check.ok], list[quantkit.Check])
+    evaluation = quantkit.evaluate(bundle, "photos:test", "resnet50", num_samples=500)
+    assert_type(evaluation, quantkit.Evaluation)
+    assert_type(evaluation.accuracy["network"], quantkit.Accuracy)
+    assert_type(evaluation.agreement["network"].outputs, tuple[quantkit.OutputAgreement, ...])
+    assert_type(evaluation.comparisons, tuple[quantkit.Comparison, ...])
+    analysis = quantkit.analyze(bundle, "photos:test", "resnet50", num_samples=100)
+    assert_type(analysis, quantkit.Analysis)
+    assert_type(analysis.worst, tuple[quantkit.LayerError, ...])
+    quantkit.export_onnx(bundle, bundle / "net.onnx", reduce_range="auto")
+
+
+def search(fused: quantkit.FusedModel, table: quantkit.CalibrationTable, progress: quantkit.Progress) -> None:
+    result = quantkit.search_mixed_precision(
+        fused, table, quantkit.plan(fused, table), quantkit.Goal(min_speedup=2), "photos:test", progress=progress
+    )
+    assert_type(result, quantkit.SearchResult)
+    assert_type(result.network, quantkit.QuantizedModel)
+
+
+def benchmarks(out: Path) -> None:
+    results = quantkit.run_benchmark("smoke", out / "results", quantkit.Conditions(budget=5))
+    assert_type(results, quantkit.Results)
+    report = quantkit.make_report([results], title="Smoke")
+    assert_type(report, quantkit.Report)
+    assert_type(quantkit.write_report(report, out / "report"), tuple[Path, ...])
+
+
+def own_types(suite: quantkit.Suite, data: quantkit.CalibrationData, spec: quantkit.NetworkSpec, out: Path) -> None:
+    source: quantkit.DataSource = np.zeros((4, 3, 32, 32), np.float32)
+    preprocess = quantkit.Preprocess(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    dataset = quantkit.CalibrationDataset(source, preprocess, (3, 32, 32))
+    quantkit.quantize(quantkit.load_model(spec, preprocess=preprocess), dataset.subset(2))
+    quantkit.quantize(quantkit.load_model(spec), data)
+    quantkit.run_benchmark(suite, out)
+
+
+def refused() -> None:
+    try:
+        quantkit.load_model("resnet5", preprocess=quantkit.PreprocessChange(resize=256))
+    except quantkit.errors.ModelError as error:
+        print(error)
