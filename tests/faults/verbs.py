@@ -122,11 +122,11 @@ def quantize(base: Path) -> Verb:
         arguments = ["quantize", "digits_resnet20_v1", "--calib-data", "digits:train", "--calib", str(count)]
         return _called(
             [*arguments, "--out", "out", "--force", "--no-latency", "--quiet"],
-            quantkit__fusion__fused_model__fuse_model=_given(fused),
-            quantkit__quantization__calibrate__calibrate=_given(table),
-            quantkit__quantization__algorithms__stage__apply_algorithms=_given(None),
-            quantkit__bundle__quantized_model__lower=_given(None),
-            quantkit__bundle__quantized_model__evaluate=_given(network),
+            quantkit__api__fuse_model=_given(fused),
+            quantkit__api__calibrate=_given(table),
+            quantkit__api__apply_algorithms=_given(None),
+            quantkit__api__lower=_given(None),
+            quantkit__api__measure_agreement=_given(network),
             quantkit__bundle__summary__measured_kernels=_given(()),
         )
 
@@ -178,7 +178,7 @@ def analyze(base: Path) -> Verb:
     network.save(base / "bundle")
 
     def called(count: int) -> Callable[[], None]:
-        found = analyzed(base / "bundle", "digits:test", count=count)
+        found = analyzed(base / "bundle", "digits:test", num_samples=count)
         out = ["--data", "digits:test", "--out", "why", "--force", "--quiet"]
         return _called(
             ["analyze", str(base / "bundle"), *out], quantkit__diagnosis__layers__analyze__analyze=_given(found)

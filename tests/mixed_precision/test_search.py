@@ -65,7 +65,7 @@ def begin(
     monkeypatch.setattr(measurements, "_CHECK_SECONDS", 0.05)
 
     def begun(goal: quantkit.Goal = GOAL, judge: object = images, **options: object) -> search.SearchResult:
-        settings = {"samples": "digits:train", "algorithms": "none", **options}
+        settings = {"calibration_data": "digits:train", "algorithms": "none", **options}
         return search.search_mixed_precision(digits_fused, *tight, goal, judge, **settings)  # type: ignore[arg-type]
 
     return begun
