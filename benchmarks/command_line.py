@@ -17,6 +17,7 @@ from quantkit.files.files import writing
 from quantkit.host.children import kill_descendants
 from quantkit.host.placeholders import recorded
 from quantkit.host.revision import Revision, own_revision
+from quantkit.version import __version__
 
 
 def data_root() -> Path:
@@ -48,8 +49,6 @@ def write_results(
     out: Path, command: str, host: Mapping[str, str], figures: Mapping[str, Any], render: Callable[[Document], str]
 ) -> None:
     """Write OUT.json, with placeholders in place of folders and names, and what ``render`` makes of it, OUT.md."""
-    from quantkit import __version__
-
     revision = {"version": __version__, **asdict(own_revision())}
     document = recorded({"command": command, "host": host, "revision": revision, **figures}, frozenset({"revision"}))
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -37,6 +37,7 @@ from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.ptq_config import PresetName, PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.version import __version__
 
 _FEW_IMAGES = 50
 
@@ -249,7 +250,6 @@ def _record(chosen: Check, goal: Goal, images: Judged) -> MixedPrecision:
 
 def _facts(source: FusedModel, table: CalibrationTable, adjusted: Adjusted, images: Judged) -> dict[str, Any]:
     """All that determines what is measured."""
-    from quantkit import __version__
     from quantkit.lowering.mxnet_int8 import int8_graph
 
     cpu = read_cpu()
