@@ -31,7 +31,7 @@ def explain_model(
 
     Args:
         model: the FP32 network.
-        samples: anything that ``open_samples`` takes; few are looked at.
+        samples: anything that ``load_data`` takes; few are looked at.
         exclude: what stays in FP32: names, globs over them, or types of operators.
         dtype: of tensors, ``auto``, ``uint8`` or ``int8``.
         tell: is told what begins.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from quantkit.data.sources import open_samples
+from quantkit.data.sources import load_data
 from quantkit.diagnosis.explain import explain_model
 from quantkit.errors import UserError
 from quantkit.models.load import load_model
@@ -38,7 +38,7 @@ def test_few_samples_are_read() -> None:
     read: list[str] = []
 
     def stream() -> Iterator[np.ndarray]:
-        for sample in open_samples("digits:train"):
+        for sample in load_data("digits:train"):
             read.append(sample.name)
             yield sample.image[None]
 
