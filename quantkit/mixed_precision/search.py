@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.calibration.table import CalibrationTable

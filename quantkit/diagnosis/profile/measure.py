@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Optional, Union
 
-from quantkit.backends.mxnet.execute import infer_shapes
 from quantkit.backends.mxnet.peak import measured_peak
 from quantkit.backends.mxnet.profiler import Recording, record
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.bundle.read import Bundle
 from quantkit.diagnosis.profile.layers import Original, layers_of
 from quantkit.diagnosis.profile.profile import Profile, profile

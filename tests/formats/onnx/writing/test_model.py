@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet.execute import infer_shapes, run
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.errors import ExtraMissing, ModelError, UserError
 from quantkit.formats.onnx.writing.conversion import WRITTEN_OPERATORS, Conversion, Operator
 from quantkit.formats.onnx.writing.model import CONVERTERS, OPSETS, onnx_model
