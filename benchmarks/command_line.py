@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
+from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.cli.ending import exit_code, on_end
 from quantkit.errors import QuantkitError
 from quantkit.files.files import writing
 from quantkit.host.children import kill_descendants
+from quantkit.host.cpu import read_cpu
 from quantkit.host.placeholders import recorded
 from quantkit.host.revision import Revision, own_revision
 from quantkit.version import __version__
@@ -39,6 +42,16 @@ def arguments(description: Optional[str]) -> argparse.ArgumentParser:
 def table(columns: Sequence[str]) -> list[str]:
     """The head of a Markdown table."""
     return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+
+
+def host_facts() -> dict[str, str]:
+    """What figures depend on beside quantkit: processor, MXNet, Python, and the threads that OpenMP was allowed."""
+    return {
+        "cpu": read_cpu().model,
+        "mxnet": load_mxnet().__version__,
+        "python": platform.python_version(),
+        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
+    }
 
 
 Document = Mapping[str, Any]
