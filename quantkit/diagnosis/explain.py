@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from quantkit.fusion.fused_model import fuse_model
-from quantkit.models.dataset import dataset
+from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model
 from quantkit.progress import Progress, Tell, silent, untold
 from quantkit.quantization.algorithms.stage import plan
@@ -21,7 +20,7 @@ _SAMPLES = 4
 
 def explain_model(
     model: Model,
-    samples: Any = "builtin",
+    calibration_data: CalibrationData = "builtin",
     exclude: Sequence[str] = (),
     dtype: TensorDtype = "auto",
     tell: Tell = untold,
@@ -31,7 +30,7 @@ def explain_model(
 
     Args:
         model: the FP32 network.
-        samples: anything that ``load_data`` takes; few are looked at.
+        calibration_data: anything that ``load_data`` takes; few of the samples are looked at.
         exclude: what stays in FP32: names, globs over them, or types of operators.
         dtype: of tensors, ``auto``, ``uint8`` or ``int8``.
         tell: is told what begins.
@@ -44,7 +43,7 @@ def explain_model(
         DataError: the samples cannot be used.
     """
     tell("fusing operators and comparing with the original")
-    images = dataset(model, samples)
+    images = dataset(model, calibration_data)
     source = fuse_model(model, images)
     # Before calibration, which takes longer.
     excluded_nodes(source.fused, exclude)

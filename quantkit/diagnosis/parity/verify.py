@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Optional, Union
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from quantkit.bundle.manifest import read_manifest
 from quantkit.bundle.read import Bundle, open_bundle
 from quantkit.bundle.verify import Check, Verification, verify_bundle, verify_files
 from quantkit.data.batches import batches
-from quantkit.data.sources import load_data
+from quantkit.data.sources import DataSource, load_data
 from quantkit.diagnosis.parity.check import EngineParity, engine_parity
 from quantkit.errors import EngineError, EngineMissing
 from quantkit.progress import Progress, Tell, silent, untold
@@ -62,8 +62,8 @@ class EnginesVerification:
 def verify_in_engines(
     directory: Union[str, Path],
     engines: Sequence[str],
-    data: Any = None,
-    limit: Optional[int] = None,
+    evaluation_data: Optional[DataSource] = None,
+    num_samples: Optional[int] = None,
     layers: bool = False,
     tell: Tell = untold,
     progress: Progress = silent,
@@ -77,9 +77,9 @@ def verify_in_engines(
     Args:
         directory: the bundle's.
         engines: names from ``ONNX_ENGINES``.
-        data: images to compare on, anything that ``load_data`` takes; None: the built-in ones, or the stored sample
-            where the bundle does not know how images are preprocessed.
-        limit: at most how many images; None: ``IMAGES``, or ``REFERENCE_IMAGES`` for the reference evaluator.
+        evaluation_data: images to compare on, anything that ``load_data`` takes; None: the built-in ones, or the
+            stored sample where the bundle does not know how images are preprocessed.
+        num_samples: at most how many images; None: ``IMAGES``, or ``REFERENCE_IMAGES`` for the reference evaluator.
         layers: whether to compare layer by layer as well; this needs MXNet.
         tell: is told what happens.
         progress: wraps the streams of batches and of layers.
@@ -101,7 +101,7 @@ def verify_in_engines(
     checks: list[Check] = []
     parities: list[EngineParity] = []
     for engine in dict.fromkeys(engines):
-        images = _images(bundle, engine, data, limit, tell, progress) if has_mxnet else None
+        images = _images(bundle, engine, evaluation_data, num_samples, tell, progress) if has_mxnet else None
         try:
             parity = engine_parity(bundle, content, engine, images, _BATCH_SIZE, layers and has_mxnet, progress)
         except EngineError as error:
@@ -127,14 +127,19 @@ def _verified(directory: Path) -> tuple[Verification, bool]:
 
 
 def _images(
-    bundle: Bundle, engine: str, data: Any, limit: Optional[int], tell: Tell, progress: Progress
+    bundle: Bundle,
+    engine: str,
+    data: Optional[DataSource],
+    num_samples: Optional[int],
+    tell: Tell,
+    progress: Progress,
 ) -> Optional[Iterator[np.ndarray]]:
     """Batches of the network's input; None where nobody knows how to make them of photographs."""
     if data is None and bundle.preprocess is None:
-        tell(f"{engine}: the stored sample only, since the preprocessing of images is not known; give --data (data=)")
+        tell(f"{engine}: the stored sample only, the preprocessing of images is not known; give images with --data")
         return None
     samples = load_data("builtin" if data is None else data)
-    most = limit or (REFERENCE_IMAGES if engine == REFERENCE.name else IMAGES)
+    most = num_samples or (REFERENCE_IMAGES if engine == REFERENCE.name else IMAGES)
     count = most if samples.size is None else min(most, samples.size)
     stream = batches(samples, bundle.preprocess, bundle.manifest.input.shape, _BATCH_SIZE, count)
     counted = progress(stream, -(-count // _BATCH_SIZE), f"comparing {engine} with MXNet on {samples.name}")
