@@ -65,8 +65,8 @@ def explain(
 
         check_count(calib_data, None)
         model = load(terminal, network, loading, preprocessing)
-        exclude, dtype = planning.exclude, planning.dtype
-        rows = explain_model(model, calib_data, exclude, dtype, terminal.stage, terminal.progress)  # type: ignore[arg-type]
+        dtype = planning.dtype or "auto"
+        rows = explain_model(model, calib_data, planning.exclude, dtype, terminal.stage, terminal.progress)
     shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
     if not shown:
         raise UserError(f"no operator of {network} is called {node!r}; leave --node out to see all {len(rows)}")

@@ -141,4 +141,4 @@ def test_tensors_that_were_scaled_are_not_compared(digits_bundle: Path) -> None:
     assert settings is not None
     scaled = replace(settings, algorithms=PTQConfig(equalize=True))
     with pytest.raises(UserError, match="scaled by equalization"):
-        analyze(replace(bundle, manifest=replace(bundle.manifest, settings=scaled)), "digits:test", count=4)
+        analyze(replace(bundle, manifest=replace(bundle.manifest, settings=scaled)), "digits:test", num_samples=4)
