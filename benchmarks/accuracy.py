@@ -16,8 +16,6 @@ them, and ``one_less_cosine``, float16.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,11 +25,9 @@ import numpy as np
 from accuracy_peers import Peers
 from accuracy_rows import Row, rows
 from accuracy_tables import document, line, markdown
-from command_line import data_root, run, write_results
+from command_line import data_root, host_facts, run, write_results
 
-from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.files.files import writing
-from quantkit.host.cpu import read_cpu
 
 
 def main() -> None:
@@ -76,14 +72,7 @@ def _write(options: argparse.Namespace, found: Sequence[Row], peers: Optional[Pe
     command += f" --suite benchmarks/{options.suite.name}" if options.suite.name != "accuracy.toml" else ""
     command += f" --images {options.images}" if options.images is not None else ""
     command += " --peers" if peers is not None else ""
-    host = {
-        "cpu": read_cpu().model,
-        "mxnet": load_mxnet().__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
-        **(peers.versions if peers is not None else {}),
-    }
+    host = {**host_facts(), "numpy": np.__version__, **(peers.versions if peers is not None else {})}
     write_results(options.out, command, host, {"rows": document(found)}, markdown)
     with writing(options.out.with_name(f"{options.out.name}.npz")) as file:
         np.savez_compressed(file, **_arrays(found))

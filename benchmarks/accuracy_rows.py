@@ -21,6 +21,7 @@ from quantkit.data.sources import load_data
 from quantkit.errors import UserError
 from quantkit.evaluation.accuracy import hits
 from quantkit.evaluation.agreement import cosines, same_top1
+from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
@@ -191,3 +192,10 @@ def recoveries(suite: Suite) -> dict[str, Union[str, PTQConfig]]:
 
 def _first(outputs: Iterable[list[np.ndarray]]) -> Iterator[np.ndarray]:
     return (output[0] for output in outputs)
+
+
+def flat_outputs(graph: Graph, images: np.ndarray) -> np.ndarray:
+    """The first output of a network for all images, float32 of shape (images, values)."""
+    parts = (images[start : start + BATCH] for start in range(0, len(images), BATCH))
+    found = np.concatenate(list(_first(outputs_of(graph, parts, BATCH))))
+    return found.reshape(len(found), -1)

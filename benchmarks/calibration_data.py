@@ -13,8 +13,6 @@ what that would do.
 
 from __future__ import annotations
 
-import os
-import platform
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,12 +20,10 @@ from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
-from accuracy_rows import BATCH, prepared_model
-from command_line import Document, arguments, data_root, rows_page, run, table, write_results
+from accuracy_rows import BATCH, flat_outputs, prepared_model
+from command_line import Document, arguments, data_root, host_facts, rows_page, run, table, write_results
 
 import quantkit
-from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import batches
 from quantkit.data.dataset import CalibrationDataset
@@ -35,8 +31,6 @@ from quantkit.data.sources import load_data
 from quantkit.evaluation.accuracy import hits
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.evaluation.paired import Paired, paired
-from quantkit.host.cpu import read_cpu
-from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.models.dataset import dataset
 from quantkit.models.load import load_model
@@ -103,12 +97,12 @@ def _rows(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path) -> I
     inputs = np.concatenate([batch.data for batch in test])
     real = dataset(model, str(root / data["calibration"]))
     source = quantkit.fuse(model, real)
-    fp32 = _outputs(model.graph, inputs)
+    fp32 = flat_outputs(model.graph, inputs)
     reference: Optional[np.ndarray] = None
     for form in _forms(source, real):
         planned = quantkit.plan(source, form.table)
         adjusted = quantkit.apply_algorithms(source, form.table, planned, form.algorithms, form.preset)
-        outputs = _outputs(int8_graph(adjusted.network), inputs)
+        outputs = flat_outputs(int8_graph(adjusted.network), inputs)
         same = same_top1(fp32, outputs)
         yield Row(
             network=model.name,
@@ -157,12 +151,6 @@ def _forms(source: quantkit.FusedModel, real: CalibrationDataset) -> Iterator[_F
         yield _Form(shipped, table, real, "real")
 
 
-def _outputs(graph: Graph, images: np.ndarray) -> np.ndarray:
-    parts = (images[start : start + BATCH] for start in range(0, len(images), BATCH))
-    found = np.concatenate([output for output, *_ in outputs_of(graph, parts, BATCH)])
-    return found.reshape(len(found), -1)
-
-
 def page(document: Document) -> str:
     """The page of a run's JSON."""
     return rows_page(document, _COLUMNS, map(_line, document["rows"]))
@@ -183,13 +171,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _write(out: Path, command: str, found: list[Row]) -> None:
-    host = {
-        "cpu": read_cpu().model,
-        "mxnet": load_mxnet().__version__,
-        "python": platform.python_version(),
-        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
-    }
-    write_results(out, command, host, {"rows": [asdict(each) for each in found]}, page)
+    write_results(out, command, host_facts(), {"rows": [asdict(each) for each in found]}, page)
 
 
 if __name__ == "__main__":

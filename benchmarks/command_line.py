@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
+from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.cli.ending import exit_code, on_end
 from quantkit.errors import QuantkitError
 from quantkit.files.files import writing
 from quantkit.host.children import kill_descendants
+from quantkit.host.cpu import read_cpu
 from quantkit.host.placeholders import recorded
 from quantkit.host.revision import Revision, own_revision
+from quantkit.version import __version__
 
 
 def data_root() -> Path:
@@ -40,6 +44,16 @@ def table(columns: Sequence[str]) -> list[str]:
     return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
+def host_facts() -> dict[str, str]:
+    """What figures depend on beside quantkit: processor, MXNet, Python, and the threads that OpenMP was allowed."""
+    return {
+        "cpu": read_cpu().model,
+        "mxnet": load_mxnet().__version__,
+        "python": platform.python_version(),
+        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
+    }
+
+
 Document = Mapping[str, Any]
 """A suite's JSON: ``command``, ``host``, ``revision`` (quantkit's; absent in those of version 0.1) and the figures."""
 
@@ -48,8 +62,6 @@ def write_results(
     out: Path, command: str, host: Mapping[str, str], figures: Mapping[str, Any], render: Callable[[Document], str]
 ) -> None:
     """Write OUT.json, with placeholders in place of folders and names, and what ``render`` makes of it, OUT.md."""
-    from quantkit import __version__
-
     revision = {"version": __version__, **asdict(own_revision())}
     document = recorded({"command": command, "host": host, "revision": revision, **figures}, frozenset({"revision"}))
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,6 @@ those of the search, at batch 1, measured in turns; OUT.json has them and the la
 
 from __future__ import annotations
 
-import platform
 import time
 import tomllib
 from collections.abc import Mapping
@@ -18,18 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from accuracy_rows import BATCH, prepared_model
-from command_line import Document, arguments, data_root, rows_page, run, table, write_results
+from accuracy_rows import BATCH, flat_outputs, prepared_model
+from command_line import Document, arguments, data_root, host_facts, rows_page, run, table, write_results
 
 import quantkit
-from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import load_data
 from quantkit.evaluation.agreement import cosines, same_top1
 from quantkit.evaluation.paired import Paired, paired
-from quantkit.host.cpu import read_cpu
 from quantkit.ir.graph import Graph
 from quantkit.mixed_precision.search import SearchResult
 from quantkit.quantization.goal import Goal
@@ -104,8 +100,8 @@ def _found(
     minutes: float,
     layers: int,
 ) -> Found:
-    reference = _outputs(fp32, unseen)
-    outputs = {name: _outputs(graph, unseen) for name, graph in graphs.items()}
+    reference = flat_outputs(fp32, unseen)
+    outputs = {name: flat_outputs(graph, unseen) for name, graph in graphs.items()}
     same = {name: same_top1(reference, output) for name, output in outputs.items()}
     checks = {"int8": outcome.int8, "mixed": outcome.chosen}
     return Found(
@@ -122,12 +118,6 @@ def _found(
         milliseconds={name: check.milliseconds for name, check in checks.items()},
         minutes=minutes,
     )
-
-
-def _outputs(graph: Graph, images: np.ndarray) -> np.ndarray:
-    parts = (images[start : start + BATCH] for start in range(0, len(images), BATCH))
-    found = np.concatenate([output for output, *_ in outputs_of(graph, parts, BATCH)])
-    return found.reshape(len(found), -1)
 
 
 def page(document: Document) -> str:
@@ -162,8 +152,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _write(out: Path, command: str, found: list[Found]) -> None:
-    host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
-    write_results(out, command, host, {"rows": [asdict(each) for each in found]}, page)
+    write_results(out, command, host_facts(), {"rows": [asdict(each) for each in found]}, page)
 
 
 if __name__ == "__main__":

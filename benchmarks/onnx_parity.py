@@ -13,7 +13,6 @@ openvino.
 
 from __future__ import annotations
 
-import platform
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,10 +22,9 @@ from typing import Any, Optional
 
 import numpy as np
 from accuracy_rows import BATCH, prepared_model
-from command_line import Document, arguments, data_root, rows_page, run, table, write_results
+from command_line import Document, arguments, data_root, host_facts, rows_page, run, table, write_results
 
 from quantkit.api import quantize
-from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.registry import DEPLOYED_ONNX
 from quantkit.bundle import read_bundle
 from quantkit.bundle.export import export_onnx
@@ -36,7 +34,6 @@ from quantkit.data.sources import load_data
 from quantkit.diagnosis.parity.check import engine_parity
 from quantkit.diagnosis.parity.outputs import OutputParity
 from quantkit.diagnosis.parity.precision import PrecisionParity
-from quantkit.host.cpu import read_cpu
 from quantkit.models.card import cards
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
@@ -148,12 +145,7 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _write(out: Path, command: str, found: list[Row]) -> None:
-    host: Mapping[str, str] = {
-        "cpu": read_cpu().model,
-        "mxnet": load_mxnet().__version__,
-        "python": platform.python_version(),
-    }
-    write_results(out, command, host, {"rows": [asdict(each) for each in found]}, page)
+    write_results(out, command, host_facts(), {"rows": [asdict(each) for each in found]}, page)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ run when it began (the load average of one minute): on a busy machine the second
 from __future__ import annotations
 
 import os
-import platform
 import random
 import subprocess
 import sys
@@ -23,11 +22,9 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from command_line import Document, arguments, rows_page, run, table, write_results
+from command_line import Document, arguments, host_facts, rows_page, run, table, write_results
 
-from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.errors import QuantkitError
-from quantkit.host.cpu import read_cpu
 
 NETWORKS = ("resnet50", "mobilenetv2_1.0", "squeezenet1.0", "cifar_resnet20_v1")
 PRESETS = ("fast", "balanced")
@@ -62,9 +59,7 @@ def main() -> None:
               f"{cost.peak_mib:.0f} MiB, load {cost.load:.1f}", flush=True)  # fmt: skip
     print("\n".join([*table(_COLUMNS), *_lines(found)]))
     if options.out is not None:
-        host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
-        host["cores"] = str(len(os.sched_getaffinity(0)))
-        host["threads"] = os.environ.get("OMP_NUM_THREADS", "all")
+        host = {**host_facts(), "cores": str(len(os.sched_getaffinity(0)))}
         parts = "".join(f" --network {part}" for part in options.network or ())
         parts += "".join(f" --preset {preset}" for preset in options.preset or ())
         command = f"python benchmarks/quantization_time.py{parts} --runs {options.runs}"

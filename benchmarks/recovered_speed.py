@@ -7,8 +7,6 @@ The networks are those of accuracy.toml. How ratios are measured is said in turn
 
 from __future__ import annotations
 
-import os
-import platform
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -17,16 +15,14 @@ from pathlib import Path
 
 import numpy as np
 from accuracy_rows import prepared_model
-from command_line import Document, data_root, rows_page, run, table, write_results
+from command_line import Document, data_root, host_facts, rows_page, run, table, write_results
 from turns import Timing, command_of, measured, milliseconds, ratio, timing_arguments
 
 import quantkit
-from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import load_data
-from quantkit.host.cpu import read_cpu
 from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 
@@ -49,10 +45,8 @@ def main() -> None:
                 found.append(timing)
                 print(_line(timing), flush=True)
     if options.out is not None:
-        host = {"cpu": read_cpu().model, "mxnet": load_mxnet().__version__, "python": platform.python_version()}
-        host["threads"] = os.environ.get("OMP_NUM_THREADS", "all")
         command = command_of("recovered_speed", options)
-        write_results(options.out, command, host, {"cells": [asdict(timing) for timing in found]}, page)
+        write_results(options.out, command, host_facts(), {"cells": [asdict(timing) for timing in found]}, page)
 
 
 def page(document: Document) -> str:

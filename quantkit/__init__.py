@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from quantkit.host.telemetry import turn_off
+from quantkit.version import __version__
 
 if TYPE_CHECKING:
     from quantkit import errors as errors
@@ -68,8 +69,6 @@ if TYPE_CHECKING:
     from quantkit.report.write import Report as Report
     from quantkit.report.write import make_report as make_report
     from quantkit.report.write import write_report as write_report
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Accuracy",

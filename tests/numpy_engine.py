@@ -48,7 +48,7 @@ def run(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shape]:
-    """Like ``quantkit.backends.mxnet.execute.infer_shapes``."""
+    """Like ``quantkit.backends.mxnet.shapes.infer_shapes``."""
     found = tensors(graph, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
     return {tensor: value.shape for tensor, value in found.items()}
 
@@ -217,7 +217,7 @@ def in_place() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("execute", "stream"):
             patch.setattr(f"quantkit.backends.mxnet.{module}.MxnetSession", MxnetSession)
-        patch.setattr("quantkit.backends.mxnet.execute.infer_shapes", infer_shapes)
+        patch.setattr("quantkit.backends.mxnet.shapes.infer_shapes", infer_shapes)
         patch.setattr("quantkit.fusion.fuse.infer_shapes", infer_shapes)
         patch.setattr("quantkit.quantization.simulation.operators.MxnetSession", MxnetSession)
         yield

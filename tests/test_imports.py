@@ -16,11 +16,11 @@ PACKAGE = Path(quantkit.__file__).parent
 # one storey, rooms import each other in one direction, and so do the files of a room.
 STOREYS = (
     "__main__ cli",
-    "api benchmark deployment diagnosis report",
+    "__init__ api benchmark deployment diagnosis report",
     "bundle evaluation mixed_precision",
     "calibration fusion lowering quantization",
     "backends models",
-    "data errors extras files formats host ir progress units",
+    "data errors extras files formats host ir progress units version",
 )
 
 ENGINES = {"mxnet", "gluoncv"}
@@ -58,19 +58,19 @@ def imports(tree: ast.AST, outside_functions: bool = False) -> Iterator[tuple[st
 
 
 def trees(package: Path) -> dict[str, ast.Module]:
-    """The modules of a package by dotted name without the package's own."""
+    """The modules of a package by dotted name without the package's own; ``__init__`` is the package itself."""
     modules = {}
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        modules[name] = ast.parse(path.read_text(encoding="utf-8"))
+        modules[name or "__init__"] = ast.parse(path.read_text(encoding="utf-8"))
     return modules
 
 
 def edges(package: Path) -> dict[str, set[str]]:
-    """What each module imports of the package; the package itself, with its lazy public names, is not among them."""
+    """What each module imports of the package."""
     modules = trees(package)
-    return {name: _targets(package.name, modules, name) for name in modules if name}
+    return {name: _targets(package.name, modules, name) for name in modules}
 
 
 def _targets(root: str, modules: Mapping[str, ast.Module], name: str) -> set[str]:
@@ -80,8 +80,10 @@ def _targets(root: str, modules: Mapping[str, ast.Module], name: str) -> set[str
         if module.split(".")[0] == root:
             inside = module.partition(".")[2]
             submodules = {".".join(filter(None, [inside, each])) for each in names} & modules.keys()
-            wanted |= submodules if submodules and len(submodules) == len(names) else submodules | {inside}
-    return wanted - {""}
+            if not submodules or len(submodules) < len(names):
+                submodules.add(inside or "__init__")
+            wanted |= submodules
+    return wanted
 
 
 def room(package: Path, module: str) -> str:
@@ -175,6 +177,7 @@ def package(tmp_path: Path) -> Path:
         "__init__.py": "",
         "errors.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from toy.cli import main\n",
         "attic.py": "",
+        "units.py": "from toy import version",
         "files/__init__.py": "",
         "files/late.py": "def late():\n    from toy.fusion import node\n",
         "fusion/__init__.py": "",
@@ -199,6 +202,7 @@ def test_the_checks_notice(package: Path) -> None:
         "attic stands on no storey",
         "errors imports cli.main",
         "files.late imports fusion.node",
+        "units imports __init__",
     ]
     assert circle(edges(package)) == ["cli.main", "errors", "cli.main"]
     assert circle(rooms(package)) == ["cli", "errors", "cli"]

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet import execute
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.errors import EngineError
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
@@ -46,9 +47,9 @@ def test_the_same_results_and_shapes(build: Callable[[], Graph]) -> None:
     graph = build()
     for form in (graph, float_graph(fuse(graph, (3, 16, 16)).graph)):
         inputs = {"data": images()}
-        for tensor, wanted, found in zip(form.outputs, execute.run(form, inputs), numpy_engine.run(form, inputs)):
+        for tensor, wanted, found in zip(form.outputs, run(form, inputs), numpy_engine.run(form, inputs)):
             np.testing.assert_allclose(found, wanted, atol=2e-5 * np.abs(wanted).max(), err_msg=str(tensor))
-    shapes = execute.infer_shapes(graph, {"data": (2, 3, 16, 16)})
+    shapes = infer_shapes(graph, {"data": (2, 3, 16, 16)})
     found_shapes = numpy_engine.infer_shapes(graph, {"data": (2, 3, 16, 16)})
     assert {tensor: found_shapes[tensor] for tensor in shapes} == shapes
 

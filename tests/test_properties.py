@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quantkit.backends.mxnet.execute import infer_shapes, run
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.bundle.quantization import read_quantized, write_quantized
 from quantkit.formats.mxnet import nnvm
 from quantkit.fusion.float_symbol import float_graph

@@ -32,6 +32,10 @@ def test_it_is_the_package_and_data_that_ships(names: set[str]) -> None:
     assert own == {str(path.relative_to(ROOT)) for path in written}
 
 
+def test_type_checkers_are_told_that_it_is_typed(names: set[str]) -> None:
+    assert "quantkit/py.typed" in names
+
+
 def test_the_data_is_all_that_is_read_and_nothing_else(names: set[str]) -> None:
     shipped = {name.removeprefix("quantkit/shipped/") for name in names if name.startswith("quantkit/shipped/")}
     read = [path for path in (ROOT / "models").iterdir() if path.suffix in (".toml", ".json", ".params")]

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Union
 
-from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.bundle.manifest import Settings
 from quantkit.bundle.read import Bundle, read_bundle
 from quantkit.errors import UserError

@@ -11,7 +11,6 @@ from typing import Literal, Optional, Union
 
 import numpy as np
 
-from quantkit import __version__
 from quantkit.backends.mxnet.checkpoint import write_checkpoint
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.card import card_text, label_lines
@@ -53,6 +52,7 @@ from quantkit.quantization.config import QuantizationConfig
 from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.version import __version__
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,7 +114,8 @@ def check(terminal: Terminal, names: tuple[str, ...]) -> None:
 def remove(terminal: Terminal, names: tuple[str, ...]) -> None:
     """Remove environments, forget interpreters.
 
-    What quantkit made is deleted. An interpreter of your own is forgotten; it stays as it is.
+    What quantkit made is deleted, unless a running process uses it. An interpreter of your own is forgotten; it
+    stays as it is.
     """
     from quantkit.benchmark.builds.environments import remove_build
 

@@ -20,9 +20,6 @@ from quantkit.errors import UserError
 if TYPE_CHECKING:
     from quantkit.quantization.explain import Explanation
 
-# Ranges hardly matter for what becomes of an operator, as long as they are not empty.
-_SAMPLES = 4
-
 _MARKS = {"int8": ("INT8", "green"), "fp32": ("FP32", "yellow"), "gone": ("gone", "dim")}
 
 
@@ -63,7 +60,13 @@ def explain(
 
         rows: Sequence[Explanation] = read_bundle(Path(network)).operators
     else:
-        rows = _of_model(terminal, network, calib_data, planning, loading, preprocessing)
+        from quantkit.cli.networks import check_count, load
+        from quantkit.diagnosis.explain import explain_model
+
+        check_count(calib_data, None)
+        model = load(terminal, network, loading, preprocessing)
+        dtype = planning.dtype or "auto"
+        rows = explain_model(model, calib_data, planning.exclude, dtype, terminal.stage, terminal.progress)
     shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
     if not shown:
         raise UserError(f"no operator of {network} is called {node!r}; leave --node out to see all {len(rows)}")
@@ -74,33 +77,6 @@ def explain(
         "counts": {name: counts[name] for name in ("int8", "fp32", "gone")},
     }
     terminal.show(result, *_tables(shown, counts))
-
-
-def _of_model(
-    terminal: Terminal,
-    spec: str,
-    data: str,
-    planning: Planning,
-    loading: Loading,
-    preprocessing: Preprocessing,
-) -> Sequence[Explanation]:
-    from quantkit.cli.networks import check_count, load
-    from quantkit.fusion.fused_model import fuse_model
-    from quantkit.models.dataset import dataset
-    from quantkit.quantization.algorithms.stage import plan
-    from quantkit.quantization.calibrate import calibrate
-    from quantkit.quantization.exclude import excluded_nodes
-    from quantkit.quantization.explain import explain as explained
-
-    check_count(data, None)
-    model = load(terminal, spec, loading, preprocessing)
-    terminal.stage("fusing operators and comparing with the original")
-    images = dataset(model, data)
-    source = fuse_model(model, images)
-    excluded_nodes(source.fused, planning.exclude)
-    count = _SAMPLES if images.size is None else min(images.size, _SAMPLES)
-    table = calibrate(source, images, count, "minmax", terminal.progress)
-    return explained(source.fused, plan(source, table, planning.exclude, planning.dtype))  # type: ignore[arg-type]
 
 
 def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:

@@ -17,6 +17,7 @@ from quantkit.cli.work import Work, without_controls
 from quantkit.errors import EngineError, QuantkitError
 from quantkit.files.temporary import remove_own
 from quantkit.host.children import kill_descendants
+from quantkit.version import __version__
 
 _BROKEN_PIPE = 141
 _EXAMPLES = (
@@ -127,8 +128,6 @@ def _traceback(work: Work) -> None:
 
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked:
-        from quantkit import __version__
-
         click.echo(f"quantkit {__version__}")
         ctx.exit()
 

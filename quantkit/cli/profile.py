@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import click
 
 from quantkit.cli.option_groups import Loading
 from quantkit.cli.options import Verb, collected, force_option, output_options
-from quantkit.cli.targets import is_bundle
+from quantkit.cli.targets import check_file_target, is_bundle
 from quantkit.cli.terminal import Terminal
-from quantkit.errors import QuantkitError, UserError
 from quantkit.units import percent
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from quantkit.bundle import Bundle
     from quantkit.diagnosis.profile.profile import Profile, Row
-    from quantkit.ir.graph import Graph
+    from quantkit.models.model import Model
 
 _TOP = 15
 _TRACE = "trace.json"
@@ -84,32 +82,23 @@ def profile(
     kernels and the instruction set are what the engine itself reports. Speeds are in 10^9
     multiply-accumulates a second, beside the peak that this machine reaches in the same precision.
     """
-    from quantkit.backends.mxnet.execute import infer_shapes
-    from quantkit.backends.mxnet.peak import measured_peak
-    from quantkit.backends.mxnet.profiler import record
     from quantkit.diagnosis.profile.chrome import chrome_trace
     from quantkit.diagnosis.profile.document import profile_document
-    from quantkit.diagnosis.profile.layers import layers_of
-    from quantkit.diagnosis.profile.profile import profile as profiled
-    from quantkit.ir.macs import macs
+    from quantkit.diagnosis.profile.measure import profile_network
+    from quantkit.diagnosis.profile.write import write_trace
 
-    if out is not None:
-        _check_folder(out, force)
-    graph, image, kind, originals = _opened(terminal, network, loading)
-    shape = (batch, *image)
-    counts = macs(graph, infer_shapes(graph, dict.fromkeys(graph.inputs, shape)))
-    recording = record(graph, shape, runs, terminal.stage)
-    terminal.stage("measuring the peak of this machine")
-    peak = measured_peak()
-    found = profiled(graph, recording, layers_of(graph, originals), counts, peak, batch)
-    trace = None
-    if out is not None:
-        trace = out / _TRACE
-        _write(terminal, trace, chrome_trace(network, graph, recording, found))
+    trace = None if out is None else out / _TRACE
+    if trace is not None:
+        check_file_target(trace, force, make_folder=True)
+    measured = profile_network(_opened(terminal, network, loading), batch, runs, terminal.stage)
+    found = measured.profile
+    if trace is not None:
+        with terminal.work.writing(trace):
+            write_trace(chrome_trace(network, measured.graph, measured.recording, found), trace)
     result = {
         "network": network,
-        "kind": kind,
-        **profile_document(found, graph),
+        "kind": measured.kind,
+        **profile_document(found, measured.graph),
         "trace": str(trace) if trace else None,
     }
     terminal.show(result, *_tables(result, found, everything))
@@ -122,47 +111,17 @@ def profile(
         terminal.warn(f"times are by operator, not by layer: {found.times.doubt}")
 
 
-def _opened(
-    terminal: Terminal, spec: str, loading: Loading
-) -> tuple[Graph, tuple[int, ...], str, dict[str, list[tuple[str, str]]]]:
-    """The network, the shape of its image, its kind, and what its nodes stand for."""
+def _opened(terminal: Terminal, spec: str, loading: Loading) -> Union[Model, Bundle]:
     from quantkit.cli.networks import load, warn_of_bundle
 
-    originals: dict[str, list[tuple[str, str]]] = {}
     if not is_bundle(spec):
-        model = load(terminal, spec, loading)
-        return model.graph, model.input_shape, "fp32", originals
+        return load(terminal, spec, loading)
     from quantkit.bundle import read_bundle
 
     terminal.stage(f"loading {spec}")
     bundle = read_bundle(Path(spec))
     warn_of_bundle(terminal, spec, bundle.manifest.source.weights)
-    for row in bundle.operators:
-        if row.into:
-            originals.setdefault(row.into, []).append((row.node, row.operator))
-    return bundle.graph, bundle.manifest.input.shape, bundle.manifest.kind, originals
-
-
-def _check_folder(out: Path, force: bool) -> None:
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out} is a file; give a folder with --out")
-    if (out / _TRACE).exists() and not force:
-        raise UserError(f"{out / _TRACE} exists already; replace it with --force, or choose another folder with --out")
-    existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(f"{existing} cannot be written; choose another place with --out")
-
-
-def _write(terminal: Terminal, path: Path, trace: dict[str, Any]) -> None:
-    from quantkit.files.files import writing
-
-    with terminal.work.writing(path):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise QuantkitError(f"cannot make {path.parent}: {error.strerror}; choose another folder") from error
-        with writing(path) as file:
-            file.write(json.dumps(trace, ensure_ascii=False).encode())
+    return bundle
 
 
 def _tables(result: dict[str, Any], found: Profile, everything: bool) -> list[Any]:

@@ -79,8 +79,8 @@ def check_target(path: Path, force: bool, kind: Kind) -> None:
     _check_folder(path)
 
 
-def check_file_target(path: Path, force: bool) -> None:
-    """Make sure that a file can be written to ``path``.
+def check_file_target(path: Path, force: bool, make_folder: bool = False) -> None:
+    """Make sure that a file can be written to ``path``; its folder has to be there, unless ``make_folder``.
 
     Raises:
         UserError: something is there already, its folder is missing or cannot be written, or it is a bundle's, whose
@@ -94,7 +94,7 @@ def check_file_target(path: Path, force: bool) -> None:
         raise UserError(f"{path} lies in a bundle, which would be damaged by it; choose a file elsewhere with --out")
     if path.exists() and not force:
         raise UserError(f"{path} exists already; replace it with --force, or choose another file with --out")
-    if not path.parent.is_dir():
+    if not (make_folder or path.parent.is_dir()):
         raise UserError(f"there is no folder {path.parent}; make it, or choose another file with --out")
     _check_folder(path)
 

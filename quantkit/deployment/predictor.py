@@ -116,11 +116,12 @@ class Predictor:
         in a softmax or sigmoid. It ranks the classes of one image; it is no calibrated probability.
 
         Raises:
-            UserError: ``top`` is less than 1.
+            UserError: ``top`` is less than 1, or the network puts out no class scores, as the bundle's manifest says.
             DataError, EngineError: see ``predict``.
         """
         if top < 1:
             raise UserError(f"the {top} best classes were asked for; ask for at least 1")
+        self._check_class_scores()
         outputs = self.predict(images)
         scores = outputs.reshape(len(outputs), -1) if len(outputs) else np.empty((0, 1), np.float32)
         if self.manifest.outputs[0].scores is None:
@@ -128,6 +129,14 @@ class Predictor:
             scores /= scores.sum(axis=1, keepdims=True)
         ranked = np.argsort(-scores, axis=1, kind="stable")[:, :top]
         return [[(self._label(index), float(row[index])) for index in best] for row, best in zip(scores, ranked)]
+
+    def _check_class_scores(self) -> None:
+        if not self.manifest.class_scores:
+            outputs = ", ".join(f"{output.name!r} of shape {output.shape}" for output in self.manifest.outputs)
+            raise UserError(
+                f"the network {self.name!r} puts out no class scores but {outputs} for each image; call predict(), or, "
+                "if the first is a row of class scores, quantize it again with --classes (class_scores=True)"
+            )
 
     def _label(self, index: int) -> str:
         return self.labels[index] if self.labels else str(index)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Optional
 
-from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.data.preprocess import Preprocess
 from quantkit.ir.graph import Graph
 from quantkit.models.class_scores import ClassScores, class_scores

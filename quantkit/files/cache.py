@@ -78,6 +78,21 @@ def use(path: Path) -> None:
 _own: Optional[tuple[Path, Path, int]] = None
 
 
+@contextmanager
+def unused_elsewhere(path: Path) -> Iterator[None]:
+    """Have an entry that no other process uses, and that none begins to use until the block ends.
+
+    What this process itself uses is no obstacle. The block must not call ``use``.
+
+    Raises:
+        QuantkitError: another process uses the entry, or ``QUANTKIT_HOME`` cannot be written.
+    """
+    with _alone():
+        if _name(path) in _used(but=_own and _own[1]):
+            raise QuantkitError(f"another process uses {path}; wait until it has ended, or end it")
+        yield
+
+
 def touch(path: Path) -> None:
     """Note that a file was used just now."""
     # The file of another user may be read and not be touched.
@@ -258,11 +273,11 @@ def _new_list(folder: Path) -> tuple[Path, int]:
     return path, descriptor
 
 
-def _used() -> set[str]:
-    """The names of what living processes use; the caller has the lock."""
+def _used(but: Optional[Path] = None) -> set[str]:
+    """The names of what living processes use, without those in the list ``but``; the caller has the lock."""
     names: set[str] = set()
     for path in files.home().joinpath(_USES).iterdir():
-        if path.name.startswith(".") or is_temporary(path.name):
+        if path == but or path.name.startswith(".") or is_temporary(path.name):
             continue
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

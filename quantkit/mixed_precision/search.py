@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.calibration.table import CalibrationTable
@@ -37,6 +37,7 @@ from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.ptq_config import PresetName, PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.version import __version__
 
 _FEW_IMAGES = 50
 
@@ -249,7 +250,6 @@ def _record(chosen: Check, goal: Goal, images: Judged) -> MixedPrecision:
 
 def _facts(source: FusedModel, table: CalibrationTable, adjusted: Adjusted, images: Judged) -> dict[str, Any]:
     """All that determines what is measured."""
-    from quantkit import __version__
     from quantkit.lowering.mxnet_int8 import int8_graph
 
     cpu = read_cpu()

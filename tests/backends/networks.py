@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.formats.onnx.writing.model import onnx_model
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.graph import Graph

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit import __version__
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle, read_manifest, verify_bundle, write_bundle, write_float_bundle
 from quantkit.bundle.engine import present_engine
@@ -36,6 +35,7 @@ from quantkit.ir.graph import Tensor
 from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.ptq_config import PRESETS
+from quantkit.version import __version__
 from tests.bundle.conftest import PREPROCESS, SOURCE, as_if_quantized, fused, network
 from tests.networks import images, residual_v1
 

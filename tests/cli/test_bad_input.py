@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet.calls import engine_errors
 from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.execute import engine_errors
 from tests.cli.conftest import SHAPE, Run
 
 Folder = Path

@@ -141,8 +141,8 @@ def test_quantize(bundle: str) -> None:
 
 @pytest.mark.parametrize("verb", OF_A_BUNDLE)
 def test_verbs_of_bundles(printed: Ran, bundle: str, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quantkit.backends.mxnet.peak.measured_peak", lambda: Peak(400.0, 100.0))
-    monkeypatch.setattr("quantkit.backends.mxnet.profiler.record", _recorded)
+    monkeypatch.setattr("quantkit.diagnosis.profile.measure.measured_peak", lambda: Peak(400.0, 100.0))
+    monkeypatch.setattr("quantkit.diagnosis.profile.measure.record", _recorded)
     printed(verb, *OF_A_BUNDLE[verb])
 
 

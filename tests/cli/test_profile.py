@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timing
 @pytest.fixture(autouse=True)
 def known_peak(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring takes seconds, and is tested elsewhere."""
-    monkeypatch.setattr("quantkit.backends.mxnet.peak.measured_peak", lambda: Peak(400.0, 100.0))
+    monkeypatch.setattr("quantkit.diagnosis.profile.measure.measured_peak", lambda: Peak(400.0, 100.0))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def recorded(checkpoint: Path) -> Recording:
 
 @pytest.fixture
 def replayed(recorded: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quantkit.backends.mxnet.profiler.record", lambda *_: recorded)
+    monkeypatch.setattr("quantkit.diagnosis.profile.measure.record", lambda *_: recorded)
 
 
 def added_up(result: dict[str, Any]) -> float:
@@ -160,7 +160,7 @@ def test_what_cannot_be_trusted_is_said(
 ) -> None:
     events = recorded.runs[0].events
     uneven = (ProfiledRun(100.0, events), ProfiledRun(140.0, events[:-1]))
-    monkeypatch.setattr("quantkit.backends.mxnet.profiler.record", lambda *_: replace(recorded, runs=uneven))
+    monkeypatch.setattr("quantkit.diagnosis.profile.measure.record", lambda *_: replace(recorded, runs=uneven))
     result = run("profile", checkpoint, "--input-shape", SHAPE, "--json")
     assert "differ by 40.0 %" in result.stderr
     assert "by operator, not by layer" in result.stderr
@@ -183,7 +183,10 @@ def test_damaged_bundles_and_impossible_requests_are_refused(
     assert run("profile", "nothing").exit_code == 2
     assert run("profile", checkpoint, "--input-shape", "5,16,16").exit_code != 0
     (tmp_path / "file").write_text("")
-    assert run("profile", checkpoint, "--out", "file").exit_code == 2
+    in_a_file = run("profile", checkpoint, "--out", "file")
+    assert (in_a_file.exit_code, "file cannot be written" in in_a_file.stderr) == (2, True)
+    in_a_bundle = run("profile", checkpoint, "--out", "f")
+    assert (in_a_bundle.exit_code, "lies in a bundle" in in_a_bundle.stderr) == (2, True)
     assert run("profile", checkpoint, "--batch", 0).exit_code == 2
 
 

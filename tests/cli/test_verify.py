@@ -113,6 +113,13 @@ def test_a_bundle_without_an_onnx_file_is_exported_for_the_purpose(
     assert sorted(path.name for path in digits_onnx.iterdir()) == before
 
 
+def test_the_help_says_how_many_images_are_compared(run: Run) -> None:
+    from quantkit.diagnosis.parity.verify import IMAGES, REFERENCE_IMAGES
+
+    shown = " ".join(run("verify", "--help").stdout.split())
+    assert f"[default: {IMAGES}; {REFERENCE_IMAGES} for reference]" in shown
+
+
 @pytest.mark.parametrize("option", [("--data", "builtin"), ("--limit", "3"), ("--layers",)])
 def test_options_of_engines_need_one(run: Run, digits_onnx: Path, option: tuple[str, ...]) -> None:
     result = run("verify", digits_onnx, *option)
@@ -124,7 +131,8 @@ def test_without_a_known_preprocessing_the_sample_is_compared(
     run: Run, digits_onnx: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requires("onnxruntime")
-    monkeypatch.setattr("quantkit.bundle.open_bundle", lambda *given: replace(open_bundle(*given), preprocess=None))
+    opened = "quantkit.diagnosis.parity.verify.open_bundle"
+    monkeypatch.setattr(opened, lambda *given: replace(open_bundle(*given), preprocess=None))
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--json")
     assert result.exit_code == 0, result.stderr
     assert found(result)["engines"][0]["images"] is None
@@ -146,7 +154,7 @@ def test_without_mxnet_the_stored_sample_is_compared(
     def missing(*_: Any) -> None:
         raise EngineMissing("no mxnet here")
 
-    monkeypatch.setattr("quantkit.bundle.verify_bundle", missing)
+    monkeypatch.setattr("quantkit.diagnosis.parity.verify.verify_bundle", missing)
     monkeypatch.setattr("quantkit.backends.mxnet.execute.load_mxnet", missing)
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--layers", "--json")
     assert result.exit_code == 0, result.stderr
@@ -154,4 +162,5 @@ def test_without_mxnet_the_stored_sample_is_compared(
     names = [check["name"] for check in found(result)["checks"]]
     assert names[-3:] == ["no other files", "onnxruntime sample", "onnxruntime in INT8"]
     assert run("verify", altered, "--engine", "onnxruntime").exit_code == 1
+    monkeypatch.setattr("quantkit.bundle.verify_bundle", missing)
     assert run("verify", digits_onnx).exit_code == 2

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet import execute
+from quantkit.backends.mxnet.calls import engine_calls
 from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.backends.registry import DEPLOYED
 from quantkit.bundle import Bundle, read_bundle
@@ -155,7 +155,7 @@ def test_a_fork_waits_until_no_run_is_under_way() -> None:
         forked.set()
 
     thread = threading.Thread(target=fork)
-    with execute._ENGINE:
+    with engine_calls("hold it"):
         thread.start()
         assert not forked.wait(0.5)
     thread.join(LIMIT)

@@ -211,6 +211,15 @@ def test_classify_of_nothing_and_of_no_classes(predictor: Predictor, photographs
         predictor.classify(photographs[0], top=0)
 
 
+def test_classify_refuses_what_is_no_class_scores(bundle: Bundle, photographs: list, expected: np.ndarray) -> None:
+    predictor = Predictor(replace(bundle, manifest=replace(bundle.manifest, class_scores=False)))
+    said = r"'digits_resnet20_v1' puts out no class scores but 'digits_dense0_fwd' of shape \(10,\).*call predict\(\)"
+    for images in (photographs[0], []):
+        with pytest.raises(UserError, match=said):
+            predictor.classify(images)
+    same(predictor.predict(photographs[0]), expected[:1])
+
+
 def test_random_weights_must_be_asked_for_by_name(bundle: Bundle) -> None:
     manifest = replace(bundle.manifest, source=replace(bundle.manifest.source, weights="random"))
     random = replace(bundle, manifest=manifest)

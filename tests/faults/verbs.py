@@ -239,8 +239,8 @@ def profile(base: Path) -> Verb:
         recording = record(graph.graph, (1, *graph.input_shape), runs)
         return _called(
             ["profile", "digits_resnet20_v1", "--out", "profile", "--force", "--quiet"],
-            quantkit__backends__mxnet__profiler__record=_given(recording),
-            quantkit__backends__mxnet__peak__measured_peak=_given(peak),
+            quantkit__diagnosis__profile__measure__record=_given(recording),
+            quantkit__diagnosis__profile__measure__measured_peak=_given(peak),
         )
 
     return _command(base, "profile", called(5), called(6))

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +9,14 @@ import pytest
 from quantkit.benchmark.workloads.store import Made, stored_array, stored_checkpoint, stored_files, stored_outputs
 from quantkit.errors import QuantkitError, UserError
 from quantkit.files import cache
-from quantkit.files.cache import KINDS, bound_workloads, remove_unused, touch, use, workloads
+from quantkit.files.cache import KINDS, bound_workloads, remove_unused, touch, unused_elsewhere, use, workloads
 from quantkit.files.files import sha256_of
 from quantkit.mixed_precision.journal import Journal, journal_path
 from quantkit.models.card import WeightSource
 from quantkit.models.trust import record_file
 from quantkit.models.weight_store import cached
 from tests.networks import residual_v1
-
-_HOLD = """
-import sys
-from pathlib import Path
-from quantkit.files.cache import use
-use(Path(sys.argv[1]))
-print(flush=True)
-input()
-"""
+from tests.processes import another_uses
 
 
 @pytest.fixture(autouse=True)
@@ -48,16 +38,6 @@ def names(home: Path) -> list[str]:
     return sorted(path.stem for path in (home / "workloads" / "inputs").glob("*.npy"))
 
 
-def holder(path: Path) -> subprocess.Popen[str]:
-    """A process that uses an entry."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "\n"
-    return process
-
-
 def test_the_least_recently_used_goes_first(home: Path) -> None:
     for number, name in enumerate("cab"):
         array(home, name, 100, 1000 + number)
@@ -70,13 +50,9 @@ def test_the_least_recently_used_goes_first(home: Path) -> None:
 
 def test_what_a_process_uses_stays_until_it_ends(home: Path) -> None:
     held, free = array(home, "held", 100, 1000), array(home, "free", 100, 2000)
-    process = holder(held)
-    try:
+    with another_uses(held):
         remove_unused(workloads())
         assert (held.exists(), free.exists()) == (True, False)
-    finally:
-        process.kill()
-        process.communicate()
     remove_unused(workloads())
     assert not held.exists()
     assert [path.name for path in (home / ".in-use").iterdir()] == [".lock"]
@@ -87,6 +63,17 @@ def test_what_this_process_uses_stays(home: Path) -> None:
     use(mine)
     remove_unused(workloads())
     assert mine.exists()
+
+
+def test_an_entry_that_no_other_process_uses_can_be_had_alone(home: Path) -> None:
+    path = array(home, "mine", 100, 1000)
+    use(path)
+    with unused_elsewhere(path):
+        pass
+    with another_uses(path), pytest.raises(QuantkitError, match=r"another process uses .*mine"), unused_elsewhere(path):
+        raise AssertionError
+    with unused_elsewhere(path):
+        pass
 
 
 def test_the_store_stays_below_its_bound(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,7 @@ def test_other_operators_multiply_nothing() -> None:
 
 
 def test_all_forms_of_a_network_count_alike(digits_int8) -> None:  # type: ignore[no-untyped-def]
-    from quantkit.backends.mxnet.execute import infer_shapes
+    from quantkit.backends.mxnet.shapes import infer_shapes
 
     source = digits_int8.source
     totals = {
@@ -93,7 +93,7 @@ def test_all_forms_of_a_network_count_alike(digits_int8) -> None:  # type: ignor
 
 
 def test_resnet50_is_as_published(engine: None) -> None:
-    from quantkit.backends.mxnet.execute import infer_shapes
+    from quantkit.backends.mxnet.shapes import infer_shapes
     from quantkit.models.load import load_model
 
     graph = load_model("resnet50_v1", weights="random", quiet=True).graph

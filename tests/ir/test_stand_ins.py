@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.errors import EngineError
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.stand_ins import float_stand_in, integer_problem

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.formats.onnx.writing.conversion import Conversion, Operator
 from quantkit.formats.onnx.writing.model import CONVERTERS
 from quantkit.ir.graph import Node

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet.execute import infer_shapes, run
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.calibration.ranges import Range
 from quantkit.errors import UserError
 from quantkit.formats.onnx.writing.model import OPSETS, onnx_model

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet.execute import infer_shapes, run
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.subsampling import with_subsampling

@@ -90,7 +90,8 @@ def main(seed: int, seconds: float) -> int:
 
 def outcome(path: Path) -> str:
     """What becomes of a file: it is imported, its shapes are known, and it runs, as far as it is small; or refused."""
-    from quantkit.backends.mxnet.execute import infer_shapes, run
+    from quantkit.backends.mxnet.execute import run
+    from quantkit.backends.mxnet.shapes import infer_shapes
     from quantkit.errors import UserError
     from quantkit.models.load import load_model
 

@@ -8,8 +8,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from quantkit.backends.mxnet.calls import stock_fusion_off
 from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.execute import auxiliary_params, bound, check_tensors, stock_fusion_off, symbol_of
+from quantkit.backends.mxnet.execute import bound
+from quantkit.backends.mxnet.shapes import check_tensors
+from quantkit.backends.mxnet.symbols import auxiliary_params, symbol_of
 from quantkit.files.text import read_text
 from quantkit.formats.mxnet import nnvm
 from quantkit.formats.mxnet.params import plain_names, read_params, write_params

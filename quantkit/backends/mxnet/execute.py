@@ -2,88 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from threading import RLock
 from typing import Any, Optional
 
 import numpy as np
 
 from quantkit.backends.base import Inputs, Session, Shape
+from quantkit.backends.mxnet.calls import engine_calls, failures, stock_fusion_off
 from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.shapes import check_tensors
 from quantkit.backends.mxnet.support import int8_obstacle
-from quantkit.errors import EngineError, ModelError
-from quantkit.formats.mxnet import nnvm
+from quantkit.backends.mxnet.symbols import auxiliary_params, symbol_of
+from quantkit.errors import EngineError
 from quantkit.host.memory import available_memory
 from quantkit.host.process import OwnProcess
-from quantkit.ir.attribute_bounds import attribute_problem
-from quantkit.ir.graph import Graph, Tensor
-from quantkit.ir.operators import AUXILIARY_INPUTS
-from quantkit.ir.stand_ins import float_stand_in, integer_problem
-from quantkit.ir.tensor_bounds import is_delicate, size_problem, tensor_problem
+from quantkit.ir.graph import Graph
 
 # Of what an executor tells of itself: what lives at once shares no memory, the rest does.
 _ALLOCATED = re.compile(r"^Total (\d+) MB allocated$", re.MULTILINE)
-
-# MXNet binds and first runs networks with shared state of its own: threads must take turns, whatever they run.
-_ENGINE = RLock()
-
-
-def _renew_lock() -> None:
-    """The thread that holds the lock does not come along into a forked process, where the engine itself starts anew."""
-    global _ENGINE
-    _ENGINE = RLock()
-
-
-# A fork waits until no run is under way: in the child nobody would give back the locks that it holds inside the engine.
-os.register_at_fork(
-    before=lambda: _ENGINE.acquire(), after_in_parent=lambda: _ENGINE.release(), after_in_child=_renew_lock
-)
-
-
-@contextmanager
-def stock_fusion_off() -> Iterator[None]:
-    """Keep MXNet from fusing operators when it binds a network, whatever the user's environment says.
-
-    Its fusion is on by default and changes the result of pre-activation ResNets. The backend
-    ``default`` fuses nothing; ``NONE`` neither, but logs a line for each network.
-    """
-    wanted = {"MXNET_SUBGRAPH_BACKEND": "default", "MXNET_SUBGRAPH_VERBOSE": "0"}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def failures() -> tuple[type[Exception], ...]:
-    """What MXNet raises: for a failure in C++ whose message begins with the name of an error of Python's, that one."""
-    error: type[Exception] = load_mxnet().base.MXNetError
-    return (error, AttributeError, IndexError, NotImplementedError, TypeError, ValueError, MemoryError)
-
-
-@contextmanager
-def engine_errors(what: str) -> Iterator[None]:
-    """Turn MXNet's errors into an EngineError that says what it could not do, without its C++ stack."""
-    mxnet = load_mxnet()
-    try:
-        yield
-    except failures() as error:
-        raise EngineError(f"MXNet {mxnet.__version__} cannot {what}: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """The line of MXNet's message that tells; newer releases put the C++ stack first, older ones last."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return next((line for line in lines if "Error" in line or "Check failed" in line), "".join(lines[:1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +52,7 @@ class MxnetSession(Session):
         self._process = OwnProcess()
         if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
             raise EngineError(obstacle)
-        with _ENGINE, engine_errors("bind the network"):
+        with engine_calls("bind the network"):
             auxiliary = auxiliary_params(graph)
             given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
             self._graph, self._symbol = graph, symbol_of(graph)
@@ -135,7 +74,7 @@ class MxnetSession(Session):
         given = tuple(value.shape for value in values)
         shapes = self._shapes_for(given)
         bound = self._bound_to(shapes)
-        with _ENGINE, engine_errors("run the network"):
+        with engine_calls("run the network"):
             for array, value in zip(bound.inputs, values):
                 array[:] = _filled(value, array.shape)
             try:
@@ -162,7 +101,7 @@ class MxnetSession(Session):
         """The network bound to shapes of its inputs, once for all runs; the parameters are the same for all shapes."""
         if shapes not in self._bound:
             mxnet = load_mxnet()
-            with _ENGINE, engine_errors("bind the network"), stock_fusion_off():
+            with engine_calls("bind the network"), stock_fusion_off():
                 known = {name: value.shape for name, value in self._args.items()}
                 check_tensors(self._graph, self._symbol, {**known, **dict(zip(self._graph.inputs, shapes))})
                 inputs = tuple(mxnet.nd.zeros(shape) for shape in shapes)
@@ -188,72 +127,6 @@ def _finish_primitives() -> None:
         nd.Convolution(ones, ones, kernel=(1, 1), num_filter=1, no_bias=True).wait_to_read()
 
 
-def _release() -> tuple[int, int, int]:
-    major, minor, patch = (int(part) for part in load_mxnet().__version__.split(".")[:3])
-    return major, minor, patch
-
-
-def symbol_of(graph: Graph) -> Any:
-    """The graph as an ``mx.sym.Symbol``.
-
-    Raises:
-        ModelError: it holds an operator, or a parameter of one, that this engine does not know or must not be given.
-    """
-    mxnet, release = load_mxnet(), _release()
-    for node in graph.nodes:
-        if node.op == "gather_nd" and release < (1, 9, 0):
-            raise ModelError(
-                f"node {node.name!r} (gather_nd): MXNet {mxnet.__version__} does not check the places that it reads; "
-                "use quantkit[onednn] (mxnet 1.9.1)"
-            )
-        if problem := attribute_problem(node.op, node.attrs, len(node.inputs)):
-            raise ModelError(f"node {node.name!r} ({node.op}): {problem}")
-    # Under the engine's own version it neither upgrades the symbol nor reports that it does.
-    try:
-        return mxnet.sym.load_json(nnvm.serialize(graph, release[0] * 10000 + release[1] * 100 + release[2]))
-    except failures() as error:
-        raise ModelError(f"MXNet {mxnet.__version__} cannot read the network: {_reason(error)}") from error
-
-
-def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None:
-    """Make sure that the engine survives a network with these shapes of its variables.
-
-    ``symbol`` is the graph's. The types of parameters are those of their arrays, inputs are float32.
-
-    Raises:
-        EngineError: a tensor would be too large, or an operator would read or write beyond one.
-        mxnet.base.MXNetError: the shapes do not fit the network.
-    """
-    graph, internals = graph.pruned(), symbol.get_internals()
-    _check_integers(graph, known)
-    names = set(internals.list_arguments())
-    _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in known.items() if name in names})
-    complete = {name: shape for name, shape in zip(internals.list_outputs(), found) if shape and all(shape)}
-    problem = size_problem({**complete, **known})
-    delicate = tuple(node for node in graph.nodes if is_delicate(node.op))
-    if problem is None and delicate:
-        tensors = tuple(dict.fromkeys(each for node in delicate for each in (*node.inputs, node.output)))
-        inner = [tensor for tensor in tensors if tensor.node in graph.by_name]
-        part = symbol_of(graph.with_outputs(inner))
-        names = set(part.list_arguments())
-        inferred = shapes_of(part, {name: shape for name, shape in known.items() if name in names})
-        dtypes = {name: value.dtype for name, value in graph.params.items()} | dict.fromkeys(graph.inputs, np.float32)
-        # See ``shapes_of``.
-        _, types, _ = part.infer_type_partial(**{name: dtype for name, dtype in dtypes.items() if name in names})
-        if inferred is None or None in types:
-            raise EngineError("the inputs leave shapes or types of the network open; give the shape it was made for")
-        problem = tensor_problem(
-            delicate,
-            {**{Tensor(name): shape for name, shape in known.items()}, **dict(zip(inner, inferred[1]))},
-            {
-                **{Tensor(name): np.dtype(dtype) for name, dtype in dtypes.items()},
-                **dict(zip(inner, map(np.dtype, types))),
-            },
-        )
-    if problem is not None:
-        raise _must_not_run(problem)
-
-
 def bound(symbol: Any, args: Mapping[str, Any], auxiliary: Mapping[str, Any]) -> Any:
     """MXNet's executor of a symbol, which has room for its tensors but has not touched it.
 
@@ -275,88 +148,6 @@ def bound(symbol: Any, args: Mapping[str, Any], auxiliary: Mapping[str, Any]) ->
     return executor
 
 
-def shapes_of(symbol: Any, known: Mapping[str, Shape]) -> Optional[tuple[list[Shape], list[Shape], list[Shape]]]:
-    """The shapes of a symbol's arguments, outputs and auxiliary states; None where those known leave some open.
-
-    ``Symbol.infer_shape`` does the same, but prints on standard output what it cannot do.
-
-    Raises:
-        mxnet.base.MXNetError: the shapes do not fit the network.
-    """
-    arguments, outputs, states = symbol.infer_shape_partial(**known)
-    complete = all(shape and min(shape) > 0 for shape in (*arguments, *outputs, *states))
-    return (arguments, outputs, states) if complete else None
-
-
-def _check_integers(graph: Graph, known: Mapping[str, Shape]) -> None:
-    """Keep from MXNet 1.6 what would end the process while shapes are inferred."""
-    stand_in = float_stand_in(graph) if _release() < (1, 9, 0) else None
-    if stand_in is None:
-        return
-    symbol = symbol_of(stand_in)
-    names = set(symbol.list_arguments())
-    _, found, _ = symbol.infer_shape_partial(**{name: shape for name, shape in known.items() if name in names})
-    if problem := integer_problem(graph, dict(zip(stand_in.outputs, found))):
-        raise _must_not_run(problem)
-
-
-def _must_not_run(problem: str) -> EngineError:
-    return EngineError(f"MXNet must not run the network: {problem}; give other shapes, or change the network")
-
-
-def check_runs(graph: Graph, shapes: Mapping[str, Shape]) -> None:
-    """Make sure that the engine survives a network with these shapes of its inputs, without running it.
-
-    Raises:
-        EngineError: see ``check_tensors``, or the shapes do not fit the network.
-    """
-    with _ENGINE, engine_errors("bind the network"):
-        known = {**{name: value.shape for name, value in graph.params.items()}, **shapes}
-        check_tensors(graph, symbol_of(graph), known)
-
-
-def auxiliary_params(graph: Graph) -> frozenset[str]:
-    """The names of the parameters that MXNet treats as auxiliary states.
-
-    Raises:
-        ModelError: what should be one is no parameter.
-    """
-    readers = {
-        node.inputs[position].node: node for node in graph.nodes for position in AUXILIARY_INPUTS.get(node.op, ())
-    }
-    if other := sorted(readers.keys() - graph.params.keys()):
-        node = readers[other[0]]
-        raise ModelError(
-            f"{node.op} {node.name!r} takes its moving mean or variance from {other[0]!r}, which is no parameter; "
-            "the symbol is damaged or was not exported for inference: export it again"
-        )
-    return frozenset(readers)
-
-
 def run(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Bind the network to the shapes of ``inputs`` and run it once."""
     return MxnetSession(graph).run(inputs)
-
-
-def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shape]:
-    """The shape of every tensor, given the shapes of the inputs; of outputs that nothing reads only the first.
-
-    Raises:
-        EngineError: the shapes do not fit the network.
-    """
-    read = (tensor for node in graph.nodes for tensor in node.inputs)
-    own = (node.output for node in graph.nodes)
-    tensors = [tensor for tensor in dict.fromkeys((*own, *read, *graph.outputs)) if tensor.node in graph.by_name]
-    with _ENGINE, engine_errors(f"fit input {dict(shapes)} to the network"):
-        known = {**{name: value.shape for name, value in graph.params.items()}, **shapes}
-        symbol = symbol_of(graph.with_outputs(tensors))
-        wanted = set(symbol.list_arguments())
-        if problem := size_problem(known):
-            raise _must_not_run(problem)
-        _check_integers(graph, known)
-        inferred = shapes_of(symbol, {name: shape for name, shape in known.items() if name in wanted})
-    if inferred is None:
-        raise EngineError(
-            f"input {dict(shapes)} leaves shapes of the network open; give the input shape it was made for"
-        )
-    return {**dict(zip(tensors, inferred[1])), **{Tensor(name): shape for name, shape in known.items()}}

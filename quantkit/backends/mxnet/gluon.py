@@ -11,9 +11,11 @@ from typing import Any, Optional
 
 import numpy as np
 
+from quantkit.backends.mxnet.calls import failures
 from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
-from quantkit.backends.mxnet.execute import failures, shapes_of, symbol_of
 from quantkit.backends.mxnet.inception_bn import inception_bn
+from quantkit.backends.mxnet.shapes import shapes_of
+from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.errors import ModelError
 from quantkit.ir.graph import Graph
 from quantkit.ir.tensor_bounds import MOST_VALUES

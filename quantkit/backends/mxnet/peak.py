@@ -17,10 +17,11 @@ from typing import Any, Optional
 import numpy as np
 from pydantic import PositiveFloat, TypeAdapter
 
+from quantkit.backends.mxnet.calls import engine_errors, stock_fusion_off
 from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.execute import engine_errors, stock_fusion_off, symbol_of
 from quantkit.backends.mxnet.subprocesses import environment, module_command
 from quantkit.backends.mxnet.support import int8_obstacle
+from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.errors import EngineError
 from quantkit.files.folders import scratch_folder
 from quantkit.files.text import read_json

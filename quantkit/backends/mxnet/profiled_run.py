@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from quantkit.backends.mxnet.calls import engine_errors
 from quantkit.backends.mxnet.checkpoint import bind_checkpoint
 from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.execute import engine_errors
 from quantkit.errors import QuantkitError
 
 WINDOWS, EVENTS = "windows.json", "events.json"

@@ -8,8 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from quantkit.backends.mxnet.calls import engine_errors
 from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.execute import auxiliary_params, check_runs, engine_errors, symbol_of
+from quantkit.backends.mxnet.shapes import check_runs
+from quantkit.backends.mxnet.symbols import auxiliary_params, symbol_of
 from quantkit.ir.graph import Graph
 
 

@@ -8,10 +8,12 @@ import re
 import shutil
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Optional
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.builds.build_folder import (
+    builds_folder,
     discard,
     folder_of,
     interpreter_in,
@@ -27,7 +29,7 @@ from quantkit.benchmark.builds.build_folder import (
 from quantkit.benchmark.builds.probe import probe
 from quantkit.benchmark.builds.recipes import RECIPES, base_python, make_environment
 from quantkit.errors import EngineMissing, QuantkitError, UserError
-from quantkit.files.cache import use
+from quantkit.files.cache import unused_elsewhere, use
 from quantkit.files.folders import whole_folder
 from quantkit.progress import Tell, untold
 
@@ -55,6 +57,8 @@ class BuildState:
 def open_build(name_or_spec: str, tell: Tell = untold) -> Build:
     """A build that works: a recipe's, which is made first where that was not done, or another.
 
+    Nobody removes it until this process ends, as long as quantkit has made it.
+
     Args:
         name_or_spec: the name of a recipe or of a registered interpreter, ``here`` for the environment that
             quantkit runs in, or ``NAME=/path/to/python`` for any interpreter, which is not registered.
@@ -66,12 +70,12 @@ def open_build(name_or_spec: str, tell: Tell = untold) -> Build:
     """
     name, own = _parsed(name_or_spec)
     if own is not None:
+        _keep_around(own)
         return _probed_own(name, own, tell)
     if name == HERE and not _has_mxnet():
         raise EngineMissing(f"{sys.executable} has no mxnet, so there is no build {HERE}; name another build")
     _check_known(name)
-    if name != HERE:
-        use(folder_of(name))
+    _keep(name)
     ready = _current(name)
     if ready is not None:
         return ready
@@ -88,7 +92,7 @@ def add_build(name_or_spec: str, tell: Tell = untold, python: Optional[str] = No
 
     Raises:
         UserError: an unknown or taken name, or an interpreter that cannot be used.
-        QuantkitError: the build cannot be made.
+        QuantkitError: the build cannot be made, or is broken while another process uses it.
     """
     name, own = _parsed(name_or_spec)
     if own is not None:
@@ -106,6 +110,8 @@ def add_build(name_or_spec: str, tell: Tell = untold, python: Optional[str] = No
         try:
             ready = _current(name) or _probed_again(name, tell)
         except QuantkitError:
+            with unused_elsewhere(folder_of(name)):
+                pass
             return _made(name, python, tell)
         if python is not None and os.path.realpath(ready.python) != base_python(RECIPES[name], python).executable:
             raise UserError(
@@ -147,6 +153,8 @@ def state_of(name: str, tell: Tell = untold, anew: bool = False) -> BuildState:
     _check_known(name)
     recipe = RECIPES.get(name)
     role = recipe.role if recipe else "this environment" if name == HERE else "your own"
+    if _exists(name):
+        _keep(name)
     if not _exists(name):
         return BuildState(name, role, "not made")
     size = size_of(name) if is_environment(name) else None
@@ -165,7 +173,7 @@ def remove_build(name: str, tell: Tell = untold) -> None:
 
     Raises:
         UserError: there is nothing of that name to remove.
-        QuantkitError: the folder cannot be removed.
+        QuantkitError: another process uses it, or the folder cannot be removed.
     """
     if name == HERE:
         raise UserError(f"{HERE} is the environment that quantkit runs in; it cannot be removed")
@@ -173,7 +181,8 @@ def remove_build(name: str, tell: Tell = untold) -> None:
     with locked(name, tell):
         if not _exists(name):
             raise UserError(f"build {name} is not made, so there is nothing to remove")
-        discard(name)
+        with unused_elsewhere(folder_of(name)):
+            discard(name)
 
 
 def _has_mxnet() -> bool:
@@ -182,6 +191,20 @@ def _has_mxnet() -> bool:
 
 def _exists(name: str) -> bool:
     return name == HERE or folder_of(name).is_dir()
+
+
+def _keep(name: str) -> None:
+    """Keep others from removing a build, and the environment of another that it may be an interpreter in."""
+    if name != HERE:
+        use(folder_of(name))
+        if python := _interpreter(name):
+            _keep_around(python)
+
+
+def _keep_around(python: str) -> None:
+    """Keep others from removing the build whose environment an interpreter lies in."""
+    if Path(python).is_relative_to(builds_folder()):
+        use(folder_of(Path(python).relative_to(builds_folder()).parts[0]))
 
 
 def _check_known(name: str) -> None:

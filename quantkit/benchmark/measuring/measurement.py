@@ -31,6 +31,7 @@ from quantkit.host.machine import describe, throttled
 from quantkit.host.revision import own_revision
 from quantkit.host.topology import Topology, read_topology
 from quantkit.progress import Tell
+from quantkit.version import __version__
 
 
 @dataclass(frozen=True)
@@ -164,8 +165,6 @@ def _opened(suite: Suite, conditions: Conditions, tell: Tell) -> dict[str, Build
 def _described(
     suite: Suite, topology: Topology, builds: tuple[Build, ...], conditions: Conditions, warnings: tuple[str, ...]
 ) -> Run:
-    from quantkit import __version__
-
     return Run(
         name=suite.name,
         title=suite.title,

@@ -14,7 +14,8 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.backends.mxnet.checkpoint import read_checkpoint
-from quantkit.backends.mxnet.execute import MxnetSession, check_runs, infer_shapes
+from quantkit.backends.mxnet.execute import MxnetSession
+from quantkit.backends.mxnet.shapes import check_runs, infer_shapes
 from quantkit.benchmark.suites.suite import Lstm, Subject
 from quantkit.benchmark.workloads.exported import int8_file
 from quantkit.benchmark.workloads.forms import Forms, known_accuracy

@@ -9,9 +9,6 @@ from typing import Optional, Union
 
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.calibration.table import CalibrationTable
-from quantkit.data.batches import batches
-from quantkit.data.samples import take
-from quantkit.data.sources import DataSource, load_data
 from quantkit.diagnosis.layers.analysis import Analysis, LayerError
 from quantkit.diagnosis.layers.calibration import InputWatch, audit, calibration_digests
 from quantkit.diagnosis.layers.findings import findings
@@ -21,6 +18,7 @@ from quantkit.diagnosis.layers.walk import Comparison
 from quantkit.errors import UserError
 from quantkit.evaluation.agreement import Outputs, agreement
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.load import NetworkSpec
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
@@ -37,7 +35,7 @@ _LARGEST_BATCH = 64
 
 def analyze(
     bundle: Union[Bundle, str, Path],
-    evaluation_data: DataSource,
+    evaluation_data: CalibrationData,
     reference: Union[Model, NetworkSpec, None] = None,
     num_samples: Optional[int] = None,
     progress: Progress = silent,
@@ -45,11 +43,13 @@ def analyze(
     """Say why an INT8 network differs from FP32, layer by layer.
 
     The FP32 network is the fused one, whose tensors have the INT8 network's names. The INT8 network is simulated in
-    exact integers; memory does not grow with the number of images.
+    exact integers. Each image is read and preprocessed once, as far as a ``CalibrationDataset`` holds them; beyond
+    that, memory does not grow with their number.
 
     Args:
         bundle: an INT8 bundle, or its directory.
-        evaluation_data: anything that ``load_data`` takes; best images that it was not calibrated with.
+        evaluation_data: anything that ``load_data`` takes, or a dataset in the bundle's form; best images that it was
+            not calibrated with.
         reference: the FP32 network, a Model or anything that ``load_model`` takes; None: what the bundle names.
         num_samples: how many of the samples; None: 100, or all where there are fewer.
         progress: wraps the stream of batches.
@@ -68,18 +68,17 @@ def analyze(
             f"the tensors of {opened.directory} were scaled by equalization, so they cannot be compared with FP32's; "
             "analyse the network quantized without it"
         )
-    every = load_data(evaluation_data)
-    known = every.size if every.positions is None else len(every.positions)
+    every = dataset(opened.model, evaluation_data)
     number = DEFAULT_IMAGES if num_samples is None else num_samples
-    chosen = take(every, number if known is None or num_samples is not None else min(number, known))
+    chosen = every.subset(number, at_most=num_samples is None)
     source = fused_reference(opened, reference, every)
     comparison = Comparison(source.fused.graph, int8_network(opened.network), algorithms.channel_shift)
     seen = InputWatch()
     size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))
 
     def pairs() -> Iterator[tuple[Outputs, Outputs]]:
-        stream = batches(chosen, opened.preprocess, shape, size)
-        for batch in progress(stream, -(-number // size), "comparing layer by layer"):
+        expected = number if chosen.size is None else chosen.size
+        for batch in progress(chosen.batches(size), -(-expected // size), "comparing layer by layer"):
             seen.add(batch.data)
             yield comparison.add(batch.data)
 
@@ -88,7 +87,7 @@ def analyze(
     uses = _uses(comparison, table)
     layers = tuple(_layer(source.fused.graph, comparison, name, uses) for name in comparison.layers)
     tensors = tuple(uses.values())
-    audited = audit(table, tensors, seen, calibration_digests(table, every, opened.preprocess, shape))
+    audited = audit(table, tensors, seen, calibration_digests(table, every))
     return Analysis(
         network=opened.manifest.name,
         data=every.name,

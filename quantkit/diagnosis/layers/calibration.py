@@ -11,9 +11,7 @@ from typing import Optional
 import numpy as np
 
 from quantkit.calibration.table import CalibrationTable
-from quantkit.data.batches import batches
-from quantkit.data.preprocess import Preprocess
-from quantkit.data.samples import Samples, take
+from quantkit.data.dataset import CalibrationDataset
 from quantkit.diagnosis.layers.tensor import TensorUse
 
 
@@ -112,9 +110,7 @@ def audit(
     )
 
 
-def calibration_digests(
-    table: CalibrationTable, samples: Samples, preprocess: Optional[Preprocess], input_shape: tuple[int, ...]
-) -> Optional[frozenset[str]]:
+def calibration_digests(table: CalibrationTable, samples: CalibrationDataset) -> Optional[frozenset[str]]:
     """What identifies each image that a bundle was calibrated with, if these samples are where they came from.
 
     The table has one hash over all calibration images. So the images are chosen from the samples as calibration
@@ -122,12 +118,9 @@ def calibration_digests(
     """
     if samples.size is None or samples.size < table.samples:
         return None
-    digest = hashlib.sha256()
-    found = []
-    for batch in batches(take(samples, table.samples), preprocess, input_shape, 1):
-        digest.update(batch.data.tobytes())
-        found.append(_digest(batch.data[0]))
-    return frozenset(found) if digest.hexdigest() == table.data_sha256 else None
+    chosen = samples.subset(table.samples)
+    found = frozenset(_digest(batch.data[0]) for batch in chosen.batches(1))
+    return found if chosen.sha256 == table.data_sha256 else None
 
 
 def _digest(image: np.ndarray) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from quantkit.bundle import Bundle
 from quantkit.calibration.table import CalibrationTable
+from quantkit.data.dataset import CalibrationDataset
 from quantkit.errors import ModelError, UserError, WeightsUnavailable
 from quantkit.fusion.fused_model import FusedModel, fuse_model
 from quantkit.models.load import load_model
@@ -27,15 +28,15 @@ def calibration_of(bundle: Bundle) -> CalibrationTable:
     return table
 
 
-def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any) -> FusedModel:
+def fused_reference(bundle: Bundle, reference: Optional[Any], samples: CalibrationDataset) -> FusedModel:
     """The network that the bundle was calibrated as: fused, and exactly that one.
 
-    A checkpoint without a card says nothing of its preprocessing; it has that of the bundle.
+    It reads images as the bundle does, whatever its own card says.
 
     Args:
         bundle: an INT8 bundle.
         reference: a Model, or anything that ``load_model`` takes; None: what the bundle's manifest names.
-        samples: some to check the fusion with.
+        samples: in the bundle's form, some to check the fusion with.
 
     Raises:
         UserError: it cannot be loaded, or is another network or has other weights.
@@ -57,9 +58,8 @@ def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Any) -> F
                 f"name ({error}); give it with --reference (reference=), or its weights with --weights"
             ) from error
     _check_weights(bundle, model)
-    if model.preprocess is None:
-        model = replace(model, preprocess=bundle.preprocess)
-    fused = fuse_model(model, samples)
+    as_bundle = replace(model, preprocess=bundle.preprocess, input_shape=bundle.manifest.input.shape)
+    fused = fuse_model(as_bundle, samples)
     if fused.sha256 != calibration_of(bundle).graph_sha256:
         raise ModelError(
             f"{model.name!r} is not the network that {bundle.directory} was calibrated as, or this quantkit fuses it "

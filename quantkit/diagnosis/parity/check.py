@@ -46,6 +46,11 @@ class EngineParity:
             found.append(Check(f"{self.engine} layers", not wrong, _layers_text(self.layers, wrong)))
         return tuple(found)
 
+    @property
+    def ok(self) -> bool:
+        """Whether every check succeeded."""
+        return all(check.ok for check in self.checks)
+
 
 def engine_parity(
     bundle: Bundle,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet.execute import infer_shapes
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.fusion.fuse import fuse
 from quantkit.ir.graph import Graph
 from quantkit.models.load import load_model

@@ -12,7 +12,9 @@ from quantkit.benchmark.builds import environments
 from quantkit.benchmark.builds.environments import add_build, check_build, list_builds, open_build, remove_build
 from quantkit.benchmark.builds.recipes import RECIPES
 from quantkit.errors import EngineMissing, QuantkitError, UserError
+from quantkit.files.cache import KINDS, remove_unused
 from tests.benchmark.interpreters import MADE, Fake
+from tests.processes import another_uses
 
 MKLDNN = {"version": "1.9.1", "features": ["MKLDNN"], "int8": True}
 
@@ -127,6 +129,59 @@ def test_removing(fake: Fake) -> None:
     assert fake.left() == []
     with pytest.raises(UserError, match="cannot be removed"):
         remove_build("here")
+
+
+def cleaned() -> list[str]:
+    """What ``quantkit cache --clean builds`` removes."""
+    return [entry.name for entry in remove_unused(KINDS["builds"].entries())]
+
+
+def test_what_another_process_uses_is_not_removed(fake: Fake) -> None:
+    open_build("native")
+    with another_uses(fake.home / "builds" / "native"):
+        with pytest.raises(QuantkitError, match=r"another process uses .*native"):
+            remove_build("native")
+        assert fake.left() == ["native"]
+    remove_build("native")
+    assert fake.left() == []
+
+
+def test_what_another_process_uses_is_not_made_anew(fake: Fake) -> None:
+    build = open_build("native")
+    with another_uses(fake.home / "builds" / "native"):
+        fake.behave(probe="exit:killed")
+        Path(build.library).write_text("changed")
+        with pytest.raises(QuantkitError, match=r"another process uses .*native"):
+            add_build("native")
+    assert Path(build.library).read_text() == "changed"
+
+
+@pytest.mark.parametrize("reader", [open_build, check_build])
+def test_who_reads_a_build_keeps_it(fake: Fake, reader: Any) -> None:
+    assert add_build("native").name == "native"
+    reader("native")
+    assert cleaned() == []
+    assert fake.left() == ["native"]
+
+
+def test_an_interpreter_in_a_build_keeps_it(fake: Fake) -> None:
+    python = add_build("native").python
+    build = open_build(f"mine={python}")
+    assert (build.python, cleaned()) == (python, [])
+
+
+def test_an_interpreter_registered_in_a_build_keeps_it(fake: Fake) -> None:
+    python = add_build("native").python
+    add_build(f"mine={python}")
+    open_build("mine")
+    assert cleaned() == []
+
+
+def test_what_nobody_uses_is_removed(fake: Fake) -> None:
+    add_build("native")
+    add_build(f"mine={fake.python}")
+    open_build("mine")
+    assert cleaned() == ["builds/native"]
 
 
 def test_here_is_absent_where_there_is_no_engine(fake: Fake) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet.execute import auxiliary_params, run
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.symbols import auxiliary_params
 from quantkit.backends.registry import DEPLOYED, MXNET
 from quantkit.benchmark.workers.instance import Instance, worker_files
 from quantkit.errors import InstanceError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,38 @@ def test_images_that_were_calibrated_with_are_known_by_their_content(digits_bund
     assert same.calibration.repeated == 8
     assert any("8 of the 12 images were calibrated with" in text for text in same.findings)
     assert analysis.calibration.repeated is None
+
+
+def test_each_image_is_decoded_once(
+    digits_bundle: Path, analysis: Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from PIL import Image
+
+    from quantkit.data import folder
+
+    for number, image in enumerate(_pixels(load_data("digits:test"), 12)):
+        Image.fromarray(image).save(tmp_path / f"{number:02}.png")
+    decoded: Counter[str] = Counter()
+    decode = folder.decode
+
+    def counted(file: Path, name: str) -> np.ndarray:
+        decoded[name] += 1
+        return decode(file, name)
+
+    monkeypatch.setattr(folder, "decode", counted)
+    found = analyze(digits_bundle, tmp_path)
+    assert (len(decoded), set(decoded.values())) == (12, {1})
+    assert found.images == 12
+    assert sorted(layer.own.sqnr for layer in found.layers) == pytest.approx(
+        sorted(layer.own.sqnr for layer in analysis.layers)
+    )
+
+
+def test_images_can_be_given_one_by_one(digits_bundle: Path, analysis: Analysis) -> None:
+    pixels = _pixels(load_data("digits:test"), 12)
+    found = analyze(digits_bundle, (image[None] for image in pixels))
+    assert found.images == 12
+    assert found.agreement == analysis.agreement
 
 
 def test_pixels_that_were_not_preprocessed(digits_bundle: Path) -> None:

@@ -40,7 +40,7 @@ def test_round_trip_of_fused_operators_with_bodies(engine: None) -> None:
 
 
 def test_the_engine_writes_what_it_read(engine: None) -> None:
-    from quantkit.backends.mxnet.execute import symbol_of
+    from quantkit.backends.mxnet.symbols import symbol_of
 
     graph = residual_v2()
     assert same(graph, nnvm.parse(symbol_of(graph).tojson(), graph.params))
@@ -95,7 +95,8 @@ def test_operators_that_share_a_name_are_told_apart() -> None:
 def test_names_in_any_script_reach_the_engine_and_come_back(engine: None, tmp_path: Path) -> None:
     """Names of operators, parameters and the input: from a checkpoint they compute what the ASCII ones do."""
     from quantkit.backends.mxnet.checkpoint import read_checkpoint
-    from quantkit.backends.mxnet.execute import run, symbol_of
+    from quantkit.backends.mxnet.execute import run
+    from quantkit.backends.mxnet.symbols import symbol_of
 
     def foreign(name: str) -> str:
         return f"{name} größe層\N{BUG}"

@@ -14,6 +14,7 @@ from quantkit.formats.onnx.writing.elementwise import ELEMENTWISE
 from quantkit.formats.onnx.writing.layers import LAYERS
 from quantkit.formats.onnx.writing.layout import LAYOUT
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.version import __version__
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -76,8 +77,6 @@ def check_opset(opset: int) -> None:
 def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
     with using("onnx", "ONNX files"):
         from onnx import checker, helper, numpy_helper
-    from quantkit import __version__
-
     graph, shapes = conversion.graph, conversion.shapes
     body = helper.make_graph(
         [_node(operator) for operator in conversion.operators],

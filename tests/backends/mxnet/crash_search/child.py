@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.execute import MxnetSession, infer_shapes, symbol_of
+from quantkit.backends.mxnet.execute import MxnetSession
+from quantkit.backends.mxnet.shapes import infer_shapes
+from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.errors import QuantkitError
 from quantkit.formats.mxnet import nnvm
 from tests.backends.mxnet.crash_search.network_cases import NetworkCase

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
 from quantkit.backends.mxnet.compat import load_mxnet
-from quantkit.backends.mxnet.execute import symbol_of
+from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.formats.mxnet import nnvm
 from quantkit.ir.allowed_operators import FUSED, OPERATORS
 from quantkit.ir.attribute_bounds import output_count

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from quantkit.backends.mxnet.execute import infer_shapes, run
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.formats.onnx.reading.network import CONVERTERS, import_network
 from quantkit.formats.onnx.writing.model import OPSETS, onnx_model
 from tests.formats.onnx.reading.files import Writer, by_onnxruntime, save

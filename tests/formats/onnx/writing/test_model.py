@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit import __version__
-from quantkit.backends.mxnet.execute import infer_shapes, run
+from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.errors import ExtraMissing, ModelError, UserError
 from quantkit.formats.onnx.writing.conversion import WRITTEN_OPERATORS, Conversion, Operator
 from quantkit.formats.onnx.writing.model import CONVERTERS, OPSETS, onnx_model
 from quantkit.formats.onnx.written_form import written_problem
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.qdq import DEQUANTIZE, QUANTIZE
+from quantkit.version import __version__
 from tests.lowering.onnx_operators import CASES, SHAPE, Build, convolved, normalized, one, pooled, transposed
 from tests.networks import DATA, Builder, inverted_residual, residual_v1, residual_v2
 from tests.requirements import package, requires

@@ -1,0 +1,59 @@
+"""Graphs as symbols of the installed engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quantkit.backends.mxnet.calls import failures, reason
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.errors import ModelError
+from quantkit.formats.mxnet import nnvm
+from quantkit.ir.attribute_bounds import attribute_problem
+from quantkit.ir.graph import Graph
+from quantkit.ir.operators import AUXILIARY_INPUTS
+
+
+def release() -> tuple[int, int, int]:
+    """The version of the installed engine: major, minor, patch."""
+    major, minor, patch = (int(part) for part in load_mxnet().__version__.split(".")[:3])
+    return major, minor, patch
+
+
+def symbol_of(graph: Graph) -> Any:
+    """The graph as an ``mx.sym.Symbol``.
+
+    Raises:
+        ModelError: it holds an operator, or a parameter of one, that this engine does not know or must not be given.
+    """
+    mxnet, version = load_mxnet(), release()
+    for node in graph.nodes:
+        if node.op == "gather_nd" and version < (1, 9, 0):
+            raise ModelError(
+                f"node {node.name!r} (gather_nd): MXNet {mxnet.__version__} does not check the places that it reads; "
+                "use quantkit[onednn] (mxnet 1.9.1)"
+            )
+        if problem := attribute_problem(node.op, node.attrs, len(node.inputs)):
+            raise ModelError(f"node {node.name!r} ({node.op}): {problem}")
+    # Under the engine's own version it neither upgrades the symbol nor reports that it does.
+    try:
+        return mxnet.sym.load_json(nnvm.serialize(graph, version[0] * 10000 + version[1] * 100 + version[2]))
+    except failures() as error:
+        raise ModelError(f"MXNet {mxnet.__version__} cannot read the network: {reason(error)}") from error
+
+
+def auxiliary_params(graph: Graph) -> frozenset[str]:
+    """The names of the parameters that MXNet treats as auxiliary states.
+
+    Raises:
+        ModelError: what should be one is no parameter.
+    """
+    readers = {
+        node.inputs[position].node: node for node in graph.nodes for position in AUXILIARY_INPUTS.get(node.op, ())
+    }
+    if other := sorted(readers.keys() - graph.params.keys()):
+        node = readers[other[0]]
+        raise ModelError(
+            f"{node.op} {node.name!r} takes its moving mean or variance from {other[0]!r}, which is no parameter; "
+            "the symbol is damaged or was not exported for inference: export it again"
+        )
+    return frozenset(readers)

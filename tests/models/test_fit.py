@@ -1,0 +1,44 @@
+"""Parameters by the names of others, fitted to a network."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from quantkit.errors import ModelError
+from quantkit.models.fit import fit
+from tests.models.weights import VALUES, WANTED, assert_trained
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        VALUES,
+        {"arg:net0_w": VALUES["net0_w"], "aux:net0_b": VALUES["net0_b"]},
+        {"out.weight": VALUES["net0_w"], "out.bias": VALUES["net0_b"]},
+        {"net7_w": VALUES["net0_w"], "net7_b": VALUES["net0_b"]},
+        {"w": VALUES["net0_w"], "b": VALUES["net0_b"]},
+        {name: value.astype(np.float64) for name, value in VALUES.items()},
+    ],
+)
+def test_namings(arrays: dict[str, np.ndarray]) -> None:
+    fitted = fit(WANTED, arrays, "x")
+    assert_trained(fitted)
+    assert all(value.dtype == np.float32 for value in fitted.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"net0_b": None}, "lacks 'net0_b'"),
+        ({"net0_x": np.ones(1)}, "holds 'net0_x', which the network lacks"),
+        ({"net0_b": np.ones(3, np.float32)}, r"'net0_b' has shape \(3,\), the network wants \(2,\)"),
+        ({"net0_b": np.ones(2, np.int8)}, "int8, not floating-point"),
+        ({"net0_b": np.array([1, np.nan], np.float32)}, "NaN, infinity"),
+        ({"net0_w": None, "out.weight": np.zeros((2, 3)), "out.bias": np.zeros(2)}, "'net0_b' twice"),
+    ],
+)
+def test_weights_that_do_not_fit(change: dict[str, np.ndarray | None], complaint: str) -> None:
+    arrays = {name: value for name, value in {**VALUES, **change}.items() if value is not None}
+    with pytest.raises(ModelError, match=complaint):
+        fit(WANTED, arrays, "x")
