@@ -21,7 +21,7 @@ from typing import Any, Optional
 
 import numpy as np
 from accuracy_rows import BATCH, flat_outputs, prepared_model
-from command_line import Document, arguments, data_root, host_facts, rows_page, run, table, write_results
+from command_line import Document, arguments, data_root, rows_page, run, table, write_rows
 
 import quantkit
 from quantkit.calibration.table import CalibrationTable
@@ -87,7 +87,7 @@ def main() -> None:
                 found.append(row)
                 print(_line(asdict(row)), flush=True)
                 if options.out is not None:
-                    _write(options.out, command, found)
+                    write_rows(options.out, command, found, page)
 
 
 def _rows(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path) -> Iterator[Row]:
@@ -168,10 +168,6 @@ def _line(row: Mapping[str, Any]) -> str:
         f"{100 * row['top1']:.2f}", f"{100 * row['agreement']:.2f}", f"{row['cosine']:.5f}", *compared,
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
-
-
-def _write(out: Path, command: str, found: list[Row]) -> None:
-    write_results(out, command, host_facts(), {"rows": [asdict(each) for each in found]}, page)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,11 @@ def write_results(
     write_page(out.with_name(f"{out.name}.md"), render(json.loads(json.dumps(document))))
 
 
+def write_rows(out: Path, command: str, rows: Sequence[Any], render: Callable[[Document], str]) -> None:
+    """Write dataclasses as the ``rows`` of a suite that depends on no more of the host than ``host_facts``."""
+    write_results(out, command, host_facts(), {"rows": [asdict(each) for each in rows]}, render)
+
+
 def write_page(path: Path, text: str) -> None:
     """Write a page whole or not at all."""
     with writing(path) as file:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from accuracy_rows import BATCH, flat_outputs, prepared_model
-from command_line import Document, arguments, data_root, host_facts, rows_page, run, table, write_results
+from command_line import Document, arguments, data_root, rows_page, run, table, write_rows
 
 import quantkit
 from quantkit.data.batches import batches
@@ -71,7 +71,7 @@ def main() -> None:
             found.append(_searched(network, suite, root, Goal(max_drop=options.max_drop), options.minutes))
             print(_line(asdict(found[-1])), flush=True)
             if options.out is not None:
-                _write(options.out, command, found)
+                write_rows(options.out, command, found, page)
 
 
 def _searched(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path, goal: Goal, minutes: float) -> Found:
@@ -149,10 +149,6 @@ def _line(row: Mapping[str, Any]) -> str:
         verdict(row), f"{row['speedup']['int8']:.2f}x", f"{row['speedup']['mixed']:.2f}x", f"{row['minutes']:.1f}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
-
-
-def _write(out: Path, command: str, found: list[Found]) -> None:
-    write_results(out, command, host_facts(), {"rows": [asdict(each) for each in found]}, page)
 
 
 if __name__ == "__main__":

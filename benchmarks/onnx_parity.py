@@ -22,7 +22,7 @@ from typing import Any, Optional
 
 import numpy as np
 from accuracy_rows import BATCH, prepared_model
-from command_line import Document, arguments, data_root, host_facts, rows_page, run, table, write_results
+from command_line import Document, arguments, data_root, rows_page, run, table, write_rows
 
 from quantkit.api import quantize
 from quantkit.backends.registry import DEPLOYED_ONNX
@@ -85,7 +85,7 @@ def main() -> None:
             found.append(row)
             print(_line(asdict(row)), flush=True)
         if options.out is not None:
-            _write(options.out, command, found)
+            write_rows(options.out, command, found, page)
 
 
 def _subjects(parts: list[str]) -> Iterator[Subject]:
@@ -142,10 +142,6 @@ def _line(row: Mapping[str, Any]) -> str:
         f"{row['int8_cosine']:.5f}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
-
-
-def _write(out: Path, command: str, found: list[Row]) -> None:
-    write_results(out, command, host_facts(), {"rows": [asdict(each) for each in found]}, page)
 
 
 if __name__ == "__main__":
