@@ -1,4 +1,4 @@
-"""One name for each operator: MXNet knows many by several, which in files mean the same."""
+"""One canonical name for each operator: MXNet registers many under several names."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ CANONICAL_NAMES: Mapping[str, str] = {alias: name for name, aliases in _ALIASES.
 
 
 def canonical(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    """An operator and its attributes, by the name that the rest of quantkit knows it by.
+    """An operator's canonical name, and its attributes under that name.
 
-    ``relu`` is an operator of its own in MXNet that computes what ``Activation`` does.
+    MXNet has ``relu`` as a separate operator; it computes the same as ``Activation``.
     """
     if op == "relu":
         return "Activation", {**attrs, "act_type": "relu"}

@@ -1,9 +1,9 @@
-"""The operators that a network from a file may hold, with how many inputs and outputs each has.
+"""The operators that a network from a file may hold, with the number of inputs and outputs of each.
 
-A symbol file is a program for MXNet, which looks up each operator by name and hands it the file's attributes. Some of
-its operators call through a pointer that an attribute holds, open the file that one names, or run Python. So only
-operators that compute tensors from tensors are let through. The list was made from all that mxnet 1.6.0 and 1.9.1
-register; what both have takes the same inputs in both. Left out are:
+A symbol file is a program for MXNet, which looks up each operator by name and passes it the file's attributes. Some
+operators call through a pointer in an attribute, open a file that an attribute names, or run Python. So only
+operators that compute tensors from tensors are allowed. The list comes from all operators that mxnet 1.6.0 and 1.9.1
+register; those in both take the same inputs in both. Left out are:
 
 - what takes pointers or callbacks: ``_Native``, ``_NDArray``, ``Custom``, ``_CustomFunction``, ``_CachedOp``,
   ``_FusedOp``, ``_NoGradient``, ``_TVM...``, ``Caffe...`` and ``Torch...``;
@@ -12,11 +12,12 @@ register; what both have takes the same inputs in both. Left out are:
 - training: ``_backward_...``, optimizers' updates, ``reset_arrays``, ``_contrib_MultiBoxTarget`` and the like;
 - what writes into its inputs or other devices: ``_set_value``, ``_copyto``, ``_slice_assign``, ``_CrossDeviceCopy``;
 - sparse storage, graph sampling (``_contrib_dgl_...``), and MXNet's NumPy operators (``_np...``);
-- operators that ended the process, or wrote beyond their output, for values that a file can hold when all were tried:
+- operators that end the process, or write beyond their output, for some values that a file can hold:
   ``Correlation``, ``scatter_nd``, ``_contrib_ROIAlign`` and its kin (boxes name their image, unchecked),
   ``_contrib_Proposal``, ``im2col``, ``khatri_rao``, ``amp_multicast``, ``_sg_mkldnn_selfatt_...``,
-  ``_contrib_quantize_asym`` (without calibrated ranges) with its ``_contrib_quantized_rnn``. Where attributes alone
-  decide, ``attribute_bounds`` and ``fused_bounds`` refuse those; where shapes and types do, ``tensor_bounds``.
+  ``_contrib_quantize_asym`` (without calibrated ranges) with its ``_contrib_quantized_rnn``. Operators that crash only
+  for some attributes are allowed; ``attribute_bounds`` and ``fused_bounds`` reject those attributes, and
+  ``tensor_bounds`` rejects shapes and types.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ANY = 1 << 16
 class Signature(NamedTuple):
     """The fewest and the most inputs of an operator, and the most outputs that others may read.
 
-    Where the number of outputs is an attribute's, ``outputs`` is the attribute's name.
+    Where an attribute gives the number of outputs, ``outputs`` is the attribute's name.
     """
 
     fewest: int
@@ -58,7 +59,7 @@ _LAYERS = {
     **_named("GridGenerator", 1, 1),
     **_named("BilinearSampler", 2, 2),
     **_named("SpatialTransformer", 2, 2),
-    # With a second input they take lengths that they do not check.
+    # Their second input would hold lengths that they do not check.
     **_named("softmax log_softmax softmin SequenceLast SequenceMask SequenceReverse", 1, 1),
     **_named("_contrib_interleaved_matmul_selfatt_qk", 1, 1),
     **_named("_contrib_interleaved_matmul_selfatt_valatt", 2, 2),
@@ -66,7 +67,7 @@ _LAYERS = {
     **_named("_contrib_div_sqrt_dim", 1, 1),
 }
 
-# Heads of networks in training, which are a softmax, a copy or a squashing without their label.
+# Heads of networks in training; without a label they are a softmax, a copy or a sigmoid.
 _LOSSES = {
     **_named("SoftmaxOutput Softmax LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput", 1, 2),
     **_named("MakeLoss make_loss BlockGrad stop_gradient _contrib_gradientmultiplier", 1, 1),
@@ -158,7 +159,7 @@ _MATRICES = {
 
 _CONSTANTS = _named("_zeros _ones _full _arange _linspace _eye _zeros_without_dtype", 0, 0)
 
-# Not for inference, but whoever traces a network with them is told what is wrong with it by the check of fusion.
+# Not for inference, but allowed so that the numeric check of fusion can say what is wrong with such a network.
 _RANDOM = {
     **_named("_random_uniform random_uniform uniform _random_normal random_normal normal", 0, 0),
     **_named("_random_uniform_like _random_normal_like", 1, 1),
@@ -181,7 +182,7 @@ FUSED = {
     **_named("_sg_mkldnn_conv", 2, 16, 3),
     **_named("_sg_mkldnn_fully_connected", 2, 16, 3),
 }
-"""What MXNet's fusion makes: the only operators with a network of their own inside, of operators that are not fused."""
+"""What MXNet's fusion makes: the only operators that contain a network, of operators that are not fused."""
 
 OPERATORS = {
     **_LAYERS,
@@ -197,4 +198,4 @@ OPERATORS = {
     **_INT8,
     **FUSED,
 }
-"""The signatures of all operators that may stand in a network, by every name that MXNet knows them by."""
+"""The signatures of all operators that a network may hold, by every name that MXNet knows them by."""

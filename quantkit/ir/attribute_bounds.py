@@ -1,6 +1,6 @@
-"""Which values the attributes of operators may have: MXNet trusts them, and some end the process or write past arrays.
+"""The values that operators' attributes may have: MXNet trusts them, and some end the process or write past arrays.
 
-The bounds lie far beyond what networks use. They were found by running every operator of ``allowed_operators`` with
+The bounds lie far beyond what networks use. They come from running every operator of ``allowed_operators`` with
 each of its attributes at zero, negative, huge and badly shaped values.
 """
 
@@ -23,26 +23,26 @@ _KEY = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 _INTEGER = re.compile(r"([-+]?\d+)L?", re.ASCII)
 _DEVICE = re.compile(r"(cpu(_pinned|_shared)?\(\d\))?", re.ASCII)
 
-# No operator of the list has these; in MXNet they hold pointers, names of files, or of Python classes and libraries.
+# No allowed operator has these; in MXNet they hold pointers, or names of files, Python classes and libraries.
 _FORBIDDEN = frozenset({"info", "filename", "path", "lib", "library", "op_type", "subgraph_backend"})
 
-# Numbers without a fraction are often written for these, whatever their size.
+# These are floating-point numbers, which files often write without a fraction.
 _FLOATS = frozenset({"scalar", "a_min", "a_max", "value", "fill_value", "start", "stop", "step", "high", "low"})
 
-# The smallest and the largest integer in an attribute's value, whether it is a tuple or a number.
+# The smallest and the largest integer that an attribute may hold, as a number or in a tuple.
 _RANGES = {
     **dict.fromkeys(("stride", "dilate", "num_group", "num_groups", "num_deformable_group", "heads"), (1, 1 << 16)),
     **dict.fromkeys(("num_outputs", "state_size", "repeat", "reps", "im2col_step"), (1, 1 << 16)),
     **dict.fromkeys(("num_filter", "num_hidden", "input_dim", "output_dim"), (1, _LARGEST_INTEGER)),
     **dict.fromkeys(("kernel", "pad", "adj", "pooled_size", "h_w", "scale", "sample_ratio"), (0, 1 << 16)),
-    # Sizes of 16 bits, which wrap around.
+    # MXNet keeps these in 16 bits, which wrap around.
     **dict.fromkeys(("height", "width"), (0, MOST_RESIZED)),
     **dict.fromkeys(("sections", "coord_start"), (0, 1 << 10)),
     **dict.fromkeys(("block_size", "num_layers"), (1, 1 << 10)),
     "indices": (0, _LARGEST_INTEGER),
 }
 
-# Recurrent layers with a projection, be it of size 0, write beyond their memory on CPUs.
+# Recurrent layers with a projection, even of size 0, write beyond their memory on CPUs.
 _NO_INTEGER = frozenset({"projection_size"})
 
 
@@ -50,45 +50,45 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
     """Why an operator of ``inputs`` inputs may not have these attributes; None if it may."""
     for key, text in attrs.items():
         if not _KEY.fullmatch(key) or key in _FORBIDDEN or "subgraph" in key:
-            return f"the attribute {key[:40]!r} may not stand in a network from a file"
+            return f"the attribute {key[:40]!r} is not allowed in a network from a file"
         if len(text) > _LONGEST_VALUE:
             return f"{key} has {len(text)} characters"
         if key == "ctx" and not _DEVICE.fullmatch(text):
-            return f"ctx={text[:40]!r} is not a CPU, and networks run on CPUs here"
+            return f"ctx={text[:40]!r} is not a CPU, and quantkit runs networks on CPUs only"
         if problem := _number_problem(key, text):
             return problem
-    # Each tensor of an INT8 concatenation comes with the two ends of its range.
+    # Each tensor of an INT8 concatenation comes with the two bounds of its range.
     tensors, left = divmod(inputs, 3 if op == "_contrib_quantized_concat" else 1)
     if "num_args" in attrs and (left or attrs["num_args"] != str(tensors)):
         return f"num_args={attrs['num_args'][:20]!r}, but it has {inputs} inputs"
     if op == "_contrib_quantized_act" and attrs.get("act_type") != "relu":
-        return f"act_type={attrs.get('act_type', '')[:20]!r}, and of integers MXNet computes ReLU only"
+        return f"act_type={attrs.get('act_type', '')[:20]!r}, but MXNet's only activation for integers is ReLU"
     if op == "_contrib_quantized_batch_norm" and attrs.get("axis", "1") != "1":
-        return f"axis={attrs['axis'][:20]!r}, and MXNet normalizes integers along the channels only"
+        return f"axis={attrs['axis'][:20]!r}, but MXNet normalizes integers along the channels only"
     if op == "_contrib_quantized_pooling":
         if attrs.get("pool_type", "max") not in ("max", "avg"):
-            return f"pool_type={attrs['pool_type'][:20]!r}, and of integers MXNet takes the maximum or the average"
+            return f"pool_type={attrs['pool_type'][:20]!r}, but MXNet pools integers by maximum or average only"
         if attrs.get("layout", "None") not in ("None", "NCHW"):
-            return f"layout={attrs['layout'][:20]!r}, and MXNet pools integers with the channels first only"
+            return f"layout={attrs['layout'][:20]!r}, but MXNet pools integers with the channels first only"
         sizes = {key: len(_integers(attrs.get(key, ""))) for key in ("kernel", "stride", "pad")}
         missing = "None" in (attrs.get("stride"), attrs.get("pad"))
         if sizes["kernel"] != 2 or not {sizes["stride"], sizes["pad"]} <= {0, 2} or missing:
-            return "it pools integers in other than two dimensions"
+            return "it does not pool integers in two dimensions"
     if op == "_arange" and not _is_countable(attrs):
-        return "it would put out more values than can be counted"
+        return "it would produce more values than can be counted"
     if op == "transpose":
         axes = _integers(attrs.get("axes", ""))
         if len(set(axes)) < len(axes):
-            return f"axes={attrs['axes']!r} names one twice"
+            return f"axes={attrs['axes']!r} names an axis twice"
     if op == "_split_v2":
         sections, cuts = (_integers(attrs.get(key, "")) for key in ("sections", "indices"))
         if bool(cuts) == any(sections) or list(cuts) != sorted(set(cuts)):
-            return "it is split neither into equal sections nor at rising indices"
+            return "it splits neither into equal sections nor at ascending indices"
     return None
 
 
 def output_count(op: str, attrs: Mapping[str, str]) -> int:
-    """The outputs of an operator whose attributes have no problem that others may read."""
+    """How many outputs of an operator others may read; its attributes must have no problem."""
     outputs = OPERATORS[op].outputs
     if isinstance(outputs, str):
         count = _integers(attrs.get(outputs, "0"))[:1]
@@ -104,12 +104,12 @@ def output_count(op: str, attrs: Mapping[str, str]) -> int:
 
 
 def is_true(attrs: Mapping[str, str], key: str) -> bool:
-    """Whether MXNet reads a switch as on."""
+    """Whether MXNet reads a boolean attribute as true."""
     return attrs.get(key, "").strip().lower() in ("true", "1")
 
 
 def _is_countable(attrs: Mapping[str, str]) -> bool:
-    """Whether the values from ``start`` to ``stop``, ``step`` apart, are not endless."""
+    """Whether the range from ``start`` to ``stop`` by ``step`` has fewer than 2^31 values."""
     defaults = {"start": "0", "stop": "0", "step": "1"}
     texts = (attrs.get(key, default).replace("None", default) for key, default in defaults.items())
     try:
@@ -131,8 +131,8 @@ def _number_problem(key: str, text: str) -> Optional[str]:
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    """The integers among a value's parts, be it one number or a tuple; what exceeds 20 characters counts as 2^64."""
+    """The integers in an attribute, a number or a tuple; those of more than 20 characters count as 2^64."""
     parts = (part.strip() for part in text.strip("()[] ").split(","))
-    found = (_INTEGER.fullmatch(part) for part in parts)
-    # Converting takes time with the square of the digits.
-    return tuple(int(match[1]) if len(match[1]) <= 20 else 1 << 64 for match in found if match)
+    matches = (_INTEGER.fullmatch(part) for part in parts)
+    # The time of a conversion grows with the square of the digits.
+    return tuple(int(match[1]) if len(match[1]) <= 20 else 1 << 64 for match in matches if match)

@@ -1,4 +1,4 @@
-"""Whether a fused operator's attributes and inputs agree with the network inside: MXNet counts on it unchecked."""
+"""Whether a fused operator's attributes and inputs agree with the network inside, which MXNet relies on unchecked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CORES = {"_sg_mkldnn_conv": "Convolution", "_sg_mkldnn_fully_connected": "Fully
 def fused_problem(
     op: str, attrs: Mapping[str, str], inputs: int, inside: Sequence[tuple[str, int]], variables: int
 ) -> Optional[str]:
-    """Why a fused operator may not be as it is; None if it may.
+    """Why a fused operator is inconsistent; None if it is consistent.
 
     Args:
         op: its name.
@@ -36,7 +36,7 @@ def fused_problem(
     if variables != wanted:
         return f"has {variables} variables inside instead of {wanted}"
     if op == "_sg_mkldnn_conv":
-        # Ranges of the input and of the sum's other half.
+        # The ranges of the input and of the addend.
         wanted += 2 + 2 * with_sum if is_true(attrs, "quantized") else 0
         if inputs != wanted:
             return f"has {inputs} inputs instead of {wanted}"

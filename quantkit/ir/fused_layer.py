@@ -72,7 +72,7 @@ def layer_of(node: Node) -> FusedLayer:
     """The layer that a node is known to be.
 
     Raises:
-        TypeError: it is none.
+        TypeError: the node is not a layer.
     """
     layer = fused_layer_of(node)
     if layer is None:
@@ -81,14 +81,14 @@ def layer_of(node: Node) -> FusedLayer:
 
 
 def has_constant_weights(params: Container[str], layer: FusedLayer) -> bool:
-    """Whether weight and bias are parameters: the engine's fused layers keep what they saw in the first run."""
+    """Whether weight and bias are parameters: the engine's fused layers cache the values of the first run."""
     return layer.weight.node in params and (layer.bias is None or layer.bias.node in params)
 
 
 def form_problem(layer: FusedLayer) -> Optional[str]:
     """Why a layer from a file is not of the form that ``extended`` gives layers; None if it is.
 
-    Of other forms each engine computes something else.
+    Engines disagree on what other forms compute.
     """
     core, body = layer.core, layer.node.body
     count = 2 if flag(core, "no_bias") else 3
@@ -131,13 +131,13 @@ def extended(layer: FusedLayer, last: Node, addend: Optional[Tensor] = None) -> 
 
 
 def unrolled(node: Node, inputs: Sequence[Tensor], last: str, free_name: Callable[[str], str]) -> tuple[Node, ...]:
-    """The operators that a node stands for, one by one.
+    """The separate operators that a node stands for.
 
     Args:
         node: a layer with what is fused into it, or any other node, which stands for itself.
-        inputs: what takes the place of its inputs.
+        inputs: the tensors that replace its inputs.
         last: the name of the last operator.
-        free_name: gives the others names, of their own ones.
+        free_name: makes the names of the others from those they have in the layer.
     """
     if node.body is None:
         return (replace(node, name=last, inputs=tuple(inputs)),)
@@ -159,7 +159,7 @@ def _renamed_inputs(core: Node, names: list[str]) -> Node:
 
 
 def with_core_attrs(layer: FusedLayer, attrs: Mapping[str, str]) -> FusedLayer:
-    """The layer with other parameters of its convolution or dense layer."""
+    """The layer with some attributes of its convolution or dense operator replaced."""
     core = replace(layer.core, attrs={**layer.core.attrs, **attrs})
     if layer.node.body is None:
         return replace(layer, core=core)

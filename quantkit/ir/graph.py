@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Optional
+from typing import Optional, Union
 
 import numpy as np
 
 from quantkit.errors import ModelError
+from quantkit.units import megabytes
+
+# Tensors that a repr lists.
+_MOST_SHOWN = 3
 
 
 @dataclass(frozen=True, order=True)
@@ -21,7 +25,7 @@ class Tensor:
 
     @property
     def stem(self) -> str:
-        """What names of operators and parameters that are made for it begin with."""
+        """The prefix for the names of operators and parameters that are made for this tensor."""
         return f"{self.node}_{self.index}" if self.index else self.node
 
     def __str__(self) -> str:
@@ -32,8 +36,8 @@ class Tensor:
 class Node:
     """One operator. ``attrs`` are strings, as nnvm stores them.
 
-    ``origin`` keeps the user's names of all the operators that this one stands for, whatever
-    rewrites have made of them. ``body`` is the sub-network that a fused operator computes.
+    ``origin`` keeps the user's names of all operators that this one stands for, through every
+    rewrite. ``body`` is the sub-network that a fused operator computes.
     """
 
     name: str
@@ -48,13 +52,16 @@ class Node:
         """The first (for most operators the only) output."""
         return Tensor(self.name)
 
+    def __repr__(self) -> str:
+        return f"Node({self.name!r}: {self.op} of {_listed(self.inputs)})"
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A network: operators in topological order, network inputs, outputs, and parameters by name.
 
     Raises:
-        ModelError: a name stands twice, or a node reads what nothing before it produces.
+        ModelError: a name occurs twice, or a node reads a tensor that nothing before it produces.
     """
 
     nodes: tuple[Node, ...]
@@ -66,7 +73,7 @@ class Graph:
         known = set(self.inputs) | set(self.params)
         if len(known) != len(self.inputs) + len(self.params):
             twice = sorted(set(self.inputs) & set(self.params)) or list(self.inputs)
-            raise ModelError(f"network input {twice[0]!r} stands twice or is also a parameter; rename it")
+            raise ModelError(f"network input {twice[0]!r} occurs twice or is also a parameter; rename it")
         for node in self.nodes:
             for tensor in node.inputs:
                 if tensor.node not in known:
@@ -75,11 +82,18 @@ class Graph:
                         "parameter or earlier node provides; the symbol and its parameters do not fit"
                     )
             if node.name in known:
-                raise ModelError(f"the name {node.name!r} stands twice in the network; rename one of them")
+                raise ModelError(f"the name {node.name!r} occurs twice in the network; rename one of them")
             known.add(node.name)
         for tensor in self.outputs:
             if tensor.node not in known:
-                raise ModelError(f"the network's output {tensor.node!r} is produced by no node")
+                raise ModelError(f"no node produces the network's output {tensor.node!r}")
+
+    def __repr__(self) -> str:
+        size = megabytes(sum(value.nbytes for value in self.params.values()))
+        return (
+            f"Graph({len(self.nodes)} nodes from {_listed(self.inputs)} to {_listed(self.outputs)}, "
+            f"{len(self.params)} parameters of {size})"
+        )
 
     @cached_property
     def by_name(self) -> Mapping[str, Node]:
@@ -93,7 +107,7 @@ class Graph:
 
     @cached_property
     def consumers(self) -> Mapping[Tensor, tuple[Node, ...]]:
-        """The nodes that read each tensor, once for each time they read it; graph outputs not counted."""
+        """The nodes that read each tensor, once for each time they read it; graph outputs do not count."""
         readers: dict[Tensor, list[Node]] = {}
         for node in self.nodes:
             for tensor in node.inputs:
@@ -114,7 +128,7 @@ class Graph:
         return self.by_name.get(tensor.node)
 
     def sole_consumer(self, tensor: Tensor) -> Optional[Node]:
-        """The one node that reads ``tensor``; None if several do, or if it leaves the network."""
+        """The only node that reads ``tensor``; None if several do, or if it is an output of the network."""
         readers = self.consumers.get(tensor, ())
         return readers[0] if len(readers) == 1 and tensor not in self.outputs else None
 
@@ -132,3 +146,8 @@ class Graph:
     def with_outputs(self, outputs: Iterable[Tensor]) -> Graph:
         """The same network with other tensors as its outputs."""
         return replace(self, outputs=tuple(outputs))
+
+
+def _listed(tensors: Sequence[Union[Tensor, str]]) -> str:
+    shown = ", ".join(map(str, tensors[:_MOST_SHOWN])) or "nothing"
+    return shown if len(tensors) <= _MOST_SHOWN else f"{shown}, ... ({len(tensors)} in all)"

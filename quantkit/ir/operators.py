@@ -1,4 +1,4 @@
-"""What quantkit knows of MXNet's operators: their parameters, read from strings with MXNet's defaults."""
+"""The parameters of MXNet's operators, read from strings with MXNet's defaults."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal, Optional
 from quantkit.errors import ModelError
 from quantkit.ir.graph import Graph, Node, Tensor
 
-# Of the QDQ form, in which integers stand in a network of plain operators; as ONNX calls them.
+# ONNX's names for the operators of the QDQ form, which mark integers in a network of plain operators.
 QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
 
 ADDITIONS = frozenset({"elemwise_add", "broadcast_add"})
 
-# Python 2 wrote long integers as 3L. No more digits than 64 bits have.
+# Python 2 wrote long integers as 3L. 64 bits hold at most 19 digits.
 _INTEGERS = re.compile(r" *[(\[]? *([-+]?\d{1,19}L? *(, *[-+]?\d{1,19}L? *)*,? *)?[)\]]? *", re.ASCII)
 
 _RESHAPES = frozenset({"Flatten", "Reshape"})
@@ -34,10 +34,10 @@ def integer(node: Node, name: str, default: int) -> int:
     Raises:
         ModelError: the text is not an integer.
     """
-    found = integer_tuple(node.attrs[name]) if name in node.attrs else (default,)
-    if found is None or len(found) != 1:
+    values = integer_tuple(node.attrs[name]) if name in node.attrs else (default,)
+    if values is None or len(values) != 1:
         raise _unreadable(node, name, "an integer")
-    return found[0]
+    return values[0]
 
 
 def number(node: Node, name: str, default: float) -> float:
@@ -53,19 +53,19 @@ def number(node: Node, name: str, default: float) -> float:
 
 
 def integers(node: Node, name: str) -> tuple[int, ...]:
-    """A tuple of integers such as ``kernel``; empty where it is not given.
+    """A tuple of integers such as ``kernel``; empty if it is not given.
 
     Raises:
         ModelError: the text is not a tuple of integers.
     """
-    found = integer_tuple(node.attrs.get(name, "()"))
-    if found is None:
+    values = integer_tuple(node.attrs.get(name, "()"))
+    if values is None:
         raise _unreadable(node, name, "a tuple of integers")
-    return found
+    return values
 
 
 def integer_tuple(text: str) -> Optional[tuple[int, ...]]:
-    """The integers of a text such as ``3``, ``(3, 3)`` or ``[3L]``; None where it is anything else."""
+    """The integers of a text such as ``3``, ``(3, 3)`` or ``[3L]``; None for any other text."""
     if not _INTEGERS.fullmatch(text):
         return None
     parts = [part.strip(" L") for part in text.strip("()[] ").split(",")]
@@ -88,7 +88,7 @@ def activation_kind(node: Node) -> Optional[str]:
 
 
 def scores_kind(graph: Graph, output: Tensor) -> Optional[Literal["softmax", "sigmoid"]]:
-    """The operator that makes an output scores from 0 to 1, whatever its shape; None where there is none."""
+    """The operator, apart from reshapes, that turns an output into scores from 0 to 1; None if there is none."""
     node = graph.producer(output)
     while node is not None and node.op in _RESHAPES:
         node = graph.producer(node.inputs[0])

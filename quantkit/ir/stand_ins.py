@@ -1,4 +1,4 @@
-"""Operators of FP32 in the place of those of integers, whose shapes MXNet 1.6 infers without care."""
+"""FP32 stand-ins for integer operators whose shapes MXNet 1.6 infers without checks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from quantkit.ir.graph import Graph, Node, Tensor
 
 _POOLING, _NORMALIZATION = "_contrib_quantized_pooling", "_contrib_quantized_batch_norm"
 
-# What infers the same shape, and how many axes the integers have.
+# The FP32 operator that infers the same shape, and the numbers of axes that the integers may have.
 _FLOATS = {_POOLING: ("Pooling", (4,)), _NORMALIZATION: ("_copy", (2, 3, 4, 5))}
 
 
 def float_stand_in(graph: Graph) -> Optional[Graph]:
-    """The network with FP32 in the place of pooled and normalized integers; None where it has none.
+    """The network with FP32 operators in place of integer pooling and normalization; None if it has neither.
 
-    Its outputs are what these operators read and put out.
+    Its outputs are the inputs and outputs of these operators.
     """
     wanted: list[Tensor] = []
     nodes: list[Node] = []
@@ -39,7 +39,7 @@ def integer_problem(graph: Graph, shapes: Mapping[Tensor, tuple[int, ...]]) -> O
 
     Args:
         graph: the network.
-        shapes: of the outputs of its ``float_stand_in``; an empty one is not known.
+        shapes: of the outputs of its ``float_stand_in``; an empty shape is unknown.
     """
     for node in graph.nodes:
         if node.op in _FLOATS and (shape := shapes.get(node.inputs[0])) and len(shape) not in _FLOATS[node.op][1]:

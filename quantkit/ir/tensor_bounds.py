@@ -1,4 +1,4 @@
-"""Which tensors a network may have, given their shapes and types: MXNet computes others wrongly, or not to the end."""
+"""The tensor shapes and types that a network may have: with others MXNet computes wrong results or crashes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from quantkit.ir.attribute_bounds import is_true
 from quantkit.ir.graph import Node, Tensor
 
 MOST_VALUES = 1 << 29
-"""Values of the largest tensor that a network may have, 2 GiB of float32; MXNet's wheels count to 2^31 at most."""
+"""Values of the largest tensor that a network may have, 2 GiB of float32; MXNet's wheels index up to 2^31."""
 
-# They copy as many values as they read, whatever room their attributes leave for them.
+# These copy as many values as they read, whatever output shape their attributes give.
 _COPIES = frozenset({"Reshape", "Flatten", "reshape_like"})
 
-# Dividing integers by zero ends the process; recurrent layers take any numbers for float32.
+# Dividing integers by zero ends the process; recurrent layers read any type as float32.
 _FLOAT_ONLY = frozenset({"RNN", "norm"})
 _WORDS = frozenset({"div", "rdiv", "mod", "rmod"})
 
@@ -26,7 +26,7 @@ _DECIDED = _COPIES | _FLOAT_ONLY | FUSED.keys() | {"where"}
 
 
 def is_delicate(op: str) -> bool:
-    """Whether ``tensor_problem`` has something to say of an operator."""
+    """Whether ``tensor_problem`` checks anything of an operator."""
     return op in _DECIDED or _divides(op)
 
 
@@ -41,8 +41,8 @@ def tensor_problem(
 
     Args:
         nodes: the operators.
-        shapes: of the tensors that they read and put out.
-        types: of the tensors that they read.
+        shapes: of their inputs and outputs.
+        types: of their inputs.
     """
     for node in nodes:
         problem = _shape_problem(node, shapes) or _type_problem(node, types)
@@ -55,10 +55,10 @@ def size_problem(shapes: Mapping[str, tuple[int, ...]]) -> Optional[str]:
     """Why a network may not have tensors of these shapes, by name; None if it may."""
     empty = next((name for name, shape in shapes.items() if not prod(shape) or not shape), None)
     if empty is not None:
-        return f"tensor {empty!r} would have the shape {shapes[empty]}, and no value"
+        return f"tensor {empty!r} would have the shape {shapes[empty]}, which holds no value"
     name, shape = max(shapes.items(), key=lambda item: prod(item[1]), default=("", ()))
     if prod(shape) > MOST_VALUES:
-        return f"tensor {name!r} would have the shape {shape}, and {MOST_VALUES} values are the most"
+        return f"tensor {name!r} would have the shape {shape}, which holds more than {MOST_VALUES} values"
     return None
 
 
@@ -80,11 +80,11 @@ def _type_problem(node: Node, types: Mapping[Tensor, np.dtype]) -> Optional[str]
         if not is_true(node.attrs, "quantized"):
             wrong = next((dtype for dtype in read if dtype != np.float32), None)
             return None if wrong is None else f"reads {wrong} instead of float32"
-        # The sum's other half, into which the result is written, stands before the four ranges.
+        # The addend, which the result overwrites, comes before the four ranges.
         integers = [read[0], *(read[-5:-4] if is_true(node.attrs, "with_sum") else [])]
         wrong = next((dtype for dtype in integers if dtype.itemsize != 1), None)
         return None if wrong is None else f"reads {wrong} instead of 8-bit integers"
     if node.op in _FLOAT_ONLY or _divides(node.op):
         wrong = next((dtype for dtype in read if dtype.kind != "f"), None)
-        return None if wrong is None else f"reads {wrong}, and is only for floating-point numbers"
+        return None if wrong is None else f"reads {wrong} instead of floating-point numbers"
     return None

@@ -26,7 +26,7 @@ def _attack(bundle: Path) -> None:
 def test_a_pointer_in_a_bundle_is_refused(bundle: Path, resign: Callable[[Path], None]) -> None:
     _attack(bundle)
     resign(bundle)
-    with pytest.raises(BundleError, match="'_Native', which may not stand"):
+    with pytest.raises(BundleError, match="'_Native', which is not allowed"):
         _ = read_bundle(bundle).graph
     found = verify_bundle(bundle)
     assert not found.ok

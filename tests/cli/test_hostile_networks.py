@@ -46,6 +46,6 @@ def test_a_pointer_in_a_symbol_is_refused(
     _, told = process.communicate(timeout=120)
     assert process.returncode == 2, told
     assert "'attack'" in told
-    assert "'_Native', which may not stand in a network from a file" in told
+    assert "'_Native', which is not allowed in a network from a file" in told
     assert "Traceback" not in told
     assert sorted(tmp_path.iterdir()) == before

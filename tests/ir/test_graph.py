@@ -38,7 +38,7 @@ def test_pruned_keeps_what_the_outputs_need() -> None:
     ("nodes", "outputs", "match"),
     [
         ((Node("a", "relu", (Tensor("ghost"),)),), (Tensor("a"),), "'ghost'"),
-        ((Node("a", "relu", (Tensor("data"),)), Node("a", "relu", (Tensor("data"),))), (Tensor("a"),), "stands twice"),
+        ((Node("a", "relu", (Tensor("data"),)), Node("a", "relu", (Tensor("data"),))), (Tensor("a"),), "occurs twice"),
         ((Node("a", "relu", (Tensor("b"),)), Node("b", "relu", (Tensor("a"),))), (Tensor("b"),), "'b'"),
         ((Node("a", "relu", (Tensor("data"),)),), (Tensor("ghost"),), "output 'ghost'"),
     ],
@@ -53,3 +53,16 @@ def test_input_dependence_in_a_network_deeper_than_python_recurses() -> None:
     chain_of_many = [Node(f"n{i}", "relu", (Tensor(f"n{i - 1}" if i else "data"),)) for i in range(3000)]
     graph = Graph((constant, *chain_of_many), ("data",), (Tensor("n2999"),), {"weight": np.ones(1)})
     assert graph.input_dependent == {"data", *(node.name for node in chain_of_many)}
+
+
+def test_a_repr_is_one_line_without_values() -> None:
+    graph = Graph(
+        (Node("many", "Concat", tuple(Tensor("data", index) for index in range(9))), Node("none", "_zeros", ())),
+        ("data",),
+        (Tensor("many"), Tensor("none")),
+        {"w": np.ones(1000, np.float32), "v": np.ones(250_000, np.float32)},
+    )
+    assert repr(graph) == "Graph(2 nodes from data to many, none, 2 parameters of 1.0 MB)"
+    assert repr(graph.nodes) == (
+        "(Node('many': Concat of data, data[1], data[2], ... (9 in all)), Node('none': _zeros of nothing))"
+    )

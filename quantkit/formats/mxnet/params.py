@@ -98,7 +98,7 @@ def plain_names(params: Mapping[str, np.ndarray], where: str) -> dict[str, np.nd
     for name, value in params.items():
         short = name[4:] if name.startswith(("arg:", "aux:")) else name
         if short in plain:
-            raise ModelError(f"{where}: {short!r} stands twice, as arg: and as aux:; save the checkpoint again")
+            raise ModelError(f"{where}: {short!r} occurs twice, as arg: and as aux:; save the checkpoint again")
         plain[short] = value
     return plain
 
@@ -189,7 +189,7 @@ def _list(reader: _Reader) -> dict[str, np.ndarray]:
         start = reader.offset
         name = _name(reader)
         if name in result:
-            raise reader.fail(f"the name {name!r} stands twice", start)
+            raise reader.fail(f"the name {name!r} occurs twice", start)
         result[name] = array
     if reader.offset != reader.size:
         raise reader.fail(f"{reader.size - reader.offset} bytes follow the end", reader.offset)

@@ -110,7 +110,7 @@ def _entry(value: Any, where: str, within: str, outputs: Sequence[int]) -> Entry
 def _check_operator(op: str, attrs: dict[str, str], inputs: int, where: str, within: str) -> None:
     signature = OPERATORS.get(op)
     if signature is None or (within and op in FUSED):
-        raise ModelError(f"{where} is the operator {op!r}, which may not stand in a network from a file; {_REMEDY}")
+        raise ModelError(f"{where} is the operator {op!r}, which is not allowed in a network from a file; {_REMEDY}")
     if not signature.fewest <= inputs <= signature.most:
         raise _damaged(
             f"{where} ({op}) has {inputs} inputs instead of {signature.fewest}"

@@ -99,7 +99,7 @@ def _message(content: bytes, place: int, end: int, form: _Form, what: str) -> _M
         values = found.setdefault(field_.number, [])
         values += _values(content, field_, form, what)
         if field_.number in form.once and len(values) > 1:
-            raise ValueError(f"field {field_.number} of {what} stands twice")
+            raise ValueError(f"field {field_.number} of {what} occurs twice")
     return found
 
 

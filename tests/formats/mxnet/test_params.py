@@ -127,7 +127,7 @@ def test_damage_is_named_with_its_place(tmp_path: Path, content: bytes, complain
 def test_duplicate_names(tmp_path: Path) -> None:
     content = bytearray(encoded({"a": np.ones(1, np.float32), "b": np.ones(1, np.float32)}))
     content[-1:] = b"a"
-    with pytest.raises(ModelError, match="'a' stands twice"):
+    with pytest.raises(ModelError, match="'a' occurs twice"):
         read(tmp_path, bytes(content))
 
 
@@ -172,7 +172,7 @@ def test_check_finite_names_arrays() -> None:
 def test_plain_names() -> None:
     one, two = np.ones(1), np.zeros(1)
     assert plain_names({"arg:w": one, "aux:m": two, "x": one}, "f") == {"w": one, "m": two, "x": one}
-    with pytest.raises(ModelError, match="'w' stands twice"):
+    with pytest.raises(ModelError, match="'w' occurs twice"):
         plain_names({"arg:w": one, "aux:w": two}, "f")
 
 

@@ -110,7 +110,7 @@ def test_there_is_no_field_0(key: int) -> None:
 def test_what_stands_twice_is_refused() -> None:
     """Readers join the two graphs, or take the last."""
     content = written_onnx().SerializeToString()
-    assert "field 7 of the model stands twice" in problem(
+    assert "field 7 of the model occurs twice" in problem(
         content + ModelProto(graph=written_onnx().graph).SerializeToString()
     )
 
