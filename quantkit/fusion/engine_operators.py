@@ -1,7 +1,7 @@
 """The engine's fused operators, ``_sg_mkldnn_conv`` and ``_sg_mkldnn_fully_connected``, in FP32 and INT8.
 
 Their parameters follow MXNet's sources (src/operator/subgraph/mkldnn, releases 1.5 to 1.9): the
-sub-network says what is computed, the flags repeat it. Every convolution and dense layer is lowered in
+sub-network says what is computed, and the flags repeat it. Every convolution and dense layer is lowered in
 this form, FP32 ones too, so that stock MXNet finds nothing left to fuse when it loads the result.
 """
 
@@ -23,7 +23,7 @@ def engine_operator(layer: FusedLayer, name: str, inputs: tuple[Tensor, ...], ex
         layer: the convolution or dense layer with what is fused into it.
         name: the new node's name.
         inputs: its inputs in the engine's order: data, weight, bias, addend, then ranges for INT8.
-        extra: further attributes, those of INT8.
+        extra: further attributes, for INT8.
     """
     flags: dict[str, str] = {}
     if layer.is_convolution:

@@ -12,7 +12,7 @@ from quantkit.ir.operators import integers
 
 
 def float_graph(graph: Graph) -> Graph:
-    """The fused graph with each layer as the engine's FP32 fused operator; names and outputs stay."""
+    """The fused graph with each layer as the engine's FP32 fused operator; names and outputs do not change."""
     return replace(graph, nodes=tuple(float_node(graph, node) for node in graph.nodes))
 
 
@@ -25,10 +25,10 @@ def float_node(graph: Graph, node: Node) -> Node:
 
 
 def fused_graph(graph: Graph) -> Graph:
-    """The fused graph of which ``float_graph`` makes this one.
+    """The inverse of ``float_graph``.
 
     Raises:
-        ModelError: a layer is not of the form that ``float_graph`` gives layers.
+        ModelError: a layer does not have the form that ``float_graph`` gives it.
     """
     return replace(graph, nodes=tuple(map(_fused_node, graph.nodes)))
 
@@ -47,5 +47,5 @@ def _fused_node(node: Node) -> Node:
 
 
 def _has_kernel(node: Node, is_convolution: bool) -> bool:
-    # Unfused 1-D convolutions stay what they are: the fused operator takes 2-D and 3-D kernels only.
+    # Unfused 1-D convolutions stay as they are: the fused operator takes 2-D and 3-D kernels only.
     return not is_convolution or node.body is not None or len(integers(node, "kernel")) > 1

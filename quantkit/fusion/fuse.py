@@ -1,9 +1,9 @@
-"""Fusing a network: every rewrite in order, then the numeric check."""
+"""Fusing a network: every rewrite, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.fusion.rewriting.rule import Applied, Rejection, Rule, apply_rule
@@ -27,23 +27,23 @@ RULES: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class Fused:
-    """A fused network, the original it stands for, and what each rule did or refused to do.
+    """A fused network, the original network, and what each rule applied or rejected.
 
     Node names of ``graph`` are names of the original's tensors, so calibration ranges and reports
-    speak of what the user knows. ``shapes`` are those of the original's tensors for a batch of 1.
+    use names that the user knows. ``shapes`` are those of the original's tensors for a batch of 1.
     """
 
     original: Graph
     graph: Graph
-    shapes: Mapping[Tensor, tuple[int, ...]]
-    applied: tuple[Applied, ...]
-    rejected: tuple[Rejection, ...]
+    shapes: Mapping[Tensor, tuple[int, ...]] = field(repr=False)
+    applied: tuple[Applied, ...] = field(repr=False)
+    rejected: tuple[Rejection, ...] = field(repr=False)
 
 
 def fuse(graph: Graph, input_shape: Sequence[int], rules: Sequence[Rule] = RULES) -> Fused:
     """Rewrite a network with one image input of shape ``input_shape`` (channels, height, width).
 
-    The result is not checked numerically here: ``numeric_check.check_fusion`` does that, on real input.
+    The result is not checked numerically; ``numeric_check.check_fusion`` does that, on real input.
 
     Raises:
         EngineError: the network does not accept the shape.

@@ -1,4 +1,4 @@
-"""From a model to its fused network."""
+"""FusedModel: a model with its fused network, numerically checked."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _CHECKED_SAMPLES = 4
 class FusedModel:
     """A model with its fused network, which passed the numeric check.
 
-    ``sample`` is one input of the comparison, float32 of shape (1, channels, height, width); ``builtin`` is the name of
-    the built-in samples that it is one of, empty where it is the user's own.
+    ``sample`` is one input of the comparison, float32 of shape (1, channels, height, width). ``builtin`` names the
+    built-in samples that it belongs to; empty for the user's data.
     """
 
     model: Model
@@ -32,6 +32,10 @@ class FusedModel:
     check: FusionCheck
     sample: np.ndarray
     builtin: str = ""
+
+    def __repr__(self) -> str:
+        nodes, fused = len(self.model.graph.nodes), len(self.fused.graph.nodes)
+        return f"FusedModel({self.model.name!r}, {nodes} nodes fused to {fused})"
 
     @cached_property
     def graph(self) -> Graph:
@@ -47,7 +51,7 @@ class FusedModel:
 
     @cached_property
     def sha256(self) -> str:
-        """What identifies the fused network, structure and weights."""
+        """The hash of the fused network's structure and weights."""
         return nnvm.sha256_of(self.graph)
 
 
@@ -59,13 +63,13 @@ def fuse_model(model: Model, calibration_data: CalibrationData = "builtin") -> F
         calibration_data: what to compare on: the first four samples.
 
     Raises:
-        FusionError: the fused network computes something else.
-        ModelError: the network puts out NaN or infinite values for a sample.
+        FusionError: the fused network computes different results.
+        ModelError: the network's output holds NaN or infinite values for a sample.
         DataError: the samples cannot be used.
     """
     fused = fuse(model.graph, model.input_shape)
     chosen = dataset(model, calibration_data).subset(_CHECKED_SAMPLES, at_most=True)
-    batched = list(chosen.batches(BATCH_SIZE))
-    few, names = [batch.data for batch in batched], [name for batch in batched for name in batch.names]
-    check = check_fusion(model.graph, float_graph(fused.graph), few, BATCH_SIZE, names)
-    return FusedModel(model, fused, check, few[0][:1], chosen.name if chosen.builtin else "")
+    batches = list(chosen.batches(BATCH_SIZE))
+    arrays, names = [batch.data for batch in batches], [name for batch in batches for name in batch.names]
+    check = check_fusion(model.graph, float_graph(fused.graph), arrays, BATCH_SIZE, names)
+    return FusedModel(model, fused, check, arrays[0][:1], chosen.name if chosen.builtin else "")

@@ -22,9 +22,9 @@ _SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation"})
 
 @dataclass(frozen=True)
 class FusionCheck:
-    """What the comparison found, relative to the largest value of each output.
+    """The result of the comparison, relative to the largest value of each output.
 
-    ``difference`` is the largest deviation of the fused network, ``allowed`` what rounding explains.
+    ``difference`` is the largest deviation of the fused network; ``allowed`` is what rounding explains.
     """
 
     samples: int
@@ -43,32 +43,32 @@ def check_fusion(
         fused: the fused one in the form that the engine runs.
         batches: real input, float32; at least one.
         batch_size: of the largest batch.
-        names: what errors call the samples, where they have names.
+        names: what error messages call the samples; empty if they have no names.
 
-    What rounding alone may do depends on the network: one that amplifies small differences (deep
-    ones with random weights do) deviates more. So the unfused network is run once more with its input
+    The effect of rounding depends on the network: one that amplifies small differences (deep
+    ones with random weights do) deviates more. So the unfused network runs once more with its input
     changed by 2^-20 of its values, and eight times the effect of that is allowed, or 1e-5 if that is more.
 
     Raises:
-        FusionError: an output deviates by more (the message names the first tensor that is wrong), or the
-            network is too unstable to tell.
-        ModelError: the unfused network itself puts out NaN or infinite values.
+        FusionError: an output deviates by more (the message names the first wrong tensor), or the
+            network is too unstable to check.
+        ModelError: the output of the unfused network holds NaN or infinite values.
     """
-    # An output may have another name in the fused network, where what it was called did nothing.
+    # An output has another name in the fused network if its operator did nothing and was left out.
     original, fused = (
         graph.with_outputs(_before_softmax(graph, tensor) for tensor in graph.outputs) for graph in (original, fused)
     )
     noise, changed, samples = 0.0, 0, 0
     differences: list[float] = []
     for batch in batches:
-        expected, noisy, found = (
+        expected, noisy, computed = (
             next(outputs_of(graph, [data], batch_size))
             for graph, data in ((original, batch), (original, _disturbed(batch)), (fused, batch))
         )
         _check_finite(original, expected, batch, samples, names)
         samples += len(batch)
-        changed += int((predictions(expected[0]) != predictions(found[0])).sum())
-        differences.append(max(relative_difference(a, b) for a, b in zip(expected, found)))
+        changed += int((predictions(expected[0]) != predictions(computed[0])).sum())
+        differences.append(max(relative_difference(a, b) for a, b in zip(expected, computed)))
         noise = max(noise, *(relative_difference(a, b) for a, b in zip(expected, noisy)))
     difference, allowed = max(differences), max(_TOLERANCE, _NOISE_FACTOR * noise)
     if allowed > _UNSTABLE:
@@ -90,7 +90,7 @@ def check_fusion(
 def _check_finite(
     original: Graph, outputs: Sequence[np.ndarray], batch: np.ndarray, before: int, names: Sequence[str]
 ) -> None:
-    """Make sure that the unfused network's outputs for a batch, which ``before`` samples precede, are finite."""
+    """Check that the unfused network's outputs for a batch are finite; ``before`` samples precede the batch."""
     for tensor, values in zip(original.outputs, outputs):
         finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         if finite.all():
@@ -99,7 +99,7 @@ def _check_finite(
         name = names[before + number] if names else f"sample {before + number}"
         source = _first_not_finite(original, batch[number : number + 1])
         raise ModelError(
-            f"the network as it was given, before any fusion, puts out NaN or infinite values for {name} in "
+            f"the network as given, before any fusion, computes NaN or infinite values for {name} in "
             f"{str(tensor)!r}; the first operator whose result is not finite is {source}. Give input of the range that "
             "the network was trained for, or end the network before that operator"
         )
@@ -115,7 +115,7 @@ def _first_not_finite(graph: Graph, sample: np.ndarray) -> str:
 
 
 def _before_softmax(graph: Graph, tensor: Tensor) -> Tensor:
-    """What a softmax reads, in place of its result: that saturates and hides deviations."""
+    """The softmax's input in place of its result, which saturates and hides deviations."""
     producer = graph.producer(tensor)
     return producer.inputs[0] if producer is not None and producer.op in _SOFTMAX else tensor
 
@@ -132,20 +132,20 @@ def predictions(output: np.ndarray) -> np.ndarray:
     return classes
 
 
-def relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
-    """The largest absolute deviation over the largest absolute value; infinite where a value is NaN."""
+def relative_difference(expected: np.ndarray, computed: np.ndarray) -> float:
+    """The largest absolute deviation over the largest absolute value; infinite if a value is NaN."""
     scale = float(np.abs(expected).max()) or 1.0
-    deviation = float(np.abs(expected - found).max()) / scale
+    deviation = float(np.abs(expected - computed).max()) / scale
     return deviation if np.isfinite(deviation) else float("inf")
 
 
 def _first_wrong(original: Graph, fused: Graph, batch: np.ndarray) -> str:
     for tensor in (node.output for node in fused.nodes if node.name in original.by_name):
-        expected, noisy, found = (
+        expected, noisy, computed = (
             next(outputs_of(graph.with_outputs([tensor]).pruned(), [data], len(batch)))[0]
             for graph, data in ((original, batch), (original, _disturbed(batch)), (fused, batch))
         )
         allowed = max(_TOLERANCE, _NOISE_FACTOR * relative_difference(expected, noisy))
-        if relative_difference(expected, found) > allowed:
+        if relative_difference(expected, computed) > allowed:
             return str(tensor)
     return str(original.outputs[0])

@@ -11,7 +11,7 @@ from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, with_core_attrs, with_relu_only
 from quantkit.ir.graph import Graph
-from tests.lowering.test_emitted_form import line
+from tests.lowering.test_lowered_form import line
 from tests.networks import DATA, Builder, inverted_residual, residual_v1
 
 pytestmark = pytest.mark.usefixtures("engine")

@@ -1,4 +1,4 @@
-"""What the gate allows, and what it says, of networks whose deviation is known in advance."""
+"""What the numeric check allows, and what it says, of networks whose deviation is known in advance."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_only_the_sample_that_overflows_is_named_with_its_first_operator() -> No
         with pytest.raises(ModelError) as caught:
             check_fusion(only, only, batches, 3, names)
         assert str(caught.value) == (
-            "the network as it was given, before any fusion, puts out NaN or infinite values for "
+            "the network as given, before any fusion, computes NaN or infinite values for "
             f"{called} in 'last'; the first operator whose result is not finite is 'last' (exp). Give input of the "
             "range that the network was trained for, or end the network before that operator"
         )

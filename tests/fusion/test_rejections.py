@@ -1,4 +1,4 @@
-"""What each rule answers where its pattern stands: the words that ``explain`` prints, or nothing at all."""
+"""What each rule returns where its pattern matches: the reason that ``explain`` prints, or nothing at all."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_what_must_not_fuse_says_why(case: str) -> None:
     rules, build, node, reason = REFUSED[case]
     b = Builder()
     fused = fuse(b.graph(build(b)), SHAPE, rules)
-    # All that the rule refused: a sum may be refused once, whichever of its inputs is looked at first.
+    # All rejections of the rule: a sum may be rejected once, whichever of its inputs is looked at first.
     assert Rejection(rules[-1].name, node, reason) in fused.rejected
     assert (rules[-1].name, node) not in {(each.rule, each.node) for each in fused.applied}
 
@@ -190,7 +190,7 @@ def test_an_output_of_the_network_stays() -> None:
 
 
 def test_one_convolution_of_a_sum_is_enough() -> None:
-    """The first is read twice, so the second adds, although it comes earlier; nothing is refused."""
+    """The first is read twice, so the second adds, although it comes earlier; nothing is rejected."""
     b = Builder()
     second = b.conv("second", DATA, 3, 8)
     first = b.conv("first", DATA, 3, 8)

@@ -1,4 +1,4 @@
-"""A network while it is rewritten: each change costs as much as what it touches, not as the whole network."""
+"""A network while it is rewritten: a change costs as much as what it touches, not as the whole network."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from quantkit.ir.names import Names
 
 
 class Draft:
-    """The operators of a network that its outputs need, to be replaced and left out one by one.
+    """The operators of a network that its outputs need, to be replaced or left out one by one.
 
-    What it tells is true of the network as it stands after the changes so far; what is put in has to compute the same
-    as what it stands for. ``inputs`` are the names of the network's inputs, ``params`` its parameters as they stand.
+    Every method describes the network after the changes so far. A replacement has to compute the same as the operator
+    that it replaces. ``inputs`` are the names of the network's inputs, ``params`` its current parameters.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -27,25 +27,25 @@ class Draft:
         self._nodes = dict(self._origin.by_name)
         self._place = {name: index for index, name in enumerate(self._nodes)}
         self._free = Names(self._origin.names)
-        # New operators that stand directly before the one of a name.
+        # By operator, the new operators directly before it.
         self._before: dict[str, tuple[str, ...]] = {}
         self._dependent = set(self._origin.input_dependent)
         self._outputs = Counter(self._origin.outputs)
-        # Whose outputs and readers have gone to which tensor.
+        # By tensor of a bypassed operator, the tensor that replaces it.
         self._moved: dict[Tensor, Tensor] = {}
         self._readers: dict[Tensor, Counter[str]] = {}
-        # How often an operator or a parameter is read, by whomever, and from outside.
+        # How often operators and network outputs read each operator or parameter.
         self._uses: Counter[str] = Counter(tensor.node for tensor in self._origin.outputs)
         for node in self._origin.nodes:
             self._count(node, 1)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The operators of the network as it was at first, in order."""
+        """The operators of the original network, in order."""
         return tuple(node.name for node in self._origin.nodes)
 
     def node(self, name: str) -> Optional[Node]:
-        """The operator of this name; None where there is none, or none any more."""
+        """The operator of this name; None if there is none any more, or never was."""
         return self._nodes.get(name)
 
     def producer(self, tensor: Tensor) -> Optional[Node]:
@@ -53,7 +53,7 @@ class Draft:
         return self._nodes.get(tensor.node)
 
     def readers(self, tensor: Tensor) -> Mapping[str, int]:
-        """The operators that read ``tensor``, and how often each does; outputs of the network not counted."""
+        """The operators that read ``tensor``, and how often each does; outputs of the network do not count."""
         return self._readers.get(tensor, {})
 
     def is_output(self, tensor: Tensor) -> bool:
@@ -61,19 +61,19 @@ class Draft:
         return self._outputs[tensor] > 0
 
     def depends_on_input(self, tensor: Tensor) -> bool:
-        """Whether ``tensor`` follows from the network's inputs."""
+        """Whether ``tensor`` depends on the network's inputs."""
         return tensor.node in self._dependent
 
     def place(self, node: Node) -> int:
-        """The position of one of the operators that were there at first."""
+        """The position of an operator of the original network."""
         return self._place[node.name]
 
     def free_name(self, wanted: str) -> str:
-        """See ``Names.free``; names of what is gone are not given again."""
+        """See ``Names.free``; names of removed operators stay taken."""
         return self._free.free(wanted)
 
     def replace(self, nodes: Sequence[Node], params: Mapping[str, np.ndarray]) -> None:
-        """Have new operators, with their parameters, stand where that of the last one's name stands."""
+        """Put new operators, with their parameters, in place of the operator that has the last one's name."""
         name = nodes[-1].name
         old = self._nodes[name]
         self.params.update(params)
@@ -87,7 +87,7 @@ class Draft:
         self._forget(old)
 
     def bypass(self, name: str, tensor: Tensor) -> None:
-        """Leave an operator out, and have all that read its output read ``tensor``."""
+        """Leave an operator out; all that read its output read ``tensor`` instead."""
         node = self._nodes.pop(name)
         own = node.output
         for reader in self._readers.pop(own, {}):
@@ -104,7 +104,7 @@ class Draft:
         self._forget(node)
 
     def graph(self) -> Graph:
-        """The network as it stands."""
+        """The network after the changes so far."""
         nodes = tuple(self._nodes[name] for start in self._place for name in self._from(start))
         return Graph(nodes, self._origin.inputs, tuple(map(self._now, self._origin.outputs)), dict(self.params))
 
@@ -128,7 +128,7 @@ class Draft:
                 del readers[node.name]
 
     def _forget(self, gone: Node) -> None:
-        """Have a gone operator read nothing, and leave out what then nothing reads."""
+        """Remove the reads of a removed operator, and every operator and parameter that is then unread."""
         waiting = [gone]
         while waiting:
             node = waiting.pop()

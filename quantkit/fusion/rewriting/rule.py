@@ -1,7 +1,7 @@
-"""What a rewrite is: a rule that looks at one node and answers with a replacement, a rejection or nothing.
+"""Rewrites: a rule looks at one node and returns a replacement, a rejection or nothing.
 
 The replacement takes the name of the node whose output it provides, so that tensors keep the user's
-names through every rewrite, and ``origin`` collects the names of all operators that it stands for.
+names through every rewrite. ``origin`` collects the names of all operators that it stands for.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class Replacement:
-    """New nodes that stand where ``nodes[-1].name`` stood; what nothing reads any more is dropped."""
+    """New nodes in place of the node named ``nodes[-1].name``; whatever nothing reads any more is dropped."""
 
     nodes: tuple[Node, ...]
-    params: Mapping[str, np.ndarray] = field(default_factory=dict)
+    params: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
 class Bypass:
-    """The node computes nothing at inference: its readers read ``tensor`` instead."""
+    """The node does nothing at inference: its readers read ``tensor`` instead."""
 
     tensor: Tensor
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """A rule found its pattern at ``node`` but must not fire, and why."""
+    """A rule's pattern matches at ``node``, but the rule must not fire, for ``reason``."""
 
     rule: str
     node: str
@@ -60,14 +60,14 @@ Match = Union[Replacement, Bypass, Rejection, None]
 
 @dataclass(frozen=True)
 class Rule:
-    """One rewrite: ``name`` as ``explain`` prints it, and ``answer(draft, node, shapes)``."""
+    """One rewrite: ``name`` as ``explain`` prints it, and the function that matches a node."""
 
     name: str
     match: Callable[[Draft, Node, Shapes], Match]
 
 
 def apply_rule(graph: Graph, rule: Rule, shapes: Shapes) -> tuple[Graph, tuple[Applied, ...], tuple[Rejection, ...]]:
-    """Offer every node to the rule, in topological order, and carry out its answers."""
+    """Offer every node to the rule, in topological order, and apply its matches."""
     draft = Draft(graph)
     applied: list[Applied] = []
     rejected: list[Rejection] = []
@@ -88,8 +88,8 @@ def apply_rule(graph: Graph, rule: Rule, shapes: Shapes) -> tuple[Graph, tuple[A
 def why_not_fusible(draft: Draft, tensor: Tensor) -> Optional[str]:
     """The reason why the operator that computes ``tensor`` may not be merged into its reader; None if it may.
 
-    A result that somebody else reads too must stay: this is the check whose absence makes stock MXNet
-    wrong on pre-activation ResNets.
+    A result with other readers must stay. Stock MXNet lacks this check, which makes it wrong on
+    pre-activation ResNets.
     """
     if draft.is_output(tensor):
         return f"the result of {tensor} is also an output of the network"

@@ -10,7 +10,7 @@ from quantkit.ir.operators import activation_kind
 
 NAME = "activation into the layer before"
 
-# What both engine generations fuse, in FP32 and INT8 alike, with the same result.
+# The activations that both engine generations fuse in FP32 and INT8 with the same result.
 _FUSIBLE = frozenset({"relu", "relu6"})
 
 

@@ -20,12 +20,12 @@ from quantkit.ir.operators import flag, integer, number
 FOLD_NAME = "fold batch normalization into the layer before"
 CONVOLUTION_NAME = "batch normalization as a depthwise convolution"
 
-# Each layer keeps the names of all that it stands for, and so does each step on the way there.
+# Each layer keeps the names of all operators that it stands for, and so does each intermediate one.
 _MOST_FOLDED = 100
 
 
 def scale_and_shift(draft: Draft, node: Node) -> Optional[tuple[np.ndarray, np.ndarray]]:
-    """Per-channel (scale, shift), float64, shape (channels,); None where a parameter is not a constant."""
+    """Per-channel (scale, shift), float64, shape (channels,); None if a parameter is not a constant."""
     values = [draft.params.get(tensor.node) for tensor in node.inputs[1:5]]
     if any(value is None for value in values):
         return None

@@ -1,6 +1,6 @@
 """A 1x1 convolution over a 1x1 feature map is a dense layer, whose INT8 kernel keeps a float result.
 
-A convolution's INT8 kernel rounds its result to 8 bits, which makes equal logits out of close ones;
+A convolution's INT8 kernel rounds its result to 8 bits, which makes close logits equal.
 MobileNetV2 and others end in such a convolution.
 """
 

@@ -103,13 +103,13 @@ def read_by(*readers: Node) -> Draft:
 
 
 @pytest.mark.parametrize(("number", "others"), [(8, ""), (9, " and 1 others"), (1000, " and 992 others")])
-def test_refusals_name_eight_readers(number: int, others: str) -> None:
+def test_rejections_name_eight_readers(number: int, others: str) -> None:
     draft = read_by(*(Node(f"r{index}", "op", (Tensor("c"),)) for index in range(number)))
     named = ", ".join(f"r{index}" for index in range(8))
     assert why_not_fusible(draft, Tensor("c")) == f"the result of c has {number} readers: {named}{others}"
 
 
-def test_refusals_count_readers_and_of_a_single_one_how_often_it_reads() -> None:
+def test_rejections_count_readers_and_of_a_single_one_how_often_it_reads() -> None:
     twice = Node("sum", "op", (Tensor("c"), Tensor("c")))
     assert why_not_fusible(read_by(twice), Tensor("c")) == "the result of c has 2 readers: sum"
     draft = read_by(twice, Node("relu", "op", (Tensor("c"),)))
