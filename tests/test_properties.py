@@ -62,7 +62,7 @@ def test_symbols_are_read_as_they_were_written(network: Network) -> None:
 @pytest.mark.usefixtures("int8_engine")
 @examples(100)
 @given(network=networks())
-def test_what_is_planned_as_int8_is_emitted_and_runs_near_fp32(network: Network) -> None:
+def test_what_is_planned_as_int8_is_lowered_and_runs_near_fp32(network: Network) -> None:
     fused, plan = planned(network.graph, network.data)
     int8 = int8_graph(QuantizedGraph(fused.graph, plan))
     ran = {node.name for node in int8.nodes if node.attrs.get("quantized") == "true"}

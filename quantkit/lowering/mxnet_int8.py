@@ -1,7 +1,7 @@
 """A quantized network as an INT8 symbol that stock MXNet 1.5 to 1.9 runs.
 
 Every INT8 tensor is a triple (integers, low, high), three outputs of one node. The FP32 form of a
-tensor keeps the tensor's own name, so the network's outputs are called what they were.
+tensor keeps the tensor's name, so the network's outputs keep theirs.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from quantkit.quantization.weights import per_channel_int8
 
 PREFIX = "quantized_"
 
-# With weights of this range one integer step of the engine's INT8 dense layer is exactly 1.
+# For weights of this range, one integer step of the engine's INT8 dense layer is exactly 1.
 UNIT_STEP_RANGE = 127.5
 
 
 @dataclass(frozen=True)
 class StoredIntegers:
-    """Where an lowered network has the integers of a tensor, and what they mean there.
+    """Where a lowered network has the integers of a tensor, and the range that they stand for.
 
-    They span another range than planned where the kernel cannot do otherwise: see ``_emit_convolution``.
+    The range differs from the planned one where the kernel requires it: see ``_lower_convolution``.
     """
 
     tensor: Tensor
@@ -44,7 +44,7 @@ class StoredIntegers:
 
 @dataclass(frozen=True)
 class StoredWeight:
-    """The lowered network's parameters that stand for one of the fused network's: integers, and a scale a channel."""
+    """The lowered network's parameters for a weight of the fused network: integers, and one scale per channel."""
 
     integers: str
     scales: str
@@ -52,15 +52,15 @@ class StoredWeight:
 
 @dataclass(frozen=True, eq=False)
 class Int8Symbol:
-    """The lowered network, and where it has what of the fused one.
+    """The lowered network, and where it stores the integers of the fused one.
 
-    ``integers`` has each of the fused network's tensors that has integers in the lowered one, ``weights`` the
-    parameters that are integers there. The other parameters keep their names, or have a form that the engine likes.
+    ``integers`` has the fused network's tensors that the lowered one has as integers; ``weights`` has the parameters
+    that it stores as integers. The other parameters keep their names, or take the form that the engine needs.
     """
 
     graph: Graph
-    integers: Mapping[Tensor, StoredIntegers]
-    weights: Mapping[str, StoredWeight]
+    integers: Mapping[Tensor, StoredIntegers] = field(repr=False)
+    weights: Mapping[str, StoredWeight] = field(repr=False)
 
 
 def int8_graph(network: QuantizedGraph) -> Graph:
@@ -69,11 +69,11 @@ def int8_graph(network: QuantizedGraph) -> Graph:
 
 
 def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
-    """Lower a quantized network for MXNet, and say where its tensors' integers are."""
+    """Lower a quantized network for MXNet, and record where its tensors' integers are."""
     graph, lowering = network.graph, _Lowering(network, Names(network.graph.names))
     for node in graph.nodes:
         if network.is_int8(node):
-            _emitter(node)(lowering, node)
+            _lowering_of(node)(lowering, node)
         else:
             lowering.add(float_node(graph, replace(node, inputs=tuple(map(lowering.as_float, node.inputs)))))
     outputs = tuple(map(lowering.as_float, graph.outputs))
@@ -84,7 +84,7 @@ def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
 
 @dataclass
 class _Lowering:
-    """The nodes lowered so far, and which forms of which tensors exist among them."""
+    """The nodes lowered so far, and the forms of each tensor among them."""
 
     network: QuantizedGraph
     names: Names
@@ -105,12 +105,12 @@ class _Lowering:
         return node.output
 
     def add_int8(self, node: Node, stands_for: Tensor, values: Range) -> None:
-        """Add a node whose integers stand for a tensor of the fused graph, and span ``values``."""
+        """Add a node whose integers stand for a tensor of the fused graph, with the range ``values``."""
         self.native[stands_for] = self.add(replace(node, name=self.names.take(node.name))).node
         self.store(stands_for, self.native[stands_for], TensorQuantization(values, self.network.form(stands_for).dtype))
 
     def store(self, tensor: Tensor, node: str, form: TensorQuantization) -> None:
-        """Note that a node has a tensor's integers in this form."""
+        """Record that a node has a tensor's integers in this form."""
         self.integers[tensor, form.dtype] = node
         if form.dtype == self.network.form(tensor).dtype:
             self.stored[tensor] = StoredIntegers(Tensor(node), form)
@@ -121,7 +121,7 @@ class _Lowering:
         return Tensor(free)
 
     def as_float(self, tensor: Tensor) -> Tensor:
-        """The tensor in FP32, dequantized where only integers exist."""
+        """The tensor in FP32, dequantized if only integers exist."""
         native = self.native.get(tensor)
         if native is not None and tensor not in self.dequantized:
             self.dequantized.add(tensor)
@@ -130,7 +130,7 @@ class _Lowering:
         return tensor
 
     def as_int8(self, tensor: Tensor, dtype: Optional[DType] = None) -> tuple[Tensor, Tensor, Tensor]:
-        """The tensor as integers of ``dtype`` (None: as planned), quantized where it exists in FP32 only."""
+        """The tensor as integers of ``dtype`` (None: as planned), quantized if it exists in FP32 only."""
         form = self.network.form(tensor)
         wanted: DType = dtype or form.dtype
         if (tensor, wanted) not in self.integers:
@@ -158,11 +158,11 @@ def _calibrated_range(form: TensorQuantization, factor: float = 1.0) -> Range:
 
 
 def _attributes(values: Range) -> dict[str, str]:
-    """The range attributes, in full precision: with MXNet's own six decimals small ranges become 0."""
+    """The range attributes in full precision: with MXNet's own six decimals, small ranges become 0."""
     return {"min_calib_range": repr(values.low), "max_calib_range": repr(values.high)}
 
 
-def _emit_convolution(lowering: _Lowering, node: Node) -> None:
+def _lower_convolution(lowering: _Lowering, node: Node) -> None:
     layer = with_relu_only(layer_of(node))
     form = lowering.network.form(node.output)
     factor = 1.0
@@ -177,7 +177,7 @@ def _emit_convolution(lowering: _Lowering, node: Node) -> None:
         addend, *sum_range = lowering.as_int8(layer.addend, added.dtype)
         inputs.append(addend)
         if (form.dtype, added.dtype) == ("uint8", "int8"):
-            # In place of a signed addend the unsigned result saturates at 127: give it the full range in 7 bits.
+            # The unsigned result overwrites the signed addend and saturates at 127: fit the range into 7 bits.
             factor = 2.0
     inputs += [*data_range, *sum_range]
     values = _calibrated_range(form, factor)
@@ -191,9 +191,9 @@ def _is_pointwise_depthwise(graph: Graph, layer: FusedLayer) -> bool:
 
 
 def _widened(lowering: _Lowering, layer: FusedLayer, weight: Tensor) -> tuple[FusedLayer, Tensor]:
-    """The same 1x1 depthwise convolution as a 3x3 one, zero around its centre.
+    """A 1x1 depthwise convolution as a 3x3 one with zeros around the centre.
 
-    MKL-DNN 1.0 computes the 1x1 one of unsigned input wrongly on processors without AVX-512.
+    MKL-DNN 1.0 computes wrong 1x1 depthwise results of unsigned input on processors without AVX-512.
     """
     values = {**lowering.graph.params, **lowering.params}[weight.node]
     wide = lowering.add_param(f"{layer.node.name}_wide_weight", np.pad(values, ((0, 0), (0, 0), (1, 1), (1, 1))))
@@ -208,11 +208,11 @@ def _safe_weight(lowering: _Lowering, layer: FusedLayer) -> Tensor:
     return lowering.add_param(f"{layer.node.name}_safe_weight", safe)
 
 
-def _emit_dense(lowering: _Lowering, node: Node) -> None:
+def _lower_dense(lowering: _Lowering, node: Node) -> None:
     """An INT8 product with a float result, then scale and bias per channel in FP32.
 
-    The engine's dense kernel knows one weight scale and an 8-bit bias; its float result lets each
-    channel have its own scale, and the bias and the logits keep full precision, on every release.
+    The engine's dense kernel has one weight scale and an 8-bit bias. With its float result each
+    channel has its own scale, and the bias and the logits keep full precision, on every release.
     """
     layer = layer_of(node)
     weight = lowering.graph.params[layer.weight.node]
@@ -240,15 +240,15 @@ def _emit_dense(lowering: _Lowering, node: Node) -> None:
         result = lowering.add(replace(step, name=name, inputs=(result, *step.inputs[1:]), origin=node.origin))
 
 
-def _emit_following(lowering: _Lowering, node: Node) -> None:
+def _lower_following(lowering: _Lowering, node: Node) -> None:
     operator = {"Pooling": "_contrib_quantized_pooling"}.get(node.op, "_contrib_quantized_flatten")
-    # Global pooling needs no kernel, but the INT8 operator checks that there is one.
+    # Global pooling needs no kernel, but the INT8 operator demands one.
     attrs = {"kernel": "(1, 1)", **node.attrs} if node.op == "Pooling" else node.attrs
     quantized = Node(PREFIX + node.name, operator, lowering.as_int8(node.inputs[0]), attrs, node.origin)
     lowering.add_int8(quantized, node.output, lowering.stored[node.inputs[0]].form.range)
 
 
-def _emit_concat(lowering: _Lowering, node: Node) -> None:
+def _lower_concat(lowering: _Lowering, node: Node) -> None:
     triples = [lowering.as_int8(tensor) for tensor in node.inputs]
     inputs = [triple[0] for triple in triples] + [bound for triple in triples for bound in triple[1:]]
     spans = [lowering.stored[tensor].form.range for tensor in node.inputs]
@@ -257,7 +257,7 @@ def _emit_concat(lowering: _Lowering, node: Node) -> None:
     lowering.add_int8(concat, node.output, values)
 
 
-def _emit_addition(lowering: _Lowering, node: Node) -> None:
+def _lower_addition(lowering: _Lowering, node: Node) -> None:
     (first, *first_range), (second, *second_range) = (lowering.as_int8(tensor) for tensor in node.inputs)
     values = _calibrated_range(lowering.network.form(node.output))
     inputs = (first, second, *first_range, *second_range)
@@ -265,10 +265,10 @@ def _emit_addition(lowering: _Lowering, node: Node) -> None:
     lowering.add_int8(addition, node.output, values)
 
 
-def _emitter(node: Node) -> Callable[[_Lowering, Node], None]:
+def _lowering_of(node: Node) -> Callable[[_Lowering, Node], None]:
     layer = fused_layer_of(node)
     if layer is not None:
-        return _emit_convolution if layer.is_convolution else _emit_dense
+        return _lower_convolution if layer.is_convolution else _lower_dense
     if node.op in ADDITIONS:
-        return _emit_addition
-    return _emit_concat if node.op == "Concat" else _emit_following
+        return _lower_addition
+    return _lower_concat if node.op == "Concat" else _lower_following

@@ -1,10 +1,10 @@
 """A quantized network as a network of plain operators with QuantizeLinear and DequantizeLinear between them.
 
-So ONNX writes INT8 networks: operators compute with real numbers, and every tensor that has an integer form is rounded
-to it and back. Engines recognise the pattern and compute in integers. Scales are those of the engine's own INT8
-kernels, and weights are their integers, so the result is what MXNet computes, but for these: tensors with negative
-values are uint8 with zero point 128, which holds the same levels as int8; a sum with an addend keeps all 8 bits; and
-a layer's result is rounded before something is added to it, since ONNX Runtime adds integers to integers.
+This is ONNX's form of INT8 networks (QDQ): operators compute with real numbers, and every tensor that has an integer
+form is rounded to it and back. Engines recognise the pattern and compute in integers. Scales and integer weights are
+those of MXNet's INT8 kernels, so the result is what MXNet computes, with three exceptions: tensors with negative
+values are uint8 with zero point 128, which has the same levels as int8; a sum with an addend keeps all 8 bits; and
+a layer's result is rounded before an addend is added, since ONNX Runtime adds integers to integers.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class QdqNetwork:
-    """The network, whose ``QuantizeLinear`` and ``DequantizeLinear`` read scale and zero point as further inputs.
+    """The network; its ``QuantizeLinear`` and ``DequantizeLinear`` read scale and zero point as further inputs.
 
     ``shapes`` are those of all its tensors.
     """
 
     graph: Graph
-    shapes: Mapping[Tensor, Shape]
+    shapes: Mapping[Tensor, Shape] = field(repr=False)
 
 
 def qdq_network(
     network: QuantizedGraph, shapes: Mapping[Tensor, Shape], reduce_range: ReduceRange = "none"
 ) -> QdqNetwork:
-    """Write out a fused network: layers apart from what is fused into them, and each rounding as two nodes.
+    """Lower a quantized network to QDQ form: separate operators, and each rounding as two nodes.
 
-    A tensor of the fused network keeps its name; where it has integers, its name stands for what they mean.
+    Tensors of the fused network keep their names; a tensor with an integer form keeps it for the dequantized values.
 
     Args:
         network: the quantized network.
         shapes: of the fused network's tensors.
-        reduce_range: which weights are to have fewer than 8 bits; see ``quantization.reduced_range``.
+        reduce_range: which weights get fewer than 8 bits; see ``quantization.reduced_range``.
     """
     network, known = with_subsampling(network, shapes)
     graph, lowering = network.graph, _Lowering(network, reduce_range, known, Names(network.graph.names))
@@ -69,7 +69,7 @@ def qdq_network(
 
 @dataclass
 class _Lowering:
-    """The nodes written so far; ``in_integers`` has, for tensors that are computed in FP32, their rounded form."""
+    """The nodes written so far; ``in_integers`` has the rounded form of tensors that are computed in FP32."""
 
     network: QuantizedGraph
     reduce_range: ReduceRange
@@ -95,7 +95,7 @@ class _Lowering:
         return Tensor(name)
 
     def rounded(self, tensor: Tensor) -> Tensor:
-        """The tensor's values after rounding to the integers of the plan."""
+        """The tensor after rounding to the integers of the plan."""
         producer = self.graph.producer(tensor)
         if producer is not None and self.network.computes_integers(producer):
             return tensor
@@ -115,7 +115,7 @@ class _Lowering:
         return self.add(Node(last, DEQUANTIZE, (stored, scale, zero_point)), shape)
 
     def constant(self, name: str, integers: np.ndarray, scale: np.ndarray) -> Tensor:
-        """Add a parameter that is stored as integers, with a scale for each of its first axis."""
+        """Add a parameter that is stored as integers, with one scale per element of its first axis."""
         zero_points = np.zeros(len(integers), integers.dtype)
         values = {"integers": integers, "scale": scale, "zero_points": zero_points}
         stored = tuple(self.add_param(f"{name}_{what}", value) for what, value in values.items())
@@ -123,9 +123,9 @@ class _Lowering:
         return self.add(node, integers.shape)
 
     def write_out(self, node: Node, inputs: Sequence[Tensor], pre_add: Optional[QuantParams] = None) -> None:
-        """Add a node of the fused network, operator by operator, and its rounding where it puts out integers.
+        """Add a node of the fused network, operator by operator, and its rounding if its output is integers.
 
-        ``pre_add`` is how a layer's result is rounded before something is added to it.
+        ``pre_add`` is the rounding of a layer's result before the addend is added.
         """
         rounds = self.network.computes_integers(node)
         last = self.names.take(f"{node.name}_unrounded") if rounds else node.name
@@ -142,7 +142,7 @@ class _Lowering:
 
 
 def tensor_params(form: TensorQuantization) -> QuantParams:
-    """The rounding that is the engine's own, in unsigned integers."""
+    """The rounding of MXNet's kernels, in unsigned integers."""
     return replace(form.params, dtype="uint8", zero_point=128) if form.dtype == "int8" else form.params
 
 
@@ -151,7 +151,7 @@ def _write_int8_layer(lowering: _Lowering, node: Node) -> None:
     params = lowering.graph.params
     weight = engine_weight(lowering.network, layer) if layer.is_convolution else params[layer.weight.node]
     integers, scale = engine_integers(weight) if layer.is_convolution else per_channel_int8(weight)
-    # All INT8 convolutions in groups are depthwise.
+    # All grouped INT8 convolutions are depthwise.
     depthwise = layer.is_convolution and integer(layer.core, "num_group", 1) > 1
     integers, scale = with_reduced_range(weight, integers, scale, lowering.reduce_range, depthwise)
     data = lowering.rounded(layer.data)
@@ -170,7 +170,7 @@ def _write_int8_layer(lowering: _Lowering, node: Node) -> None:
 
 
 def _flattened(lowering: _Lowering, node: Node, data: Tensor, params: QuantParams) -> Tensor:
-    """The layer's input as rows: engines know the flattening of integers as a step of its own."""
+    """The layer's input as rows: engines treat the flattening of integers as a separate step."""
     batch, *rest = lowering.shapes[data]
     name = lowering.names.take(f"{node.name}_flat")
     flat = lowering.add(Node(name, "Flatten", (data,), {}, node.origin), (batch, int(np.prod(rest))))
@@ -178,9 +178,9 @@ def _flattened(lowering: _Lowering, node: Node, data: Tensor, params: QuantParam
 
 
 def _pre_add_range(layer: FusedLayer, addend: Tensor, plan: Plan) -> Range:
-    """The values of a layer's result that matter where something is added to it.
+    """The pre-add range: the values of a layer's result that matter before the addend is added.
 
-    Beyond these the sum saturates, whatever is added; the range that was measured narrows them further.
+    Beyond it the sum saturates whatever the addend is; the measured range narrows it further.
     """
     low, high = _limits(plan.tensors[layer.node.output])
     addend_low, addend_high = _limits(plan.tensors[addend])

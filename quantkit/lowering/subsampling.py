@@ -1,8 +1,7 @@
 """Strided 1x1 convolutions as a subsampling and convolutions without stride, for ONNX.
 
-Where all that read a tensor are such convolutions (ResNet v1's downsampling), OpenVINO takes their stride out by
-itself, between dequantization and convolution, and then computes them in FP32. Written out, the subsampling is one of
-integers.
+Where only such convolutions read a tensor (ResNet v1's downsampling), OpenVINO itself moves the stride out, between
+dequantization and convolution, and then computes the convolutions in FP32. An explicit subsampling stays in integers.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Shape = tuple[int, ...]
 def with_subsampling(
     network: QuantizedGraph, shapes: Mapping[Tensor, Shape]
 ) -> tuple[QuantizedGraph, dict[Tensor, Shape]]:
-    """The same network and its tensors' shapes with max pooling of single values before such convolutions."""
+    """The network with max pooling over single values before such convolutions, and its tensors' shapes."""
     graph, plan = network.graph, network.plan
     sampled = {tensor: strides for tensor in plan.tensors if (strides := _strides(network, tensor))}
     names = _names(graph, sampled)
@@ -51,24 +50,24 @@ def with_subsampling(
 
 
 def _names(graph: Graph, tensors: Iterable[Tensor]) -> dict[Tensor, Tensor]:
-    """What the tensors are to be called when they are subsampled."""
+    """The names of the tensors after subsampling."""
     names = Names(graph.names)
     return {tensor: Tensor(names.take(f"{tensor.stem}_subsampled")) for tensor in tensors}
 
 
 def _strides(network: QuantizedGraph, tensor: Tensor) -> Optional[Shape]:
-    """The one stride with which INT8 convolutions of single values, and nothing else, read a computed tensor."""
+    """The common stride of a computed tensor's readers; None unless all are strided 1x1 INT8 convolutions."""
     graph = network.graph
     readers = graph.consumers.get(tensor, ())
     if not readers or tensor in graph.outputs or graph.producer(tensor) is None:
         return None
-    found = set()
+    all_strides = set()
     for reader in readers:
         layer = network.int8_layer(reader)
         if layer is None:
             return None
-        found.add(integers(layer.core, "stride") if _is_pointwise(layer, tensor) else ())
-    (strides, *others) = found
+        all_strides.add(integers(layer.core, "stride") if _is_pointwise(layer, tensor) else ())
+    (strides, *others) = all_strides
     return strides if not others and max(strides, default=1) > 1 else None
 
 

@@ -1,4 +1,4 @@
-"""The weights that INT8 layers are lowered with."""
+"""The weights of lowered INT8 convolutions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from quantkit.quantization.weights import without_dead_channels
 
 
 def engine_weight(network: QuantizedGraph, layer: FusedLayer) -> np.ndarray:
-    """The weights that an INT8 convolution is lowered with: its own, where the engine can quantize these."""
+    """The weights that an INT8 convolution is lowered with: its own, but for channels that the engine cannot quantize."""
     params = network.graph.params
     bias = params[layer.bias.node] if layer.bias else None
     steps = (network.form(tensor).params.scale for tensor in (layer.data, layer.node.output))

@@ -114,7 +114,7 @@ NETWORKS: dict[str, Callable[[], Graph]] = {
 
 
 def quantized(name: str, preset: str = "none", *exclude: str) -> QuantizedGraph:
-    """A network, calibrated with the largest values for some images, and recovered."""
+    """A network, calibrated to the largest values of some images, with algorithms applied."""
     data = images()
     fused, plan = planned(NETWORKS[name](), data, *exclude)
     network = QuantizedGraph(fused.graph, plan)

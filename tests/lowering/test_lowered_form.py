@@ -1,4 +1,4 @@
-"""What is lowered, node by node: inputs in the order of the engine's kernels, flags, names, and whose work it is."""
+"""Lowered nodes: inputs in the order of the engine's kernels, flags, names and origins."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_names_that_are_taken_get_a_number() -> None:
     assert {"quantized_quantized_last", "quantized_last_2", "data_int8_1"} <= set(names)
 
 
-def test_emitted_names_give_way_to_each_other() -> None:
+def test_lowered_names_give_way_to_each_other() -> None:
     """Integers of the tensor "dense_weight", and those of a dense layer's weight, which has another name."""
     b = Builder()
     data = b.op("tanh", "dense_weight", DATA)

@@ -13,7 +13,7 @@ from quantkit.formats.onnx.writing.model import CONVERTERS
 from quantkit.ir.graph import Node
 from quantkit.lowering.qdq import DEQUANTIZE, QUANTIZE
 from tests.lowering.onnx_operators import CASES, SHAPE
-from tests.lowering.test_emitted_form import lines
+from tests.lowering.test_lowered_form import lines
 from tests.networks import DATA, Builder
 
 

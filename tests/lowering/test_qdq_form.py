@@ -13,7 +13,7 @@ from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.qdq import DEQUANTIZE, QdqNetwork
 from quantkit.quantization.plan import Plan
 from tests.lowering.networks import NETWORKS
-from tests.lowering.test_emitted_form import line
+from tests.lowering.test_lowered_form import line
 from tests.lowering.test_qdq import network
 from tests.lowering.test_subsampling import downsampling
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1
