@@ -1,4 +1,4 @@
-"""Arrays in ``.npz`` and ``.npy`` files; every size is checked before it is believed, and nothing is unpickled.
+"""Arrays in ``.npz`` and ``.npy`` files; every size is checked before use, and nothing is unpickled.
 
 The formats: numpy.lib.format, and PKWARE's APPNOTE.TXT for the archive.
 """
@@ -27,13 +27,13 @@ _NPY: Any = np.lib.format
 _SUFFIX = ".npy"
 _READERS = {(1, 0): _NPY.read_array_header_1_0, (2, 0): _NPY.read_array_header_2_0}
 
-# numpy's own bound on a header, with what stands before it.
+# numpy's own bound on a header, plus the bytes before it.
 _LONGEST_HEADER = 10_000 + 12
 
 # Some 300,000 arrays.
 _LONGEST_DIRECTORY = 2**24
 
-# What an archive may unpack to: this, or so many times its own size where that is more.
+# An archive may unpack to this many bytes, or to this many times its own size if that is more.
 _MOST_UNPACKED = 2**28
 _MOST_TIMES = 100
 
@@ -42,10 +42,10 @@ _EMPTY = 22
 
 _ENCRYPTED = 1
 
-# What a message shows of a name.
+# Characters of a name that a message shows.
 _SHOWN = 100
 
-# How zipfile and numpy report damage, by the place of it.
+# The exceptions by which zipfile and numpy report damage.
 _DAMAGE = (
     OSError,
     EOFError,
@@ -64,7 +64,7 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class Header:
-    """What an array's header says; its values begin ``start`` bytes into the file that holds it alone."""
+    """An array's header; its values begin ``start`` bytes into its ``.npy`` file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -82,7 +82,7 @@ class Archive:
         self.names = tuple(self._members)
 
     def header(self, name: str) -> Header:
-        """What the header of an array says, which fits the size of its values.
+        """The header of an array, checked against the size of its values.
 
         Raises:
             DataError: it is damaged, or the array does not hold numbers.
@@ -91,7 +91,7 @@ class Archive:
             return _header(file, self._members[name].file_size, f"array {name!r} of {self._path}")
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
-        """An array as a whole.
+        """An array with all its values.
 
         Raises:
             DataError: it is damaged, or does not hold numbers.
@@ -104,18 +104,18 @@ class Archive:
         return array
 
     def values(self, name: str) -> IO[bytes]:
-        """The file that holds an array alone, header included."""
+        """The ``.npy`` file of an array, header included, open for reading."""
         return self._archive.open(self._members[name])
 
 
 @contextmanager
 def opened_npz(path: Path) -> Iterator[Archive]:
-    """The archive at ``path``; what goes wrong inside it is an error of the data.
+    """Open the archive at ``path``; any failure inside the context becomes a ``DataError``.
 
-    It may unpack to 256 MiB, or to 100 times its own size where that is more.
+    It may unpack to 256 MiB, or to 100 times its own size if that is more.
 
     Raises:
-        DataError: it cannot be read, is no such archive or a damaged one, or unpacks to more.
+        DataError: it cannot be read, is damaged or not an ``.npz`` archive, or unpacks to more.
     """
     with _telling_damage(path), _Reader(open_ordinary(path).detach()) as file, zipfile.ZipFile(file) as archive:
         file.longest = sys.maxsize
@@ -156,7 +156,7 @@ def _telling_damage(path: Path) -> Iterator[None]:
 
 
 class _Reader(io.BufferedReader):
-    """A file that gives at most ``longest`` bytes at once: ``ZipFile`` reads an archive's directory as a whole."""
+    """A file that returns at most ``longest`` bytes at once: ``ZipFile`` reads an archive's whole directory."""
 
     longest = _LONGEST_DIRECTORY
 
@@ -167,7 +167,7 @@ class _Reader(io.BufferedReader):
 
 
 def _check_members(archive: zipfile.ZipFile, size: int, path: Path) -> None:
-    """Make sure that an archive of ``size`` bytes is as numpy writes it, and no bomb."""
+    """Check that an archive of ``size`` bytes has the form that numpy writes and is not a zip bomb."""
     members = archive.infolist()
     names = {member.filename for member in members}
     # Comments can swallow the entries that follow.
@@ -181,24 +181,24 @@ def _check_members(archive: zipfile.ZipFile, size: int, path: Path) -> None:
                 f"{member.filename[:_SHOWN]!r} of {path} is encrypted or compressed in a way that numpy does not use; "
                 "save it again with numpy.savez"
             )
-        # The directory has no checksum, but each name stands twice, and opening compares.
+        # The directory has no checksum, but the archive holds each name twice, and opening compares them.
         archive.open(member).close()
     unpacked = sum(member.file_size for member in members)
     most = max(_MOST_UNPACKED, _MOST_TIMES * size)
     if unpacked > most:
         raise DataError(
             f"{path} has {size} bytes and would unpack to {unpacked}, more than the {most} allowed; "
-            "if it is in order, save it uncompressed with numpy.savez"
+            "if that is intended, save it uncompressed with numpy.savez"
         )
 
 
 def _header(file: IO[bytes], size: int, where: str) -> Header:
     """The header at the beginning of ``file``, which has ``size`` bytes."""
-    # Headers tell their own length, which no reading may rely on.
+    # Headers state their own length, which cannot be trusted.
     beginning = io.BytesIO(file.read(_LONGEST_HEADER))
     version = _NPY.read_magic(beginning)
     if version not in _READERS:
-        raise DataError(f"{where} has the .npy version {version}, which is not known here; save it again")
+        raise DataError(f"{where} has the .npy version {version}, which quantkit does not read; save it again")
     shape, fortran_order, dtype = _READERS[version](beginning)
     if dtype.kind not in "biufc":
         raise DataError(f"{where} is {str(dtype)[:_SHOWN]}; only numbers are read")

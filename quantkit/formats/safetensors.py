@@ -1,4 +1,4 @@
-"""Reading safetensors files with the format's own library, which checks every offset before it gives out a tensor."""
+"""Reading safetensors files with the format's own library, which checks every offset before it returns a tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quantkit.errors import ModelError
 from quantkit.files.text import open_ordinary, parse_json
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1"}
-# The library admits 100 MB, which take thirty times that in memory; a thousand layers need a tenth of a megabyte.
+# The library allows 100 MB, which take thirty times that in memory; a thousand layers need a tenth of a megabyte.
 _LONGEST_HEADER = 1 << 20
 
 
@@ -20,7 +20,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """Every tensor of a file by name; bfloat16 as float32.
 
     Raises:
-        ModelError: the file cannot be read, its header contradicts itself or the file's size, or a tensor is of a type
+        ModelError: the file cannot be read, its header contradicts itself or the file's size, or a tensor has a type
             that NumPy lacks.
     """
     from safetensors import SafetensorError, deserialize
@@ -43,7 +43,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def _checked(file: io.BufferedReader, path: Path) -> bytes:
-    """The bytes of a file that is as long as its header says; a file of holes can be of any length."""
+    """The bytes of a file, which must be as long as its header says: a sparse file can have any length."""
     length = int.from_bytes(file.read(8), "little")
     if length > _LONGEST_HEADER:
         raise _damaged(path, f"a header of {length} bytes, where {_LONGEST_HEADER} are allowed")
@@ -53,9 +53,9 @@ def _checked(file: io.BufferedReader, path: Path) -> bytes:
         needed = 8 + length + max((entry["data_offsets"][1] for entry in tensors), default=0)
         there = os.fstat(file.fileno()).st_size
         if needed != there:
-            raise _damaged(path, f"its header tells of {needed} bytes, and there are {there}")
+            raise _damaged(path, f"its header describes {needed} bytes, and there are {there}")
     except (ValueError, TypeError, AttributeError, LookupError) as error:
-        raise _damaged(path, f"its header makes no sense ({type(error).__name__}: {str(error)[:100]})") from error
+        raise _damaged(path, f"its header is invalid ({type(error).__name__}: {str(error)[:100]})") from error
     file.seek(0)
     return file.read()
 

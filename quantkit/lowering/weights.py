@@ -10,7 +10,7 @@ from quantkit.quantization.weights import without_dead_channels
 
 
 def engine_weight(network: QuantizedGraph, layer: FusedLayer) -> np.ndarray:
-    """The weights that an INT8 convolution is lowered with: its own, but for channels that the engine cannot quantize."""
+    """The weights of a lowered INT8 convolution: its own, but for channels that the engine cannot quantize."""
     params = network.graph.params
     bias = params[layer.bias.node] if layer.bias else None
     steps = (network.form(tensor).params.scale for tensor in (layer.data, layer.node.output))

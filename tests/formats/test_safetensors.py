@@ -107,7 +107,7 @@ def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
     path.write_bytes(file_of({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}, bytes(4)))
     os.truncate(path, 2**28)
     tracemalloc.start()
-    with pytest.raises(ModelError, match=r"tells of .* bytes, and there are 268435456"):
+    with pytest.raises(ModelError, match=r"describes .* bytes, and there are 268435456"):
         read_safetensors(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -15,15 +15,15 @@ from quantkit.formats.mxnet.symbol_entries import Entries, Entry, entries_of
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
 
-# The oldest release that runs INT8 networks: newer ones read it without upgrading, older ones need not apply.
+# The oldest release that runs INT8 networks; newer ones read its files without upgrading them.
 FORMAT_VERSION = 10500
 
 LARGEST_SYMBOL = 32 * MEBIBYTE
-"""Characters of the largest symbol that is read; the largest of GluonCV's zoo has some two million."""
+"""Characters of the largest symbol that quantkit reads; the largest of GluonCV's zoo has some two million."""
 
 
 def parse(text: str, params: Mapping[str, np.ndarray]) -> Graph:
-    """Read a symbol's JSON text; variables found in ``params`` become parameters, the others inputs.
+    """Read a symbol's JSON text; variables that are in ``params`` become parameters, the others inputs.
 
     Args:
         text: what ``Symbol.tojson()`` or a ``-symbol.json`` file holds, of any MXNet release.
@@ -37,7 +37,7 @@ def parse(text: str, params: Mapping[str, np.ndarray]) -> Graph:
 
 
 def read_entries(text: str) -> Entries:
-    """The nodes of a symbol's JSON text as they stand there, checked.
+    """The nodes of a symbol's JSON text, in the text's order, checked.
 
     Raises:
         ModelError: see ``parse``.
@@ -73,7 +73,7 @@ def _graph(entries: Entries, params: Mapping[str, np.ndarray]) -> Graph:
 
 
 def _distinct_names(entries: Sequence[Entry]) -> list[str]:
-    """The nodes' names, where several share one all but the first with a number: MXNet tells them apart by position."""
+    """The nodes' names, made unique with numbers: MXNet tells nodes apart by position, not by name."""
     free = Names(entry.name for entry in entries)
     seen: set[str] = set()
     names = []
@@ -86,15 +86,15 @@ def _distinct_names(entries: Sequence[Entry]) -> list[str]:
 def serialize(graph: Graph, version: int = FORMAT_VERSION) -> str:
     """Write a Graph as symbol JSON; equal graphs give equal bytes.
 
-    ``version`` is the MXNet release (10500 for 1.5.0) that the file says it is from.
+    ``version`` is the MXNet release (10500 for 1.5.0) that the file names.
     """
     document = {**_document(graph), "attrs": {"mxnet_version": ["int", version]}}
-    # MXNet reads UTF-8, but not the escapes of JSON for what is not ASCII.
+    # MXNet reads UTF-8, but not JSON's escapes of non-ASCII characters.
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def sha256_of(graph: Graph) -> str:
-    """What identifies a network, structure and weights: the SHA-256 of its JSON text and its parameters."""
+    """The hash of a network's structure and weights: the SHA-256 of its JSON text and its parameters."""
     digest = hashlib.sha256(serialize(graph).encode())
     for name, value in sorted(graph.params.items()):
         digest.update(name.encode())
@@ -110,7 +110,7 @@ def _document(graph: Graph) -> dict[str, Any]:
         position[name] = len(entries)
         entry: dict[str, Any] = {"op": "null", "name": name, "inputs": []}
         if name in graph.params:
-            # Not every parameter's shape follows from the input's, and Module.bind knows of no other way.
+            # Not every parameter's shape follows from the input's, and Module.bind takes it from here only.
             entry["attrs"] = {"__shape__": str(graph.params[name].shape)}
         entries.append(entry)
 

@@ -1,12 +1,12 @@
 """MXNet's ``.params`` files, read and written in plain NumPy.
 
-MXNet itself trusts every length in such a file: a damaged one can end the process. Here every header is
+MXNet itself trusts every length in such a file, so a damaged file can end the process. Here every header is
 checked against the size of the file before anything is allocated.
 
 The layout, little-endian (MXNet's ``NDArray::Save`` and ``NDArray::Load``): the list's magic number (u64),
 a reserved u64, the number of arrays (u64), the arrays, the number of names (u64), and the names, each a
-u64 length and that many bytes. An array is its version's magic number (u32; in files before MXNet 0.11 the
-number of axes stands in its place), from V2 on the storage type (i32), the shape (i32 number of axes, then i64 each;
+u64 length and that many bytes. An array is its version's magic number (u32; files before MXNet 0.11 have the
+number of axes instead), from V2 on the storage type (i32), the shape (i32 number of axes, then i64 each;
 u32 in files before 0.11), the device (two i32), the type flag (i32) and the values.
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 from quantkit.errors import ModelError
 from quantkit.files.text import open_ordinary
 
-# Trained weights and statistics stay far below; a flipped bit in an exponent often does not.
+# Trained weights and statistics stay far below; a flipped exponent bit often exceeds it.
 _LARGEST_PLAUSIBLE = 1e15
 _LISTED = 3
 
@@ -40,16 +40,16 @@ _NEWEST_FLAG_OF_ALL_RELEASES = 6
 _SPARSE = {1: "row_sparse", 2: "csr"}
 _MOST_AXES = 32
 _LONGEST_NAME = 4096
-# Each takes some hundred bytes beside its values.
+# Each takes some hundred bytes in addition to its values.
 _MOST_ARRAYS = 1 << 17
 _CPU = (1, 0)
 
 
 def read_params(path: Path) -> dict[str, np.ndarray]:
-    """Read every array of a ``.params`` file, by name as it stands in the file.
+    """Read every array of a ``.params`` file, by its name in the file.
 
-    Checkpoints name their arrays ``arg:x`` and ``aux:x``, gluon's ``save_parameters`` by their place in the
-    block (``features.0.weight``). The arrays are read-only.
+    Checkpoints name their arrays ``arg:x`` and ``aux:x``; gluon's ``save_parameters`` names them by their place in
+    the block (``features.0.weight``). The arrays are read-only.
 
     Raises:
         ModelError: the file cannot be read or is not a complete ``.params`` file of named dense arrays.
@@ -67,7 +67,7 @@ def write_params(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays in the order given, as MXNet 1.5 and newer read them; equal arrays give equal bytes.
 
     Raises:
-        ModelError: an array's type or shape has no place in the format.
+        ModelError: the format cannot hold an array's type or shape.
     """
     file.write(struct.pack("<QQQ", _LIST_MAGIC, 0, len(arrays)))
     for name, array in arrays.items():
@@ -89,10 +89,10 @@ def write_params(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def plain_names(params: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
-    """The same arrays without the ``arg:`` and ``aux:`` of checkpoint files.
+    """The arrays by name, without the ``arg:`` and ``aux:`` of checkpoint files.
 
     Raises:
-        ModelError: two arrays have the same name after that.
+        ModelError: two arrays then have the same name.
     """
     plain: dict[str, np.ndarray] = {}
     for name, value in params.items():
@@ -104,13 +104,13 @@ def plain_names(params: Mapping[str, np.ndarray], where: str) -> dict[str, np.nd
 
 
 def check_finite(params: Mapping[str, np.ndarray], where: str) -> None:
-    """Refuse parameters that hold NaN, infinity or values that no training leaves.
+    """Reject parameters that hold NaN, infinity or values that no training produces.
 
-    They would spread through the network unnoticed. A ``.params`` file has no checksum: such values are
-    how damaged bytes show, though not each of them.
+    They would spread through the network unnoticed. A ``.params`` file has no checksum; many damaged
+    bytes show up as such values, though not all.
 
     Raises:
-        ModelError: naming the arrays and how many of their values are impossible.
+        ModelError: some values are impossible; the message names the arrays and counts the values.
     """
     bad = {}
     for name, value in params.items():
@@ -134,7 +134,7 @@ def shortlist(items: Iterable[str], others: str = "more") -> str:
 
 @dataclass
 class _Reader:
-    """A cursor over an open file that never reads past the end nor believes a length before checking it."""
+    """A cursor over an open file that never reads past the end, nor trusts a length before checking it."""
 
     file: IO[bytes]
     path: Path

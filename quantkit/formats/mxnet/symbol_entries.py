@@ -1,4 +1,4 @@
-"""What a symbol's JSON says, with every field's type and every reference checked, before anything is made of it."""
+"""The entries of a symbol's JSON, with every field's type and every reference checked before use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from quantkit.ir.attribute_bounds import attribute_problem, output_count
 from quantkit.ir.fused_bounds import fused_problem
 
 MOST_NODES = 50_000
-"""Nodes of the largest network that is read; the largest of GluonCV's zoo has some 5,000."""
+"""Nodes of the largest network that quantkit reads; the largest of GluonCV's zoo has some 5,000."""
 
 _LONGEST_NAME = 1024
-# MXNet spells out what each node reads.
+# MXNet spells out the names of each node's inputs.
 _LONGEST_NAMES_READ = 1 << 24
 _MOST_INPUTS = 1 << 16
 _REMEDY = "quantkit reads networks of operators that compute tensors from tensors alone; take it out and export again"
@@ -26,7 +26,7 @@ _REMEDY = "quantkit reads networks of operators that compute tensors from tensor
 class Entry:
     """One node: ``inputs`` are positions of earlier nodes, each with the number of one of its outputs.
 
-    Variables have the operator ``null``, all others MXNet's own name of theirs, whatever alias the file has.
+    Variables have the operator ``null``, all others the canonical name of theirs, whatever alias the file has.
     ``hints`` are attributes of the form ``__x__``, which no operator reads.
     """
 
@@ -54,23 +54,23 @@ def entries_of(document: Any, within: str = "") -> Entries:
         within: the name of the fused operator whose body it is; empty for a whole network.
 
     Raises:
-        ModelError: it is not a symbol, or has an operator or an attribute that networks of strangers may not have.
+        ModelError: it is not a symbol, or has an operator or an attribute that is not allowed in untrusted networks.
     """
     where = f"in the body of {within!r}, " if within else ""
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
         raise _damaged(f"{where}there is no list of nodes")
-    found = document["nodes"]
-    if len(found) > MOST_NODES:
-        raise ModelError(f"the symbol has {len(found)} nodes; quantkit reads up to {MOST_NODES}")
+    values = document["nodes"]
+    if len(values) > MOST_NODES:
+        raise ModelError(f"the symbol has {len(values)} nodes; quantkit reads up to {MOST_NODES}")
     nodes: list[Entry] = []
     outputs: list[int] = []
     names_read = 0
-    for position, value in enumerate(found):
+    for position, value in enumerate(values):
         entry = _entry(value, f"{where}node {position}", within, outputs)
         names_read += sum(len(nodes[read].name) for read, _ in entry.inputs)
         if names_read > _LONGEST_NAMES_READ:
             raise ModelError(
-                f"the names of what the symbol's nodes read have more than {_LONGEST_NAMES_READ} characters in all; "
+                f"the names of the inputs of all the symbol's nodes have more than {_LONGEST_NAMES_READ} characters; "
                 "give its nodes shorter names"
             )
         nodes.append(entry)
@@ -123,7 +123,7 @@ def _check_operator(op: str, attrs: dict[str, str], inputs: int, where: str, wit
 def _body(bodies: Any, op: str, name: str, where: str) -> Optional[Entries]:
     wanted = 1 if op in FUSED else 0
     if not isinstance(bodies, list) or len(bodies) != wanted:
-        raise _damaged(f"{where} ({op}) has not {wanted} networks inside")
+        raise _damaged(f"{where} ({op}) does not contain {wanted} networks")
     return entries_of(bodies[0], name) if bodies else None
 
 
@@ -162,7 +162,7 @@ def _text(value: Any, what: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether C reads the text as it stands: no zero byte or other control character, nothing that is not Unicode."""
+    """Whether C reads the text unchanged: no zero byte or other control character, nothing that is not Unicode."""
     return (text.isascii() and text.isprintable()) or not any(ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 for c in text)
 
 

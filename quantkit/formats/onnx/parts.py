@@ -1,4 +1,4 @@
-"""How many parts an ONNX file has, counted in its bytes before a library makes an object of each.
+"""The number of parts of an ONNX file, counted in its bytes before a library makes an object of each.
 
 An operator of two bytes takes more than a hundred in memory, an integer of one byte takes eight, and eight more as an
 array. The formats: protobuf's encoding (https://protobuf.dev/programming-guides/encoding) and onnx.proto of ONNX 1.19.
@@ -12,22 +12,22 @@ from typing import Any, NamedTuple, Optional
 from quantkit.formats.onnx import protobuf
 
 MOST_PARTS = 1 << 19
-"""Of operators, attributes, tensors, names and all other messages and entries of lists of texts.
+"""The most operators, attributes, tensors, names and other messages and entries of lists of texts.
 
-An operator comes with some ten, or thirty where an exporter adds shapes and where in the program it is from.
+An operator has some ten parts, or thirty if the exporter adds shapes and source locations.
 """
 
 MOST_BYTES = 1 << 26
-"""Of all that is not a tensor's values, 64 MiB.
+"""The most bytes apart from tensors' values, 64 MiB.
 
-Values count where they stand as such, in ``raw_data`` and lists of floating-point numbers, but not as integers of one
-byte each. Programs keep the integers of a graph there, such as shapes, and where in the program an operator is from.
+Only ``raw_data`` and lists of floating-point numbers are values in this sense. Lists of integers, one byte each,
+count as other bytes: exporters keep shapes and source locations in them.
 """
 
-# Protobuf itself reads so many below the outermost.
+# Protobuf itself reads this many levels below the outermost.
 _DEEPEST = 100
 
-# By field number, what is a message or one of a list of texts, and what that holds in turn; and values of tensors.
+# By field number: the fields that are messages or entries of lists of texts, with their own such fields; and values.
 _Fields = dict[int, Any]
 _LEAF: _Fields = {}
 _VALUES: _Fields = {}
@@ -52,13 +52,13 @@ _FUNCTION: _Fields = {
 MODEL: _Fields = {
     7: _GRAPH, 8: _LEAF, 14: _LEAF, 20: {1: _GRAPH, 2: _GRAPH, 3: _LEAF, 4: _LEAF}, 25: _FUNCTION, 26: {3: _LEAF},
 }  # fmt: skip
-"""The fields of a ``ModelProto`` that are parts; a dictionary for each, with those that lie in it."""
+"""The fields of a ``ModelProto`` that are parts, each with a dictionary of the parts inside it."""
 
 
 def parts_problem(content: bytes) -> Optional[str]:
-    """What is wrong with a file of more than ``MOST_PARTS`` parts or ``MOST_BYTES``, or one that breaks off; else None.
+    """Why a file has too many parts (``MOST_PARTS``), is too large (``MOST_BYTES``) or is truncated; None if it is not.
 
-    It goes through the file once, past the values of tensors, and takes no memory.
+    It goes through the file once, skipping the values of tensors, and takes no memory.
     """
     parts, rest = 0, len(content)
     try:
@@ -74,7 +74,7 @@ def parts_problem(content: bytes) -> Optional[str]:
     except ValueError as error:
         return f"is not a complete ONNX file ({error})"
     if rest > MOST_BYTES:
-        return f"has {rest} bytes beside the values of its tensors, and {MOST_BYTES} are the most"
+        return f"has {rest} bytes besides the values of its tensors, more than {MOST_BYTES}"
     return None
 
 
@@ -86,7 +86,7 @@ class _Part(NamedTuple):
 
 
 def _parts(content: bytes, place: int, end: int, fields: _Fields, levels: int) -> Iterator[_Part]:
-    """Each part of the message between two places, and the values of tensors."""
+    """Each part of the message between two offsets, and the values of tensors."""
     if not levels:
         raise ValueError("it nests too deep")
     for part in protobuf.fields(content, place, end):

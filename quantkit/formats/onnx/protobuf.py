@@ -1,4 +1,4 @@
-"""The fields of a protobuf message, one by one, as its bytes have them (https://protobuf.dev/programming-guides/encoding)."""
+"""The fields of an encoded protobuf message, one by one (https://protobuf.dev/programming-guides/encoding)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ NUMBER, DELIMITED, FOUR_BYTES = 0, 2, 5
 _EIGHT_BYTES = 1
 _SKIPPED = {_EIGHT_BYTES: 8, FOUR_BYTES: 4}
 _LONGEST_NUMBER = 10
-# Some readers drop what is beyond, and so find another field than others do.
+# Some readers drop the bits beyond, and so see another field than others do.
 _LARGEST_KEY = (1 << 32) - 1
 
 
 class Field(NamedTuple):
-    """A field: its number, how it is encoded, its value where that is a number, and where its content lies."""
+    """A field: its number, its wire type, its value if that is a number, and the offsets of its content."""
 
     number: int
     kind: int
@@ -25,11 +25,11 @@ class Field(NamedTuple):
 
 
 def fields(content: bytes, place: int, end: int) -> Iterator[Field]:
-    """The fields of the message between two places.
+    """The fields of the message between two offsets.
 
     Raises:
-        IndexError: the message breaks off.
-        ValueError: it is none.
+        IndexError: the message is truncated.
+        ValueError: it is not a message.
     """
     while place < end:
         key, first = read_number(content, place)
@@ -52,19 +52,19 @@ def fields(content: bytes, place: int, end: int) -> Iterator[Field]:
 
 
 def read_number(content: bytes, place: int) -> tuple[int, int]:
-    """The number of seven bits a byte, the lowest first, that begins at a place, and where it ends.
+    """The varint at an offset (seven bits a byte, the lowest first), and the offset of its end.
 
     Raises:
-        IndexError: it breaks off.
-        ValueError: it does not end.
+        IndexError: it is truncated.
+        ValueError: it is longer than any 64-bit number.
     """
-    found = content[place]
-    if found < 128:
-        return found, place + 1
-    found &= 127
+    number = content[place]
+    if number < 128:
+        return number, place + 1
+    number &= 127
     for index in range(1, _LONGEST_NUMBER):
         byte = content[place + index]
-        found |= (byte & 127) << 7 * index
+        number |= (byte & 127) << 7 * index
         if byte < 128:
-            return found, place + index + 1
+            return number, place + index + 1
     raise ValueError(f"a number has more than {_LONGEST_NUMBER} bytes")

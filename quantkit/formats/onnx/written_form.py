@@ -1,9 +1,9 @@
-"""Whether an ONNX file is of the form that quantkit writes, told from its bytes before any engine sees it.
+"""Whether an ONNX file has the form that quantkit writes, decided from its bytes before any engine reads it.
 
-ONNX can do more than quantkit writes: operators that read files, loops, weights at an address in memory, and more than
-one engine ends the process over what contradicts itself. So of a stranger's file only what quantkit could have written
-goes to an engine. The form: protobuf's encoding (https://protobuf.dev/programming-guides/encoding) and onnx.proto of
-ONNX 1.19. No library is needed, since deployments have none.
+ONNX allows more than quantkit writes: operators that read files, loops, weights at an address in memory. Several
+engines end the process when a file contradicts itself. So an engine gets an untrusted file only if quantkit could have
+written it. The form: protobuf's encoding (https://protobuf.dev/programming-guides/encoding) and onnx.proto of
+ONNX 1.19. This needs no ONNX library, since deployments have none.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from quantkit.formats.onnx.protobuf import DELIMITED, FOUR_BYTES, NUMBER, Field,
 
 @dataclass(frozen=True)
 class _Form:
-    """Of a message: by number which fields are numbers, floats, texts, bytes, and messages with what these are called.
+    """The fields of a message by number: numbers, floats, texts, bytes, and messages with their names in errors.
 
-    ``once`` are those that stand at most once: of several, protobuf takes the last or joins them.
+    ``once`` are those that may occur only once: of several, protobuf takes the last or joins them.
     """
 
     numbers: frozenset[int] = frozenset()
@@ -66,13 +66,13 @@ _MOST = 1 << 31
 
 
 def written_problem(content: bytes, operators: Container[str]) -> Optional[str]:
-    """What in a file quantkit does not write; None where it could have written all of it.
+    """Why quantkit cannot have written a file; None if it can.
 
     Args:
-        content: the file.
+        content: the file's bytes.
         operators: those that quantkit writes.
     """
-    # Engines tell ONNX from their own formats by how a file begins.
+    # Engines tell ONNX from their own formats by a file's first byte.
     if not content.startswith(b"\x08"):
         return "does not begin as quantkit's ONNX files do"
     try:
@@ -93,14 +93,14 @@ _Message = dict[int, list[Any]]
 
 
 def _message(content: bytes, place: int, end: int, form: _Form, what: str) -> _Message:
-    """A message's values by field number: numbers, bytes of texts, and messages; of bytes only how many there are."""
-    found: _Message = {}
+    """A message's values by field number: numbers, texts, messages, and the lengths of bytes."""
+    message: _Message = {}
     for field_ in fields(content, place, end):
-        values = found.setdefault(field_.number, [])
+        values = message.setdefault(field_.number, [])
         values += _values(content, field_, form, what)
         if field_.number in form.once and len(values) > 1:
             raise ValueError(f"field {field_.number} of {what} occurs twice")
-    return found
+    return message
 
 
 def _values(content: bytes, read: Field, form: _Form, what: str) -> Iterable[Any]:
@@ -129,12 +129,12 @@ def _packed(content: bytes, read: Field) -> Iterator[int]:
 
 
 def _signed(value: int) -> int:
-    """Negative numbers are written as their 64 bits."""
+    """The value of 64 bits in two's complement."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def _check_tensor(tensor: _Message) -> None:
-    """Its bytes are as many as its shape and its type say."""
+    """Check that a tensor has as many bytes as its shape and type require."""
     (name,), (kind,), (size,) = tensor.get(8, [""]), tensor.get(2, [0]), tensor.get(9, [0])
     shape = tensor.get(1, [])
     if kind not in _BYTES or min(shape, default=0) < 0 or prod(shape) * _BYTES[kind] != size:

@@ -116,7 +116,7 @@ def test_integers_of_a_byte_each_count(name: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(bounds, "MOST_BYTES", len(content))
     assert parts_problem(content) is None
     monkeypatch.setattr(bounds, "MOST_BYTES", len(content) - 1)
-    assert f"has {len(content)} bytes beside the values of its tensors" in str(parts_problem(content))
+    assert f"has {len(content)} bytes besides the values of its tensors" in str(parts_problem(content))
 
 
 @pytest.mark.parametrize("content", [onnx_model().SerializeToString(), _branches().SerializeToString()])

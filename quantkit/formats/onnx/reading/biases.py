@@ -1,4 +1,4 @@
-"""A constant that is added to each channel of a layer without bias is that layer's bias."""
+"""Makes a constant that is added to each channel of a layer the layer's bias."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected"})
 
 
 def with_biases(graph: Graph) -> Graph:
-    """The same network, sums of a layer and a constant for each of its channels made one layer.
+    """The network with each sum of a layer and a constant per channel as one layer.
 
-    Exporters write dense layers so (MatMul and Add), TensorFlow's convolutions too. The layer takes the sum's name and
-    place.
+    Exporters write dense layers as MatMul and Add; TensorFlow writes convolutions that way, too. The layer takes the
+    sum's name and place.
     """
     params = dict(graph.params)
     nodes: dict[str, Node] = {node.name: node for node in graph.nodes}
     for node in graph.nodes:
-        found = _layer_and_bias(graph, node, nodes)
-        if found is not None:
-            layer, bias, values = found
+        match = _layer_and_bias(graph, node, nodes)
+        if match is not None:
+            layer, bias, values = match
             params[bias] = values
             del nodes[layer.name]
             nodes[node.name] = replace(

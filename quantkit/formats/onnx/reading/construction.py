@@ -1,4 +1,4 @@
-"""The graph under construction: what converters of ONNX's operators add to."""
+"""The graph under construction, to which the converters of ONNX's operators add."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Attr = Union[str, int, float, tuple[int, ...]]
 # Shapes, axes, limits, and the parts of what is split.
 _MOST_INTEGERS = 2**16
 
-# What one image may need between two operators; far beyond any network, and within the engine's indices.
+# Values of the largest tensor for one image; far beyond any network, and within the engine's indices.
 MOST_ELEMENTS = 2**29
 
 
 @dataclass
 class Construction:
-    """MXNet's operators and parameters that stand for the ONNX operators converted so far.
+    """MXNet's operators and parameters for the ONNX operators converted so far.
 
-    ``values`` is what each ONNX tensor has become. ``fixed`` is the batch size that the file is made for, None where it
-    leaves it open. ``names`` has, besides what was added, those that only their owners may have: of inputs, outputs and
-    operators. ``budget`` is what parameters and folded constants may take.
+    ``values`` is what each ONNX tensor has become. ``fixed`` is the batch size that the file is made for, None if it
+    is open. ``names`` holds the names added so far, and reserves those of inputs, outputs and operators. ``budget`` is
+    the memory that parameters and folded constants may take.
     """
 
     opset: int
@@ -53,7 +53,7 @@ class Construction:
     params: dict[str, np.ndarray] = field(default_factory=dict)
 
     def value(self, node: OnnxNode, position: int) -> Optional[Value]:
-        """An input, or None where the operator leaves it out."""
+        """An input, or None if the operator leaves it out."""
         name = node.inputs[position] if position < len(node.inputs) else ""
         return self.values[name] if name else None
 
@@ -69,7 +69,7 @@ class Construction:
         return value
 
     def constant(self, node: OnnxNode, position: int) -> Optional[Constant]:
-        """An input that has to be constant, or None where the operator leaves it out.
+        """An input that has to be constant, or None if the operator leaves it out.
 
         Raises:
             Refused: it depends on the image.
@@ -91,7 +91,7 @@ class Construction:
         return value
 
     def integers(self, node: OnnxNode, position: int, attribute: str = "") -> Optional[tuple[int, ...]]:
-        """Integers that are an input, or an attribute in older opsets; None where neither is there."""
+        """A list of integers from an input, or from an attribute in older opsets; None if there is neither."""
         value = self.constant(node, position)
         if value is None:
             return node.integers(attribute) if attribute else None
@@ -100,7 +100,7 @@ class Construction:
         return tuple(int(each) for each in value.array.reshape(-1))
 
     def parameter(self, wanted: str, array: np.ndarray) -> Tensor:
-        """Add a parameter; it is called as wanted where nothing else is.
+        """Add a parameter under the wanted name, or a free one like it.
 
         Raises:
             Refused: the budget is used up.
@@ -114,7 +114,7 @@ class Construction:
     def step(
         self, node: OnnxNode, what: str, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr
     ) -> Computed:
-        """Add an operator on the way to the result."""
+        """Add an intermediate operator."""
         return self._add(self.names.take(f"{node.name}_{what}"), node, op, inputs, shape, attrs)
 
     def finish(self, node: OnnxNode, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr) -> Computed:
@@ -126,7 +126,7 @@ class Construction:
     ) -> Computed:
         """Add the operator that computes one of several outputs.
 
-        The first is called as the operator; but tensors that leave the network keep their names.
+        The first takes the operator's name, but outputs of the network keep their own.
         """
         name = node.name
         if node.outputs[output] in self.outputs:
@@ -138,17 +138,17 @@ class Construction:
         return result
 
     def alias(self, node: OnnxNode, value: Computed) -> None:
-        """The first output is a tensor that is there already."""
+        """Make the first output another name for an existing tensor."""
         if node.outputs[0] in self.outputs:
             self.finish(node, "_copy", [value.tensor], value.shape)
         else:
             self.values[node.outputs[0]] = value
 
     def check(self, shape: Shape) -> None:
-        """Make sure that a tensor can have a shape.
+        """Check that a tensor can have a shape.
 
         Raises:
-            Refused: it is empty, or larger than anything that networks compute.
+            Refused: it is empty, or larger than any tensor of a network.
         """
         if any(extent <= 0 for extent in shape):
             raise Refused(f"its result would have the shape {shown(shape)}; the input is too small for the network")
@@ -160,7 +160,7 @@ class Construction:
     ) -> Computed:
         self.check(shape)
         texts = {key: value if isinstance(value, str) else repr(value) for key, value in attrs.items()}
-        # The node's own name first: that is what reports of the original network go by.
+        # The node's own name first: reports of the original network use it.
         self.nodes[name] = Node(name, op, tuple(inputs), texts, tuple(dict.fromkeys((name, node.name))))
         return Computed(Tensor(name), shape)
 
@@ -169,7 +169,7 @@ Converter = Callable[[Construction, OnnxNode], None]
 
 
 def reshaped(state: Construction, node: OnnxNode, value: Computed, shape: Sequence[int], what: str = "") -> Computed:
-    """The same values in another shape, as the result of the operator or, where ``what`` names it, as a step to it.
+    """The same values in another shape, as the operator's result or, if ``what`` names it, as an intermediate step.
 
     Raises:
         Refused: the shapes hold different numbers of values, or the batch would be mixed with another axis.
@@ -177,8 +177,8 @@ def reshaped(state: Construction, node: OnnxNode, value: Computed, shape: Sequen
     target = tuple(shape)
     if elements(target) != elements(value.shape) or sum(map(in_batch, target)) != 1:
         raise Refused(
-            f"it makes {shown(target)} of {shown(value.shape)}, which mixes images of a batch or fits one size "
-            "of batch only; export the network with an open batch size"
+            f"it reshapes {shown(value.shape)} to {shown(target)}, which mixes images of a batch or fits one batch "
+            "size only; export the network with an open batch size"
         )
     if target == value.shape:
         if not what:
@@ -194,7 +194,7 @@ def reshaped(state: Construction, node: OnnxNode, value: Computed, shape: Sequen
 
 
 def transposed(state: Construction, node: OnnxNode, value: Computed, axes: Sequence[int], what: str = "") -> Computed:
-    """The same values with their axes in another order; transpositions one after the other become one, or none."""
+    """The same values with their axes in another order; successive transpositions become one, or none."""
     before = state.nodes.get(value.tensor.node)
     if before is not None and before.op == "transpose" and before.name not in state.outputs:
         first = tuple(int(axis) for axis in before.attrs["axes"].strip("()").split(",") if axis)

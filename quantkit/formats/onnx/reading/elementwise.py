@@ -24,7 +24,7 @@ _BINARY = {
     "Min": ("broadcast_minimum", "_minimum_scalar", "_minimum_scalar"),
 }
 
-# Without broadcasting; what fusion and the INT8 kernels know.
+# MXNet's operators without broadcasting, which fusion and the INT8 kernels support.
 _SAME_SHAPE = {
     "Add": "elemwise_add", "Sub": "elemwise_sub", "Mul": "elemwise_mul", "Div": "elemwise_div",
 }  # fmt: skip
@@ -55,10 +55,10 @@ def _operand(state: Construction, node: OnnxNode, position: int) -> Value:
 
 
 def combined(op: str, state: Construction, node: OnnxNode, one: Value, other: Value, what: str = "") -> Computed:
-    """Two tensors, broadcast: as the result of the operator or, where ``what`` names it, as a step to it.
+    """Two tensors combined with broadcasting, as the result or, if ``what`` names it, as an intermediate step.
 
     Raises:
-        Refused: their shapes do not go together, or both are constant.
+        Refused: their shapes cannot be broadcast, or both are constant.
     """
     tensors, with_scalar, from_scalar = _BINARY[op]
     shape = broadcast(one.shape, other.shape)
@@ -109,7 +109,7 @@ def _elu(state: Construction, node: OnnxNode) -> None:
 
 
 def _selu(state: Construction, node: OnnxNode) -> None:
-    """The constants of Klambauer et al. 2017, "Self-Normalizing Neural Networks", are the engine's own."""
+    """The engine has the constants of Klambauer et al. 2017, "Self-Normalizing Neural Networks"."""
     if abs(node.number("alpha", 1.67326319) - 1.67326319) + abs(node.number("gamma", 1.05070102) - 1.05070102) > 1e-6:
         raise Refused("its alpha and gamma are not those of the Selu")
     _pointwise("LeakyReLU", state, node, act_type="selu")
@@ -159,7 +159,7 @@ def _clip(state: Construction, node: OnnxNode) -> None:
 
 
 def _bound(state: Construction, node: OnnxNode, position: int, name: str, default: float) -> float:
-    """An attribute before opset 11, an input since."""
+    """A limit: an attribute before opset 11, an input since."""
     value = state.constant(node, position)
     if value is None:
         return node.number(name, default)
@@ -198,7 +198,7 @@ def _dropout(state: Construction, node: OnnxNode) -> None:
     _same(state, node)
 
 
-# By TensorProto.DataType: floating-point numbers, which are one here.
+# By TensorProto.DataType: floating-point numbers, which all become float32.
 _FLOATS = (1, 10, 11, 16)
 _INTEGERS = (2, 3, 4, 5, 6, 7, 12, 13)
 

@@ -1,4 +1,4 @@
-"""Operators of which all inputs are constant, computed with NumPy: above all the shapes that exporters compute."""
+"""Constant folding with NumPy, above all of the shapes that exporters compute."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from quantkit.formats.onnx.reading.values import (
 Arrays = Sequence[Optional[np.ndarray]]
 Fold = Callable[[OnnxNode, Arrays], np.ndarray]
 
-# Shapes, axes, limits: as many as NumPy has axes.
+# Entries of shapes, axes and limits: as many as a NumPy array has axes.
 _MOST_INTEGERS = 32
 
 # By TensorProto.DataType; all precisions of floating-point numbers are one, as in ``tensors``.
@@ -38,7 +38,7 @@ _TYPES = {
 
 @dataclass
 class Folding:
-    """Computes constants as long as the budget lasts."""
+    """Folds constants while the budget lasts."""
 
     budget: Budget
 
@@ -46,11 +46,11 @@ class Folding:
         """The result of an operator on constants.
 
         Raises:
-            Refused: nothing is known of the operator, its inputs contradict it, the result would be too large, or it
-                would have the batch as an axis.
+            Refused: the operator is unknown, its inputs do not fit it, the result would be too large, or it would have
+                the batch as an axis.
         """
         shape = _SHAPES[node.op](node, arrays) if node.op in _SHAPES else ()
-        # All others make nothing larger than their inputs together.
+        # The results of all other operators are no larger than their inputs together.
         self.budget.take(8 * max(prod(shape), sum(array.size for array in arrays if array is not None)))
         if any(map(in_batch, shape)):
             raise Refused(f"it makes a constant of shape {shown(shape)}; only images may have the batch as an axis")
@@ -116,7 +116,7 @@ def _integers(arrays: Arrays, position: int) -> list[int]:
 
 
 def _axes(node: OnnxNode, arrays: Arrays) -> Optional[list[int]]:
-    """The axes, an attribute or in newer opsets an input; None where the operator names none."""
+    """The axes, from an attribute or, in newer opsets, an input; None if the operator names none."""
     if len(arrays) > 1 and arrays[1] is not None:
         return _integers(arrays, 1)
     listed = node.integers("axes")
@@ -176,7 +176,7 @@ def _slice(node: OnnxNode, arrays: Arrays) -> np.ndarray:
 
 
 def slices(node: OnnxNode, shape: Shape, given: Sequence[Optional[Sequence[int]]]) -> tuple[slice, ...]:
-    """What Slice takes of each axis; ``given`` are its inputs after the first, which older opsets have as attributes.
+    """The slice of each axis; ``given`` are the inputs of Slice after the first, attributes in older opsets.
 
     Raises:
         Refused: the lists do not fit together.
@@ -258,7 +258,7 @@ def _successive(function: Callable[[np.ndarray, np.ndarray], np.ndarray], node: 
 
 
 def _divide(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """ONNX divides integers towards zero."""
+    """Division; of integers it rounds towards zero, as in ONNX."""
     if one.dtype.kind == "f":
         return np.asarray(one / other)
     if not np.all(other):

@@ -43,7 +43,7 @@ def _convolution(state: Construction, node: OnnxNode) -> None:
 
 
 def _outer_padding(state: Construction, data: Computed, windows: Windows) -> tuple[Computed, Windows]:
-    """Take zeros that an operator of their own pads (as Keras has it) into the layer, where that can pad so much."""
+    """Merge a separate operator that pads with zeros (as Keras writes it) into the layer, if the layer can pad that."""
     before = state.nodes.get(data.tensor.node)
     if before is None or before.op != "Pad" or before.attrs["mode"] != "constant":
         return data, windows
@@ -68,7 +68,7 @@ def _transposed_convolution(state: Construction, node: OnnxNode) -> None:
     extra = listed(node, "output_padding", rank, 0)
     if min(strides + dilations) < 1 or any(not 0 <= each < stride for each, stride in zip(extra, strides)):
         raise Refused(f"its strides {strides}, dilations {dilations} and output padding {extra} do not go together")
-    # What the windows cover before anything is cut off.
+    # The extents of the result before cropping.
     full = tuple(
         (extent - 1) * stride + (size - 1) * dilation + 1 + more
         for extent, stride, size, dilation, more in zip(data.shape[2:], strides, kernel, dilations, extra)
@@ -96,7 +96,7 @@ def _transposed_convolution(state: Construction, node: OnnxNode) -> None:
 
 
 def _cut(node: OnnxNode, extents: Shape, full: Shape, strides: Shape) -> tuple[Shape, Shape]:
-    """How much of a transposed convolution's result is cut off before and behind."""
+    """How much is cropped from a transposed convolution's result, before and behind."""
     rank = len(full)
     automatic, wanted = node.text("auto_pad", "NOTSET"), node.integers("output_shape")
     if automatic == "VALID" or (automatic == "NOTSET" and wanted is None):

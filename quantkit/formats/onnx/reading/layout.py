@@ -1,4 +1,4 @@
-"""Operators that move values: shapes, axes, parts, padding; and softmax, which knows of axes only."""
+"""Operators that move values: shapes, axes, parts, padding; and softmax, which works along axes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _reshape(state: Construction, node: OnnxNode) -> None:
 
 
 def _freed(target: list[int], fixed: Optional[int], total: int) -> Shape:
-    """A shape for one size of batch as that for any, where its first axis is the batch."""
+    """A shape for one batch size as a shape for any, if its first axis is the batch."""
     if fixed is None or not target or in_batch(target[0]) or target[0] % fixed:
         return tuple(target)
     free = [
@@ -221,7 +221,7 @@ def _pad(state: Construction, node: OnnxNode) -> None:
 
 
 def _softmax(op: str, state: Construction, node: OnnxNode) -> None:
-    """Along an axis since opset 13; before that over it and all axes behind it."""
+    """Softmax along an axis since opset 13; before that, over it and all axes behind it."""
     data = state.computed(node)
     if state.opset >= 13:
         axis = axis_of(node.integer("axis", -1), len(data.shape))

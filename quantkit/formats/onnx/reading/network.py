@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Optional
@@ -32,43 +32,43 @@ _IMAGE_CHANNELS = (1, 3, 4)
 _TO_CHANNELS_FIRST = (0, 3, 1, 2)
 _TO_CHANNELS_LAST = (0, 2, 3, 1)
 
-# What constants and parameters computed from a file may take: this, and so many times its size. Weights of 16 bits
-# that are folded once or twice, or shared by some layers, stay far below.
+# The bytes that constants and parameters computed from a file may take: this many, plus this many times its size.
+# Weights of 16 bits that are folded once or twice, or shared by some layers, stay far below.
 _FEW_BYTES = 2**28
 _MOST_TIMES = 16
 
-# What arithmetic with numbers from a damaged file raises.
+# The exceptions that arithmetic with numbers from a damaged file raises.
 _CONTRADICTIONS = (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError, MemoryError)
 
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """A network with one image input of shape (channels, height, width), and what the file says of itself.
+    """A network with one image input of shape (channels, height, width), and the file's metadata.
 
-    ``usual_shape`` is the shape that the file tells of, as far as it does. Nodes and parameters go by their ONNX names
-    where these are free, tensors that leave the network by theirs. ``sha256`` is that of the file, or of it and the
-    files that its weights lie in.
+    ``usual_shape`` is ``input_shape`` with the extents that the file fixes. Nodes and parameters keep their ONNX names
+    where these are free; the network's outputs always do. ``sha256`` is that of the file and of the files that hold
+    its weights.
     """
 
     graph: Graph
     input_shape: Shape
     usual_shape: Shape
-    metadata: Mapping[str, str]
+    metadata: Mapping[str, str] = field(repr=False)
     sha256: str
 
 
 def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
     """Read an FP32 network (16-bit floating-point weights become 32-bit ones) from an ONNX file, opset 9 to 21.
 
-    A fixed batch size is freed. An input with the channels last is read with the channels first.
+    A fixed batch size becomes open. An input with the channels last is read with the channels first.
 
     Args:
         path: the file; weights outside it must lie in the same folder or below.
-        input_shape: (channels, height, width), where the file leaves it open or the network takes others, too.
+        input_shape: (channels, height, width), if the file leaves it open or the network takes others, too.
 
     Raises:
-        ModelError: the file cannot be read or is damaged, is an INT8 network, has not one image input, or has operators
-            that the engine does not have: all of them are named.
+        ModelError: the file cannot be read or is damaged, is an INT8 network, does not have exactly one image input,
+            or has operators that the engine lacks; the message names them.
         UserError: the package ``onnx`` is not installed.
     """
     network = read_network(path)
@@ -113,7 +113,7 @@ def _image(network: OnnxNetwork, path: Path) -> Input:
 
 
 def _told_shape(image: Input, nodes: Sequence[OnnxNode]) -> tuple[Optional[int], tuple[Optional[int], ...], bool]:
-    """The batch size that the file is made for, what it tells of the image, and whether the channels are last there."""
+    """The file's batch size, its image shape as far as it is fixed, and whether the file has the channels last."""
     batch, *extents = image.extents or (None,) * 4
     last = (
         extents[2] in _IMAGE_CHANNELS
@@ -127,7 +127,7 @@ def _checked_shape(image: Input, told: tuple[Optional[int], ...], given: Optiona
     shape = given or tuple(extent for extent in told if extent is not None)
     if len(shape) != len(told):
         raise ModelError(
-            f"{path} does not tell the shape of its input {image.name!r}; give it, such as --input-shape 3,224,224"
+            f"{path} does not fix the shape of its input {image.name!r}; give one, such as --input-shape 3,224,224"
         )
     if told[0] not in (None, shape[0]):
         raise ModelError(f"{path}: the input {image.name!r} has {told[0]} channels, not {shape[0]}; correct the shape")
@@ -137,10 +137,10 @@ def _checked_shape(image: Input, told: tuple[Optional[int], ...], given: Optiona
 
 
 def _convert(state: Construction, nodes: Sequence[OnnxNode], path: Path) -> None:
-    """Convert every operator; those that cannot be are collected, as far as they do not follow from one another.
+    """Convert every operator whose inputs could be converted.
 
     Raises:
-        ModelError: naming them.
+        ModelError: some cannot be converted; the message names them.
     """
     fold = Folding(state.budget)
     refused = []
@@ -164,7 +164,7 @@ def _convert(state: Construction, nodes: Sequence[OnnxNode], path: Path) -> None
 def _convert_one(state: Construction, node: OnnxNode, fold: Folding) -> None:
     if node.domain not in OWN_DOMAINS:
         raise Refused(
-            f"it is not of ONNX itself but of {node.domain!r}; export for plain ONNX, functions inlined "
+            f"it is not one of ONNX's own but of {node.domain!r}; export for plain ONNX, with functions inlined "
             "(onnx.inliner.inline_local_functions)"
         )
     given = [state.values[name] if name else None for name in node.inputs]
@@ -187,7 +187,7 @@ def _extents(node: OnnxNode, shape: Shape) -> np.ndarray:
 
 
 def _graph(state: Construction, outputs: Sequence[str], image: str, path: Path) -> Graph:
-    found = []
+    tensors = []
     for name in outputs:
         value = state.values.get(name)
         if not isinstance(value, Computed):
@@ -197,5 +197,5 @@ def _graph(state: Construction, outputs: Sequence[str], image: str, path: Path) 
                 f"{path}: the output {name!r} has the shape {shown(value.shape)}, not the batch as its first axis; "
                 "end the network before that"
             )
-        found.append(value.tensor)
-    return Graph(tuple(state.nodes.values()), (image,), tuple(found), state.params).pruned()
+        tensors.append(value.tensor)
+    return Graph(tuple(state.nodes.values()), (image,), tuple(tensors), state.params).pruned()

@@ -13,7 +13,7 @@ from quantkit.formats.onnx.reading.construction import Attr, Construction, Conve
 from quantkit.formats.onnx.reading.values import BATCH, Computed, OnnxNode, Refused, Shape, axes_of, axis_of, shown
 from quantkit.formats.onnx.reading.windows import Windows, padded, windows_of
 
-# Below every value, in place of minus infinity, which MXNet's parameters cannot express.
+# The lowest value, in place of minus infinity, which MXNet's parameters cannot express.
 _LOWEST = float(np.finfo(np.float32).min)
 
 
@@ -28,9 +28,9 @@ def _windows(node: OnnxNode, data: Computed) -> Windows:
 
 
 def _convention(windows: Windows, extents: Shape) -> Optional[str]:
-    """MXNet's rule for windows that overhang, with which padding as before also behind gives the right number of them.
+    """MXNet's rounding of the number of windows that gives the right result with symmetric padding; None if neither.
 
-    What a window covers beyond the image then is the same: neither a maximum nor an average takes it in.
+    What a window covers beyond the image then does not matter: neither a maximum nor an average includes it.
     """
     for name, up in (("valid", False), ("full", True)):
         rooms = [x + 2 * pad - size for x, pad, size in zip(extents, windows.begin, windows.kernel)]
@@ -53,15 +53,15 @@ def _finish(
 
 
 def _attrs(windows: Windows, kind: str, convention: str, included: bool) -> dict[str, Attr]:
-    found: dict[str, Attr] = {
+    attrs: dict[str, Attr] = {
         "pool_type": kind, "kernel": windows.kernel, "stride": windows.strides, "pad": windows.begin,
         "pooling_convention": convention,
     }  # fmt: skip
-    return found if kind == "max" else {**found, "count_include_pad": str(included)}
+    return attrs if kind == "max" else {**attrs, "count_include_pad": str(included)}
 
 
 def _outside(windows: Windows, extents: Shape) -> tuple[Windows, Shape]:
-    """The same windows without padding, and what must be padded behind for them."""
+    """The same windows without padding, and the padding that they then need behind the image."""
     behind = tuple(
         max(0, (count - 1) * stride + size - extent - before)
         for count, stride, size, extent, before in zip(
@@ -84,10 +84,10 @@ def _max_pool(state: Construction, node: OnnxNode) -> None:
 
 
 def _average_pool(state: Construction, node: OnnxNode) -> None:
-    """Averages over what lies in the image, or with ``count_include_pad`` over the padding, too.
+    """Averages over the image or, with ``count_include_pad``, over the padding, too; never beyond the padding.
 
-    Never over what a window covers beyond the padding. MXNet reckons in the same way, so only padding that is not the
-    same before and behind needs more: zeros around the image, and a factor that makes up for each window's number.
+    MXNet averages in the same way, so only asymmetric padding needs more: zeros around the image, and a factor per
+    window that corrects the number of values.
     """
     data = state.computed(node)
     windows = _windows(node, data)
@@ -144,7 +144,7 @@ def _reduce(op: str, state: Construction, node: OnnxNode) -> None:
     shape = kept if keep else tuple(extent for axis, extent in enumerate(data.shape) if axis not in axes)
     pooling = {"mean": "avg", "max": "max"}.get(op)
     if pooling and rank == 4 and axes == (2, 3):
-        # The same, but for this the engine has an INT8 kernel.
+        # The result is the same, and the engine has an INT8 kernel for pooling.
         if keep:
             state.finish(node, "Pooling", [data.tensor], kept, **_global(pooling, 2))
         else:
@@ -160,8 +160,8 @@ def _arg_max(state: Construction, node: OnnxNode) -> None:
     if node.integer("select_last_index", 0) or data.shape[axis] % BATCH == 0:
         raise Refused("it takes the last of equal values, or searches all images of a batch")
     shape = data.shape[:axis] + ((1,) if keep else ()) + data.shape[axis + 1 :]
-    found = state.finish(node, "argmax", [data.tensor], shape, axis=axis, keepdims=keep)
-    state.values[node.outputs[0]] = Computed(found.tensor, found.shape, integral=True)
+    index = state.finish(node, "argmax", [data.tensor], shape, axis=axis, keepdims=keep)
+    state.values[node.outputs[0]] = Computed(index.tensor, index.shape, integral=True)
 
 
 POOLING: Mapping[str, Converter] = {

@@ -1,10 +1,10 @@
-"""Reading ONNX files: from bytes that nobody vouches for to operators and arrays."""
+"""Reading ONNX files: from untrusted bytes to operators and arrays."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
@@ -29,7 +29,7 @@ _MOST_BYTES = 2**31 - 1
 
 @dataclass(frozen=True)
 class Input:
-    """A network input. ``extents`` has None where the file leaves one open, and is None where it tells none at all."""
+    """A network input. ``extents`` has None for open ones, and is None if the file has no shape."""
 
     name: str
     extents: Optional[tuple[Optional[int], ...]]
@@ -38,15 +38,15 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class OnnxNetwork:
-    """A network as its file describes it, without what no output needs.
+    """A network as in its file, without what no output needs.
 
     ``sha256`` and ``size``, in bytes, cover weights in other files.
     """
 
-    nodes: tuple[OnnxNode, ...]
+    nodes: tuple[OnnxNode, ...] = field(repr=False)
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...]
-    constants: Mapping[str, np.ndarray]
+    constants: Mapping[str, np.ndarray] = field(repr=False)
     opset: int
     metadata: Mapping[str, str]
     sha256: str
@@ -54,11 +54,11 @@ class OnnxNetwork:
 
 
 def read_network(path: Path) -> OnnxNetwork:
-    """Read an ONNX file, and the weights that lie beside it.
+    """Read an ONNX file, and the weights beside it.
 
     Raises:
-        ModelError: the file cannot be read, is damaged, contradicts the specification, or holds what is not read here:
-            subgraphs, functions, sparse or text tensors, other opsets than 9 to 21, an INT8 network.
+        ModelError: the file cannot be read, is damaged, contradicts the specification, or holds what quantkit does not
+            read: subgraphs, functions, sparse or text tensors, other opsets than 9 to 21, an INT8 network.
         UserError: the package ``onnx`` is not installed.
     """
     content = _content(path)
@@ -86,9 +86,9 @@ def _network(content: bytes, path: Path) -> OnnxNetwork:
     graph = model.graph
     if not graph.node or not graph.output:
         raise ModelError(f"{path} holds no network; {_REMEDY}")
-    for what, found in (("operators", graph.node), ("weights", graph.initializer), ("inputs", graph.input)):
-        if len(found) > MOST_NODES:
-            raise ModelError(f"{path} has {len(found)} {what}; quantkit reads up to {MOST_NODES}")
+    for what, items in (("operators", graph.node), ("weights", graph.initializer), ("inputs", graph.input)):
+        if len(items) > MOST_NODES:
+            raise ModelError(f"{path} has {len(items)} {what}; quantkit reads up to {MOST_NODES}")
     if graph.sparse_initializer:
         raise ModelError(f"{path} has sparse weights, which are not read; export it with dense ones")
     _check_names(model, path)
@@ -128,7 +128,7 @@ def _parsed(content: bytes, path: Path) -> Any:
 def _opset(model: Any, path: Path) -> int:
     versions = [entry.version for entry in model.opset_import if entry.domain in OWN_DOMAINS]
     if len(versions) != 1:
-        raise ModelError(f"{path} does not tell the version of its operators (opset); {_REMEDY}")
+        raise ModelError(f"{path} does not state the version of its operators (opset); {_REMEDY}")
     if versions[0] not in OPSETS:
         raise ModelError(
             f"{path} has operators of opset {versions[0]}; {OPSETS[0]} to {OPSETS[-1]} are read: "
@@ -138,7 +138,7 @@ def _opset(model: Any, path: Path) -> int:
 
 
 def _check_names(model: Any, path: Path) -> None:
-    """Make sure that all names are text: the library hands out others as bytes."""
+    """Check that all names are text: the library returns others as bytes."""
     graph = model.graph
     names = [name for node in graph.node for name in (node.name, node.op_type, node.domain, *node.input, *node.output)]
     names += [each.name for each in (*graph.input, *graph.output, *graph.initializer)]
@@ -152,13 +152,12 @@ def _check_precision(nodes: Iterable[Any], path: Path) -> None:
     for node in nodes:
         if "Quantize" in node.op_type or "QLinear" in node.op_type or node.op_type in ("ConvInteger", "MatMulInteger"):
             raise ModelError(
-                f"{path} is an INT8 network already ({node.name!r} is {node.op_type}); "
-                "give the FP32 one it was made from"
+                f"{path} is an INT8 network already ({node.name!r} is {node.op_type}); give its FP32 original"
             )
 
 
 def _check_without(tensors: Mapping[str, Any], model: Any, path: Path) -> None:
-    """Have ONNX's checker look at all but the weights: it would copy them. ``model`` has inputs in their place then."""
+    """Run ONNX's checker on all but the weights, which it would copy; ``model`` gets inputs in their place."""
     from onnx import checker, helper
 
     del model.graph.initializer[:]
@@ -169,7 +168,7 @@ def _check_without(tensors: Mapping[str, Any], model: Any, path: Path) -> None:
             model.graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, shape))
     for each in (*model.graph.input, *model.graph.output):
         if each.type.HasField("tensor_type"):
-            # Not all exporters tell the shapes of outputs, and none is needed.
+            # Not all exporters write the shapes of outputs, and none is needed.
             each.type.tensor_type.shape.SetInParent()
     try:
         checker.check_model(model)
@@ -181,16 +180,16 @@ def _check_without(tensors: Mapping[str, Any], model: Any, path: Path) -> None:
 def _needed(nodes: Sequence[Any], outputs: Iterable[str]) -> list[Any]:
     """The operators that the outputs need."""
     wanted = set(outputs)
-    found = []
+    needed = []
     for node in reversed(nodes):
         if wanted.intersection(node.output):
-            found.append(node)
+            needed.append(node)
             wanted.update(name for name in node.input if name)
-    return found[::-1]
+    return needed[::-1]
 
 
 def _operators(nodes: Sequence[Any], files: Files, path: Path) -> Iterable[OnnxNode]:
-    """The operators, each with a name of its own: where ONNX has none or one twice, that of its first output."""
+    """The operators with unique names: one without a name, or with a name that is taken, gets its first output's."""
     names = [node.name for node in nodes]
     free = Names(names)
     seen: set[str] = set()
@@ -242,7 +241,7 @@ def _input(proto: Any) -> Input:
     tensor = proto.type.tensor_type
     extents = None
     if tensor.HasField("shape"):
-        # Exporters write 0 and -1 for what is left open, too.
+        # Some exporters write 0 or -1 for an open extent.
         values = [each.dim_value if each.HasField("dim_value") else 0 for each in tensor.shape.dim]
         extents = tuple(int(value) if value > 0 else None for value in values)
     return Input(proto.name, extents, tensor.elem_type in _FLOATS)

@@ -1,4 +1,4 @@
-"""Enlarging and shrinking of images. After the ONNX operator specification (Resize, Upsample)."""
+"""Enlarging and shrinking images. After the ONNX operator specification (Resize, Upsample)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quantkit.formats.onnx.reading.construction import Attr, Construction, Conve
 from quantkit.formats.onnx.reading.values import Computed, Constant, OnnxNode, Refused, Shape, axes_of, in_batch, shown
 from quantkit.ir.attribute_bounds import MOST_RESIZED
 
-# The largest part of a pixel by which a scale may miss the ratio of the sizes that come of it.
+# The most pixels by which a scale may miss the ratio of the resulting sizes.
 _EXACT = 1e-4
 
 
@@ -55,7 +55,7 @@ def _target(
     ratios, shape = [1.0] * rank, list(data.shape)
     for axis, value in zip(axes, given.array.tolist()):
         if in_batch(data.shape[axis]):
-            # A file that is made for one size of batch names that.
+            # A file for one batch size names that size.
             continue
         if given is sizes:
             shape[axis], ratios[axis] = int(value), value / data.shape[axis]
@@ -70,7 +70,7 @@ def _nearest(
     state: Construction, node: OnnxNode, data: Computed, shape: Shape, ratios: list[float], coordinates: str,
     rounding: str
 ) -> None:  # fmt: skip
-    """Values are repeated by one whole number where that is so, and else picked by their places."""
+    """Repeat values if the result is exactly that, else pick them by index."""
     state.budget.take(16 * sum(shape[2:]))
     places = [
         _places(extent, count, ratio, coordinates, rounding)
@@ -93,7 +93,7 @@ def _nearest(
 
 
 def _places(extent: int, count: int, ratio: float, coordinates: str, rounding: str) -> np.ndarray:
-    """Which value of an axis each value of the resized one is; in float32 as ONNX Runtime, for where it just rounds."""
+    """The index in the axis of each value of the resized axis; in float32, to round ties as ONNX Runtime does."""
     target, scale = np.arange(count, dtype=np.float32), np.float32(ratio)
     if coordinates == "half_pixel" or (coordinates == "pytorch_half_pixel" and count > 1):
         origin = (target + np.float32(0.5)) / scale - np.float32(0.5)
@@ -129,7 +129,7 @@ def _linear(
         raise Refused(f"its scales {ratios} do not make whole sizes of {shown(data.shape)}")
     if max(shape[2:]) > MOST_RESIZED:
         raise Refused(f"it makes {shown(shape)}, and MXNet interpolates to sides of {MOST_RESIZED} at most")
-    # Before MXNet 1.7 corners were always aligned, and the parameter unknown.
+    # Before MXNet 1.7 corners were always aligned, and the parameter did not exist.
     aligned: dict[str, Attr] = {} if known[coordinates] else {"align_corners": "False"}
     inputs = [data.tensor]
     state.finish(node, "_contrib_BilinearResize2D", inputs, shape, height=shape[2], width=shape[3], **aligned)

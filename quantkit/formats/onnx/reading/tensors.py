@@ -1,4 +1,4 @@
-"""Tensors of ONNX files as arrays, wherever their values lie; every length is checked before it is believed.
+"""Tensors of ONNX files as arrays, wherever their values are; every length is checked before use.
 
 After the ONNX specification: onnx.proto (TensorProto) and docs/ExternalData.md.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from quantkit.errors import ModelError
 from quantkit.files.text import open_ordinary
 
-# By TensorProto.DataType: the type of the raw bytes, and the field that holds the values where there are none.
+# By TensorProto.DataType: the type of the raw bytes, and the field that holds the values if there are no raw bytes.
 _TYPES = {
     1: ("<f4", "float_data"),
     2: ("|u1", "int32_data"),
@@ -35,25 +35,25 @@ _TYPES = {
 }
 _BFLOAT16, _FLOAT16, _STRING = 16, 10, 8
 _EXTERNAL = 1
-# Of 8 bytes each they still have a size in 63 bits, as NumPy asks for.
+# With 8 bytes each their size still fits in 63 bits, as NumPy requires.
 _MOST_VALUES = 1 << 59
 _MOST_AXES = 32
 
 
 @dataclass
 class Files:
-    """Where tensors outside the file lie: only beside it or below, and no byte is read twice for different tensors."""
+    """The files of external tensors: only beside the network or below, and no byte is read for two tensors."""
 
     folder: Path
-    # By device, inode, offset and length, since a file can have several names: the first name, and the bytes.
+    # By device, inode, offset and length, since a file can have several names: the first name and the bytes.
     _read: dict[tuple[int, int, int, int], tuple[str, bytes]] = field(default_factory=dict)
     _left: dict[tuple[int, int], int] = field(default_factory=dict)
     _arrays: dict[tuple[int, int, int, int, int], np.ndarray] = field(default_factory=dict)
 
     def array(self, location: str, offset: int, count: int, kind: int, where: str) -> np.ndarray:
-        """``count`` values of ONNX's data type ``kind`` from byte ``offset`` on of the file ``location``.
+        """``count`` values of ONNX's data type ``kind`` from the file ``location``, starting at byte ``offset``.
 
-        Tensors that lie at the same place share them.
+        Tensors at the same place share their values.
 
         Raises:
             ModelError: the file is missing or elsewhere, or does not have these bytes.
@@ -72,7 +72,7 @@ class Files:
     def _take(
         self, file: IO[bytes], path: Path, location: str, offset: int, length: int, where: str
     ) -> tuple[int, int, int, int]:
-        """Read ``length`` bytes from ``offset`` on, unless they have been; what they go by."""
+        """Read ``length`` bytes from ``offset`` on unless already read; returns their key."""
         status = os.fstat(file.fileno())
         identity = status.st_dev, status.st_ino
         key = (*identity, offset, length)
@@ -96,7 +96,7 @@ class Files:
         return sum(len(content) for _, content in self._read.values())
 
     def digest(self, content: bytes) -> str:
-        """The SHA-256 of a network: the file's bytes, then those read from other files, by place."""
+        """The SHA-256 of a network: the file's bytes, then those read from other files, by name and place."""
         digest = hashlib.sha256(content)
         for *_, content in sorted((location, key[2:], content) for key, (location, content) in self._read.items()):
             digest.update(content)
@@ -120,7 +120,7 @@ def array_of(tensor: Any, files: Files, where: str) -> np.ndarray:
     """The values of a ``TensorProto``; floating-point ones as float32, whatever their precision in the file.
 
     Raises:
-        ModelError: the tensor contradicts itself, is of a type that no network computes with, or lies outside
+        ModelError: the tensor contradicts itself, has a type that no network computes with, or lies outside
             the folder of the file.
     """
     shape = shape_of(tensor, where)
@@ -181,7 +181,7 @@ def _listed(tensor: Any, dtype: np.dtype, count: int, shape: tuple[int, ...], wh
             f"{where} of shape {shape} needs {count} values and has {len(values)}; "
             "the file is damaged: export the network again"
         )
-    # Not by way of a list: that takes several times as much as the file.
+    # Not by way of a list, which takes several times as much memory as the file.
     if tensor.data_type == _FLOAT16:
         return (np.fromiter(values, np.int64, count) & 0xFFFF).astype("<u2").view("<f2")
     wide = np.float64 if dtype.kind == "f" else np.uint64 if dtype.kind == "u" and dtype.itemsize > 2 else np.int64

@@ -1,9 +1,9 @@
-"""What converters read and write: operators of an ONNX file, and what its tensors have become."""
+"""The values that converters work with: operators of an ONNX file, and what its tensors have become."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Optional, Union
 
@@ -15,15 +15,15 @@ from quantkit.ir.graph import Tensor
 Shape = tuple[int, ...]
 Attribute = Union[int, float, str, tuple[int, ...], tuple[float, ...], tuple[str, ...], np.ndarray]
 
-# The batch size in every shape: a prime that no other extent is a multiple of. What a network computes from its
-# shapes (Shape, Gather, Mul, Concat before a Reshape) is computed in integers, and the batch is known in the result.
+# The batch size in every shape: a prime that no other extent is a multiple of. A network's arithmetic with shapes
+# (Shape, Gather, Mul, Concat before a Reshape) is done in integers, and the result still shows the batch.
 BATCH = 1_000_003
 
-_NO_ATTRIBUTE = "it has no attribute {!r}, which ONNX demands"
+_NO_ATTRIBUTE = "it has no attribute {!r}, which ONNX requires"
 
 
 class Refused(ModelError):
-    """An operator cannot be imported. The message is the reason alone: who reports it knows the operator."""
+    """An operator cannot be imported. The message is the reason alone; the caller adds the operator."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Budget:
         """Use up ``count`` bytes.
 
         Raises:
-            Refused: so many are not left.
+            Refused: fewer are left.
         """
         self.left -= count
         if self.left < 0:
@@ -48,7 +48,7 @@ class Constant:
     """A tensor that is the same for every image."""
 
     name: str
-    array: np.ndarray
+    array: np.ndarray = field(repr=False)
 
     @property
     def shape(self) -> Shape:
@@ -56,13 +56,13 @@ class Constant:
 
     @property
     def scalar(self) -> Optional[float]:
-        """Its only value; None where it has several."""
+        """Its only value; None if it has several."""
         return float(self.array.reshape(-1)[0]) if self.array.size == 1 else None
 
 
 @dataclass(frozen=True)
 class Computed:
-    """A tensor that depends on the input. ``shape`` has BATCH for the batch size; ``integral``: ONNX has integers."""
+    """A tensor that depends on the input. ``shape`` has BATCH for the batch size; ``integral``: integers in ONNX."""
 
     tensor: Tensor
     shape: Shape
@@ -96,7 +96,7 @@ class OnnxNode:
         return str(self._attribute(name, str, default))
 
     def integers(self, name: str) -> Optional[tuple[int, ...]]:
-        """An attribute that is a list of integers; None where it is missing."""
+        """An attribute that is a list of integers; None if it is missing."""
         if name not in self.attributes:
             return None
         value = self.attributes[name]
@@ -109,7 +109,7 @@ class OnnxNode:
         if value is None:
             raise Refused(_NO_ATTRIBUTE.format(name))
         if not isinstance(value, kind):
-            raise Refused(f"its attribute {name!r} is of another type than ONNX has there")
+            raise Refused(f"its attribute {name!r} has another type than ONNX specifies")
         return value
 
 
@@ -126,24 +126,24 @@ def axis_of(axis: int, rank: int) -> int:
 
 def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """Axes counted from the front, each once."""
-    found = tuple(axis_of(int(axis), rank) for axis in axes)
-    if len(set(found)) != len(found):
+    positive = tuple(axis_of(int(axis), rank) for axis in axes)
+    if len(set(positive)) != len(positive):
         raise Refused(f"it names an axis twice in {tuple(axes)}")
-    return found
+    return positive
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The shape that several tensors have together, by NumPy's rules, which are ONNX's.
+    """The common shape of several tensors, by the broadcasting rules of NumPy and ONNX.
 
     Raises:
-        Refused: they do not go together.
+        Refused: there is none.
     """
     rank = max(map(len, shapes))
     result = []
     for extents in zip(*((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)):
         others = {extent for extent in extents if extent != 1}
         if len(others) > 1:
-            raise Refused(f"the shapes {' and '.join(map(shown, shapes))} do not go together")
+            raise Refused(f"the shapes {' and '.join(map(shown, shapes))} cannot be broadcast together")
         result.append(others.pop() if others else 1)
     return tuple(result)
 
@@ -154,7 +154,7 @@ def in_batch(extent: int) -> bool:
 
 
 def shown(shape: Sequence[int]) -> str:
-    """A shape as a user knows it, with N for the batch."""
+    """A shape for messages, with N for the batch."""
     return "(" + ", ".join(_extent(extent) for extent in shape) + ")"
 
 

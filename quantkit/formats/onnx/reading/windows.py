@@ -1,4 +1,4 @@
-"""Windows that slide over the spatial axes, as convolutions and poolings have them: sizes, padding, results.
+"""Sliding windows of convolutions and poolings over the spatial axes: sizes, padding, results.
 
 After the ONNX operator specification (Conv, ConvTranspose, MaxPool, AveragePool).
 """
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from quantkit.formats.onnx.reading.construction import Construction
 from quantkit.formats.onnx.reading.values import Computed, OnnxNode, Refused, Shape
 
-# Strides and the like above it would overflow the engine's integers.
+# Larger strides, kernels and pads would overflow the engine's integers.
 _MOST = 2**20
 
 
 @dataclass(frozen=True)
 class Windows:
-    """One extent for each spatial axis; ``begin`` and ``end`` are what is padded before and behind."""
+    """One extent for each spatial axis; ``begin`` and ``end`` are the padding before and behind."""
 
     kernel: Shape
     strides: Shape
@@ -31,7 +31,7 @@ class Windows:
 
 
 def windows_of(node: OnnxNode, extents: Shape, kernel: Shape) -> Windows:
-    """How an operator's windows lie over an image.
+    """The windows of an operator over an image.
 
     Args:
         node: a convolution or pooling.
@@ -73,7 +73,7 @@ def windows_of(node: OnnxNode, extents: Shape, kernel: Shape) -> Windows:
         if room < 0:
             raise Refused(f"its window of {spans} is larger than its input of {extents} with padding {pads}")
         count = (-(-room // stride) if ceil else room // stride) + 1
-        # A window that begins in the padding behind is left out.
+        # A window that begins in the padding behind does not count.
         if ceil and (count - 1) * stride >= extent + before:
             count -= 1
         counts.append(count)
@@ -91,7 +91,7 @@ def listed(node: OnnxNode, name: str, count: int, default: int) -> Shape:
 
 
 def padded(state: Construction, node: OnnxNode, data: Computed, begin: Shape, end: Shape, value: float) -> Computed:
-    """The image with more pixels before and behind: as a step to the operator.
+    """The image with more pixels before and behind, as an intermediate step.
 
     Raises:
         Refused: the engine has no such padding.

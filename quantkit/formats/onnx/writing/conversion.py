@@ -1,4 +1,4 @@
-"""What converters of operators write: ONNX operators and constants as plain values, without the ``onnx`` package."""
+"""The ONNX operators and constants that converters write, as plain values, without the ``onnx`` package."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Operator:
 
 @dataclass
 class Conversion:
-    """The ONNX operators and constants that stand for the nodes converted so far.
+    """The ONNX operators and constants for the nodes converted so far.
 
     ``shapes`` are those of the graph's tensors for a batch of one; ``opset`` is the version of ONNX's operators.
     """
@@ -84,7 +84,7 @@ class Conversion:
         self.add(Operator(op, node.name, inputs, (name_of(node.output),), attributes))
 
     def step(self, node: Node, what: str, op: str, *inputs: str, **attributes: Attribute) -> str:
-        """Add an operator on the way to the node's output; returns the name of its result."""
+        """Add an intermediate operator; returns the name of its result."""
         name = self.names.take(f"{node.name}_{what}")
         self.add(Operator(op, name, inputs, (name,), attributes))
         return name
@@ -93,7 +93,7 @@ class Conversion:
         """Add an operator.
 
         Raises:
-            ValueError: it is not among those that bundles may hold.
+            ValueError: it is not in ``WRITTEN_OPERATORS``.
         """
         if operator.op not in WRITTEN_OPERATORS:
             raise ValueError(f"the operator {operator.op} is not listed in WRITTEN_OPERATORS")
@@ -105,12 +105,12 @@ Converter = Callable[[Conversion, Node], None]
 
 
 def name_of(tensor: Tensor) -> str:
-    """What a tensor of the graph is called in ONNX."""
+    """The ONNX name of a tensor of the graph."""
     return tensor.node if tensor.index == 0 else f"{tensor.node}_output{tensor.index}"
 
 
 def refused(node: Node, what: str) -> ModelError:
-    """The error that says that a node has no ONNX form."""
+    """The error for a node that has no ONNX form."""
     return ModelError(
         f"node {node.name!r} ({node.op}) cannot be written as ONNX: {what}; "
         "end the network before it, or replace it by operators that ONNX has"

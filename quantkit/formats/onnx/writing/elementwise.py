@@ -69,7 +69,7 @@ def _same(op: str, conversion: Conversion, node: Node, **attributes: Attribute) 
 
 
 def _with_scalar(op: str, turned: bool, conversion: Conversion, node: Node) -> None:
-    """An operator of a tensor and a scalar, which stands first where ``turned``."""
+    """An operator of a tensor and a scalar; the scalar comes first if ``turned``."""
     data = conversion.read(node.inputs[0])
     scalar = conversion.floats(node, "scalar", number(node, "scalar", 1.0))
     conversion.finish(node, op, *((scalar, data) if turned else (data, scalar)))
@@ -115,7 +115,7 @@ _SAME = {
     "sin": "Sin",
 }
 
-# By operator: ONNX's, and whether the scalar stands first.
+# By operator: ONNX's, and whether the scalar comes first.
 _SCALAR = {
     "_plus_scalar": ("Add", False),
     "_minus_scalar": ("Sub", False),

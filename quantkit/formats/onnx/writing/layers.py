@@ -87,7 +87,7 @@ def _instance_norm(conversion: Conversion, node: Node) -> None:
 
 
 def _layer_norm(conversion: Conversion, node: Node) -> None:
-    """Ba et al. 2016, "Layer Normalization"; an operator of its own from opset 17 on."""
+    """Ba et al. 2016, "Layer Normalization"; a single ONNX operator from opset 17 on."""
     if integer(node, "axis", -1) not in (-1, len(conversion.shape(node.inputs[0])) - 1):
         raise refused(node, f"it normalizes axis {node.attrs['axis']}, not the last")
     if flag(node, "output_mean_var"):
@@ -98,11 +98,11 @@ def _layer_norm(conversion: Conversion, node: Node) -> None:
         conversion.finish(node, "LayerNormalization", data, gamma, beta, axis=-1, epsilon=epsilon)
         return
     mean = _mean_of_last(conversion, node, "mean", data)
-    centred = conversion.step(node, "centred", "Sub", data, mean)
-    squares = conversion.step(node, "squares", "Mul", centred, centred)
+    deviations = conversion.step(node, "centred", "Sub", data, mean)
+    squares = conversion.step(node, "squares", "Mul", deviations, deviations)
     variance = _mean_of_last(conversion, node, "variance", squares)
     safe = conversion.step(node, "safe", "Add", variance, conversion.floats(node, "eps", epsilon))
-    normal = conversion.step(node, "normal", "Div", centred, conversion.step(node, "deviation", "Sqrt", safe))
+    normal = conversion.step(node, "normal", "Div", deviations, conversion.step(node, "deviation", "Sqrt", safe))
     conversion.finish(node, "Add", conversion.step(node, "scaled", "Mul", normal, gamma), beta)
 
 

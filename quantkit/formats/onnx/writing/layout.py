@@ -17,7 +17,7 @@ _END = 2**63 - 1
 # The number of the type float32 in ONNX.
 _FLOAT = 1
 
-# From these opsets on the axes of a reduction are an input, not an attribute; ReduceSum's always were.
+# From these opsets on, the axes of a reduction are an input instead of an attribute.
 _AXES_AS_INPUT = {"ReduceMean": 18, "ReduceMax": 18, "ReduceMin": 18, "ReduceSum": 13}
 
 
@@ -26,7 +26,7 @@ def _flatten(conversion: Conversion, node: Node) -> None:
 
 
 def _reshape(conversion: Conversion, node: Node) -> None:
-    """Of MXNet's codes only the first matters, which says what becomes of the batch; the rest is known."""
+    """Of MXNet's shape codes only the first, for the batch, matters; the other extents are known."""
     codes = integers(node, "shape")
     if flag(node, "reverse") or codes[:1] not in ((0,), (-1,), (-2,)):
         raise refused(node, f"shape={codes}, which does not keep the batch as its first axis")
@@ -76,7 +76,7 @@ def _slice_axis(conversion: Conversion, node: Node) -> None:
 
 
 def _slice(conversion: Conversion, node: Node) -> None:
-    """Limits of None are the ends, which lie where the step does not come from."""
+    """A limit of None is the end of the axis: the front or the back, depending on the step's sign."""
     steps = _listed(node, "step")
     cuts = []
     for axis, (begin, end) in enumerate(zip(_listed(node, "begin"), _listed(node, "end"))):
@@ -119,13 +119,13 @@ def _broadcast_axis(conversion: Conversion, node: Node) -> None:
 
 
 def _arg_max(conversion: Conversion, node: Node) -> None:
-    """The engine puts out indices as float32."""
+    """MXNet returns indices as float32."""
     if node.attrs.get("axis", "None") == "None":
         raise refused(node, "it names no axis, so that it would search all images of a batch")
     keepdims = int(flag(node, "keepdims"))
     data = conversion.read(node.inputs[0])
-    found = conversion.step(node, "index", "ArgMax", data, axis=integer(node, "axis", 0), keepdims=keepdims)
-    conversion.finish(node, "Cast", found, to=_FLOAT)
+    index = conversion.step(node, "index", "ArgMax", data, axis=integer(node, "axis", 0), keepdims=keepdims)
+    conversion.finish(node, "Cast", index, to=_FLOAT)
 
 
 def _blocks(op: str, conversion: Conversion, node: Node) -> None:
@@ -202,7 +202,7 @@ def _bilinear(conversion: Conversion, node: Node) -> None:
 
 
 def _scale(extent: int, wanted: int) -> np.float32:
-    """The least float32 factor at or above the ratio: ONNX rounds the product down to the new extent."""
+    """The smallest float32 scale whose product, which ONNX rounds down, reaches the new extent."""
     scale = np.float32(wanted / extent)
     return scale if np.floor(np.float32(extent) * scale) >= wanted else np.nextafter(scale, np.float32(np.inf))
 

@@ -26,7 +26,7 @@ DEFAULT_OPSET = 13
 
 _BATCH = "N"
 
-# What protocol buffers hold in one message.
+# The size limit of a protocol buffer message.
 _MOST_BYTES = 2**31 - 1
 
 
@@ -36,17 +36,17 @@ def onnx_model(
     opset: int = DEFAULT_OPSET,
     metadata: Mapping[str, str] | None = None,
 ) -> ModelProto:
-    """The network as ONNX, checked by ONNX's own checker; names of nodes, inputs and outputs stay.
+    """The network as an ONNX model, checked by ONNX's checker; nodes, inputs and outputs keep their names.
 
     Args:
-        graph: an FP32 network as MXNet stores it, unfused, or one with roundings (see ``qdq``). Its inputs and outputs
-            have the batch as their first axis, which ONNX leaves open.
+        graph: an unfused FP32 network, or one in QDQ form (see ``lowering.qdq``). Its inputs and outputs have the
+            batch as their first axis, which the model leaves open.
         shapes: of all its tensors, for a batch of one.
         opset: the version of ONNX's operators, 13 to 21.
-        metadata: what the file is to say of itself.
+        metadata: for the model's metadata entries.
 
     Raises:
-        ModelError: an operator has no ONNX form here, or the parameters are too large for one file.
+        ModelError: an operator has no ONNX form, or the parameters are too large for one file.
         UserError: the opset is unknown, or the package ``onnx`` is not installed.
     """
     check_opset(opset)
@@ -54,8 +54,8 @@ def onnx_model(
     for node in graph.nodes:
         if node.op not in CONVERTERS:
             raise ModelError(
-                f"node {node.name!r} cannot be written as ONNX: nothing is known of the operator {node.op}; "
-                "end the network before it, or add a converter to quantkit/lowering"
+                f"node {node.name!r} cannot be written as ONNX: there is no converter for the operator {node.op}; "
+                "end the network before it, or add a converter to quantkit/formats/onnx/writing"
             )
         CONVERTERS[node.op](conversion, node)
     size = sum(value.nbytes for value in conversion.constants.values())
@@ -65,10 +65,10 @@ def onnx_model(
 
 
 def check_opset(opset: int) -> None:
-    """Refuse versions of ONNX's operators that are not written here.
+    """Reject opsets that quantkit does not write.
 
     Raises:
-        UserError: it is one of these.
+        UserError: the opset is not one of ``OPSETS``.
     """
     if opset not in OPSETS:
         raise UserError(f"ONNX opset {opset} cannot be written; choose one from {OPSETS[0]} to {OPSETS[-1]}")
@@ -91,7 +91,7 @@ def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
         producer_name="quantkit",
         producer_version=__version__,
         opset_imports=opsets,
-        # Readers refuse files of a newer format than their own: the oldest that holds these operators.
+        # The oldest format that holds these operators: readers reject newer formats than their own.
         ir_version=helper.find_min_ir_version_for(opsets),
     )
     helper.set_model_props(model, dict(metadata))

@@ -23,10 +23,10 @@ Change = Callable[[ModelProto], None]
     ("content", "told"),
     [
         (b"", "is empty"),
-        (b"a network, in words\n", "not a complete ONNX file|holds no network|does not tell the version"),
-        (bytes(range(256)) * 40, "not a complete ONNX file|does not tell"),
+        (b"a network, in words\n", "not a complete ONNX file|holds no network|does not state the version"),
+        (bytes(range(256)) * 40, "not a complete ONNX file|does not state"),
         (network().SerializeToString()[:-200], "not a complete ONNX file"),
-        (ModelProto().SerializeToString() or b"\x08\x08", "does not tell the version"),
+        (ModelProto().SerializeToString() or b"\x08\x08", "does not state the version"),
     ],
 )
 def test_no_onnx_files(content: bytes, told: str, tmp_path: Path) -> None:

@@ -272,5 +272,5 @@ def test_int8_networks_are_sent_back(tmp_path: Path) -> None:
     w = Writer()
     scaled = w.op("QuantizeLinear", "x", 0.1, np.array(0, np.uint8), name="quantize")
     path = save(w.model(w.op("DequantizeLinear", scaled, 0.1, np.array(0, np.uint8))), tmp_path / "net.onnx")
-    with pytest.raises(ModelError, match=r"INT8 network already.*give the FP32 one"):
+    with pytest.raises(ModelError, match=r"INT8 network already.*give its FP32 original"):
         import_network(path)

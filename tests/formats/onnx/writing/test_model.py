@@ -252,8 +252,8 @@ def test_unknown_operators_are_refused_by_name() -> None:
     with pytest.raises(ModelError) as error:
         written(graph, SHAPE)
     assert str(error.value) == (
-        "node 'one' cannot be written as ONNX: nothing is known of the operator arccosh; "
-        "end the network before it, or add a converter to quantkit/lowering"
+        "node 'one' cannot be written as ONNX: there is no converter for the operator arccosh; "
+        "end the network before it, or add a converter to quantkit/formats/onnx/writing"
     )
 
 
