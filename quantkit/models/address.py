@@ -1,4 +1,4 @@
-"""Which addresses weights are fetched from, and which of those that a server sends one on to."""
+"""Which addresses and redirections are followed to fetch weights."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from quantkit.errors import WeightsUnavailable
 
 @dataclass(frozen=True)
 class Address:
-    """Where a file is fetched from.
+    """The address of a file.
 
-    ``full`` is for the request alone: it may hold a user name and a password, which as text, for messages and records,
-    an address does not.
+    ``full`` is for the request alone: it may hold a user name and a password. ``str(address)``, for messages and
+    records, does not.
     """
 
     full: str = field(repr=False)
@@ -27,11 +27,11 @@ class Address:
 
 
 def check_address(here: Address, url: Address, verified: bool) -> None:
-    """Refuse an address whose answers could be altered on the way, or that reaches into the user's own network.
+    """Reject an address whose responses could be altered in transit, or that reaches into the user's own network.
 
     Args:
         here: the address.
-        url: the one that the user or the card gave, which led to it.
+        url: the one that the user or the card gave, which redirected to it.
         verified: whether a hash of the file is known.
 
     Raises:
@@ -56,10 +56,10 @@ def check_address(here: Address, url: Address, verified: bool) -> None:
 
 
 def _inward(host: str) -> bool:
-    """Whether a host is given as an address that is not on the public Internet."""
+    """Whether a host is a local name or an IP address outside the public Internet."""
     host = host.rstrip(".")
     with suppress(OSError):
-        # What resolves names takes 127.1, 0x7f.1 and 2130706433 for addresses, too.
+        # Resolvers also accept 127.1, 0x7f.1 and 2130706433 as addresses.
         host = socket.inet_ntoa(socket.inet_aton(host))
     with suppress(ValueError):
         return not ipaddress.ip_address(host).is_global

@@ -1,4 +1,4 @@
-"""The one file in a zip archive that comes from the network, in bounded memory, time and size."""
+"""Extracting the only file of a downloaded zip archive in bounded memory, time and size."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from quantkit.errors import WeightsUnavailable
 
 _BLOCK = 1 << 20
-# The record at an archive's end, without a comment, and the longest table of contents that one entry needs.
+# The record at an archive's end, without a comment, and the longest directory that one entry needs.
 _END = struct.Struct("<4s4HIIH")
 _LONGEST_DIRECTORY = 1 << 16
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
-# What zipfile raises for archives that are damaged, encrypted or of a kind that it does not know.
+# The exceptions that zipfile raises for damaged, encrypted or unsupported archives.
 _DAMAGE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error,
     OSError, EOFError, ValueError, RuntimeError, KeyError, IndexError, OverflowError,
@@ -25,7 +25,7 @@ _DAMAGE = (
 
 
 def only_member(archive: Path, url: str, largest: int) -> Iterator[bytes]:
-    """The bytes of the one file in a zip archive.
+    """The bytes of the only file in a zip archive, in blocks.
 
     Args:
         archive: the archive.
@@ -33,7 +33,7 @@ def only_member(archive: Path, url: str, largest: int) -> Iterator[bytes]:
         largest: how many bytes the file may have.
 
     Raises:
-        WeightsUnavailable: the archive is damaged, holds something else than one ordinary file, that file is
+        WeightsUnavailable: the archive is damaged, does not hold exactly one ordinary file, that file is
             encrypted or larger than ``largest``, or its name leads out of the archive.
     """
     try:
@@ -41,7 +41,7 @@ def only_member(archive: Path, url: str, largest: int) -> Iterator[bytes]:
         with zipfile.ZipFile(archive) as opened:
             (member,) = opened.infolist()
             _check(member, url, largest)
-            # zipfile reads no more than the size that is stated, whatever the compressed bytes would become.
+            # zipfile reads no more than the stated size, whatever the compressed bytes would expand to.
             with opened.open(member) as file:
                 while block := file.read(_BLOCK):
                     yield block
@@ -50,7 +50,7 @@ def only_member(archive: Path, url: str, largest: int) -> Iterator[bytes]:
 
 
 def _check_directory(archive: Path, url: str) -> None:
-    """Refuse a table of contents that takes memory out of proportion; zipfile reads all of it at once."""
+    """Reject a directory that would take memory out of proportion; zipfile reads all of it at once."""
     with archive.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _END.size))
@@ -61,7 +61,7 @@ def _check_directory(archive: Path, url: str) -> None:
     if entries != 1:
         raise _refused(url, f"it lists {entries} files, not one")
     if directory > _LONGEST_DIRECTORY:
-        raise _refused(url, f"its table of contents takes {directory} bytes")
+        raise _refused(url, f"its directory takes {directory} bytes")
 
 
 def _check(member: zipfile.ZipInfo, url: str, largest: int) -> None:
@@ -79,4 +79,4 @@ def _check(member: zipfile.ZipInfo, url: str, largest: int) -> None:
 
 
 def _refused(url: str, problem: str) -> WeightsUnavailable:
-    return WeightsUnavailable(f"{url} delivered an archive that is refused: {problem}")
+    return WeightsUnavailable(f"{url} delivered an archive that is not accepted: {problem}")

@@ -1,7 +1,7 @@
-"""Model cards: what quantkit knows of a network, one TOML file each.
+"""Model cards: descriptions of networks, one TOML file each.
 
-A card names a network of GluonCV's (``network``) or files of one's own (``symbol``, ``params``, in the card's
-folder or below), says how images become its input, and lists the sources of trained weights in the order in
+A card names a GluonCV network (``network``) or the user's files (``symbol``, ``params``, in the card's folder or
+below), describes how images become its input, and lists the sources of trained weights in the order in
 which they are tried. The cards that ship with quantkit are in its ``models`` folder.
 """
 
@@ -23,14 +23,14 @@ SourceKind = Literal["gluoncv", "huggingface", "url", "file"]
 
 @dataclass(frozen=True)
 class WeightSource:
-    """One place where trained weights may be found.
+    """One source of trained weights.
 
     ``location`` is, by ``kind``: the file's name in GluonCV's store (``gluoncv``), a repository and a file
     in it (``huggingface``: ``owner/repository/file``), an address (``url``), or a file in the card's folder
-    (``file``). ``revision`` is the commit of the repository (``huggingface``), without which the newest is fetched.
+    (``file``). ``revision`` is the commit of the repository (``huggingface``); without it the newest is fetched.
     ``sha1``, ``sha256`` and ``size`` (in bytes) are those of the weights themselves, after unpacking; without a hash,
-    what is fetched first is recorded and held to. ``preprocess`` is given where these weights want other preprocessing
-    than the card's.
+    the first file fetched is recorded, and later ones must equal it. ``preprocess`` is given if these weights need
+    other preprocessing than the card's.
     """
 
     kind: SourceKind
@@ -44,7 +44,7 @@ class WeightSource:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Published ImageNet or CIFAR accuracy of the trained weights in percent, and who says so."""
+    """Published ImageNet or CIFAR accuracy of the trained weights in percent, and its source (``origin``)."""
 
     top1: float
     origin: str
@@ -56,7 +56,7 @@ class Card:
     """A network's description. ``input_shape`` is (channels, height, width); layout NCHW.
 
     ``symbol`` and ``params`` are files in ``folder``. ``labels`` is ``imagenet1k``, ``cifar10``, a text file there with
-    one name a line, or the names themselves. ``exclude`` lists node names or globs that should stay FP32.
+    one name per line, or the names themselves. ``exclude`` lists node names or globs that should stay FP32.
     """
 
     name: str
@@ -75,10 +75,10 @@ class Card:
     accuracy: Optional[Accuracy] = None
 
     def file(self, name: str) -> Path:
-        """The file that the card calls ``name``, whether it is there or not.
+        """The path of the file that the card calls ``name``, whether it exists or not.
 
         Raises:
-            ModelError: it lies outside the card's folder, or is no ordinary file.
+            ModelError: it lies outside the card's folder, or is not an ordinary file.
         """
         try:
             return file_in(self.folder, name)
@@ -90,7 +90,7 @@ def read_card(path: Path) -> Card:
     """Read one card.
 
     Raises:
-        ModelError: the file cannot be read, is not TOML, or has a key or value that cards do not know;
+        ModelError: the file cannot be read, is not TOML, or has a key or value that cards do not have;
             the message names the file and the key.
     """
     try:
@@ -117,10 +117,10 @@ def find_card(name: str) -> Optional[Card]:
 
 
 def preprocess_of(document: Any) -> Preprocess:
-    """The preprocessing that a table describes, of the form of ``[preprocess]`` in cards.
+    """The preprocessing that a table of the form of a card's ``[preprocess]`` describes.
 
     Raises:
-        ValueError: it is no such table.
+        ValueError: the table does not have that form.
     """
     from quantkit.models.card_schema import PreprocessTable
 
@@ -128,7 +128,7 @@ def preprocess_of(document: Any) -> Preprocess:
 
 
 def _validated(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    # pydantic takes a tenth of a second to import: only those who read cards pay for it.
+    # Imported late: pydantic takes a tenth of a second to import.
     from pydantic import ValidationError
 
     from quantkit.models.card_schema import CardTable

@@ -1,4 +1,4 @@
-"""The schema of a model card's TOML: which keys there are and which values they may have."""
+"""The schema of a model card's TOML: its keys and the values they may have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-# Beyond 31 bits lie neither images nor what MXNet computes.
+# MXNet's extents have 31 bits.
 _Positive = Annotated[int, Field(gt=0, lt=1 << 31)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -53,10 +53,10 @@ class SourceTable(_Table):
     def _sound_location(self) -> SourceTable:
         parts = self.location.split("/")
         if self.revision is not None and self.kind != "huggingface":
-            raise ValueError("revision is of huggingface sources only")
+            raise ValueError("only huggingface sources have a revision")
         if self.kind == "url":
             self._check_address()
-        # The cache names its folders and files by these, and must not be led out of its own.
+        # The cache names its folders and files by these; they must not lead out of it.
         if self.kind in ("gluoncv", "huggingface") and not all(map(_is_file_name, parts)):
             raise ValueError(f"location {self.location!r} is not a name")
         if self.kind == "gluoncv" and len(parts) != 1:
@@ -70,7 +70,7 @@ class SourceTable(_Table):
         if address.scheme not in ("http", "https") or not address.hostname:
             raise ValueError("location of a url starts with http:// or https:// and a host")
         if "@" in address.netloc:
-            raise ValueError("location of a url holds no user name or password: it is written into what is made of it")
+            raise ValueError("location of a url must not hold a user name or password: bundles and reports record it")
         if not self.location.isprintable() or not _is_file_name(address.path.rsplit("/", 1)[-1]):
             raise ValueError("location of a url ends in the name of a file, such as net.safetensors")
 

@@ -1,4 +1,4 @@
-"""Whether a network puts out class scores, so that the largest of them is a prediction: the one rule for it."""
+"""The rule that decides whether a network's outputs are class scores, the largest of which is a prediction."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _ADDITION = frozenset({"broadcast_add", "elemwise_add"})
 _POOLING = frozenset({"Pooling", "mean"})
 _CLASSIFYING = frozenset({"FullyConnected", "Convolution"})
 
-# Embeddings and features have such widths: 128, 512, 1024, 2048. Sets of classes hardly ever do.
+# Embeddings and features have powers of two as widths: 128, 512, 1024, 2048. Sets of classes hardly ever do.
 _NARROWEST_EMBEDDING = 64
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """Whether each image's (first) output is a row of class scores, and how that is known.
+    """Whether each image's (first) output is a row of class scores, and the reason for deciding so.
 
-    ``why`` completes "because"; ``settled``: somebody said so, or no word could change it.
+    ``why`` completes "because". ``settled``: the user said so, or nothing the user says could change it.
     """
 
     yes: bool
@@ -39,29 +39,29 @@ def class_scores(
     said: Optional[bool] = None,
     labelled: bool = False,
 ) -> ClassScores:
-    """Tell whether a network puts out class scores.
+    """Decide whether a network's outputs are class scores.
 
-    What the user says counts first. Several outputs, and an output that is no row of at least two values, are no class
-    scores. A row is one where classes have names, where a softmax ends the network, or where the images have labels.
-    Without any of these it is presumed to be one where a dense layer or a convolution computes it, unless a sigmoid
-    follows or the row is as wide as embeddings are (a power of two from 64 on).
+    What the user says comes first. Several outputs, or one that is not a row of at least two values, are not class
+    scores. A row is class scores if the classes have names, a softmax ends the network, or the images have labels.
+    Otherwise it is presumed to be if a dense layer or a convolution computes it, unless a sigmoid follows or the row
+    is as wide as embeddings are (a power of two from 64 on).
 
     Args:
         graph: the FP32 network, unfused.
         shapes: those of its outputs for one image, without the batch axis.
-        labels: the names of the classes, as far as they are known.
-        said: what the user says; with ``True`` further outputs than the first are left out of account.
-        labelled: whether the images at hand have labels of classes.
+        labels: the names of the classes, if known.
+        said: what the user says; ``True`` is about the first output and ignores the others.
+        labelled: whether the images have class labels.
 
     Raises:
-        UserError: the user says that a first output is class scores that is no row.
+        UserError: the user says that the first output is class scores, and it is not a row.
     """
     first = shapes[0]
     row = bool(first) and prod(first) == first[0] > 1
     form = f"an image's output has the shape ({', '.join(map(str, first))})"
     if said and not row:
         raise UserError(
-            f"{form}, which is no row of class scores: the output {str(graph.outputs[0])!r} cannot be taken for one; "
+            f"{form}, so the output {str(graph.outputs[0])!r} cannot be a row of class scores; "
             "leave --classes (class_scores=True) out"
         )
     if said:
@@ -83,12 +83,12 @@ def class_scores(
 
 
 def _presumed(graph: Graph, last: Optional[Node], width: int) -> ClassScores:
-    """What is presumed of a row of values of which nobody says anything."""
+    """The presumption about a row of values without names or labels."""
     if last is not None and last.op in _POOLING:
         pooled = _without(graph, graph.producer(last.inputs[0]), _RESHAPING)
         last = graph.producer(pooled.inputs[0]) if pooled is not None and _is_relu(pooled) else pooled
     if last is not None and last.op in _ADDITION:
-        # A bias that was not put into its layer.
+        # A bias that is not part of its layer.
         last = next((graph.producer(each) for each in last.inputs if each.node not in graph.params), None)
     if last is None or last.op not in _CLASSIFYING:
         return ClassScores(False, f"{'nothing' if last is None else last.op} ends it, and its values have no names")
@@ -98,7 +98,7 @@ def _presumed(graph: Graph, last: Optional[Node], width: int) -> ClassScores:
 
 
 def _without(graph: Graph, node: Optional[Node], operators: Collection[str]) -> Optional[Node]:
-    """The node itself, or the first before it that is of none of the operators."""
+    """The node itself, or the first before it that has none of the operators."""
     while node is not None and node.op in operators:
         node = graph.producer(node.inputs[0])
     return node

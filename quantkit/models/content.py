@@ -1,4 +1,4 @@
-"""What a file holds, in short: its size and its hashes."""
+"""The size and the hashes of a file's content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Content:
 
 
 def content_of(blocks: Iterable[bytes], copy: Optional[IO[bytes]] = None) -> Content:
-    """Size and hashes of bytes, which are also written to ``copy`` where that is given."""
+    """Size and hashes of bytes, which are also written to ``copy`` if that is given."""
     size, sha256, sha1 = 0, hashlib.sha256(), hashlib.sha1(usedforsecurity=False)
     for block in blocks:
         size += len(block)

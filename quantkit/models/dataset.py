@@ -1,4 +1,4 @@
-"""Sample data as the stages share it: one dataset, read in batches of one size."""
+"""Sample data as all stages share it: one dataset, read in batches of one size."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from quantkit.data.sources import DataSource
 from quantkit.models.model import Model
 
 CalibrationData = Union[CalibrationDataset, DataSource]
-"""What stages take sample data as: anything that ``load_data`` takes, or a dataset made of it for this network."""
+"""The sample data that stages take: anything that ``load_data`` takes, or a dataset made from it for this network."""
 
-# Small enough to hold every tensor of a batch at once, and to let Ctrl-C through within a second.
+# Small enough to hold every tensor of a batch at once, and to react to Ctrl-C within a second.
 BATCH_SIZE = 4
 
 
 def dataset(model: Model, data: CalibrationData) -> CalibrationDataset:
-    """Anything that ``load_data`` takes as the model reads it; a dataset comes back as it is.
+    """Sample data, preprocessed for a model.
+
+    Args:
+        model: the model that reads the samples.
+        data: anything that ``load_data`` takes, or a dataset, which is returned as it is.
 
     Raises:
-        UserError: the dataset was made for a model that reads other inputs.
+        UserError: the dataset is preprocessed for other inputs than the model's.
     """
     if not isinstance(data, CalibrationDataset):
         return CalibrationDataset(data, model.preprocess, model.input_shape)
@@ -28,5 +32,5 @@ def dataset(model: Model, data: CalibrationData) -> CalibrationDataset:
 
 
 def steps(chosen: CalibrationDataset) -> int:
-    """How many batches the progress display is to expect; 0 where nobody knows."""
+    """The number of batches for the progress display; 0 if unknown."""
     return 0 if chosen.size is None else -(-chosen.size // BATCH_SIZE)

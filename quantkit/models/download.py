@@ -1,4 +1,4 @@
-"""Fetching one file of weights: resumed where it broke off, checked, and put in its place whole or not at all."""
+"""Fetching one file of weights: resumed after interruptions, checked, and put in place whole or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True)
 class Delivery:
-    """What was fetched: from where, what the server said of it, and what it is."""
+    """A fetched file: its address, the server's description of it, and its size and hashes."""
 
     url: str
     head: Head
@@ -33,7 +33,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class _Begun:
-    """What is remembered of a download that broke off."""
+    """The notes on an interrupted download."""
 
     url: str
     version: str
@@ -54,16 +54,16 @@ def fetch(
 ) -> Delivery:
     """Download ``url`` to ``destination``, which appears complete or not at all.
 
-    A broken download is kept beside ``destination`` and resumed by the next call. Of a ``.zip`` whose only file is
-    wanted under another ending, that file is taken out. Only one process may do this for one destination at a time.
+    An interrupted download is kept beside ``destination``, and the next call resumes it. If ``url`` is a ``.zip`` and
+    ``destination`` is not, the archive's only file is extracted. Only one process at a time may fetch a destination.
 
     Args:
         url: the address.
-        destination: where the file shall lie.
+        destination: the path of the file.
         patience: how long to wait for hosts.
-        accept: is shown what was fetched before it takes its place, and raises where it must not.
-        verified: whether ``accept`` holds the file to a known hash; see ``receive``.
-        limits: how much the transfer may take.
+        accept: is called with the delivery before the file is put in place, and raises to prevent that.
+        verified: whether ``accept`` compares the file with a known hash; see ``receive``.
+        limits: the limits of the transfer.
         quiet: without a progress bar.
 
     Raises:
@@ -85,7 +85,7 @@ def fetch(
                 accept(delivery)
                 _discard(part, notes)
         except QuantkitError:
-            # What is refused now would be refused again.
+            # A rejected file would be rejected again.
             _discard(part, notes)
             raise
     except OSError as error:
@@ -100,9 +100,9 @@ def fetch(
 def _transfer(
     url: Address, part: Path, notes: Path, patience: Patience, limits: Limits, verified: bool, quiet: bool
 ) -> Head:
-    """Bring ``part`` to the whole content of ``url``, going on where an earlier attempt broke off."""
+    """Download ``url`` to ``part``, continuing an interrupted attempt if possible."""
     begun = _begun(notes, url)
-    # Without a hash nobody can tell whether two halves belong together.
+    # Without a hash nothing shows whether two halves belong together.
     if begun is None or not begun.version or not (verified or begun.sha256) or not part.is_file():
         _discard(part, notes)
         begun, have = None, 0
@@ -145,7 +145,7 @@ def _bar(url: Address, head: Head, quiet: bool) -> Any:
 
 
 def _begun(notes: Path, url: Address) -> Optional[_Begun]:
-    """What is known of a broken download of ``url``; None where there is none that can be gone on with."""
+    """The notes on an interrupted download of ``url``; None if there is none that can be resumed."""
     try:
         begun = _Begun(**read_json(notes))
         sound = (

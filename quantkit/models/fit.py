@@ -1,4 +1,4 @@
-"""Bringing arrays from a weights file to the names and shapes of a network's parameters."""
+"""Matching the arrays of a weights file to a network's parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quantkit.models.torch_layout import from_torch, is_torch_layout
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a network wants: shapes by symbol name; places in the gluon block by symbol name, where known."""
+    """The parameters of a network: shapes by symbol name and, if known, places in the gluon block by symbol name."""
 
     shapes: Mapping[str, tuple[int, ...]]
     structured: Mapping[str, str] = field(default_factory=dict)
@@ -23,11 +23,11 @@ class Parameters:
 def fit(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
     """Give every parameter of a network its array, in float32.
 
-    The arrays may go by the symbol's names (with or without ``arg:`` and ``aux:``, under any block
-    prefix), by gluon's structured names, or by torch's.
+    The arrays may have the symbol's names (with or without ``arg:`` and ``aux:``, under any block
+    prefix), gluon's structured names, or torch's.
 
     Raises:
-        ModelError: an array is missing, left over, of another shape, not floating-point, or not finite.
+        ModelError: an array is missing, superfluous, of another shape, not floating-point, or not finite.
     """
     named = _by_symbol_name(wanted, plain_names(arrays, where), where)
     missing = [name for name in wanted.shapes if name not in named]
@@ -59,7 +59,7 @@ def _by_symbol_name(wanted: Parameters, arrays: Mapping[str, np.ndarray], where:
     ]
     own, theirs = _prefix(wanted.shapes), _prefix(arrays)
     namings.append({theirs + name[len(own) :]: name for name in wanted.shapes})
-    # The naming under which most arrays are known; what is still unknown then is reported under its own name.
+    # The naming that matches most arrays; the others are reported under the names they have.
     best = max(namings, key=lambda naming: sum(name in naming for name in arrays))
     named: dict[str, np.ndarray] = {}
     for name, array in arrays.items():

@@ -11,14 +11,14 @@ CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 
 
 NAMED = frozenset({"imagenet1k", "cifar10"})
-"""What a card may call its labels instead of a file or the names themselves."""
+"""The sets of labels that a card may name, instead of a file or the labels themselves."""
 
 
 def label_names(card: Card) -> tuple[str, ...]:
-    """The names of a card's classes in the order of the network's outputs; empty where the card has none.
+    """The names of a card's classes in the order of the network's outputs; empty if the card has none.
 
     Raises:
-        ModelError: the file of names cannot be read or lies outside the card's folder, or has not one name for each
+        ModelError: the file of names cannot be read, lies outside the card's folder, or does not have one name per
             class.
     """
     if card.labels is None:

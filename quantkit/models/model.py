@@ -1,4 +1,4 @@
-"""Model: a network together with what is needed to feed it and to say where it came from."""
+"""Model: a network with its preprocessing and its provenance."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WeightsKind = Literal["pretrained", "random", "file", "given"]
 class Source:
     """Where a network and its weights came from.
 
-    ``weights`` is ``pretrained`` (a published source), ``random`` (seeded, untrained), ``file`` (a
-    local file of the user's) or ``given`` (objects handed over in Python). ``location`` is the
-    address or file name without the machine's own folders; ``sha256`` is that of the weights file.
+    ``weights`` is ``pretrained`` (a published source), ``random`` (seeded, untrained), ``file`` (the
+    user's local file) or ``given`` (Python objects). ``location`` is the address, or the file name
+    without local folders; ``sha256`` is that of the weights file.
     """
 
     network: str
@@ -31,9 +31,9 @@ class Model:
     """A network, its one image input, its preprocessing and its provenance.
 
     ``input_shape`` is (channels, height, width) without the batch axis, layout NCHW.
-    ``preprocess`` is None where nothing is known of it: sample data must then be preprocessed arrays.
-    ``exclude`` names what the model's card wants left in FP32. ``class_scores`` is whether the outputs are class
-    scores, as far as somebody says so; see ``models.class_scores`` for what is made of it.
+    ``preprocess`` is None if it is unknown: sample data must then be preprocessed arrays.
+    ``exclude`` names the nodes that the model's card keeps in FP32. ``class_scores`` is whether the outputs are class
+    scores according to the user, None if the user does not say; ``models.class_scores`` then decides.
     """
 
     name: str
@@ -44,3 +44,7 @@ class Model:
     labels: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     class_scores: Optional[bool] = None
+
+    def __repr__(self) -> str:
+        shape = "x".join(map(str, self.input_shape))
+        return f"Model({self.name!r}, {len(self.graph.nodes)} nodes, input {shape}, {self.source.weights} weights)"

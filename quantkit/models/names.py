@@ -1,4 +1,4 @@
-"""GluonCV's classifiers that have no card of their own, and what to offer for a name that nobody knows."""
+"""Cards for GluonCV's classifiers without a shipped one, and suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class AssumedPreprocessWarning(UserWarning):
 
 
 def zoo_card(name: str) -> Optional[Card]:
-    """For a GluonCV classifier without a card of its own, one that assumes the usual; None for other names."""
+    """A card with GluonCV's usual input and preprocessing, for any of its classifiers; None for other names."""
     return _assumed_card(name.lower()) if name.lower() in zoo_names() else None
 
 
 def nearest(name: str) -> list[str]:
     """Known names that resemble ``name``, the nearest first."""
     known = {known for card in cards() for known in (card.name, *card.aliases)}
-    # Without GluonCV the cards are all there is to offer.
+    # Without GluonCV the cards are the only known names.
     with suppress(EngineMissing):
         known.update(zoo_names())
     return difflib.get_close_matches(name.lower(), sorted(known), n=4, cutoff=0.5)
@@ -41,7 +41,7 @@ def _assumed_card(name: str) -> Card:
     checksum = zoo_sha1(name)
     warnings.warn(
         f"{name} has no model card: input {shape} and GluonCV's usual preprocessing are assumed; "
-        "write a card if it wants another",
+        "write a card if it needs others",
         AssumedPreprocessWarning,
         stacklevel=2,
     )

@@ -1,4 +1,4 @@
-"""A model from an ONNX file, with what quantkit's own files say of themselves."""
+"""A model from an ONNX file, with the metadata of quantkit's own files."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ Shape = tuple[int, ...]
 def from_onnx(path: Path, shape: Optional[Shape], preprocess: Optional[Preprocess]) -> Model:
     """Import an FP32 network from an ONNX file.
 
-    Its preprocessing, labels and the origin of its weights are those that ``quantkit.bundle.export.export_onnx`` wrote;
-    a file of others says nothing of them.
+    Its preprocessing, its labels and the origin of its weights are those that ``quantkit.bundle.export.export_onnx``
+    writes; files from elsewhere have none.
 
     Args:
         path: the file.
-        shape: (channels, height, width), where the file leaves it open or another is wanted.
+        shape: (channels, height, width), if the file leaves it open or another is wanted.
         preprocess: instead of the file's.
 
     Raises:
-        ModelError: the file cannot be imported, see ``import_network``, or what it says of itself is damaged.
+        ModelError: the file cannot be imported (see ``import_network``), or its metadata are damaged.
     """
-    found = import_network(path, shape)
-    told = _preprocess(found.metadata, path)
+    network = import_network(path, shape)
+    usual = _preprocess(network.metadata, path)
     if preprocess is None:
-        preprocess = preprocess_at(told, found.usual_shape, found.input_shape)
-    weights: WeightsKind = "random" if found.metadata.get("weights") == "random" else "file"
+        preprocess = preprocess_at(usual, network.usual_shape, network.input_shape)
+    weights: WeightsKind = "random" if network.metadata.get("weights") == "random" else "file"
     name = as_text(path.stem)
-    source = Source(name, weights, as_text(path.name), found.sha256)
-    return Model(name, found.graph, found.input_shape, preprocess, source, _labels(found.metadata, path))
+    source = Source(name, weights, as_text(path.name), network.sha256)
+    return Model(name, network.graph, network.input_shape, preprocess, source, _labels(network.metadata, path))
 
 
 def _preprocess(metadata: Mapping[str, str], path: Path) -> Optional[Preprocess]:
@@ -69,5 +69,5 @@ def _json(metadata: Mapping[str, str], name: str, path: Path) -> Any:
 
 def _damaged(path: Path, name: str) -> ModelError:
     return ModelError(
-        f"{path}: what its metadata say under {name!r} is damaged; export it again, or take the entry out of the file"
+        f"{path}: its metadata entry {name!r} is damaged; export it again, or remove the entry from the file"
     )

@@ -1,4 +1,4 @@
-"""What a user says of a network's preprocessing, instead of what its card or file says, or where these say nothing."""
+"""The user's changes to a network's preprocessing, which override its card or file."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LARGEST_SIDE = 1 << 31
 
 
 class PreprocessChangedWarning(UserWarning):
-    """What the user says of the preprocessing is not what the network's card or file says."""
+    """The user's preprocessing differs from that of the network's card or file."""
 
 
 @dataclass(frozen=True)
 class PreprocessChange:
-    """Steps of a preprocessing, as in ``Preprocess``; None for those of which nothing is said.
+    """Steps of a preprocessing, as in ``Preprocess``; None for those that do not change.
 
     Raises:
-        ModelError: a value is none that the step can have.
+        ModelError: a value is impossible for its step.
     """
 
     resize: Optional[int] = None
@@ -41,7 +41,7 @@ class PreprocessChange:
         for name in ("resize", "crop"):
             side = getattr(self, name)
             if side is not None and not 0 < side < _LARGEST_SIDE:
-                raise ModelError(f"{name}={side} is no number of pixels; give one from 1 up, such as 224")
+                raise ModelError(f"{name}={side} is not a number of pixels; give one from 1 up, such as 224")
         for name in ("mean", "std"):
             values = getattr(self, name)
             if values is not None and (len(values) != 3 or not all(map(isfinite, values))):
@@ -52,19 +52,19 @@ class PreprocessChange:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The steps of which something is said."""
+        """The steps that change."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in named.items() if value is not None}
 
 
 def with_preprocess(model: Model, change: PreprocessChange) -> Model:
-    """The model with a preprocessing that was changed; as it is where nothing is said.
+    """The model with changed preprocessing; the same model if nothing changes.
 
-    Of a network whose preprocessing nobody knows, steps of which nothing is said are left out, but for the division by
-    255. Where the card or the file says something else, a warning names both.
+    If the network's preprocessing is unknown, the steps that are not given are left out, except for the division by
+    255. If the card or the file has other values, a warning names both.
 
     Raises:
-        ModelError: what is cut of images has not the size that the network reads.
+        ModelError: the crop does not have the size that the network reads.
     """
     given = change.given
     if not given:
@@ -74,7 +74,7 @@ def with_preprocess(model: Model, change: PreprocessChange) -> Model:
     if other:
         old, new = (", ".join(f"{name} {_text(value[name])}" for name in other) for value in (vars(known), given))
         warnings.warn(
-            f"of the preprocessing of {model.name} {new} is taken, where its card or file says {old}",
+            f"the preprocessing of {model.name} uses {new} as given, where its card or file says {old}",
             PreprocessChangedWarning,
             stacklevel=3,
         )
@@ -87,10 +87,10 @@ def _check_size(preprocess: Preprocess, model: Model) -> None:
     crop, (height, width) = preprocess.crop, model.input_shape[1:]
     if crop is None or (crop, crop) == (height, width):
         return
-    remedy = f"cut {height}" if height == width else "give images of that size, which are not cut, or arrays (.npz)"
+    remedy = f"crop to {height}" if height == width else "give images of that size without a crop, or arrays (.npz)"
     raise ModelError(
-        f"the preprocessing of {model.name} cuts {crop}x{crop} pixels (crop), but the network reads {height}x{width}; "
-        f"{remedy}, or give --input-shape (input_shape=) where the network takes other sizes"
+        f"the preprocessing of {model.name} crops to {crop}x{crop} pixels, but the network reads {height}x{width}; "
+        f"{remedy}, or give --input-shape (input_shape=) if the network takes other sizes"
     )
 
 

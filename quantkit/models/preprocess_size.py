@@ -1,4 +1,4 @@
-"""Whether preprocessing fits the size of an input, and preprocessing for inputs of another size than the usual one."""
+"""Fitting preprocessing to the size of a network's input."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ Shape = tuple[int, ...]
 
 
 def preprocess_at(preprocess: Optional[Preprocess], usual: Shape, shape: Shape) -> Optional[Preprocess]:
-    """A network's preprocessing for an input of another size: crop to it, resize in proportion.
+    """A network's preprocessing for an input of another size: cropped to it, resized in proportion.
 
     Args:
         preprocess: for the usual input.
-        usual: (channels, height, width) of that.
-        shape: of the input that is wanted.
+        usual: (channels, height, width) of the usual input.
+        shape: of the wanted input.
 
     Raises:
-        ModelError: it is no square.
+        ModelError: the wanted input is not a square.
     """
     if preprocess is None or shape == usual:
         return preprocess
     _, height, width = shape
     if height != width:
-        raise ModelError(f"the network's preprocessing cuts squares, which {shape} is not; give preprocess= as well")
+        raise ModelError(
+            f"the network's preprocessing crops to squares, which {shape} is not; give preprocess= as well"
+        )
     if preprocess.crop is None:
         return preprocess
     resize = None if preprocess.resize is None else round(preprocess.resize * height / preprocess.crop)
@@ -34,14 +36,14 @@ def preprocess_at(preprocess: Optional[Preprocess], usual: Shape, shape: Shape) 
 
 
 def check_crop(preprocess: Optional[Preprocess], input_shape: Shape, where: str) -> None:
-    """Make sure that what is cut of images has the size that the network reads; ``where`` names the card.
+    """Check that the crop has the size that the network reads; ``where`` names the card.
 
     Raises:
-        ModelError: it has another.
+        ModelError: it has another size.
     """
     crop = None if preprocess is None else preprocess.crop
     if crop is not None and input_shape[1:] != (crop, crop):
         raise ModelError(
-            f"{where}: under [preprocess] crop = {crop} cuts {crop}x{crop} pixels, but input_shape {list(input_shape)} "
-            f"wants {input_shape[1]}x{input_shape[2]}; make them the same"
+            f"{where}: under [preprocess] crop = {crop} gives {crop}x{crop} pixels, but input_shape "
+            f"{list(input_shape)} needs {input_shape[1]}x{input_shape[2]}; make them the same"
         )

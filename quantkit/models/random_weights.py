@@ -1,12 +1,12 @@
 """Random weights that behave like trained ones: activations neither vanish nor explode, whatever the depth.
 
-The expected mean and variance of every channel are carried through the network, with activations taken as
-normally distributed and independent. Convolutions and dense layers get normal weights, scaled so that their
-output has variance 1 (as He et al. 2015, "Delving Deep into Rectifiers", with the variance at hand
-instead of a formula), and made orthogonal to the expected mean of their input: a rectified input's mean is what
-errors of the expectation would otherwise grow with, layer upon layer. Batch normalisation gets gamma 1,
-beta 0 and the expected mean and variance. What a residual block adds is made small, as training
-leaves it: at full strength a deep network amplifies every rounding error.
+The expected mean and variance of every channel are propagated through the network, assuming normally distributed,
+independent activations. Convolutions and dense layers get normal weights, scaled so that their output has variance 1
+(as in He et al. 2015, "Delving Deep into Rectifiers", with the propagated variance instead of a formula), and
+orthogonal to the expected mean of their input: otherwise errors of the expectation would grow with the mean of
+rectified inputs from layer to layer. Batch normalisation gets gamma 1, beta 0 and the expected mean and variance.
+Residual branches are made small, as training leaves them: at full strength a deep network amplifies every rounding
+error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 _RESIDUAL_STRENGTH = 0.3
 
-# Weights are worked on in float64 by as many at a time.
+# Weights that are processed in float64 at a time.
 _BLOCK = 1 << 22
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -62,7 +62,7 @@ def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.
 
 
 def _residual_branches(graph: Graph) -> set[Tensor]:
-    """Of each sum the summand that took more steps to compute; the other is the shortcut."""
+    """The summand of each sum that took more steps to compute; the other is the shortcut."""
     depth: dict[Tensor, int] = {}
     for node in graph.nodes:
         depth[node.output] = 1 + max((depth.get(tensor, 0) for tensor in node.inputs), default=0)
@@ -77,7 +77,7 @@ class _Moments:
     variance: np.ndarray
 
     def channels(self, count: int) -> _Moments:
-        """Per-channel values for ``count`` channels; flattened feature maps repeat each channel's."""
+        """The moments of ``count`` channels; flattened feature maps repeat each channel's."""
         if count % self.mean.size == 0:
             repeats = count // self.mean.size
             return _Moments(np.repeat(self.mean, repeats), np.repeat(self.variance, repeats))
@@ -95,7 +95,7 @@ def _initial(name: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
 
 
 def _weighted(node: Node, read: _Moments, weight: np.ndarray, strength: float) -> _Moments:
-    """Change standard normal weights to the ones to use; the moments of what these put out."""
+    """Scale and orthogonalize standard normal weights in place; returns the moments of the output."""
     outputs, per_group = weight.shape[:2]
     groups = integer(node, "num_group", 1)
     inputs = read.channels(groups * per_group)
@@ -107,7 +107,7 @@ def _weighted(node: Node, read: _Moments, weight: np.ndarray, strength: float) -
     for block in (slice(start, start + step) for start in range(0, outputs, step)):
         values, expected = taps[block].astype(np.float64), means[group[block], :, None]
         if per_group > 1:
-            # Tap by tap, so that it holds at padded borders too.
+            # Tap by tap, so that it holds at padded borders, too.
             share = (values * expected).sum(axis=1, keepdims=True) / np.maximum((expected**2).sum(axis=1), 1e-30)[
                 :, None
             ]
@@ -144,7 +144,7 @@ def _rectified(read: _Moments) -> _Moments:
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:
-    """Eight significant bits: sums that differ in the last bit from one CPU to the next give the same values."""
+    """Values rounded to eight significant bits, so that sums with other last bits on other CPUs give the same."""
     mantissa, exponent = np.frexp(values)
     rounded: np.ndarray = np.ldexp(np.round(mantissa * 256) / 256, exponent)
     return rounded.astype(np.float32)

@@ -1,4 +1,4 @@
-"""MXNet symbol files as they come from users: found, read, and brought to the form that inference needs."""
+"""Users' MXNet symbol files: locating, reading, and converting them to the form that inference needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _INT8 = ("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize", "_co
 
 
 def symbol_file(path: Path) -> Optional[Path]:
-    """The symbol file that ``path`` names, itself or as the prefix of a checkpoint; None if there is none."""
+    """The symbol file that ``path`` names, directly or as the prefix of a checkpoint; None if there is none."""
     if path.suffix == ".json":
         return path
     candidate = path.parent / f"{path.name}-symbol.json"
@@ -28,7 +28,7 @@ def newest_params(symbol: Path) -> Path:
     """The parameters of the highest epoch beside a ``PREFIX-symbol.json``: ``PREFIX-0000.params``.
 
     Raises:
-        ModelError: there are none.
+        ModelError: there are no parameters.
     """
     prefix = symbol.name[: -len("-symbol.json")] if symbol.name.endswith("-symbol.json") else symbol.stem
     pattern = re.compile(re.escape(prefix) + r"-(\d+)\.params")
@@ -71,20 +71,16 @@ def inference_graph(text: str, where: str) -> Graph:
         raise ModelError(f"{where}: {error}") from error
     for node in graph.nodes:
         if node.op.startswith(_INT8) or (node.op.startswith("_sg_mkldnn") and flag(node, "quantized")):
-            raise ModelError(
-                f"{where} is an INT8 network already ({node.name!r} is {node.op}); give the FP32 one it was made from"
-            )
+            raise ModelError(f"{where} is an INT8 network already ({node.name!r} is {node.op}); give its FP32 original")
         if node.op.startswith("_sg_"):
-            raise ModelError(
-                f"{where} was fused by an engine ({node.name!r} is {node.op}); give the network from before that"
-            )
+            raise ModelError(f"{where} was fused by an engine ({node.name!r} is {node.op}); give the unfused network")
     nodes = tuple(_without_label(node) for node in graph.nodes)
     read = {tensor.node for node in nodes for tensor in node.inputs}
     return replace(graph, nodes=nodes, inputs=tuple(name for name in graph.inputs if name in read))
 
 
 def image_input(graph: Graph, where: str) -> str:
-    """The name of the one variable that takes images: ``data``, or the one that operators read in first place.
+    """The name of the variable that takes images: ``data``, or the only one that is an operator's first input.
 
     Raises:
         ModelError: there is no such variable, or more than one.
@@ -102,7 +98,7 @@ def image_input(graph: Graph, where: str) -> str:
 
 
 def noted_shapes(text: str) -> dict[str, tuple[int, ...]]:
-    """The shapes that a symbol itself notes for its variables (``__shape__``), by name; 0 is an extent left open.
+    """The shapes that a symbol states for its variables (``__shape__``), by name; 0 is an open extent.
 
     Raises:
         ModelError: the text is not a symbol.

@@ -1,9 +1,9 @@
-"""Weights in PyTorch's naming (torchvision's and timm's), brought to gluon's.
+"""Weights with PyTorch's names (torchvision's and timm's), renamed to gluon's.
 
-The two agree in structure where they share an architecture, but not in names. Both list modules in order of
+The two have the same structure for the same architecture, but other names. Both list modules in order of
 declaration: PyTorch's names are turned into paths of numbers that sort in that order, and modules are then
-paired one by one. Every pair must agree in role (convolution or dense layer, normalisation), in which
-parameters it has, and in their sizes, so that a wrong order cannot pass unnoticed.
+paired one by one. Every pair must agree in role (convolution or dense layer, normalisation), in its
+parameters, and in their sizes, which exposes a wrong order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Arrays = Mapping[str, np.ndarray]
 _ROLES = frozenset({"weight", "bias", "running_mean", "running_var", "num_batches_tracked"})
 _TO_GLUON_NORM = {"weight": "gamma", "bias": "beta", "running_mean": "running_mean", "running_var": "running_var"}
 
-# By a mark in the names: what to leave out, and which words stand for which place among their siblings.
+# By a substring of the names: what to leave out, and the numbers of places that words stand for.
 _FAMILIES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     (
         "denseblock",
@@ -85,7 +85,7 @@ _FAMILIES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
 
 
 def is_torch_layout(names: Iterable[str]) -> bool:
-    """Whether all names end as PyTorch's do; those of gluon's networks without normalisation do too."""
+    """Whether all names end as PyTorch's do; those of gluon's networks without normalisation do, too."""
     return all("." in name and name.rsplit(".", 1)[1] in _ROLES for name in names)
 
 
@@ -101,7 +101,7 @@ def from_torch(sizes: Mapping[str, tuple[int, ...]], arrays: Arrays, where: str)
         Arrays by gluon's structured names.
 
     Raises:
-        ModelError: the architecture is not one whose order is known, or the two do not pair up.
+        ModelError: the order of the architecture's modules is unknown, or the modules do not pair up.
     """
     theirs = _modules(name for name in arrays if not name.endswith("num_batches_tracked"))
     wanted = list(_modules(sizes).items())

@@ -1,7 +1,7 @@
 """Receiving a file over HTTP from a server that may be slow, endless or hostile.
 
-All that touches the network runs in a thread of its own, and the caller waits on a queue: looking up a name and
-reading what a server drips byte by byte take no time-out that holds.
+All network access runs in a separate thread, and the caller waits on a queue: no time-out bounds the lookup of a name
+or a server that drips byte by byte.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 _CONNECT = 3.0
 _REDIRECTIONS = 5
 _BLOCK = 1 << 16
-# Blocks that are received ahead of the one that is being written.
+# Blocks received ahead of the one that is being written.
 _AHEAD = 16
 _STATUSES = {status.value for status in http.HTTPStatus}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one transfer may take.
+    """The limits of one transfer.
 
-    ``answer``: seconds until the answer begins, names looked up and redirections followed. ``stall``: seconds in
-    which at least 64 KiB must arrive. ``total``: seconds for the whole. ``largest``: bytes, of the file and of an
+    ``answer``: seconds until the response begins, including name lookups and redirections. ``stall``: seconds in
+    which at least 64 KiB must arrive. ``total``: seconds for everything. ``largest``: bytes, of the file and of an
     archive around it.
     """
 
@@ -51,19 +51,23 @@ LIMITS = Limits()
 
 
 class BrokenOff(WeightsUnavailable):
-    """A transfer that did not come to its end now and may do so later, from where it is."""
+    """A transfer was interrupted and may be resumed later."""
 
 
 class Patience:
-    """How long one goes on waiting for hosts to answer, all of them together, and which kept silent."""
+    """The time left for waiting for all hosts together, and the hosts that did not respond."""
 
     def __init__(self, seconds: float) -> None:
-        """``seconds`` are what all the hosts have together."""
+        """``seconds``: the time for all hosts together."""
         self._left = seconds
         self._silent: dict[str, str] = {}
 
     def wait_for(self, host: str, most: float) -> float:
-        """Seconds that ``host`` may take to answer; BrokenOff where waiting for it is of no use."""
+        """Seconds that ``host`` may take to respond.
+
+        Raises:
+            BrokenOff: it did not respond before, or no time is left.
+        """
         if host in self._silent:
             raise BrokenOff(self._silent[host])
         if self._left <= 0.0:
@@ -71,21 +75,21 @@ class Patience:
         return min(most, self._left)
 
     def spend(self, seconds: float) -> None:
-        """Count time that was spent waiting."""
+        """Subtract time that was spent waiting."""
         self._left -= seconds
 
     def give_up(self, host: str, reason: str) -> BrokenOff:
-        """Never wait for ``host`` again; the error to raise."""
+        """Never wait for ``host`` again; returns the error to raise."""
         self._silent[host] = f"{host} cannot be reached ({reason})"
         return BrokenOff(self._silent[host])
 
 
 @dataclass(frozen=True)
 class Head:
-    """What a server says of a file before it sends it.
+    """A server's description of a file, from the headers of its response.
 
-    ``begin`` is the place in the file of the first byte that follows, ``total`` the size of the whole file where it
-    is stated, ``version`` a strong ETag or empty. ``commit`` and ``sha256`` are what the Hugging Face hub states.
+    ``begin`` is the offset of the first byte that follows, ``total`` the size of the whole file if it
+    is stated, ``version`` a strong ETag or empty. ``commit`` and ``sha256`` come from the Hugging Face hub.
     """
 
     begin: int
@@ -99,11 +103,11 @@ _Item = Union[Head, bytes, Exception, None]
 
 
 class _Unread(Exception):
-    """Nobody waits for the transfer any longer."""
+    """The caller has stopped waiting for the transfer."""
 
 
 class _Line:
-    """The connections of one transfer, which the one who waits for it can cut."""
+    """The connections of one transfer, which the caller can cut."""
 
     def __init__(self) -> None:
         self.cut = threading.Event()
@@ -117,7 +121,7 @@ class _Line:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def session(self) -> requests.Session:
-        """A session all of whose connections are on this line."""
+        """A session whose connections all belong to this line."""
         import requests
 
         line = self
@@ -146,22 +150,22 @@ class _Line:
 def receive(
     url: Address, begin: int, version: str, patience: Patience, limits: Limits, verified: bool
 ) -> tuple[Head, Iterator[bytes]]:
-    """Ask for a file, from byte ``begin`` on where it is still of this ``version``: what is said of it, and its bytes.
+    """Request a file, from byte ``begin`` on if it still has this ``version``; returns its headers and its bytes.
 
-    ``verified`` says whether a hash is known to which the bytes are held: only then may they come by plain http.
+    ``verified`` says whether the bytes will be compared with a known hash: only then may they come by plain http.
 
     Raises:
-        WeightsUnavailable: the address or a redirection is refused; the host answers with something else than the file;
+        WeightsUnavailable: the address or a redirection is rejected; the host does not respond with the file;
             later, from the iterator: the file is larger than ``limits`` allow or the server stated.
-        BrokenOff: the host cannot be reached within ``patience`` or has a fault; later, from the iterator: the file
-            breaks off or comes too slowly.
+        BrokenOff: the host cannot be reached within ``patience`` or fails; later, from the iterator: the transfer
+            is interrupted or too slow.
     """
     check_address(url, url, verified)
     host = urlsplit(str(url)).netloc
     seconds = patience.wait_for(host, limits.answer)
     headers = {"Accept-Encoding": "identity"}
     if begin:
-        # Unless the file is still the one begun, the server sends the new one whole.
+        # If the file has changed since, the server sends the new one whole.
         headers.update({"Range": f"bytes={begin}-", "If-Range": version})
     items: queue.Queue[_Item] = queue.Queue(_AHEAD)
     line = _Line()
@@ -228,7 +232,7 @@ def _read(
     items: queue.Queue[_Item],
     line: _Line,
 ) -> None:
-    """Put the head, the blocks and None into the queue, or the exception that came in between."""
+    """Put the head, the blocks and None into the queue; an exception ends them early."""
     import requests
     import urllib3
 
@@ -243,7 +247,7 @@ def _read(
             answer, hub = _answer(session, url, headers, verified, limits)
             with closing(answer):
                 put(_head(url, begin, answer, hub, limits))
-                # As it comes: decoding would let a small answer become a large file.
+                # Undecoded: decoding could make a large file of a small response.
                 while block := answer.raw.read1(_BLOCK, decode_content=False):
                     put(block)
             put(None)
@@ -261,7 +265,7 @@ def _read(
 def _answer(
     session: requests.Session, url: Address, headers: Mapping[str, str], verified: bool, limits: Limits
 ) -> tuple[requests.Response, Mapping[str, str]]:
-    """The answer of the last of the servers that one is sent to, its content not yet read, and the first's headers."""
+    """The response after all redirections, its content unread, and the headers of the first response."""
     here, hub = url, None
     for _ in range(_REDIRECTIONS + 1):
         check_address(here, url, verified)
@@ -273,12 +277,12 @@ def _answer(
             return answer, hub
         answer.close()
         here = Address(urljoin(here.full, answer.headers["Location"]))
-    raise WeightsUnavailable(f"{url} leads from address to address, more than {_REDIRECTIONS} times")
+    raise WeightsUnavailable(f"{url} redirects more than {_REDIRECTIONS} times")
 
 
 def _head(url: Address, begin: int, answer: requests.Response, hub: Mapping[str, str], limits: Limits) -> Head:
     if answer.status_code not in (200, 206):
-        # The server's own words could hold anything.
+        # The standard phrase: the server's own text is untrusted.
         reason = http.HTTPStatus(answer.status_code).phrase if answer.status_code in _STATUSES else ""
         kind = BrokenOff if answer.status_code >= 500 else WeightsUnavailable
         raise kind(f"{url} answers {answer.status_code} {reason}".rstrip())

@@ -1,4 +1,4 @@
-"""Trust on first use: what was fetched without a published hash is recorded, and held to that record afterwards."""
+"""Trust on first use: a file fetched without a published hash is recorded, and must match the record afterwards."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Record:
-    """What is trusted. It lies beside the weights, as a JSON object with these keys and ``format``, which is 1.
+    """The record of a trusted file, stored beside the weights as a JSON object with these keys and ``format``, 1.
 
     ``source`` is the card's kind and location, ``url`` where the file came from, ``revision`` the commit that the hub
-    stated, ``etag`` the server's name for the version; ``size`` is in bytes, ``date`` UTC in ISO 8601. What is not
-    known is empty.
+    stated, ``etag`` the server's name for the version; ``size`` is in bytes, ``date`` UTC in ISO 8601. Unknown values
+    are empty.
     """
 
     source: str
@@ -36,18 +36,18 @@ class Record:
 
     @property
     def content(self) -> tuple[int, str]:
-        """Size and SHA-256: what a file is held to."""
+        """The size and SHA-256 that a file must have."""
         return self.size, self.sha256
 
 
 def new_record(source: str, content: Content) -> Record:
-    """A record of what is trusted from now on, wherever it came from."""
+    """A record that trusts a content from now on, without an origin."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return Record(source, "", "", "", content.size, content.sha256, now)
 
 
 def record_file(weights: Path) -> Path:
-    """Where the record of a weights file lies."""
+    """The path of a weights file's record."""
     return weights.with_name(f"{weights.name}.record.json")
 
 
@@ -62,7 +62,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def read_record(path: Path) -> Optional[Record]:
-    """The record at ``path``; None where there is none.
+    """The record at ``path``; None if there is none.
 
     Raises:
         ModelError: it cannot be read, or is not a record of this format.

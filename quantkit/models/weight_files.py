@@ -13,11 +13,11 @@ from quantkit.formats.safetensors import read_safetensors
 
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a weights file by the names that stand in it.
+    """The arrays of a weights file, by their names in it.
 
     Raises:
-        ModelError: the file is missing, damaged, or of a kind that is not read (pickles run code when
-            loaded and are refused).
+        ModelError: the file is missing, damaged, or of another kind (pickles run code when
+            loaded and are not read).
     """
     readers = {".params": read_params, ".npz": _read_npz, ".safetensors": read_safetensors}
     reader = readers.get(path.suffix)

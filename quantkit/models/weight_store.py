@@ -22,22 +22,22 @@ from quantkit.models.download import Delivery, fetch
 from quantkit.models.transfer import LIMITS, Limits, Patience
 from quantkit.models.trust import Record, new_record, read_record, record_file, write_record
 
-# Of mirrors, the hubs' own environment variables tell: MXNET_GLUON_REPO and HF_ENDPOINT.
+# The hubs' own environment variables name mirrors: MXNET_GLUON_REPO and HF_ENDPOINT.
 _STORE = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com"
 _HUGGING_FACE = "https://huggingface.co"
 
 
 class DamagedWeightsWarning(UserWarning):
-    """A weights file on this machine is not what it was or should be, and is fetched again."""
+    """A weights file on this machine does not have the expected hash and is fetched again."""
 
 
 class TrustedWeightsWarning(UserWarning):
-    """Nobody states the hash of a weights file: what is there now is trusted from now on."""
+    """The hash of a weights file is not published: the present file is trusted from now on."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A weights file on this machine, and what it was when it was checked."""
+    """A weights file on this machine, and its content when it was checked."""
 
     source: WeightSource
     path: Path
@@ -46,7 +46,7 @@ class Stored:
 
 
 def on_disk(card: Card, source: WeightSource) -> Optional[Path]:
-    """Where a source's file lies on this machine, unchecked; None where there is none."""
+    """The path of a source's file on this machine, unchecked; None if there is none."""
     return next((place for place in _places(card, source) if place.is_file()), None)
 
 
@@ -57,35 +57,35 @@ def obtain(
     limits: Limits = LIMITS,
     quiet: bool = False,
 ) -> Stored:
-    """The file of a source, checked: held to the card's hashes, or to the record of its first use.
+    """The file of a source, checked against the card's hashes or the record of its first use.
 
-    Processes that want the same file wait for the first, and take what it has fetched. A damaged file is fetched again.
+    Processes that want the same file wait for the first and use what it has fetched. A damaged file is fetched again.
 
     Raises:
-        WeightsUnavailable: the file is not here and cannot be fetched, or is another than the card says.
-        ModelError: a local file is another than the card says, or what is fetched is another than was first trusted.
+        WeightsUnavailable: the file is not here and cannot be fetched, or does not match the card.
+        ModelError: a local file does not match the card, or a fetched file does not match the first trusted one.
         QuantkitError: ``QUANTKIT_HOME`` cannot be written.
     """
     if source.kind == "file":
         return _local(card, source)
     path = cached(source)
     use(path)
-    found = _found(card, source)
-    if found is not None:
-        return found
+    stored = _stored(card, source)
+    if stored is not None:
+        return stored
 
     def busy() -> None:
         if not quiet:
             print(f"{path.name}: waiting for another process that fetches it", file=sys.stderr, flush=True)
 
     with locked(path.with_name(f".{path.name}.lock"), busy):
-        return _found(card, source, tell=True) or _fetched(source, path, patience, limits, quiet)
+        return _stored(card, source, tell=True) or _fetched(source, path, patience, limits, quiet)
 
 
 def trust(stored: Stored) -> None:
-    """Record a file that turned out to be the network's weights, where nothing else says which file that must be.
+    """Record a file that proved to be the network's weights, unless the card has its hash.
 
-    A ``TrustedWeightsWarning`` tells the user so, the first time.
+    The first time, a ``TrustedWeightsWarning`` tells the user.
     """
     source, path = stored.source, record_file(cached(stored.source))
     if source.kind == "file" or _pinned(source) or read_record(path) is not None:
@@ -109,13 +109,13 @@ def trust(stored: Stored) -> None:
 
 
 def forget(stored: Stored) -> None:
-    """Remove a fetched file that turned out to be something else than weights, unless it is what the card names."""
+    """Remove a fetched file that proved not to be weights, unless it has the hash that the card names."""
     if stored.path == cached(stored.source) and not _pinned(stored.source):
         stored.path.unlink(missing_ok=True)
 
 
 def cached(source: WeightSource) -> Path:
-    """Where a download is kept: by its own name and revision, in a folder by the kind of its source."""
+    """The path where a download is kept: by name and revision, in a folder for the kind of its source."""
     name = source.location
     if source.kind == "gluoncv":
         name = f"{source.location}.params"
@@ -143,15 +143,15 @@ def _places(card: Card, source: WeightSource) -> list[Path]:
         return [card.file(source.location)]
     places = [cached(source)]
     if source.kind == "gluoncv":
-        # Who has no home has no store of GluonCV's there either.
+        # Without a home directory there is no GluonCV store in it either.
         with suppress(RuntimeError):
             gluon = Path(os.environ.get("MXNET_HOME") or Path.home() / ".mxnet")
             places.append(gluon / "models" / f"{source.location}.params")
     return places
 
 
-def _found(card: Card, source: WeightSource, tell: bool = False) -> Optional[Stored]:
-    """The sound file of a source on this machine; with ``tell`` a warning names those that are not sound."""
+def _stored(card: Card, source: WeightSource, tell: bool = False) -> Optional[Stored]:
+    """The sound file of a source on this machine; with ``tell`` a warning names damaged ones."""
     record = None if _pinned(source) else read_record(record_file(cached(source)))
     for place in _places(card, source):
         if not place.is_file():
@@ -204,14 +204,14 @@ def _pinned(source: WeightSource) -> bool:
 
 
 def _other_than_card(source: WeightSource, content: Content) -> str:
-    """How a file differs from what the card says; empty if it does not."""
-    for what, wanted, found in (
+    """How a file differs from the card's description; empty if it does not."""
+    for what, wanted, actual in (
         ("size", source.size, content.size),
         ("SHA-256", source.sha256, content.sha256),
         ("SHA-1", source.sha1, content.sha1),
     ):
-        if wanted is not None and wanted != found:
-            return f"its {what} is {found}, not {wanted}"
+        if wanted is not None and wanted != actual:
+            return f"its {what} is {actual}, not {wanted}"
     return ""
 
 

@@ -1,10 +1,10 @@
-"""Choosing a network's weights: trained ones from a card's sources, a file's, or random ones."""
+"""Choosing a network's weights: trained ones from a card's sources, those of a file, or random ones."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
@@ -20,7 +20,7 @@ from quantkit.models.transfer import Patience
 from quantkit.models.weight_files import read_weights
 from quantkit.models.weight_store import Stored, forget, obtain, on_disk, trust
 
-# Seconds spent on waiting for hosts, all of a card's together.
+# Seconds of waiting for all hosts of a card together.
 _PATIENCE = 8.0
 
 Random = Callable[[], dict[str, np.ndarray]]
@@ -32,9 +32,9 @@ class RandomWeightsWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Parameters by symbol name, where they came from, and the preprocessing they want if not the card's."""
+    """Parameters by symbol name, their source, and the preprocessing they need if it is not the card's."""
 
-    params: dict[str, np.ndarray]
+    params: dict[str, np.ndarray] = field(repr=False)
     source: Source
     preprocess: Optional[Preprocess] = None
 
@@ -44,15 +44,15 @@ def resolve(card: Card, choice: str, wanted: Parameters, random: Random, quiet: 
 
     Args:
         card: the network's card.
-        choice: ``auto`` (trained; random with a ``RandomWeightsWarning`` where no source can be reached),
+        choice: ``auto`` (trained; random with a ``RandomWeightsWarning`` if no source can be reached),
             ``pretrained``, ``random``, or the path of a weights file.
         wanted: the network's parameters.
         random: makes random weights.
         quiet: without progress bars.
 
     Raises:
-        WeightsUnavailable: ``pretrained`` was asked for and no source has the weights; every source's reason is named.
-        ModelError: a file of weights is missing, damaged, or does not fit the network; or a source delivers another
+        WeightsUnavailable: ``choice`` is ``pretrained`` and no source has the weights; the message has each reason.
+        ModelError: a weights file is missing, damaged, or does not fit the network; or a source delivers another
             file than the one that was first trusted.
         QuantkitError: ``QUANTKIT_HOME`` cannot be written.
     """
@@ -86,7 +86,7 @@ def _trained(card: Card, network: str, wanted: Parameters, quiet: bool) -> Weigh
     reasons = []
     misfit: Optional[ModelError] = None
     patience = Patience(_PATIENCE)
-    # What lies on this machine already comes before anything that needs the network.
+    # Files on this machine come before any that need the network.
     for source in sorted(card.sources, key=lambda source: on_disk(card, source) is None):
         try:
             stored = obtain(card, source, patience, quiet=quiet)
@@ -119,6 +119,6 @@ def _read(stored: Stored) -> dict[str, np.ndarray]:
     except ModelError as error:
         if stored.source.kind == "file":
             raise
-        # Something else than weights was delivered; kept, it would stand in the way for ever.
+        # The delivery is not weights; if it were kept, every later attempt would fail.
         forget(stored)
         raise WeightsUnavailable(str(error)) from error

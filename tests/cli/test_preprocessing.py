@@ -80,7 +80,7 @@ def test_export_writes_the_steps_into_the_file(run: Run, checkpoint: Path, onnx:
 def test_what_a_card_says_otherwise_is_told(run: Run, engine: None) -> None:
     result = run("evaluate", "digits_resnet20_v1", "--data", "digits:test", "--limit", 4, "--mean", 0.25)
     assert result.exit_code == 0, result.stderr
-    assert "Warning: of the preprocessing of digits_resnet20_v1 mean 0.25,0.25,0.25 is taken, where" in result.stderr
+    assert "Warning: the preprocessing of digits_resnet20_v1 uses mean 0.25,0.25,0.25 as given, where" in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["export", "feed"])
@@ -97,7 +97,7 @@ def test_a_bundle_has_its_own(run: Run, checkpoint: Path, samples: Path, verb: s
     [
         (["--resize", 0], "0 is not in the range"),
         (["--crop", "big"], "'big' is not a valid integer"),
-        (["--crop", 12], "cuts 12x12 pixels (crop), but the network reads 16x16; cut 16"),
+        (["--crop", 12], "crops to 12x12 pixels, but the network reads 16x16; crop to 16"),
         (["--mean", "1,2"], "not a number for each of red, green and blue"),
         (["--mean", "1,2,nan"], "'nan' is not a finite number"),
         (["--std", "1,0,1"], "'0' is not a finite number above zero"),

@@ -42,7 +42,7 @@ def entry(name: str, mode: int) -> zipfile.ZipInfo:
 
 
 def changed(local: int, central: int, value: bytes, archive: bytes = zipped()) -> bytes:
-    """An archive with other bytes at two offsets: in the file's own header, and in the table of contents."""
+    """An archive with other bytes at two offsets: in the file's own header, and in the directory."""
     whole, directory = bytearray(archive), archive.index(b"PK\1\2")
     whole[local : local + len(value)] = value
     whole[directory + central : directory + central + len(value)] = value
@@ -50,7 +50,7 @@ def changed(local: int, central: int, value: bytes, archive: bytes = zipped()) -
 
 
 def with_zip64_end() -> bytes:
-    """An archive whose true table of contents is named by a second record before its end."""
+    """An archive whose true directory is named by a second record before its end."""
     whole = zipped()
     end = len(whole) - 22
     size, offset = struct.unpack("<II", whole[end + 12 : end + 20])
@@ -74,7 +74,7 @@ ARCHIVES: dict[str, tuple[Callable[[], bytes], str]] = {
     "two-files": (lambda: several([(zipfile.ZipInfo("a"), b"a"), (zipfile.ZipInfo("b"), b"b")]), "lists 2 files"),
     "no-files": (lambda: several([]), "lists 0 files"),
     "many-files": (lambda: several([(zipfile.ZipInfo(f"{i}"), b"") for i in range(3000)]), "lists 3000 files"),
-    "more-files-than-stated": (more_files_than_stated, "table of contents"),
+    "more-files-than-stated": (more_files_than_stated, "its directory takes"),
     "comment": (lambda: several([(zipfile.ZipInfo("a"), b"a")], comment=b"hello"), "not a plain zip"),
     "zip64": (with_zip64_end, "not a plain zip"),
     "absolute": (lambda: zipped(name="/etc/passwd"), "leads out"),

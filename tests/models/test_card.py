@@ -118,7 +118,7 @@ def test_own_card(tmp_path: Path) -> None:
                 ("huggingface", "owner/../file", "", "is not a name"),
                 ("huggingface", f"owner/repository/{'x' * 201}", "", "is not a name"),
                 ("huggingface", "o/r/f", 'revision = "main"', r"sources\.0\.revision"),
-                ("gluoncv", "net-1", f'revision = "{"a" * 40}"', "huggingface sources only"),
+                ("gluoncv", "net-1", f'revision = "{"a" * 40}"', "only huggingface sources"),
                 ("huggingface", "o/r/f", "size = 0", r"sources\.0\.size"),
                 ("url", "file:///etc/passwd", "", "http://"),
                 ("url", "https:///x.params", "", "http://"),

@@ -97,5 +97,5 @@ def test_what_the_user_says_counts_first() -> None:
 
 @pytest.mark.parametrize("shape", [(10, 4, 4), (1,), ()])
 def test_the_user_cannot_make_scores_of_what_is_no_row(shape: tuple[int, ...]) -> None:
-    with pytest.raises(UserError, match="which is no row of class scores: the output 'dense' cannot"):
+    with pytest.raises(UserError, match="so the output 'dense' cannot be a row of class scores"):
         class_scores(DENSE, [shape], said=True)

@@ -141,7 +141,7 @@ def test_a_card_cuts_what_its_network_reads(tmp_path: Path, crop: Optional[int],
         f"{source}{where}\nmean = [1, 1, 1]\nstd = [1, 1, 1]\n{size}\n"
     )
     if crop == 6:
-        with pytest.raises(ModelError, match=r"net\.toml: under \[preprocess\] crop = 6 cuts 6x6 .* wants 8x8"):
+        with pytest.raises(ModelError, match=r"net\.toml: under \[preprocess\] crop = 6 gives 6x6 .* needs 8x8"):
             locate(str(card))
     else:
         assert isinstance(locate(str(card)), Card)

@@ -100,7 +100,7 @@ def with_metadata(path: Path, **told: str) -> Path:
 def test_damaged_metadata(told: dict[str, str], digits: Path) -> None:
     path = with_metadata(digits, **told)
     for shape in (None, (3, 64, 64)):
-        with pytest.raises(ModelError, match="metadata say under"):
+        with pytest.raises(ModelError, match="its metadata entry"):
             load_model(path, input_shape=shape)
 
 

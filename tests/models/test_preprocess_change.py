@@ -31,7 +31,10 @@ def test_where_nothing_is_known_what_is_not_said_is_left_out() -> None:
 
 
 def test_single_steps_are_replaced_and_both_values_told() -> None:
-    with pytest.warns(PreprocessChangedWarning, match=r"^of .* net resize 16, mean 0.5,0.5,0.5 is taken, .* resize 20"):
+    with pytest.warns(
+        PreprocessChangedWarning,
+        match=r"^the preprocessing of net uses resize 16, mean 0.5,0.5,0.5 as given, .* resize 20",
+    ):
         found = with_preprocess(model(KNOWN), PreprocessChange(resize=16, crop=16, mean=(0.5, 0.5, 0.5))).preprocess
     assert found == Preprocess(16, 16, (0.5, 0.5, 0.5), (0.4, 0.5, 0.6), 127.5, True)
 
@@ -44,13 +47,13 @@ def test_what_agrees_needs_no_word(change: PreprocessChange) -> None:
 
 
 def test_a_step_can_be_taken_back() -> None:
-    with pytest.warns(PreprocessChangedWarning, match="rotate180 false is taken, where its card or file says rotate18"):
+    with pytest.warns(PreprocessChangedWarning, match="rotate180 false as given, where its card or file says rotate18"):
         found = with_preprocess(model(KNOWN), PreprocessChange(rotate180=False)).preprocess
     assert found is not None and not found.rotate180
 
 
 def test_a_crop_must_be_what_the_network_reads() -> None:
-    with pytest.raises(ModelError, match=r"cuts 12x12 pixels \(crop\), but the network reads 16x16; cut 16"):
+    with pytest.raises(ModelError, match=r"crops to 12x12 pixels, but the network reads 16x16; crop to 16"):
         with_preprocess(model(None), PreprocessChange(crop=12))
 
 
