@@ -1,4 +1,4 @@
-"""The processes that this one has started, and those that they have."""
+"""The processes that this one has started, and those that they have started."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _PATIENCE = 1.0
 
 
 def descendants(pid: int) -> tuple[int, ...]:
-    """The children of a process, their children, and so on; none without a /proc."""
+    """The children of a process, their children, and so on; empty without a /proc."""
     children: dict[int, list[int]] = {}
     for child, parent in _parents():
         children.setdefault(parent, []).append(child)
-    found = list(children.get(pid, ()))
-    for each in found:
-        found.extend(children.get(each, ()))
-    return tuple(found)
+    pids = list(children.get(pid, ()))
+    for each in pids:
+        pids.extend(children.get(each, ()))
+    return tuple(pids)
 
 
 def kill_descendants() -> None:
-    """End all that this process has started, at once; return when none lives, or after a second."""
+    """Kill all descendants of this process; returns when none lives, or after a second."""
     deadline = time.monotonic() + _PATIENCE
-    # What is started meanwhile by one that still lives is found in the next round.
-    while (found := descendants(os.getpid())) and time.monotonic() < deadline:
-        for each in found:
+    # Processes that a survivor starts meanwhile are killed in the next round.
+    while (pids := descendants(os.getpid())) and time.monotonic() < deadline:
+        for each in pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(each, signal.SIGKILL)
         time.sleep(_LOOK_EVERY)
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Each process that lives with its parent, after proc(5)."""
+    """Each living process and its parent, after proc(5)."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):
             state, parent = path.read_text().rpartition(")")[2].split()[:2]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-# oneDNN asks for all of an entry's flags before it uses kernels of that name; fastest last.
+# The flags that oneDNN requires for kernels of each name; fastest last.
 _ISA_FLAGS: Mapping[str, frozenset[str]] = {
     "AVX2": frozenset({"avx2", "fma"}),
     "AVX-VNNI": frozenset({"avx2", "avx_vnni"}),
@@ -21,11 +21,11 @@ _ISA_FLAGS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Cpu:
-    """What /proc/cpuinfo and the scheduler say.
+    """The processor, as /proc/cpuinfo and the scheduler describe it.
 
     ``logical`` and ``physical`` count the machine's hardware threads and cores; ``usable`` is the set of
     hardware threads that this process may run on and ``usable_cores`` the number of cores behind them.
-    ``isa`` names the instruction sets that matter for INT8, the fastest last; ``architecture`` is the system's word.
+    ``isa`` names the instruction sets that matter for INT8, the fastest last; ``architecture`` is the system's name.
     """
 
     model: str
@@ -42,7 +42,7 @@ def read_cpu(proc: Path = Path("/proc"), affinity: Optional[Collection[int]] = N
     """Read the processor's facts from ``proc/cpuinfo``.
 
     ``affinity`` is the set of hardware threads to count as usable; by default, those that the
-    scheduler grants this process. Where there is no /proc, all cores count as physical and usable.
+    scheduler grants this process. Without a /proc, all cores count as physical and usable.
     """
     threads = _threads(proc / "cpuinfo")
     usable = tuple(sorted(_affinity() if affinity is None else affinity))
@@ -82,7 +82,7 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _core(number: int, thread: Mapping[str, str]) -> tuple[str, ...]:
-    """What tells one physical core from another; virtual machines may leave it out."""
+    """The identity of a hardware thread's physical core; virtual machines may leave it out."""
     if "core id" not in thread:
         return (str(number),)
     return (thread.get("physical id", "0"), thread["core id"])

@@ -1,24 +1,24 @@
-"""Keeping the current folder, where files of strangers may lie, out of where code is looked for."""
+"""Keeping the current folder, whose files are untrusted, out of the search paths for code."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
 
-# An empty or relative entry in these means the current folder, or one in it: of libraries and of programs.
+# The search paths of libraries and programs; an empty or relative entry means the current folder, or one in it.
 _SEARCHED = ("LD_LIBRARY_PATH", "PATH")
 
 
 def without_current_folder(path: Iterable[str]) -> list[str]:
-    """The folders of Python's ``path`` but for the current one, unless it is one of Python's own.
+    """The folders of Python's ``path`` without the current one, unless it is one of Python's own.
 
-    ``python -m`` puts it first, and an empty entry in PYTHONPATH means it too.
+    ``python -m`` puts it first, and an empty entry in PYTHONPATH means it, too.
     """
     entries = list(path)
     try:
         current = os.path.realpath(os.getcwd())
     except OSError:
-        # It was removed, and only relative entries can mean it.
+        # It was removed; only relative entries can mean it.
         return [entry for entry in entries if os.path.isabs(entry)]
     kept = [entry for entry in entries if os.path.isabs(entry) and os.path.realpath(entry) != current]
     if len(kept) == len(entries):
@@ -31,11 +31,11 @@ def without_current_folder(path: Iterable[str]) -> list[str]:
 
 
 def searching_elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
-    """A copy of an environment in which libraries and programs are looked for in folders with absolute names only."""
-    found = dict(environment)
+    """A copy of an environment whose search paths for libraries and programs have absolute folders only."""
+    safe = dict(environment)
     for name in _SEARCHED:
-        if name in found:
-            found[name] = os.pathsep.join(filter(os.path.isabs, found[name].split(os.pathsep)))
-            if not found[name]:
-                del found[name]
-    return found
+        if name in safe:
+            safe[name] = os.pathsep.join(filter(os.path.isabs, safe[name].split(os.pathsep)))
+            if not safe[name]:
+                del safe[name]
+    return safe

@@ -1,10 +1,10 @@
-"""Programs that end when the process that starts them does, however that ends: no handler hears of SIGKILL.
+"""Programs that end when the process that starts them does, however that ends: no handler sees SIGKILL.
 
     python -I -S dependent.py PARENT PROGRAM ARGUMENT...
 
-has the kernel end this process with its parent, then lets the program take its place: see prctl(2), PR_SET_PDEATHSIG,
-which holds across execve(2). What the program starts in turn is not covered. This file needs the standard library
-alone.
+asks the kernel to end this process with its parent, then executes the program: see prctl(2), PR_SET_PDEATHSIG,
+which persists across execve(2). Processes that the program starts are not covered. This file needs the standard
+library alone.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _CANNOT_BE_STARTED = 127
 
 
 def dependent(command: Sequence[str]) -> list[str]:
-    """The command that runs a program so that it ends with this process, or with the thread that starts it.
+    """The command that runs a program that ends with this process, or with the thread that starts it.
 
-    Where the program cannot be started, it says so on standard error and ends with exit code 127.
+    If the program cannot be started, the command says so on standard error and ends with exit code 127.
     """
     return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *command]
 
 
 def main(parent: str, program: str, *arguments: str) -> None:
-    """Become the program, unless the one who wanted it has ended already."""
+    """Become the program, unless the parent has ended already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""From facts about a machine to what is right and wrong with it for INT8, and the remedy: a pure function."""
+"""From facts about a machine to findings about INT8 on it, with remedies: a pure function."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Level = Literal["ok", "warn", "fail"]
 PYTHON = (3, 11)
 _NEWEST_PYTHON = (3, 13)
 
-# What runs bundles where there is no MXNet, by extra.
+# The engines that run bundles without MXNet, by extra.
 _ONNX_ENGINES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 
-# What multiplies INT8 without 16-bit intermediate sums, the fastest first, and what came after MKL-DNN 1.
+# The instructions that multiply INT8 without 16-bit intermediate sums, the fastest first; those newer than MKL-DNN 1.
 _VNNI = ("AMX-INT8", "AVX512-VNNI", "AVX-VNNI")
 _UNKNOWN_TO_MKLDNN_1 = ("AMX-INT8", "AVX-VNNI")
 
 _ARCHITECTURES = ("x86_64", "AMD64")
 
-# MXNet's kernels know no reduced range: there is none to advise.
+# MXNet's kernels have no reduced range, so it cannot be the advice.
 _WITHOUT_VNNI = (
-    "in MXNet, find the layers that lose by it with `quantkit analyze`, and keep them in FP32 with `quantkit quantize "
+    "in MXNet, find the layers that saturate with `quantkit analyze`, and keep them in FP32 with `quantkit quantize "
     "--exclude`; for ONNX Runtime and OpenVINO, `quantkit export --reduce-range auto`; or run on a processor with VNNI"
 )
 _NEWER_ENGINE = "pip install 'quantkit[onednn]' in another environment: its oneDNN uses it"
@@ -33,15 +33,15 @@ _NEWER_ENGINE = "pip install 'quantkit[onednn]' in another environment: its oneD
 # These pin threads or shape their waiting in Intel's OpenMP; other KMP_ names are set by libraries.
 _INTEL_OPENMP = ("KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_HW_SUBSET")
 
-# Half a core's worth of others' work is more than an idle system's daemons take.
+# An idle system's daemons take less than half a core.
 _BUSY_CORES = 0.5
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: ``warn`` makes results slower or less exact, ``fail`` keeps quantkit from working.
+    """The result of one check: ``warn`` makes results slower or less exact, ``fail`` keeps quantkit from working.
 
-    ``topic`` is a short name that stays the same between versions; ``remedy`` is empty where all is well.
+    ``topic`` is a short name that is stable between versions; ``remedy`` is empty if all is well.
     """
 
     topic: str
@@ -51,7 +51,7 @@ class Finding:
 
 
 def diagnose(facts: Facts) -> tuple[Finding, ...]:
-    """Look at everything, in the order in which a user would mend it."""
+    """Check everything, in the order in which a user would fix it."""
     return tuple(finding for check in _CHECKS for finding in check(facts))
 
 
@@ -66,7 +66,7 @@ def _python(facts: Facts) -> Iterator[Finding]:
     if minor < PYTHON:
         yield Finding("python", "fail", f"Python {version} is too old", f"use Python {wanted}")
     elif minor > _NEWEST_PYTHON:
-        yield Finding("python", "warn", f"Python {version} is newer than what was tried", f"use Python {wanted}")
+        yield Finding("python", "warn", f"Python {version} is newer than the tested versions", f"use Python {wanted}")
     elif minor > PYTHON and facts.engine.distribution:
         what = f"Python {version}: MXNet's wheels were made for older ones"
         yield Finding("python", "warn", what, f"use Python {wanted} where MXNet runs")
@@ -113,7 +113,7 @@ def _gluoncv(facts: Facts) -> Iterator[Finding]:
     if facts.gluoncv is None:
         extra = "mkl" if _is_mkldnn_1(facts.engine) else "onednn"
         yield Finding(
-            "gluoncv", "warn", "gluoncv is not installed: networks cannot be asked for by name, only by file",
+            "gluoncv", "warn", "gluoncv is not installed: networks can be loaded by file, but not by name",
             f"pip install 'quantkit[{extra}]'",
         )  # fmt: skip
     else:
@@ -146,7 +146,7 @@ def _isa(facts: Facts) -> Iterator[Finding]:
     isa, old = facts.cpu.isa, _is_mkldnn_1(facts.engine)
     name = facts.cpu.model or "this processor"
     if facts.cpu.architecture not in _ARCHITECTURES:
-        what = f"{name} is of the architecture {facts.cpu.architecture}: MXNet's wheels and quantkit are for x86-64"
+        what = f"{name} has the architecture {facts.cpu.architecture}: MXNet's wheels and quantkit are for x86-64"
         yield Finding("isa", "fail", what, "use a machine with an x86-64 processor")
         return
     used = [name for name in _VNNI if name in isa and not (old and name in _UNKNOWN_TO_MKLDNN_1)]
@@ -202,7 +202,7 @@ def _quota(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "quota", "warn", f"whether a control group limits processor time is unknown: {facts.limits.unreadable} "
             "cannot be read",
-            "ask who runs the container for its quota, and set OMP_NUM_THREADS to no more cores than that",
+            "ask the container's administrator for its quota, and set OMP_NUM_THREADS to no more cores than that",
         )  # fmt: skip
     quota, usable = facts.limits.cpu_quota, len(facts.cpu.usable)
     if quota is not None and quota < usable:
@@ -218,8 +218,8 @@ def _load(facts: Facts) -> Iterator[Finding]:
     load = facts.load
     if load is None:
         yield Finding(
-            "load", "warn", "the system does not tell how busy the processor is (/proc/stat)",
-            "look from outside the container whether others use its cores before you believe a timing",
+            "load", "warn", "the system does not show how busy the processor is (/proc/stat)",
+            "check from outside the container whether others use its cores before you trust a timing",
         )  # fmt: skip
         return
     if load.busy < _BUSY_CORES:
@@ -229,8 +229,8 @@ def _load(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "load", "warn",
         f"others keep {load.busy:.1f} of {len(facts.cpu.usable)} usable hardware threads busy{stolen}: libgomp's "
-        "threads spin while they wait for each other, so INT8 can fall to a small part of its speed; no timing holds",
-        "stop the other work or give this process cores of its own (taskset, numactl)",
+        "threads spin while they wait for each other, so INT8 can fall to a fraction of its speed; timings are invalid",
+        "stop the other work or give this process exclusive cores (taskset, numactl)",
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""All that is known about a machine and its installation, as one value."""
+"""All facts about a machine and its installation, as one value."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from quantkit.host.limits import Limits, read_limits
 from quantkit.host.load import Load, read_load
 from quantkit.host.threads import Threads, read_threads
 
-# Their engine is a fact of its own.
+# Their engine is a separate fact.
 _OF_MXNET = ("onednn", "mkl")
 
 
 @dataclass(frozen=True)
 class EngineBuild:
-    """The mxnet that is installed, or why none can be used.
+    """The installed mxnet, or why none can be used.
 
-    ``distribution`` is the wheel's name (``mxnet``, ``mxnet-mkl``; empty where none is installed), ``features``
-    the build's switches that are on, ``int8_operators`` the registered operators that compute in INT8;
-    ``int8_obstacle`` is why, and the remedy, where INT8 networks cannot run on this processor.
-    ``problem`` and ``remedy`` are empty where the engine can be used.
+    ``distribution`` is the wheel's name (``mxnet``, ``mxnet-mkl``; empty if none is installed), ``features``
+    the build's enabled features, ``int8_operators`` the registered operators that compute in INT8;
+    ``int8_obstacle`` is why INT8 networks cannot run on this processor, and the remedy; else empty.
+    ``problem`` and ``remedy`` are empty if the engine can be used.
     """
 
     distribution: str
@@ -55,8 +55,8 @@ class Home:
 class Facts:
     """A machine and its installation.
 
-    ``gluoncv`` is its version, None where it is not installed; ``extras`` are the packages that each extra of quantkit
-    lacks here, those of MXNet left out; ``load`` is None where the system does not tell; ``onnx_engines`` are the
+    ``gluoncv`` is its version, None if it is not installed; ``extras`` are the missing packages of each extra of
+    quantkit, except those of MXNet; ``load`` is None if the system does not show it; ``onnx_engines`` are the
     versions of the installed engines that run ONNX files, by name.
     """
 
@@ -96,7 +96,7 @@ def gather(engine: Callable[[], EngineBuild], onnx_engines: Mapping[str, str]) -
 
 
 def _version(package: str) -> Optional[str]:
-    """The version of an installed package, without importing it; None where it is absent."""
+    """The version of an installed package, without importing it; None if it is absent."""
     if importlib.util.find_spec(package) is None:
         return None
     try:
@@ -106,6 +106,6 @@ def _version(package: str) -> Optional[str]:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether files can be made in the folder, or in the nearest one above it that exists."""
+    """Whether files can be created in the folder, or in its nearest existing parent."""
     existing = next((part for part in (folder, *folder.parents) if part.exists()), folder)
     return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)

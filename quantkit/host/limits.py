@@ -13,7 +13,7 @@ from typing import Optional
 class Limits:
     """``cpu_quota`` is the processor time allowed, in cores; ``memory`` in bytes; None where unlimited.
 
-    ``unreadable`` names a file that could not be read although it is there: there may then be tighter limits.
+    ``unreadable`` names an existing file that could not be read: the true limits may be tighter.
     """
 
     cpu_quota: Optional[float] = None
@@ -32,9 +32,9 @@ def read_limits(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup"))
     unreadable: list[str] = []
     try:
         for group in _groups(proc / "self" / "cgroup", root):
-            for found, read in ((quotas, _quotas), (memories, _memories)):
+            for limits, read in ((quotas, _quotas), (memories, _memories)):
                 try:
-                    found.extend(read(group))
+                    limits.extend(read(group))
                 except OSError as error:
                     unreadable.append(str(error.filename))
     except OSError as error:
@@ -44,11 +44,11 @@ def read_limits(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup"))
 
 
 def memory_left(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Optional[int]:
-    """Bytes that this process's control groups and their ancestors leave it; None where none limits it.
+    """Bytes that this process's control groups and their ancestors leave it; None if none limits it.
 
     Files: ``memory.max``, ``memory.current`` and ``memory.stat`` (version 2), ``memory.limit_in_bytes``,
-    ``memory.usage_in_bytes`` and ``memory.stat`` (version 1). Of what is used the system takes the cache of files back
-    that were not read lately (``inactive_file``), as the Linux kernel's cgroup documentation says.
+    ``memory.usage_in_bytes`` and ``memory.stat`` (version 1). Used memory includes the cache of files that were not
+    read lately (``inactive_file``), which the system reclaims, as the Linux kernel's cgroup documentation says.
     """
     left: list[int] = []
     with suppress(OSError):
@@ -61,7 +61,7 @@ def memory_left(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup"))
 
 
 def cut_short(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Optional[int]:
-    """In how many periods this process's control groups have used up their quota; None where none tells.
+    """The number of periods in which this process's control groups used up their quota; None if unknown.
 
     File: ``cpu.stat``, field ``nr_throttled`` (version 1 and 2), as the Linux kernel's cgroup documentation defines it.
     """
@@ -83,7 +83,7 @@ def _groups(membership: Path, root: Path) -> Iterator[Path]:
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        # Inside a container the host's path does not exist below the mount; its top then is the group.
+        # Inside a container the host's path does not exist below the mount; the mount's top is then the group.
         relative = Path(path.lstrip("/"))
         for mount in _mounts(controllers, root):
             yield from (mount / part for part in (relative, *relative.parents))

@@ -1,4 +1,4 @@
-"""How busy the usable cores are with the work of others."""
+"""How busy other processes keep the usable cores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Optional
 # Columns of a cpu line, after proc(5): user nice system idle iowait irq softirq steal (guest is part of user).
 _IDLE, _IOWAIT, _STEAL, _COLUMNS = 3, 4, 7, 8
 
-# Counters that move do so within this time, in seconds: a tick is 10 ms.
+# Working counters change within this time, in seconds: a tick is 10 ms.
 _TELLING = 0.1
 
 Ticks = Mapping[int, tuple[int, ...]]
@@ -19,7 +19,7 @@ Ticks = Mapping[int, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Load:
-    """Work seen during ``seconds``: ``busy`` is in cores, ``stolen`` the part of it that the hypervisor took."""
+    """The load during ``seconds``: ``busy`` is in cores, ``stolen`` the part of it that the hypervisor took."""
 
     busy: float
     stolen: float
@@ -32,7 +32,7 @@ def read_load(
     proc: Path = Path("/proc"),
     sleep: Callable[[float], None] = time.sleep,
 ) -> Optional[Load]:
-    """Watch the hardware threads ``cpus`` while this process sleeps; None where the system does not tell."""
+    """The load on the hardware threads ``cpus`` while this process sleeps; None if the system does not show it."""
     before = read_ticks(proc / "stat")
     sleep(seconds)
     return load_between(before, read_ticks(proc / "stat"), cpus, seconds)
@@ -41,7 +41,7 @@ def read_load(
 def load_between(before: Ticks, after: Ticks, cpus: Collection[int], seconds: float) -> Optional[Load]:
     """The load between two readings of the per-thread tick counters.
 
-    None where they tell nothing: a thread's are missing, or all stand still for longer than
+    None if they show nothing: a thread's counters are missing, or all stand still for longer than
     a few ticks (in some sandboxes they always do).
     """
     busy = stolen = ticks = 0.0
@@ -59,7 +59,7 @@ def load_between(before: Ticks, after: Ticks, cpus: Collection[int], seconds: fl
 
 
 def read_ticks(stat: Path) -> Ticks:
-    """The tick counters of every hardware thread in a ``/proc/stat``; none where there is no such file."""
+    """The tick counters of every hardware thread in a ``/proc/stat``; empty if there is no such file."""
     try:
         lines = stat.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""A machine as results name it, and what identifies it."""
+"""The description of a machine in results, and its identity."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def describe(
 ) -> dict[str, Any]:
     """The facts that decide how fast a network runs here, as JSON's own types.
 
-    ``id`` is equal for machines with the same processor, cores, memory nodes and memory (in whole GiB): results
-    from these may be compared.
+    ``id`` is equal for machines with the same processor, cores, memory nodes and memory (in whole GiB), whose results
+    may be compared.
     """
     hardware = {
         "cpu": cpu.model,
@@ -44,7 +44,7 @@ def describe(
 
 
 def throttled(sys: Path = Path("/sys")) -> Optional[int]:
-    """How often the processor has slowed down for heat since it started; None where it does not tell."""
+    """How often the processor has slowed down for heat since it started; None if it does not count that."""
     counters = sys.glob("devices/system/cpu/cpu*/thermal_throttle/core_throttle_count")
     counts = [int(text) for text in map(_text, counters) if text]
     return sum(counts) if counts else None
@@ -57,13 +57,13 @@ def _memory_gib(meminfo: Path) -> Optional[int]:
 
 
 def _is_virtual(cpuinfo: Path) -> Optional[bool]:
-    """Whether a hypervisor runs this system: the processor then shows the flag of that name; None if it shows none."""
+    """Whether this system runs under a hypervisor, from the processor's flag of that name; None without flags."""
     flags = [line.split() for line in (_text(cpuinfo) or "").splitlines() if line.startswith("flags")]
     return any("hypervisor" in line for line in flags) if flags else None
 
 
 def _turbo(folder: Path) -> Optional[bool]:
-    """Whether the processor may run above its nominal frequency; None where it does not tell."""
+    """Whether the processor may run above its nominal frequency; None if unknown."""
     no_turbo, boost = _text(folder / "intel_pstate/no_turbo"), _text(folder / "cpufreq/boost")
     if no_turbo is not None:
         return no_turbo == "0"

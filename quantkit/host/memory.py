@@ -9,7 +9,7 @@ from quantkit.host.limits import memory_left
 
 
 def available_memory(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Optional[int]:
-    """Bytes that may be taken before the system ends processes; None where it does not tell.
+    """Bytes that may be allocated before the system kills processes; None if unknown.
 
     Files: ``MemAvailable`` of ``/proc/meminfo`` (proc(5)), and those of ``limits.memory_left``.
     """

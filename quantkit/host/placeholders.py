@@ -1,4 +1,4 @@
-"""Texts of results without what is nobody's business: folders, the host's name, the user's.
+"""Placeholders for private parts of results' texts: folders, the host's name, the user's name.
 
 ====================  ==========================================================
 ``$QUANTKIT_HOME``    the folder of builds, downloads and kept networks
@@ -6,7 +6,7 @@
 ``$TMPDIR``           the folder of temporary files
 ``~``                 the user's home
 ``$HOST``, ``$USER``  the host's name, and the user's as a part of a path
-``…/NAME``            a file or folder NAME anywhere else but in the system's own
+``…/NAME``            a file or folder NAME anywhere else, except in the system's folders
 ====================  ==========================================================
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 
 from quantkit.files import files
 
-# What every system has, and tells nothing of its user.
+# Folders of every system, which reveal nothing about its user.
 _SYSTEM = ("/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/usr")
 
 _PATH = re.compile(r"(?<![\w.~$…/+-])/(?:[^\s/'\"`:;,()\[\]{}<>|=]+/)*[^\s/'\"`:;,()\[\]{}<>|=]+")
@@ -37,14 +37,14 @@ def hidden(text: str) -> str:
     text = files.as_text(text)
     for path, placeholder in _folders():
         text = placeholder.join(re.split(rf"{re.escape(path)}(?=/|[^\w.-]|$)", text))
-    text = _PATH.sub(lambda found: _shortened(found[0]), text)
+    text = _PATH.sub(lambda match: _shortened(match[0]), text)
     for pattern, placeholder in _names():
         text = placeholder.join(pattern.split(text))
     return text
 
 
 def command(program: str, arguments: Sequence[str]) -> str:
-    """A command with placeholders, to be read rather than run; arguments with blanks are quoted."""
+    """A command with placeholders, to be read, not run; arguments with blanks are quoted."""
     shown = [_argument(each) for each in arguments]
     return " ".join([program, *(each if re.fullmatch(r"[^\s'\"]+", each) else shlex.quote(each) for each in shown)])
 
@@ -53,15 +53,15 @@ def _argument(text: str) -> str:
     name, equals, value = text.rpartition("=")
     if not os.path.isabs(value):
         return hidden(text)
-    found = hidden(value)
-    # A blank would have ended the path.
-    return name + equals + (_shortened(value) if found.startswith("…") else found)
+    shown = hidden(value)
+    # In a text, a blank would end the path.
+    return name + equals + (_shortened(value) if shown.startswith("…") else shown)
 
 
 def recorded(value: Any, kept: frozenset[str] = frozenset()) -> Any:
     """A value of dataclasses, mappings and sequences with placeholders in all its texts.
 
-    Fields and keys named in ``kept`` hold names that other parts refer to, and stay.
+    Fields and keys named in ``kept`` hold names that other parts refer to, and do not change.
     """
     if isinstance(value, str):
         return hidden(value)
@@ -85,20 +85,20 @@ def _shortened(path: str) -> str:
 
 
 def _folders() -> list[tuple[str, str]]:
-    """Folders with their placeholders, the longest first, as they are called and as they are."""
+    """Folders with their placeholders, the longest first, by their absolute and by their real paths."""
     known = {
         "$QUANTKIT_HOME": files.home(),
         "$QUANTKIT": Path(files.__file__).resolve().parents[2],
         "$TMPDIR": Path(tempfile.gettempdir()),
         "~": Path(os.path.expanduser("~")),
     }
-    found = {
+    placeholders = {
         form: placeholder
         for placeholder, path in reversed(known.items())
         for form in (os.path.abspath(path), os.path.realpath(path))
         if form != "/"
     }
-    return sorted(found.items(), key=lambda each: -len(each[0]))
+    return sorted(placeholders.items(), key=lambda each: -len(each[0]))
 
 
 @cache
@@ -108,7 +108,7 @@ def _names() -> tuple[tuple[re.Pattern[str], str], ...]:
     hosts = [rf"(?<![\w-]){re.escape(name)}(?![\w-])" for name in (host, short) if name and short != "localhost"]
     try:
         user = re.escape(getpass.getuser())
-    except (OSError, KeyError):  # a process of no known user
+    except (OSError, KeyError):  # a process of an unknown user
         user = ""
     users = [rf"(?<=/){user}(?=/|$)", rf"(?<![\w-]){user}(?=@)"] if user else []
     pairs = [*((each, "$HOST") for each in hosts), *((each, "$USER") for each in users)]

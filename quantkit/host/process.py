@@ -1,4 +1,4 @@
-"""Which process something belongs to: engines' threads and locks do not come along into a forked one."""
+"""The process that an object belongs to: engines' threads and locks do not survive a fork."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _REMEDY = (
 
 
 class OwnProcess:
-    """The process that this was made in."""
+    """The process in which this object was made."""
 
     def __init__(self) -> None:
         self._number = os.getpid()
 
     def check(self, what: str) -> None:
-        """Make sure that this is still the process; call it before taking a lock, which the fork may have left held.
+        """Check that this is still the process; call it before taking a lock, which a fork may have left held.
 
         Raises:
-            ForkError: it is a child that was forked later, in which ``what`` would wait for ever for threads of its
-                parent's.
+            ForkError: this is a child that was forked later, in which ``what`` would wait for ever for its parent's
+                threads.
         """
         if os.getpid() != self._number:
             raise ForkError(f"{what} was loaded in process {self._number}, of which this one is a fork; {_REMEDY}")

@@ -1,4 +1,4 @@
-"""What ``doctor`` shows: the facts, what was made of them, and the number of threads to ask for."""
+"""The report of ``doctor``: the facts, the findings, and the recommended number of threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from quantkit.host.threads import recommended_threads
 
 @dataclass(frozen=True)
 class HostReport:
-    """Facts, findings in the order in which to mend them, and the best value of OMP_NUM_THREADS."""
+    """Facts, findings in the order in which to fix them, and the best value of OMP_NUM_THREADS."""
 
     facts: Facts
     findings: tuple[Finding, ...]
@@ -21,7 +21,7 @@ class HostReport:
 
     @property
     def worst(self) -> Level:
-        """The gravest level among the findings."""
+        """The worst level among the findings."""
         levels = {finding.level for finding in self.findings}
         return "fail" if "fail" in levels else "warn" if "warn" in levels else "ok"
 
@@ -31,10 +31,10 @@ class HostReport:
 
 
 def examine(engine: Callable[[], EngineBuild], onnx_engines: Mapping[str, str]) -> HostReport:
-    """Look at this machine; see ``gather``."""
+    """Examine this machine; see ``gather``."""
     return report_on(gather(engine, onnx_engines))
 
 
 def report_on(facts: Facts) -> HostReport:
-    """What is to be said about the facts."""
+    """The report about given facts."""
     return HostReport(facts, diagnose(facts), recommended_threads(facts.cpu, facts.limits))

@@ -1,4 +1,4 @@
-"""Which quantkit made a result: the commit, and whether anything was changed since."""
+"""The revision of quantkit that made a result: the commit, and whether files differ from it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Optional
 
 UNKNOWN = "unknown"
 
-# What git may take, in seconds: on a network file system much, but never forever.
+# Seconds that git may take: many on a network file system, but not for ever.
 _PATIENCE = 20
 
-# What decides a result; files that a measurement writes do not.
+# The files that decide a result, without those that a measurement writes.
 _CODE = ("quantkit", "benchmarks", "models", "calibration", "pyproject.toml", ":(exclude)benchmarks/results")
 
 
 @dataclass(frozen=True)
 class Revision:
-    """A commit in hexadecimal, ``unknown`` where nothing tells; ``dirty`` is whether files differ, None where unknown.
+    """A commit in hexadecimal, or ``unknown``; ``dirty`` is whether files differ from it, None if unknown.
 
-    Files count that git tracks, and new ones that it does not ignore, among the package and what it ships.
+    Files of the package and its shipped data count if git tracks them, or if they are new and not ignored.
     """
 
     commit: str
@@ -44,13 +44,13 @@ def described(revision: Optional[Revision]) -> str:
 
 @cache
 def own_revision() -> Revision:
-    """The revision of the quantkit that runs: of its checkout by git, of an installed package as pip noted it."""
+    """The revision of the running quantkit: from git for a checkout, from pip's record for an installed package."""
     root = Path(__file__).resolve().parents[2]
     return read_revision(root) if (root / ".git").exists() else _installed()
 
 
 def read_revision(root: Path) -> Revision:
-    """The revision of a checkout; neither the user's settings nor variables change what git says, and no hook runs."""
+    """The revision of a checkout; the user's settings and variables do not affect git, and no hook runs."""
     commit = _git(root, "rev-parse", "--verify", "HEAD")
     if commit is None:
         return Revision(UNKNOWN, None)
@@ -59,7 +59,7 @@ def read_revision(root: Path) -> Revision:
 
 
 def _git(root: Path, *arguments: str) -> Optional[str]:
-    """What git says; None where it is not installed, fails or takes too long."""
+    """The output of git; None if it is not installed, fails or takes too long."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     isolated = {
         "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CEILING_DIRECTORIES": str(root.parent),
@@ -87,7 +87,7 @@ def _git(root: Path, *arguments: str) -> Optional[str]:
 
 
 def _installed() -> Revision:
-    """What pip noted of a package that it installed from a repository (PEP 610)."""
+    """The revision that pip recorded for a package installed from a repository (PEP 610)."""
     try:
         noted = metadata.distribution("quantkit").read_text("direct_url.json")
         return Revision(str(json.loads(noted or "")["vcs_info"]["commit_id"]), False)

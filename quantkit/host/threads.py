@@ -1,4 +1,4 @@
-"""How many threads the engine would start, and the environment that decides it."""
+"""The number of threads that the engine starts, and the environment that decides it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Optional
 from quantkit.host.cpu import Cpu
 from quantkit.host.limits import Limits
 
-# What OpenMP, oneDNN and MXNet read at run time and users are told to set.
+# The variables that OpenMP, oneDNN and MXNet read at run time, and users may set.
 _PREFIXES = ("OMP_", "GOMP_", "KMP_", "MXNET_", "MKLDNN_", "DNNL_", "ONEDNN_")
 _NAMES = ("LD_PRELOAD",)
 
@@ -25,12 +25,12 @@ class Threads:
 
     @property
     def intel_openmp(self) -> bool:
-        """Whether Intel's OpenMP library is loaded in place of GNU's; only then do KMP_ variables count."""
+        """Whether Intel's OpenMP library is loaded in place of GNU's; only then do KMP_ variables have an effect."""
         return "libiomp5" in self.environment.get("LD_PRELOAD", "")
 
     @property
     def asked(self) -> Optional[int]:
-        """The number that OMP_NUM_THREADS asks for (of its list the first); None where unset or not a number."""
+        """The first number in OMP_NUM_THREADS; None if it is unset or not a number."""
         first = self.environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()
         return int(first) if first.isdigit() and int(first) > 0 else None
 
@@ -44,9 +44,9 @@ def read_threads(
 
 
 def default_threads(cpu: Cpu) -> int:
-    """The number that MXNet takes where OMP_NUM_THREADS is unset.
+    """The number that MXNet takes if OMP_NUM_THREADS is unset.
 
-    Half of the usable hardware threads, for it takes all x86 processors to run two of them on each core.
+    It is half of the usable hardware threads, since MXNet assumes that every x86 core has two of them.
     """
     return max(1, len(cpu.usable) // 2)
 

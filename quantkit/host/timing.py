@@ -1,4 +1,4 @@
-"""Interleaved timing: contestants are measured in turns, so that the machine's moods hit all alike."""
+"""Interleaved timing: contestants take turns, so that fluctuations of the machine affect all alike."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from typing import Optional, TypeVar
 import numpy as np
 
 Key = TypeVar("Key")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def interleaved(
-    turns: Mapping[Key, Callable[[], Found]],
+    turns: Mapping[Key, Callable[[], Result]],
     rounds: int,
     seconds: float = 0.0,
     random: Optional[np.random.Generator] = None,
-) -> dict[Key, list[Found]]:
-    """What each contestant's turns found; those of one round followed each other.
+) -> dict[Key, list[Result]]:
+    """The results of each contestant's turns; all take a turn in each round.
 
     Args:
-        turns: takes one turn of each contestant.
-        rounds: how often all take a turn, at least.
-        seconds: more rounds begin until so much time has passed.
+        turns: the function that takes one turn, by contestant.
+        rounds: the minimum number of rounds.
+        seconds: further rounds begin until this much time has passed.
         random: draws the order of each round; None: the order of ``turns``.
     """
-    found: dict[Key, list[Found]] = {name: [] for name in turns}
+    results: dict[Key, list[Result]] = {name: [] for name in turns}
     names, done, began = list(turns), 0, perf_counter()
     while done < rounds or perf_counter() - began < seconds:
         for position in range(len(names)) if random is None else random.permutation(len(names)):
-            found[names[position]].append(turns[names[position]]())
+            results[names[position]].append(turns[names[position]]())
         done += 1
-    return found
+    return results
 
 
 def durations(run: Callable[[], object], seconds: float, least: int = 1) -> list[float]:
-    """How long each of several runs took, one after the other, in seconds.
+    """The durations of successive runs, in seconds.
 
     Args:
         run: runs once.
-        seconds: more runs begin until so much time has passed.
-        least: how many there are at least.
+        seconds: further runs begin until this much time has passed.
+        least: the minimum number of runs.
     """
-    found: list[float] = []
+    times: list[float] = []
     began = before = perf_counter()
-    while len(found) < least or before - began < seconds:
+    while len(times) < least or before - began < seconds:
         run()
         now = perf_counter()
-        found.append(now - before)
+        times.append(now - before)
         before = now
-    return found
+    return times

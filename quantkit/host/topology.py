@@ -24,9 +24,9 @@ class Core:
 
 @dataclass(frozen=True)
 class Node:
-    """A NUMA node; ``memory`` are the nearest nodes with memory that this process may use: itself where it can.
+    """A NUMA node; ``memory`` are the nearest nodes with memory that this process may use: itself if possible.
 
-    It is empty where the system does not tell.
+    ``memory`` is empty if the system does not show it.
     """
 
     number: int
@@ -35,9 +35,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Topology:
-    """All cores that are online, ordered by socket, node and number, and all nodes.
+    """All online cores, ordered by socket, node and number, and all nodes.
 
-    ``quota`` is the processor time that the control groups allow, in cores; None where unlimited.
+    ``quota`` is the processor time that the control groups allow, in cores; None if unlimited.
     """
 
     cores: tuple[Core, ...]
@@ -53,12 +53,12 @@ def read_topology(
 ) -> Topology:
     """Read the layout from sysfs, and what this process may use of it.
 
-    A hardware thread whose core is not told counts as a core of its own; a machine without NUMA nodes has one.
+    A hardware thread whose core is unknown counts as a core; a machine without NUMA nodes has one.
 
     Args:
-        sys: where sysfs is mounted.
-        proc: where procfs is mounted.
-        cgroup: where the control groups are mounted.
+        sys: the mount point of sysfs.
+        proc: the mount point of procfs.
+        cgroup: the mount point of the control groups.
         affinity: the hardware threads that may be used; by default, those that the scheduler grants this process.
     """
     usable = frozenset(read_cpu(proc).usable if affinity is None else affinity)
@@ -71,31 +71,31 @@ def read_topology(
 
 
 def with_siblings(cpus: Collection[int], sys: Path = Path("/sys")) -> tuple[int, ...]:
-    """Hardware threads, and all that share a core with one of them, ascending."""
+    """Hardware threads and all that share a core with one of them, ascending."""
     return tuple(sorted({each for cpu in cpus for each in _siblings(sys / "devices/system/cpu", cpu)}))
 
 
 def parse_list(text: str) -> tuple[int, ...]:
     """The numbers in a list as Linux writes it, such as ``0-3,8``, ascending."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         if first:
-            found.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(found))
+            numbers.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(numbers))
 
 
 def _cores(
     folder: Path, online: Collection[int], homes: Mapping[int, int], usable: Collection[int]
 ) -> tuple[Core, ...]:
-    # The kernel has made the lists of siblings from the identities of package, die and core.
+    # The kernel's lists of siblings take package, die and core into account.
     groups: dict[int, list[int]] = {}
     for cpu in online:
         groups.setdefault(min(_siblings(folder, cpu)), []).append(cpu)
     cores = [
         Core(
             socket=_number(folder / f"cpu{cpus[0]}" / "topology/physical_package_id"),
-            # A core that no node claims goes to the first.
+            # A core without a node goes to the first.
             node=homes.get(cpus[0], min(homes.values(), default=0)),
             cpus=tuple(cpus),
             usable=tuple(cpu for cpu in cpus if cpu in usable),
@@ -106,7 +106,7 @@ def _cores(
 
 
 def _siblings(folder: Path, cpu: int) -> tuple[int, ...]:
-    """The hardware threads of the core that one is on; itself alone where the system does not tell."""
+    """The hardware threads that share a core with one, itself included; itself alone if unknown."""
     topology = folder / f"cpu{cpu}" / "topology"
     return _list(topology / "core_cpus_list") or _list(topology / "thread_siblings_list") or (cpu,)
 
@@ -118,7 +118,7 @@ def _memory(folders: Mapping[int, Path], proc: Path) -> dict[int, tuple[int, ...
     offering = [number for number in sorted(folders) if number in allowed and _has_memory(folders[number])]
     nearest = {}
     for number, folder in folders.items():
-        # The row has a column for every node that is there, ascending; 10 is the node itself, after ACPI's SLIT.
+        # The row has a column for every existing node, ascending; 10 is the node itself, after ACPI's SLIT.
         row = [int(field) for field in _text(folder / "distance").split()]
         if len(row) != len(folders):
             row = [10 if other == number else 20 for other in sorted(folders)]

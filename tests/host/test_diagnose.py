@@ -70,7 +70,7 @@ def test_a_sound_machine() -> None:
         ({"threads": Threads({"OMP_NUM_THREADS": "x"}, True)}, "threads", "warn", "not a number", "OMP_NUM_THREADS=4"),
         ({"limits": Limits(4.0)}, "quota", "warn", "4 cores' time", "OMP_NUM_THREADS=4"),
         ({"limits": Limits(unreadable="/sys/cpu.max")}, "quota", "warn", "cpu.max cannot be read", "container"),
-        ({"load": None}, "load", "warn", "does not tell how busy", "outside the container"),
+        ({"load": None}, "load", "warn", "does not show how busy", "outside the container"),
         ({"load": Load(1.5, 0.0, 0.25)}, "load", "warn", "1.5 of 8", "stop the other work"),
         ({"load": Load(1.5, 1.0, 0.25)}, "load", "warn", "1.0 of them taken by the hypervisor", "taskset"),
     ],
