@@ -1,8 +1,7 @@
-"""What lies in ``QUANTKIT_HOME``: its entries by kind, who uses them, and removing those that nobody does.
+"""The cache in ``QUANTKIT_HOME``: its entries by kind, the processes that use them, and removing unused ones.
 
-A process lists what it uses in a file of its own under ``.in-use``, which it holds locked for as long as it lives.
-Whoever removes entries leaves those alone that are listed in a locked file. Links are never followed: what they lead
-to is somebody else's.
+Each process lists the entries that it uses in a separate file under ``.in-use``, which it keeps locked until it ends.
+Entries that are listed in a locked file are not removed. Links are never followed, since they lead out of the cache.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ _WORKLOADS_LIMIT = 10.0
 class Entry:
     """Files and folders that are kept or removed together.
 
-    ``name`` is a path in ``QUANTKIT_HOME``, ``paths`` are in the order of removal, ``size`` is in bytes, ``used`` when
-    it was last used, in seconds since 1970.
+    ``name`` is a path in ``QUANTKIT_HOME``, ``paths`` are in the order of removal, ``size`` is in bytes, ``used`` is
+    the time of the last use, in seconds since 1970.
     """
 
     name: str
@@ -46,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Kind:
-    """A folder of ``QUANTKIT_HOME``: ``title`` says what it holds, ``entries`` lists that."""
+    """A folder of ``QUANTKIT_HOME``: ``title`` describes its content, ``entries`` lists it."""
 
     name: str
     title: str
@@ -54,16 +53,16 @@ class Kind:
 
 
 def use(path: Path) -> None:
-    """Keep others from removing an entry, given by its path without endings, until this process ends.
+    """Protect an entry, given by its path without suffixes, from removal until this process ends.
 
-    To be called before one looks whether the entry is there.
+    Call it before checking whether the entry exists.
 
     Raises:
         QuantkitError: ``QUANTKIT_HOME`` cannot be written.
     """
     global _own
     home = files.home()
-    # From where this process may not write, nobody like it removes anything.
+    # Other processes of this user cannot remove anything here either.
     if home.exists() and not os.access(home, os.W_OK):
         return
     with _alone():
@@ -94,16 +93,16 @@ def unused_elsewhere(path: Path) -> Iterator[None]:
 
 
 def touch(path: Path) -> None:
-    """Note that a file was used just now."""
-    # The file of another user may be read and not be touched.
+    """Set a file's time of last use to now."""
+    # Another user's file may be readable, but not touchable.
     with suppress(OSError):
         os.utime(path)
 
 
 def remove_unused(entries: Iterable[Entry], limit: Optional[int] = None) -> tuple[Entry, ...]:
-    """Remove entries that no process uses, the least recently used first, until ``limit`` bytes are left or none.
+    """Remove entries that no process uses, the least recently used first, down to ``limit`` bytes (None: all of them).
 
-    What cannot be removed stays. Returns what was removed.
+    Entries that cannot be removed stay. Returns the removed ones.
 
     Raises:
         QuantkitError: ``QUANTKIT_HOME`` cannot be written.
@@ -123,7 +122,7 @@ def remove_unused(entries: Iterable[Entry], limit: Optional[int] = None) -> tupl
 
 
 def workloads() -> tuple[Entry, ...]:
-    """The networks, inputs and outputs that were prepared for benchmarks."""
+    """The networks, inputs and outputs prepared for benchmarks."""
     folder = files.home() / "workloads"
     groups: dict[str, list[Path]] = {}
     for path in _listed(folder / "checkpoints"):
@@ -141,16 +140,16 @@ def workloads() -> tuple[Entry, ...]:
 
 
 def bound_workloads() -> None:
-    """Remove the least recently used workloads beyond 10 GB, or as many as ``QUANTKIT_WORKLOADS_GB`` says.
+    """Remove the least recently used workloads beyond 10 GB, or ``QUANTKIT_WORKLOADS_GB``.
 
     Raises:
-        UserError: the variable is no number above 0.
+        UserError: the variable is not a number above 0.
         QuantkitError: ``QUANTKIT_HOME`` cannot be written.
     """
     limit = int(_workloads_limit() * _GIGABYTE)
-    found = workloads()
-    if sum(entry.size for entry in found) > limit:
-        remove_unused(found, limit)
+    entries = workloads()
+    if sum(entry.size for entry in entries) > limit:
+        remove_unused(entries, limit)
 
 
 def _workloads_limit() -> float:
@@ -165,14 +164,14 @@ def _workloads_limit() -> float:
 
 
 def _weights() -> tuple[Entry, ...]:
-    """The downloads; the records of what was trusted once are no entries, so that they stay."""
+    """The downloads, without the records of trusted files, which stay."""
     places = [files.home() / "weights" / source for source in ("gluoncv", "huggingface", "url")]
-    found = [path for place in places for path in _listed(place, deep=True)]
-    return tuple(_entry(path, path) for path in found if not path.name.endswith(".record.json"))
+    downloads = [path for place in places for path in _listed(place, deep=True)]
+    return tuple(_entry(path, path) for path in downloads if not path.name.endswith(".record.json"))
 
 
 def _builds() -> tuple[Entry, ...]:
-    """The virtual environments; interpreters of the user's own are only recorded, so that they are no entries."""
+    """The virtual environments, without the user's own interpreters, which are only recorded."""
     folders = [path for path in _listed(files.home() / "builds") if (path / "pyvenv.cfg").is_file()]
     return tuple(_entry(path, path) for path in folders if (path / "build.json").is_file())
 
@@ -197,7 +196,7 @@ def _entry(key: Path, *paths: Path) -> Entry:
     sizes, times = [], [0.0]
     for path in paths:
         for file in (path, *_inside(path)):
-            # It may be on its way out.
+            # Another process may be removing it.
             with suppress(OSError):
                 status = file.lstat()
                 sizes.append(0 if file.is_dir() and not file.is_symlink() else status.st_size)
@@ -212,30 +211,30 @@ def _inside(path: Path) -> Iterator[Path]:
 
 
 def _record_first(paths: Iterable[Path]) -> list[Path]:
-    """What is removed in part then counts as not there."""
+    """The paths with the record first: without it, a partly removed entry counts as missing."""
     return sorted(paths, key=lambda path: path.name.endswith(("-symbol.json", ".params")))
 
 
 def _listed(folder: Path, deep: bool = False) -> list[Path]:
-    """What lies in a folder of the home, without links and hidden names; with ``deep`` the files in all its folders."""
+    """The paths in a folder of the home, without links and hidden names; with ``deep`` all files below it."""
     below = [folder, *folder.parents]
     if any(place.is_symlink() for place in below[: below.index(files.home())]):
         return []
     try:
-        found = sorted(path for path in folder.iterdir() if not (path.name.startswith(".") or path.is_symlink()))
+        paths = sorted(path for path in folder.iterdir() if not (path.name.startswith(".") or path.is_symlink()))
     except OSError:
         return []
     if not deep:
-        return found
-    nested = [path for path in found if path.is_dir()]
-    return [path for path in found if path not in nested] + [file for path in nested for file in _listed(path, True)]
+        return paths
+    nested = [path for path in paths if path.is_dir()]
+    return [path for path in paths if path not in nested] + [file for path in nested for file in _listed(path, True)]
 
 
 def _removed(entry: Entry) -> bool:
     try:
         for path in entry.paths:
             if path.is_dir() and not path.is_symlink():
-                # From sight in one step, since it takes long.
+                # Renamed first: it vanishes in one step, and removing it takes long.
                 gone = temporary_name(path)
                 os.rename(path, gone)
                 remove(gone)
@@ -264,7 +263,7 @@ def _alone() -> Iterator[None]:
 
 
 def _new_list(folder: Path) -> tuple[Path, int]:
-    """A new locked list; those of processes that have ended are removed."""
+    """A new locked list; removes the lists of processes that have ended."""
     _used()
     path = folder / f"{os.getpid()}-{secrets.token_hex(4)}"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -292,7 +291,7 @@ def _used(but: Optional[Path] = None) -> set[str]:
 
 
 def _is_named(path: Path, descriptor: int) -> bool:
-    """Whether a path still names what is open."""
+    """Whether a path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.lstat())
     except OSError:

@@ -1,4 +1,4 @@
-"""Files that other files name: only in the folder of the one that names them."""
+"""Files that other files name, which must lie in the folder of the naming file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from quantkit.errors import UserError
 
 
 def file_in(folder: Path, name: str) -> Path:
-    """The ordinary file ``name`` of a folder or of a folder in it, whether it is there or not.
+    """The path of the ordinary file ``name`` in or below a folder, whether it exists or not.
 
     Raises:
-        UserError: the name is absolute or has ``..`` in it, a link on the way leads out of the folder, or it is a
-            folder, a device, a pipe or a socket.
+        UserError: the name is absolute or contains ``..``, a link leads out of the folder, or it names a folder, a
+            device, a pipe or a socket.
     """
     pure = PurePosixPath(name)
     if not name or "\0" in name or pure.is_absolute() or ".." in pure.parts:
@@ -23,5 +23,5 @@ def file_in(folder: Path, name: str) -> Path:
     if os.path.commonpath([inside, os.path.realpath(path)]) != inside:
         raise UserError(f"{path} is a link out of {folder}; copy the file there")
     if os.path.lexists(path) and not path.is_file():
-        raise UserError(f"{path} is no ordinary file; put one there")
+        raise UserError(f"{path} is not an ordinary file; put one there")
     return path

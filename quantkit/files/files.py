@@ -15,7 +15,7 @@ from quantkit.errors import QuantkitError, UserError
 from quantkit.files.temporary import remove_leftovers, temporary_file
 from quantkit.files.text import open_ordinary
 
-# How Python has the bytes of names that are not UTF-8, and JSON parts of characters.
+# Lone surrogates: Python's form of bytes that are not UTF-8 in names, and of halves of characters in JSON.
 _NO_CHARACTERS = re.compile("[\ud800-\udfff]")
 
 _BLOCK = 1 << 20
@@ -25,9 +25,9 @@ _BLOCK = 1 << 20
 def writing(path: Path) -> Iterator[IO[bytes]]:
     """Open ``path`` for binary writing so that it appears complete or stays as it was, even if the power fails.
 
-    The bytes go to a temporary name in the same folder and to the disk; then the file takes its name in one step. On
-    any error, Ctrl-C included, the temporary file is removed; what a killed process has left of its own is, too.
-    Where ``path`` is a link, the file that it leads to is replaced.
+    The bytes go to a temporary file in the same folder and to the disk; then the file takes its name in one step. On
+    any error, Ctrl-C included, the temporary file is removed, and so are the leftovers of killed processes.
+    If ``path`` is a link, the file that it leads to is replaced.
 
     Raises:
         QuantkitError: the folder cannot be written or the disk is full, or ``path`` is a device, a pipe or a socket.
@@ -35,8 +35,8 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
     try:
         target = Path(os.path.realpath(path))
         if path.exists() and not (path.is_file() or path.is_dir()):
-            # A rename would take its place.
-            raise QuantkitError(f"cannot write {path}: it is no ordinary file; choose another place")
+            # A rename would replace it.
+            raise QuantkitError(f"cannot write {path}: it is not an ordinary file; choose another place")
         remove_leftovers(target.parent)
         with temporary_file(target) as (temporary, descriptor):
             with open(descriptor, "wb", closefd=False) as file:
@@ -51,7 +51,7 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync(path: Path) -> None:
-    """Have a file's content on the disk."""
+    """Flush a file's content to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -60,21 +60,21 @@ def sync(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
+    """Flush the names in a folder to the disk."""
     try:
         sync(folder)
     except OSError as error:
-        # Some network file systems sync no folders: their names are as safe as the server makes them.
+        # Some network file systems cannot sync folders: the server decides how safe their names are.
         if error.errno != errno.EINVAL:
             raise
 
 
 @contextmanager
 def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
-    """Have what the lock file ``path`` stands for alone.
+    """Hold the lock of the lock file ``path``.
 
-    Where another process has it, ``busy`` is called, which may raise; then this one waits. What killed processes have
-    left beside the lock file is removed.
+    If another process holds it, ``busy`` is called, which may raise; then this process waits. The leftovers of killed
+    processes beside the lock file are removed.
 
     Raises:
         QuantkitError: the lock file's folder cannot be made or written.
@@ -98,13 +98,13 @@ def locked(path: Path, busy: Callable[[], None]) -> Iterator[None]:
         remove_leftovers(path.parent)
         yield
     finally:
-        # Where the descriptor cannot be closed, it is gone all the same, and the lock with it.
+        # Even if closing fails, the descriptor is gone, and the lock with it.
         with suppress(OSError):
             lock.release()
 
 
 def as_text(name: str) -> str:
-    """A file's name as text that can be written: what is no character in it becomes U+FFFD."""
+    """A file's name as text that can be written: lone surrogates become U+FFFD."""
     return _NO_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", name)
 
 
@@ -112,7 +112,7 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal.
 
     Raises:
-        OSError: it cannot be read, or is not an ordinary file.
+        OSError: the file cannot be read, or is not an ordinary one.
     """
     digest = hashlib.sha256()
     for block in blocks_of(path):
@@ -133,7 +133,7 @@ def blocks_of(path: Path) -> Iterator[bytes]:
 def shipped(room: str) -> Path:
     """The folder of data files named ``room`` (``models``, ``calibration``, ``benchmarks``) that ships with quantkit.
 
-    In an installed wheel it lies inside the package, in a checkout beside it.
+    In an installed wheel it is inside the package, in a checkout beside it.
     """
     package = Path(__file__).resolve().parents[1]
     installed = package / "shipped" / room
@@ -141,7 +141,7 @@ def shipped(room: str) -> Path:
 
 
 def home() -> Path:
-    """The folder for downloads and other things worth keeping: ``$QUANTKIT_HOME``, or ``~/.cache/quantkit``.
+    """The folder for downloads and caches: ``$QUANTKIT_HOME``, or ``~/.cache/quantkit``.
 
     Raises:
         UserError: the variable is not set and the user has no home folder.

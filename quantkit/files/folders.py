@@ -26,7 +26,7 @@ from quantkit.files.temporary import (
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
-# What a file system or a kernel answers that cannot exchange two names.
+# The errors of a file system or a kernel that cannot exchange two names.
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
@@ -34,9 +34,9 @@ _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 class Kind:
     """A kind of folder.
 
-    ``noun`` is what messages call it, with its article; ``mark`` is the file that it is known by. ``known`` are all its
-    files, as paths in it or patterns of such paths. One that ``is_derived`` can be made anew from what it was made
-    from, and is replaced without being asked for.
+    ``noun`` is its name in messages, with the article; ``mark`` is the file that identifies it. ``known`` are all its
+    files, as paths in it or patterns of such paths. One that ``is_derived`` can be made again from its sources, and is
+    replaced without ``force``.
     """
 
     noun: str
@@ -46,10 +46,10 @@ class Kind:
 
 
 def check_destination(directory: Path, force: bool, kind: Kind) -> None:
-    """Make sure that ``directory`` may be written: a new or empty one, with ``force`` an older one of its kind.
+    """Check that ``directory`` may be written: it is new or empty or, with ``force``, an older one of its kind.
 
     Raises:
-        UserError: it is a file, holds one of its kind and ``force`` is not given, or holds anything else.
+        UserError: it is a file, is one of its kind and ``force`` is not given, or holds anything else.
     """
     if not os.path.lexists(directory):
         return
@@ -61,9 +61,9 @@ def check_destination(directory: Path, force: bool, kind: Kind) -> None:
         raise UserError(
             f"{directory} is not empty and not {kind.noun} (no {kind.mark}); choose another output directory"
         )
-    if stranger := next(_strangers(directory, kind), None):
+    if unknown := next(_unknown_files(directory, kind), None):
         raise UserError(
-            f"{directory} holds {stranger!r}, which is no part of {kind.noun}; "
+            f"{directory} holds {unknown!r}, which is not part of {kind.noun}; "
             "move it away or choose another output directory"
         )
     if not (force or kind.is_derived):
@@ -73,8 +73,8 @@ def check_destination(directory: Path, force: bool, kind: Kind) -> None:
         )
 
 
-def _strangers(directory: Path, kind: Kind) -> Iterator[str]:
-    """What the folder holds that its kind does not, by paths in it."""
+def _unknown_files(directory: Path, kind: Kind) -> Iterator[str]:
+    """The files in a folder that its kind does not have, as paths in it."""
     for folder, folders, files in os.walk(directory):
         # A link to a folder is listed among the folders and not followed.
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
@@ -89,7 +89,7 @@ def replacing(directory: Path, force: bool, kind: Kind) -> Iterator[Path]:
     """A new empty folder that takes the place of ``directory`` when the block ends; see ``whole_folder``.
 
     Raises:
-        UserError: see ``check_destination``, which is asked at the beginning and at the end.
+        UserError: see ``check_destination``, which is called at the beginning and at the end.
         QuantkitError: the disk is full, or the place cannot be written.
     """
     check_destination(directory, force, kind)
@@ -100,11 +100,11 @@ def replacing(directory: Path, force: bool, kind: Kind) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(directory: Path, replace: bool = True) -> Iterator[Path]:
-    """A new empty folder that takes the place of ``directory``; without ``replace`` only of an empty one or none.
+    """A new empty folder that takes the place of ``directory``; without ``replace`` only if that is empty or missing.
 
-    It lies beside it until the block ends, then goes to the disk and takes its place; see ``put_folder``. On any error
-    before that, Ctrl-C included, it is removed, and ``directory`` stays what it was; after that it is the new one. What
-    a killed process has left of its own is removed, too.
+    It lies beside ``directory`` until the block ends, then goes to the disk and takes its place; see ``put_folder``.
+    On any error before that, Ctrl-C included, it is removed, and ``directory`` stays as it was. The leftovers of
+    killed processes are removed, too.
 
     Raises:
         QuantkitError: the disk is full, or the place cannot be written.
@@ -134,7 +134,7 @@ def whole_folder(directory: Path, replace: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new empty folder among the system's temporary files, for what nobody needs afterwards.
+    """A new empty folder among the system's temporary files, removed when the block ends.
 
     Raises:
         QuantkitError: the disk is full, or the place cannot be written.
@@ -151,18 +151,18 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def put_folder(new: Path, target: Path, replace: bool = True) -> None:
-    """Have ``new`` take the place of ``target`` in one step; what was there then bears the name of ``new``, or is gone.
+    """Put ``new`` in the place of ``target`` in one step; an older ``target`` then has the name of ``new``, or is gone.
 
-    Where the file system cannot exchange two names (renameat2 with RENAME_EXCHANGE; NFS, CIFS and some of FUSE cannot),
-    the older folder steps aside first and comes back if the new one cannot take its place; a process that is killed
+    If the file system cannot exchange two names (renameat2 with RENAME_EXCHANGE; NFS, CIFS and some of FUSE cannot),
+    the older folder is moved aside first and moved back if the new one cannot take its place. A process that is killed
     between these two steps leaves the older folder aside, and the next one puts it back.
 
     Raises:
-        OSError: a folder cannot be renamed, or ``target`` is not empty and ``replace`` not given; ``target`` is what it
-            was. Or the step cannot be brought to the disk; then ``target`` is the new one.
+        OSError: a folder cannot be renamed, or ``target`` is not empty and ``replace`` not given; ``target`` is then
+            unchanged. Or the step cannot be flushed to the disk; ``target`` is then the new folder.
     """
     try:
-        # Takes the place of an empty folder, too.
+        # This replaces an empty folder, too.
         os.rename(new, target)
     except OSError as error:
         if not replace or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
@@ -173,7 +173,7 @@ def put_folder(new: Path, target: Path, replace: bool = True) -> None:
 
 
 def _exchanged(first: Path, second: Path) -> bool:
-    """Exchange two names in one step; whether the file system could."""
+    """Exchange two names in one step; returns whether the file system could."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):  # glibc before 2.28
         return False
@@ -189,7 +189,7 @@ def _step_aside(new: Path, target: Path) -> None:
     aside = temporary_name(target, "old")
     descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        # While it is locked, nobody takes it for a leftover.
+        # While it is locked, no process takes it for a leftover.
         locked_alone(descriptor, target)
         try:
             os.rename(target, aside)
@@ -198,14 +198,14 @@ def _step_aside(new: Path, target: Path) -> None:
             if os.path.lexists(aside) and not os.path.lexists(target):
                 os.rename(aside, target)
             raise
-        # The new one is in place: what cannot be deleted of the old one is not worth an error.
+        # The new folder is in place: a failure to delete the old one is not worth an error.
         remove(aside)
     finally:
         os.close(descriptor)
 
 
 def sync_tree(folder: Path) -> None:
-    """Have all files of a folder on the disk, and their names."""
+    """Flush all files of a folder, and their names, to the disk."""
     for place, _, names in os.walk(folder, topdown=False):
         for name in names:
             path = Path(place, name)

@@ -1,4 +1,4 @@
-"""What is wrong with a document that does not fit its schema, told in bounded time."""
+"""The first fault of a document that does not fit its schema, in bounded time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 class FirstFaultOnly:
-    """Ends the validation of a list or a table at its first fault: pydantic makes an object of each.
+    """Ends the validation of a list or a table at its first fault, since pydantic makes an object of each.
 
-    It is pydantic's ``FailFast`` for modules that do not import pydantic.
+    It is pydantic's ``FailFast``, for modules that do not import pydantic.
     """
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
@@ -27,7 +27,7 @@ Many = Annotated[tuple[T, ...], FirstFaultOnly()]
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """Where the first fault is, empty for the document itself, and what it is."""
-    # What it adds by default, links and the values themselves, takes many times longer.
+    """The place of the first fault, empty for the document itself, and its description."""
+    # The defaults, links and the values themselves, take many times longer.
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     return ".".join(map(str, first["loc"]))[:_LONGEST], first["msg"]

@@ -1,8 +1,8 @@
-"""Temporary names: what is not complete yet lies under one, and what a killed process left under one is removed.
+"""Temporary names for incomplete files and folders, and the removal of those that killed processes left.
 
 The process that works on a temporary file or folder holds a lock on it, which the system frees when the process
-ends, however it ends. What has a temporary name and nobody's lock is a leftover. Where a file system has no such
-locks (folders on NFS) nothing can be proven, and leftovers stay.
+ends, however it ends. A file with a temporary name and no lock is a leftover. On file systems without such
+locks (folders on NFS) this cannot be told, and leftovers stay.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Optional
 
-# `new` is on its way to its place; `old` was taken out of it, where the two could not be exchanged in one step.
+# `new` is going to its place; `old` was moved out of it where the two could not be exchanged in one step.
 _NAME = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{16}\.quantkit-(?P<state>new|old)", re.DOTALL)
 
-# What this process works on, for the one who ends it without unwinding.
+# The temporary paths of this process, for removal when it ends without unwinding.
 _own: set[Path] = set()
 
 
 def temporary_name(target: Path, state: str = "new") -> Path:
-    """A name beside ``target`` that nothing has."""
+    """A free name beside ``target``."""
     return target.with_name(f".{target.name}.{secrets.token_hex(8)}.quantkit-{state}")
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name is one that ``temporary_name`` gives."""
+    """Whether a name has the form that ``temporary_name`` gives."""
     return _NAME.fullmatch(name) is not None
 
 
 @contextmanager
 def temporary_file(target: Path) -> Iterator[tuple[Path, int]]:
-    """A new file on the way to ``target``, beside it, and a descriptor of it; gone at the end if it is still there."""
+    """A new file beside ``target``, to be renamed to it, and its descriptor; removed at the end unless renamed."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with _owned(target, lambda path: os.open(path, flags, 0o666)) as (path, descriptor):
         yield path, descriptor
@@ -46,7 +46,7 @@ def temporary_file(target: Path) -> Iterator[tuple[Path, int]]:
 
 @contextmanager
 def temporary_folder(target: Path, mode: int = 0o777) -> Iterator[Path]:
-    """A new empty folder on the way to ``target``, beside it; gone at the end if still there."""
+    """A new empty folder beside ``target``, to be renamed to it; removed at the end unless renamed."""
 
     def made(path: Path) -> Optional[int]:
         path.mkdir(mode)
@@ -60,9 +60,9 @@ def temporary_folder(target: Path, mode: int = 0o777) -> Iterator[Path]:
 
 @contextmanager
 def _owned(target: Path, make: Callable[[Path], Optional[int]]) -> Iterator[tuple[Path, int]]:
-    """What ``make`` makes and opens under a temporary name, locked.
+    """The path and the locked descriptor of what ``make`` makes and opens under a temporary name.
 
-    Who removes leftovers may take it for one before it is locked; then there is another attempt.
+    Another process may remove it as a leftover before it is locked; then it is made again.
     """
     while True:
         path = temporary_name(target)
@@ -83,7 +83,7 @@ def _owned(target: Path, make: Callable[[Path], Optional[int]]) -> Iterator[tupl
 
 
 def locked_alone(descriptor: int, path: Path) -> bool:
-    """Take the lock on what is open, if nobody has it; whether it is ours now, and still what ``path`` names."""
+    """Lock an open file if no process has; returns whether the lock is ours and ``path`` still names the file."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -97,7 +97,7 @@ def locked_alone(descriptor: int, path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder with all that it holds, as far as that is possible."""
+    """Remove a file, or a folder with its content, as far as possible."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -107,7 +107,7 @@ def remove(path: Path) -> None:
 
 
 def remove_at_once(path: Path) -> None:
-    """Remove a file or a folder so that nobody sees it removed in part: it loses its name first.
+    """Remove a file or a folder that must never be seen partly removed: rename it first.
 
     Raises:
         OSError: it cannot be renamed.
@@ -118,21 +118,21 @@ def remove_at_once(path: Path) -> None:
 
 
 def remove_own() -> None:
-    """Remove all that this process works on under temporary names; for its end, while another thread is at work."""
+    """Remove this process's temporary files and folders before it ends, even while another thread works on them."""
     for path in tuple(_own):
-        # The other thread could give a good name to what is removed in part.
+        # The other thread could otherwise rename a partly removed folder into place.
         with suppress(OSError):
             remove_at_once(path)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what processes that were killed left in ``folder``; an older folder goes back where its place is empty."""
+    """Remove the leftovers of killed processes in ``folder``; an older folder moves back if its place is empty."""
     try:
         with os.scandir(folder) as entries:
-            found = [(Path(entry.path), match) for entry in entries if (match := _NAME.fullmatch(entry.name))]
+            candidates = [(Path(entry.path), match) for entry in entries if (match := _NAME.fullmatch(entry.name))]
     except OSError:
         return
-    for path, match in found:
+    for path, match in candidates:
         with suppress(OSError):
             _remove_leftover(path, folder / match["target"] if match["state"] == "old" else None)
 

@@ -1,4 +1,4 @@
-"""Text, JSON and TOML files from anywhere, of bounded size; every damage is an OSError or a ValueError."""
+"""Untrusted text, JSON and TOML files of bounded size; any damage raises an OSError or a ValueError."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import Any
 MEBIBYTE = 1 << 20
 
 LARGEST_DOCUMENT = MEBIBYTE
-"""Bytes of the largest card, suite, manifest, record or list of labels that is read."""
+"""Bytes of the largest card, suite, manifest, record or list of labels that quantkit reads."""
 
-# The parser of TOML takes time with the square of a key's parts.
+# The TOML parser's time grows with the square of a key's parts.
 _MANY_PARTS = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.ASCII)
 
 
@@ -30,7 +30,7 @@ def open_ordinary(path: Path) -> io.BufferedReader:
     Raises:
         OSError: the file cannot be read, or is a folder, device, pipe or socket.
     """
-    # Opening a pipe to which nobody writes would wait for ever.
+    # Without O_NONBLOCK, opening a pipe without a writer would wait for ever.
     file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -46,7 +46,7 @@ def read_bytes(path: Path, most: int = LARGEST_DOCUMENT) -> bytes:
     """
     with open_ordinary(path) as file:
         size = os.fstat(file.fileno()).st_size
-        # Memory is taken for all that is asked for; files of the kernel's have no size.
+        # A read allocates all that it asks for; the kernel's files have no size.
         blocks = iter(partial(file.read, size + 1 if size else MEBIBYTE), b"")
         content = b"" if size > most else b"".join(islice(blocks, most // MEBIBYTE + 1))
     if max(size, len(content)) > most:
@@ -103,12 +103,12 @@ def read_toml(path: Path, most: int = LARGEST_DOCUMENT) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"{twice!r} occurs twice")
-    return found
+    return values
 
 
 def _finite(text: str) -> float:

@@ -169,7 +169,7 @@ def test_a_pipe_in_the_place_of_a_file_does_not_block(bundle: Path, edit: Callab
         edit(bundle, lambda manifest: manifest["files"][name].update(empty))
     (bundle / name).unlink()
     os.mkfifo(bundle / name)
-    with pytest.raises(BundleError, match=rf"{name}.* is no ordinary file"):
+    with pytest.raises(BundleError, match=rf"{name}.* is not an ordinary file"):
         read_bundle(bundle)
 
 

@@ -55,10 +55,10 @@ def test_the_folder_itself_may_be_a_link(folder: Path, tmp_path: Path) -> None:
         ("outside", "outside is a link out of"),
         ("up/secret", "is a link out of"),
         ("beside/secret", "is a link out of"),
-        ("sub", "no ordinary file"),
-        ("pipe", "no ordinary file"),
-        ("loop", "no ordinary file"),
-        ("dangling", "no ordinary file"),
+        ("sub", "not an ordinary file"),
+        ("pipe", "not an ordinary file"),
+        ("loop", "not an ordinary file"),
+        ("dangling", "not an ordinary file"),
     ],
 )
 def test_what_does_not(folder: Path, name: str, words: str) -> None:

@@ -34,7 +34,7 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
 def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with pytest.raises(QuantkitError, match="no ordinary file"), writing(path):
+    with pytest.raises(QuantkitError, match="not an ordinary file"), writing(path):
         pass
     assert path.is_fifo()
     assert list(tmp_path.iterdir()) == [path]

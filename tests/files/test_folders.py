@@ -66,7 +66,7 @@ def test_what_is_no_bundle_is_never_replaced(tmp_path: Path) -> None:
 
 def test_a_stranger_inside_a_bundle_is_not_deleted(old: Path) -> None:
     (old / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"holds 'notes.txt', which is no part of a bundle"):
+    with pytest.raises(UserError, match=r"holds 'notes.txt', which is not part of a bundle"):
         fill(old, "new", force=True)
     assert contents(old) == {"manifest.json": "old", "notes.txt": "mine"}
 
@@ -74,7 +74,7 @@ def test_a_stranger_inside_a_bundle_is_not_deleted(old: Path) -> None:
 def test_a_link_to_a_folder_inside_a_bundle_is_not_deleted(old: Path) -> None:
     (old.parent / "data").mkdir()
     (old / "samples").symlink_to(old.parent / "data")
-    with pytest.raises(UserError, match=r"holds 'samples', which is no part of a bundle"):
+    with pytest.raises(UserError, match=r"holds 'samples', which is not part of a bundle"):
         fill(old, "new", force=True)
     assert (old / "samples").is_symlink()
     assert contents(old) == {"manifest.json": "old"}

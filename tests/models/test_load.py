@@ -162,7 +162,7 @@ def test_a_card_reads_nothing_outside_its_folder(checkpoint: str, tmp_path: Path
         + (f'labels = "{elsewhere}"\n' if field == "labels" else "")
         + (source if field == "source" else f'params = "{files["params"]}"\n')
     )
-    with pytest.raises(ModelError, match=r"card 'mine': .*(does not lie in|a link out of|no ordinary file)"):
+    with pytest.raises(ModelError, match=r"card 'mine': .*(does not lie in|a link out of|not an ordinary file)"):
         load_model(path)
 
 

@@ -36,7 +36,7 @@ def test_an_earlier_report_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     write_report(make_report([SMALL]), out)
     assert not any(name.startswith("figures/1/") for name in names(out))
     (out / "figures" / "mine.png").write_bytes(b"mine")
-    with pytest.raises(UserError, match=r"holds 'figures/mine.png', which is no part of a report"):
+    with pytest.raises(UserError, match=r"holds 'figures/mine.png', which is not part of a report"):
         write_report(make_report([SMALL]), out)
     assert (out / "figures" / "mine.png").read_bytes() == b"mine"
 

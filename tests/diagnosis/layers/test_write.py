@@ -56,6 +56,6 @@ def test_nothing_else_is_overwritten(analysis: Analysis, tmp_path: Path) -> None
         write_analysis(analysis, tmp_path / "out")
     write_analysis(analysis, tmp_path / "out", force=True)
     (tmp_path / "out" / "mine.txt").write_text("keep")
-    with pytest.raises(UserError, match=r"'mine\.txt', which is no part of an analysis"):
+    with pytest.raises(UserError, match=r"'mine\.txt', which is not part of an analysis"):
         write_analysis(analysis, tmp_path / "out", force=True)
     assert (tmp_path / "out" / "mine.txt").read_text() == "keep"
