@@ -1,4 +1,4 @@
-"""What all engines have in common: a backend loads networks, a session is a loaded network."""
+"""The interface of all engines: a backend loads networks, a session is a loaded network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NetworkT = TypeVar("NetworkT", contravariant=True)
 
 
 class Session(Protocol):
-    """A network, ready to run; one thread at a time may use it, and no process that is forked from this one."""
+    """A network, ready to run; one thread at a time may use it, and no forked process may."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -30,10 +30,10 @@ class Session(Protocol):
         """Compute the network's outputs, in the network's order.
 
         Args:
-            inputs: float32 by name; any number of images, which are the first axis of all of them.
+            inputs: float32 by name; the first axis of each is the batch, of any size.
 
         Raises:
-            EngineError: the engine cannot run it, the shapes do not fit, or it puts out other than numbers.
+            EngineError: the engine cannot run it, the shapes do not fit, or an output does not hold numbers.
             ForkError: this process is a fork of the one that loaded the network.
         """
 
@@ -42,8 +42,8 @@ class Session(Protocol):
 class ExecutedLayer:
     """A convolution or dense layer as an engine ran it.
 
-    ``names`` are those of the network's operators that it stands for, as far as the engine tells; ``kernel`` is what
-    the engine calls the operator or the kernel that it chose.
+    ``names`` are those of the network's operators that it stands for, as far as the engine reports them; ``kernel`` is
+    the engine's name of the operator or the kernel that it chose.
     """
 
     names: frozenset[str]
@@ -52,10 +52,10 @@ class ExecutedLayer:
 
 
 class Backend(Protocol[NetworkT]):
-    """How an engine is used; the engine's package is imported by the methods, not before.
+    """An engine; only its methods import the engine's package.
 
-    ``rewrites`` tells whether the engine rewrites a network before it runs it, so that its layers need not compute in
-    the precision that the network says.
+    ``rewrites`` is whether the engine rewrites a network before it runs it, so that layers may compute in another
+    precision than the network's.
     """
 
     rewrites: ClassVar[bool] = False
@@ -68,7 +68,7 @@ class Backend(Protocol[NetworkT]):
         """
 
     def int8_obstacle(self) -> Optional[str]:
-        """Why INT8 networks cannot run on this processor, with the remedy; None where they can.
+        """Why INT8 networks cannot run on this processor, with the remedy; None if they can.
 
         Raises:
             EngineMissing: the engine is not installed.
@@ -80,17 +80,17 @@ class Backend(Protocol[NetworkT]):
 
         Args:
             network: in the form that the engine reads.
-            shapes: of the inputs, by name and with their batch axis: engines that prepare a network for the shapes of
-                its inputs do so at once, and not in the first run.
+            shapes: of the inputs, by name and with their batch axis. With them, engines that prepare a network for
+                the shapes of its inputs do so at once instead of in the first run.
 
         Raises:
             EngineMissing: the engine is not installed.
-            EngineError: it refuses the network.
-            ForkError: this process is a fork of one that has used an engine which does not survive that.
+            EngineError: the engine does not accept the network.
+            ForkError: this process is a fork of one that has used an engine that does not survive a fork.
         """
 
     def executed_layers(self, network: NetworkT, inputs: Inputs) -> tuple[ExecutedLayer, ...]:
-        """Run a network once and tell which kernels computed its layers; empty where the engine does not rewrite.
+        """Run a network once and list the kernels that computed its layers; empty if the engine does not rewrite.
 
         Raises:
             EngineMissing, EngineError, ForkError: see ``open_session`` and ``Session.run``.
@@ -99,10 +99,10 @@ class Backend(Protocol[NetworkT]):
 
 
 def sole_input(session: Session) -> str:
-    """The name of the one input of a network.
+    """The name of a network's only input.
 
     Raises:
-        EngineError: it has none, or several.
+        EngineError: the network does not have exactly one input.
     """
     if len(session.inputs) != 1:
         raise EngineError(f"the network has {len(session.inputs)} inputs instead of one; export it again")
@@ -110,19 +110,19 @@ def sole_input(session: Session) -> str:
 
 
 def arrays(outputs: Iterable[Any]) -> list[np.ndarray[Any, Any]]:
-    """What an engine puts out, where that is arrays of numbers.
+    """An engine's outputs, checked to be arrays of numbers.
 
     Raises:
-        EngineError: it is something else, such as texts or sequences.
+        EngineError: one is something else, such as texts or a sequence.
     """
-    found = list(outputs)
-    for output in found:
+    checked = list(outputs)
+    for output in checked:
         if not isinstance(output, np.ndarray) or output.dtype.kind not in "biuf":
             kind = output.dtype if isinstance(output, np.ndarray) else type(output).__name__
             raise EngineError(f"the network puts out {kind} instead of numbers; export it again")
-    return found
+    return checked
 
 
 def session_threads() -> int:
-    """How many threads a session takes: what OMP_NUM_THREADS asks for, or all usable cores."""
+    """The number of threads of a session: OMP_NUM_THREADS, or all usable cores."""
     return read_threads().asked or recommended_threads(read_cpu(), read_limits())

@@ -18,15 +18,15 @@ from quantkit.files.text import MEBIBYTE, read_json
 from quantkit.host.process import OwnProcess
 
 INT8 = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"})
-"""The operators that multiply by weights in integers, as the optimized network calls them."""
+"""The operators of the optimized network that multiply by weights in integers."""
 
 FP32 = frozenset({"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul"})
-"""Those that do so in FP32."""
+"""Its operators that multiply by weights in FP32."""
 
 _ONLY_ERRORS = 3
 _LARGEST_PROFILE = 1024 * MEBIBYTE
 
-# What its change of layout adds to an operator's name.
+# The suffix that its layout transformation adds to an operator's name.
 _ADDED = re.compile(r"_token_\d+$")
 
 
@@ -44,7 +44,7 @@ class OnnxRuntimeBackend(Backend[bytes]):
         return OnnxRuntimeSession(_load(network, session_options(session_threads())))
 
     def executed_layers(self, network: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]:
-        """What ONNX Runtime's own profile tells; see ``Backend``."""
+        """The layers in ONNX Runtime's profile; see ``Backend``."""
         with scratch_folder() as folder:
             options = session_options(session_threads())
             options.enable_profiling = True
@@ -86,7 +86,7 @@ def _executed(events: list[dict[str, Any]]) -> Iterator[ExecutedLayer]:
 
 
 def session_options(threads: int) -> Any:
-    """ONNX Runtime's ``SessionOptions`` for a network that one caller at a time runs.
+    """ONNX Runtime's ``SessionOptions`` for one caller at a time.
 
     Raises:
         EngineMissing: the package onnxruntime is not installed.
@@ -106,6 +106,6 @@ def _load(content: bytes, options: Any) -> Any:
 def _errors(what: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # its errors have no class in common
+    except Exception as error:  # its errors have no common class
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise EngineError(f"ONNX Runtime {ONNXRUNTIME.library().__version__} cannot {what}: {lines[0]}") from error

@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU, computing in FP32 what the file does not say in integers."""
+"""OpenVINO on the CPU; operators that the file does not have in integers run in FP32."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from quantkit.errors import EngineError
 from quantkit.host.process import OwnProcess
 
 LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
-"""The layers that multiply by weights, as the compiled network calls them."""
+"""The layers of the compiled network that multiply by weights."""
 
 INTEGERS = frozenset({"i8", "u8"})
-"""The precisions of those that do so in integers."""
+"""The precisions of layers that compute in integers."""
 
 _INFO = frozenset({"layerType", "originalLayersNames", "primitiveType", "runtimePrecision"})
 
-# What its rewriting to integers adds to an operator's name.
+# The suffixes that its conversion to integers adds to an operator's name.
 _ADDED = re.compile(r"(/WithoutBiases|/DequantizationMultiply)+$")
 
 
@@ -42,7 +42,7 @@ class OpenVinoBackend(Backend[bytes]):
         return OpenVinoSession(_compiled(network))
 
     def executed_layers(self, network: bytes, inputs: Inputs) -> tuple[ExecutedLayer, ...]:
-        """What OpenVINO's runtime model tells; see ``Backend``."""
+        """The layers of OpenVINO's runtime model; see ``Backend``."""
         compiled = _compiled(network)
         # Kernels are chosen for the shapes of the first run.
         OpenVinoSession(compiled).run(inputs)
@@ -67,7 +67,7 @@ class OpenVinoSession(Session):
         """See ``Session``."""
         self._process.check("the network")
         for name, shape in self._shapes.items():
-            # Convolutions of another number of channels would be computed all the same.
+            # OpenVINO would run convolutions with the wrong number of channels.
             if not shape.compatible(OPENVINO.library().PartialShape(list(inputs[name].shape))):
                 raise EngineError(f"OpenVINO cannot run the network: {name!r} is {inputs[name].shape}, not {shape}")
         with _errors("run the network"):
@@ -85,7 +85,7 @@ def _executed(model: Any) -> Iterator[ExecutedLayer]:
 
 
 def compiler_settings(threads: int) -> dict[str, Any]:
-    """OpenVINO's properties for a network that one caller at a time runs; what is not INT8 is computed in FP32."""
+    """OpenVINO's properties for one caller at a time; layers that are not INT8 run in FP32."""
     return {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
 
 
@@ -100,7 +100,7 @@ def _compiled(content: bytes) -> Any:
 
 @cache
 def _first_use() -> OwnProcess:
-    """The process that OpenVINO was first used in: its threads are the same for all networks, and gone in a fork."""
+    """The process that first used OpenVINO: all networks share its threads, which are gone in a fork."""
     return OwnProcess()
 
 

@@ -1,4 +1,4 @@
-"""ONNX's own reference evaluator: NumPy, operator by operator as the standard words it; exact and slow."""
+"""ONNX's reference evaluator: NumPy, operator by operator after the standard's text; exact and slow."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from quantkit.backends.base import Backend, Inputs, Session, Shape, arrays
 from quantkit.backends.registry import REFERENCE
 from quantkit.errors import EngineError
 
-# It knows the rounding to integers from opset 19 on, and normalizes batches as it should from 14 on.
+# It supports rounding to integers from opset 19 on, and computes batch normalization correctly from 14 on.
 _OPSET = 21
 
 
 class ReferenceBackend(Backend[bytes]):
-    """ONNX's reference evaluator, which computes what the file says."""
+    """ONNX's reference evaluator, which computes exactly the operators of the file."""
 
     def version(self) -> str:
-        """That of the package onnx; see ``Backend``."""
+        """The version of the package onnx; see ``Backend``."""
         return REFERENCE.installed_version()
 
     def open_session(self, network: bytes, shapes: Optional[Mapping[str, Shape]] = None) -> ReferenceSession:
@@ -56,5 +56,5 @@ class ReferenceSession(Session):
 def _errors(what: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # its operators raise what NumPy and Python do
+    except Exception as error:  # its operators raise NumPy's and Python's exceptions
         raise EngineError(f"ONNX's reference evaluator cannot {what}: {error or type(error).__name__}") from error

@@ -1,4 +1,4 @@
-"""The engines by name. Nothing of an engine is imported before it is used."""
+"""The engines by name. No engine is imported before it is used."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ NetworkT = TypeVar("NetworkT")
 
 @dataclass(frozen=True)
 class Engine(Generic[NetworkT]):
-    """What is known of an engine without importing it; ``NetworkT`` is the form in which it reads networks.
+    """The description of an engine, available without importing it; ``NetworkT`` is the form of its networks.
 
     Attributes:
-        name: what users choose it by.
-        title: what it is called in prose.
-        package: what it is imported as.
-        extras: those of quantkit that install it, the first choice first.
+        name: its name in options.
+        title: its name in prose.
+        package: the name to import.
+        extras: quantkit's extras that install it, the preferred one first.
         home: the module and the class of its ``Backend``.
-        deployed: whether it is for deployment and benchmarks, and not for checking alone.
+        deployed: whether it is for deployment and benchmarks, not only for checks.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Engine(Generic[NetworkT]):
     deployed: bool = True
 
     def backend(self) -> Backend[NetworkT]:
-        """Its backend."""
+        """A backend of the engine."""
         module, name = self.home
-        made: Backend[NetworkT] = getattr(import_module(module), name)()
-        return made
+        backend: Backend[NetworkT] = getattr(import_module(module), name)()
+        return backend
 
     def library(self) -> Any:
         """Its package, imported.
@@ -57,7 +57,7 @@ class Engine(Generic[NetworkT]):
             raise EngineMissing(self._missing(str(error))) from error
 
     def installed_version(self) -> str:
-        """The version of its package, which is not imported where its wheel goes by the same name.
+        """The version of its package, which is imported only if its wheel has another name.
 
         Raises:
             EngineMissing: it is not installed.
@@ -92,25 +92,25 @@ ONNX_ENGINES: Mapping[str, Engine[bytes]] = {engine.name: engine for engine in (
 """The engines that read ONNX files."""
 
 ENGINES: Mapping[str, Engine[Any]] = {MXNET.name: MXNET, **ONNX_ENGINES}
-"""All engines, the one that is taken where nothing is asked for first."""
+"""All engines, the default first."""
 
 DEPLOYED: Mapping[str, Engine[Any]] = {name: engine for name, engine in ENGINES.items() if engine.deployed}
 """The engines of deployment and benchmarks."""
 
 DEPLOYED_ONNX: Mapping[str, Engine[bytes]] = {name: ONNX_ENGINES[name] for name in ONNX_ENGINES if name in DEPLOYED}
-"""Those of them that read ONNX files."""
+"""The engines of deployment and benchmarks that read ONNX files."""
 
 
 def installed_versions(engines: Iterable[Engine[Any]]) -> dict[str, str]:
-    """The versions of those that are installed, by name."""
-    found = {}
+    """The versions of the installed engines, by name."""
+    versions = {}
     for engine in engines:
         with suppress(EngineMissing):
-            found[engine.name] = engine.installed_version()
-    return found
+            versions[engine.name] = engine.installed_version()
+    return versions
 
 
 def unknown_engine(name: str, choices: Iterable[str]) -> UserError:
-    """The error for a name that is none of those that may be asked for."""
+    """The error for a name that is not one of the choices."""
     *most, last = choices
     return UserError(f"there is no engine {name!r}; choose one of {', '.join(most)} or {last}")

@@ -13,7 +13,7 @@ from quantkit.ir.graph import Graph
 
 
 class MxnetBackend(Backend[Graph]):
-    """MXNet with its own fusion off: it runs a network as it stands."""
+    """MXNet with its own fusion off: it runs a network unchanged."""
 
     def version(self) -> str:
         """See ``Backend``."""

@@ -1,4 +1,4 @@
-"""Which engine is installed and whether it can run INT8 here, found without raising where there is none."""
+"""The installed MXNet build and whether it can run INT8 here, without raising if there is none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def installed() -> EngineBuild:
         message = str(error)
         what = message[: -len(REMEDY)].rstrip("; ") if message.endswith(REMEDY) else message
         return EngineBuild(distribution, version, problem=what, remedy=REMEDY)
-    except AttributeError as error:  # mxnet asks NumPy for names that NumPy 2 has removed
+    except AttributeError as error:  # mxnet uses names that NumPy 2 has removed
         problem = f"{distribution} {version} cannot be imported: {error}"
         return EngineBuild(distribution, version, problem=problem, remedy=_NUMPY_REMEDY)
     return EngineBuild(
@@ -38,7 +38,7 @@ def installed() -> EngineBuild:
 
 
 def check_int8() -> None:
-    """Make sure that INT8 networks can be run; call it before the first one.
+    """Check that INT8 networks can run; call it before the first one.
 
     Raises:
         EngineMissing: there is no engine, or its INT8 convolutions would end this process.
@@ -51,9 +51,9 @@ def check_int8() -> None:
 
 
 def _distribution() -> tuple[str, str]:
-    """The name and version of the installed wheel that provides the ``mxnet`` module; empty where there is none."""
-    for found in importlib.metadata.distributions():
-        name = found.metadata["Name"] or ""
+    """The name and version of the installed wheel that provides the ``mxnet`` module; empty if there is none."""
+    for distribution in importlib.metadata.distributions():
+        name = distribution.metadata["Name"] or ""
         if name == "mxnet" or name.startswith("mxnet-"):
-            return name, found.version
+            return name, distribution.version
     return "", ""

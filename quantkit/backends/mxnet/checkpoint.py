@@ -1,4 +1,4 @@
-"""MXNet's checkpoints, a symbol and its parameters: written, read, and bound as an application would."""
+"""Writing, reading and binding MXNet's checkpoints, a symbol and its parameters."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def read_checkpoint(symbol: Path, params: Path) -> Graph:
     Raises:
         ModelError: they are not a network, see ``nnvm.parse`` and ``read_params``.
         OSError: the symbol's file cannot be read.
-        ValueError: it is not text.
+        ValueError: the symbol's file is not text.
     """
     return nnvm.parse(read_text(symbol, nnvm.LARGEST_SYMBOL), plain_names(read_params(params), params.name))
 
 
 def write_checkpoint(graph: Graph, symbol: IO[bytes], params: IO[bytes]) -> None:
-    """Write a network as MXNet's own loaders read it; the same network gives the same bytes.
+    """Write a network for MXNet's own loaders; the same network gives the same bytes.
 
     Raises:
         ModelError: see ``auxiliary_params``.
@@ -41,7 +41,7 @@ def write_checkpoint(graph: Graph, symbol: IO[bytes], params: IO[bytes]) -> None
 
 
 def stored_names(graph: Graph) -> Mapping[str, str]:
-    """What a checkpoint calls each of a network's parameters: its name after ``arg:`` or ``aux:``.
+    """The names of a network's parameters in a checkpoint: prefixed with ``arg:`` or ``aux:``.
 
     Raises:
         ModelError: see ``auxiliary_params``.
@@ -56,7 +56,7 @@ def bind_checkpoint(symbol_file: str, params_file: str, shape: str) -> Any:
     Args:
         symbol_file: the symbol.
         params_file: its parameters.
-        shape: of the input: numbers with commas, the batch first.
+        shape: of the input: comma-separated numbers, the batch first.
     """
     mxnet = load_mxnet()
     graph = read_checkpoint(Path(symbol_file), Path(params_file))

@@ -1,8 +1,8 @@
-"""The only door to mxnet: a shim that lets it run on today's Python and NumPy, then the import itself.
+"""The only place that imports mxnet, after a shim that lets it run on today's Python and NumPy.
 
 The wheels of mxnet 1.6 to 1.9 use NumPy names that were removed after they were built
-(``np.bool`` and its like, NumPy 1.24) and Python's ``distutils`` (removed in 3.12). The names are put
-back before the import; nothing that still exists is replaced.
+(``np.bool`` and the like, NumPy 1.24) and Python's ``distutils`` (removed in 3.12). The shim restores
+the names before the import; it replaces nothing that still exists.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def load_mxnet() -> Any:
     Raises:
         EngineMissing: mxnet is not installed, cannot be loaded, or is a build without MKL-DNN/oneDNN.
     """
-    # First, so that nothing is changed for those who deploy without it.
+    # First, so that nothing changes in deployments without it.
     check_installed()
     _restore_removed_names()
     # oneDNN reads this once; with "0" every INT8 operator would fail later with an obscure message.
     os.environ.pop("MXNET_MKLDNN_ENABLED", None)
-    # Left to itself MXNet takes half of the hardware threads, whatever they are; libgomp reads this once, too.
+    # By itself MXNet takes half of the hardware threads, with or without SMT; libgomp reads this once, too.
     os.environ.setdefault("OMP_NUM_THREADS", str(recommended_threads(read_cpu(), read_limits())))
     try:
         with _library_path_kept(), warnings.catch_warnings():
@@ -64,10 +64,10 @@ def load_mxnet() -> Any:
 
 
 def check_installed() -> None:
-    """Make sure that there is an mxnet, without importing it.
+    """Check that mxnet is installed, without importing it.
 
     Raises:
-        EngineMissing: there is none.
+        EngineMissing: it is not installed.
     """
     if "mxnet" not in sys.modules and importlib.util.find_spec("mxnet") is None:
         raise EngineMissing(f"no mxnet in this environment; {REMEDY}")
@@ -77,12 +77,12 @@ def load_gluoncv() -> Any:
     """Import gluoncv's model zoo (after mxnet) and return the ``gluoncv`` module.
 
     Raises:
-        EngineMissing: gluoncv, or something that it needs, is not installed.
+        EngineMissing: gluoncv, or a package that it needs, is not installed.
     """
     from PIL import ImageFile
 
     load_mxnet()
-    # gluoncv makes Pillow accept truncated images, for everybody in the process.
+    # gluoncv makes Pillow accept truncated images in the whole process.
     truncated_images = ImageFile.LOAD_TRUNCATED_IMAGES
     try:
         with _library_path_kept(), warnings.catch_warnings():
@@ -96,7 +96,7 @@ def load_gluoncv() -> Any:
 
 
 def operator_names(mxnet: Any) -> frozenset[str]:
-    """The names of the operators registered in this build, which tell what it can do better than its version."""
+    """The names of the operators registered in this build, which show its abilities better than its version."""
     import ctypes
 
     count, names = ctypes.c_uint(), ctypes.POINTER(ctypes.c_char_p)()
@@ -106,9 +106,9 @@ def operator_names(mxnet: Any) -> frozenset[str]:
 
 @contextmanager
 def _library_path_kept() -> Iterator[None]:
-    """Keep the current folder out of LD_LIBRARY_PATH, by which MXNet looks for its own library.
+    """Keep the current folder out of LD_LIBRARY_PATH, where MXNet searches for its own library.
 
-    OpenCV, which MXNet imports where it is installed, adds an empty entry for all processes that are started later.
+    OpenCV, which MXNet imports if it is installed, adds an empty entry, which all processes started later inherit.
     """
     kept = searching_elsewhere(os.environ).get(_LIBRARY_PATH)
 
@@ -134,7 +134,7 @@ def _restore_removed_names() -> None:
 
 
 def _distutils_stub() -> tuple[types.ModuleType, types.ModuleType]:
-    """``distutils.version.LooseVersion``, which is all that mxnet and gluoncv take from distutils."""
+    """``distutils.version.LooseVersion``, the only part of distutils that mxnet and gluoncv use."""
     from packaging.version import Version
 
     package, version = types.ModuleType("distutils"), types.ModuleType("distutils.version")

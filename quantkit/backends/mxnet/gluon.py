@@ -22,7 +22,7 @@ from quantkit.ir.tensor_bounds import MOST_VALUES
 
 INPUT = "data"
 
-# The rooms of GluonCV's model zoo that hold image classifiers; the others are for detection, video and the like.
+# The modules of GluonCV's model zoo with image classifiers; the others are for detection, video and the like.
 _CLASSIFIERS = frozenset(
     {
         "alexnet",
@@ -50,19 +50,19 @@ _CLASSIFIERS = frozenset(
     }
 )
 
-# In those rooms: segmentation networks, and networks that cannot be traced for want of their normalisation's shape.
+# Suffixes in those modules: segmentation networks, and networks whose normalisation has no shape to trace with.
 _OTHERS = ("_s", "_gn")
 
-# Networks that GluonCV does not have.
+# Networks that GluonCV lacks.
 _OWN = {"inception_bn": inception_bn}
 
 
 @dataclass(frozen=True)
 class ZooNetwork:
-    """A network without weights: symbol JSON with the one input ``data``, and its parameters by symbol name.
+    """A network without weights: symbol JSON with the only input ``data``, and its parameters' shapes by symbol name.
 
-    ``structured`` maps each parameter to its place in the gluon block (``features.0.weight``), the
-    name by which ``save_parameters`` files it. ``classes`` is the number of values it puts out.
+    ``structured`` maps each parameter to its place in the gluon block (``features.0.weight``), its
+    name in files of ``save_parameters``. ``classes`` is the number of its outputs' values.
     """
 
     symbol: str
@@ -79,17 +79,19 @@ def zoo_names() -> tuple[str, ...]:
         EngineMissing: gluoncv is not installed.
     """
     registry = load_gluoncv().model_zoo.model_zoo._models
-    rooms = {name: build.__module__.split(".")[2] for name, build in registry.items()}
-    return tuple(sorted(name for name, room in rooms.items() if room in _CLASSIFIERS and not name.endswith(_OTHERS)))
+    modules = {name: build.__module__.split(".")[2] for name, build in registry.items()}
+    return tuple(
+        sorted(name for name, module in modules.items() if module in _CLASSIFIERS and not name.endswith(_OTHERS))
+    )
 
 
 def zoo_network(name: str, input_shape: tuple[int, ...]) -> ZooNetwork:
-    """Build a classifier of GluonCV's, or one of ours, by name, without weights.
+    """Build one of GluonCV's or quantkit's classifiers by name, without weights.
 
-    Names are the same in every process, whatever was built before. ``input_shape`` is (channels, height, width).
+    Its nodes have the same names in every process. ``input_shape`` is (channels, height, width).
 
     Raises:
-        EngineMissing: gluoncv is not installed and the network is one of its own.
+        EngineMissing: the network is one of GluonCV's, and gluoncv is not installed.
         ModelError: the network does not accept the shape, or is not a classifier.
     """
     mxnet = load_mxnet()
@@ -119,9 +121,9 @@ def zoo_sha1(name: str) -> Optional[str]:
 def parameter_shapes(
     graph: Graph, input_name: str, input_shape: tuple[int, ...], known: Mapping[str, tuple[int, ...]]
 ) -> dict[str, tuple[int, ...]]:
-    """The shapes of all other variables of a network, given that of its one image input (channels, height, width).
+    """The shapes of all other variables of a network, given that of its image input (channels, height, width).
 
-    ``known`` are shapes of variables that the network notes; most follow from the input.
+    ``known`` are shapes that the network states for variables; most follow from the input.
 
     Raises:
         ModelError: the network does not accept the shape, leaves a parameter's shape open, or has too many parameters.
@@ -130,7 +132,7 @@ def parameter_shapes(
     shapes = {**arguments, **auxiliary}
     count = sum(map(prod, shapes.values()))
     if count > MOST_VALUES:
-        raise ModelError(f"the network's parameters would have {count} values, and {MOST_VALUES} are the most")
+        raise ModelError(f"the network's parameters would have {count} values, more than {MOST_VALUES}")
     return shapes
 
 
@@ -145,7 +147,7 @@ def block_network(block: Any, input_shape: tuple[int, ...]) -> tuple[str, dict[s
         symbol = _symbol(block)
     arguments, _, auxiliary = _shapes(symbol, block.name, input_shape)
     try:
-        # One forward pass makes gluon allocate the parameters whose shapes it had left open.
+        # One forward pass makes gluon allocate the parameters with open shapes.
         block(mxnet.nd.zeros((1, *input_shape)))
         params = {name: parameter.data() for name, parameter in block.collect_params().items()}
     except (mxnet.base.MXNetError, RuntimeError) as error:
@@ -162,7 +164,7 @@ def arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def imagenet_names() -> tuple[str, ...]:
-    """The names of ImageNet's 1000 classes, as GluonCV has them."""
+    """GluonCV's names of ImageNet's 1000 classes."""
     load_gluoncv()
     from gluoncv.data.imagenet.classification import ImageNet1kAttr
 
@@ -198,7 +200,7 @@ def _shapes(
             "give the input shape it was made for"
         ) from error
     if inferred is None:
-        raise ModelError(f"{name}: the shapes of its parameters cannot be told from input {input_shape}")
+        raise ModelError(f"{name}: the shapes of its parameters do not follow from input {input_shape}")
     arguments, outputs, auxiliary = inferred
     named = dict(zip(symbol.list_arguments(), arguments))
     named.pop(input_name, None)

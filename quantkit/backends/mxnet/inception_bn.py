@@ -1,7 +1,7 @@
-"""Inception with batch normalization, which GluonCV does not have.
+"""Inception with batch normalization, which GluonCV lacks.
 
 Ioffe & Szegedy 2015, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift"
-(arXiv 1502.03167), figure 5: the rows of the table are those of the figure. The first convolution is a full one.
+(arXiv 1502.03167), figure 5, row by row. The first convolution is an ordinary one, not a separable one.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 from quantkit.backends.mxnet.compat import load_mxnet
 
-# 1x1; 3x3 reduce, 3x3; double 3x3 reduce, double 3x3; what follows the pooling. Where 1x1 is 0 the module has
-# stride 2 and its pooling passes everything through.
+# 1x1; 3x3 reduce, 3x3; double 3x3 reduce, double 3x3; pooling and its projection. A module without 1x1 (0) has
+# stride 2, and its pooling has no projection.
 _MODULES = (
     ("3a", 64, (64, 64), (64, 96), ("avg", 32)),
     ("3b", 64, (64, 96), (64, 96), ("avg", 64)),

@@ -2,8 +2,8 @@
 
     python -I isolated_start.py PATH MODULE ARGUMENT...
 
-PATH is a JSON list of folders to look for packages in, after the interpreter's own. This file needs the standard
-library alone.
+PATH is a JSON list of folders to search for packages after the interpreter's own. This file needs only the standard
+library.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def main(path: str, module: str, *arguments: str) -> None:
-    """Find packages where the one who started this does, load the quantkit that this file belongs to, and run."""
+    """Extend the search path by ``path``, load the quantkit that this file belongs to, and run ``module``."""
     sys.path.extend(folder for folder in json.loads(path) if folder not in sys.path)
     _load_package("quantkit", Path(__file__).resolve().parents[2])
     sys.argv[1:] = arguments
@@ -29,7 +29,7 @@ def _load_package(name: str, folder: Path) -> None:
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     if spec is None or spec.loader is None:
-        raise ImportError(f"{folder} is no package")
+        raise ImportError(f"{folder} is not a package")
     sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[name])
 

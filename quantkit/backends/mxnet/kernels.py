@@ -1,4 +1,4 @@
-"""Which kernels the engine really runs, and on which instruction set: read from its own verbose output."""
+"""The kernels that the engine runs, and their instruction sets, read from its verbose output."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from quantkit.backends.mxnet.subprocesses import environment, module_command
 from quantkit.backends.mxnet.verbose_run import SECOND_RUN
 from quantkit.errors import EngineError
 
-# MKL-DNN 1.0 and oneDNN 2 begin alike: PREFIX,exec,cpu,PRIMITIVE,IMPLEMENTATION,PROPAGATION,TENSORS; oneDNN
-# adds a field for attributes among those that follow, and the time is last in both.
+# Lines of MKL-DNN 1.0 and oneDNN 2 begin alike: PREFIX,exec,cpu,PRIMITIVE,IMPLEMENTATION,PROPAGATION,TENSORS; of the
+# fields that follow, oneDNN has one more, for attributes, and the time is last in both.
 _PREFIXES = ("mkldnn_verbose", "dnnl_verbose", "onednn_verbose")
 _TENSOR = re.compile(r"(src|data|wei)_(\w+?):")
 _ISA = re.compile(r"(?:sse|avx|amx)\w*")
@@ -26,11 +26,11 @@ _COMPUTE = ("convolution", "deconvolution", "inner_product", "matmul", "rnn")
 
 @dataclass(frozen=True)
 class Kernel:
-    """All calls of one kind in a run: ``count`` of them, taking ``milliseconds`` together.
+    """All calls of one kind in a run: ``count`` of them, which take ``milliseconds`` together.
 
-    ``implementation`` is the engine's name for it, such as ``brgconv:avx512_core_vnni``; ``isa`` the
-    instruction set in that name, empty where it does not tell (matrix products by ``gemm``). ``source`` and
-    ``weights`` are data types in the engine's short form (``u8``, ``s8``, ``f32``), empty where there are none.
+    ``implementation`` is the engine's name for it, such as ``brgconv:avx512_core_vnni``; ``isa`` is the
+    instruction set in that name, empty if it has none (matrix products by ``gemm``). ``source`` and
+    ``weights`` are data types in the engine's short form (``u8``, ``s8``, ``f32``), empty if there are none.
     """
 
     primitive: str
@@ -52,8 +52,8 @@ def kernels_of(
 ) -> tuple[Kernel, ...]:
     """Run a checkpoint with one image input (``input_shape`` without the batch axis) and list its kernels.
 
-    It runs in a process of its own, with MXNet's own fusion off, so that an engine that aborts does not
-    take the caller with it. Operators that MXNet computes without oneDNN do not appear.
+    It runs in a separate process, so that an engine that aborts does not end the caller, and with MXNet's own
+    fusion off. Operators that MXNet computes without oneDNN do not appear.
 
     Raises:
         EngineError: the network cannot be run, the engine ends the process, or it takes over ``timeout`` seconds.
@@ -76,29 +76,29 @@ def kernels_of(
     if done.returncode != 0:
         raise EngineError(
             f"the engine failed on {symbol} (exit status {done.returncode}): {_reason(done.stderr)}; "
-            "`quantkit doctor` tells whether it suits this processor"
+            "`quantkit doctor` shows whether it suits this processor"
         )
     return parse(done.stdout.partition(SECOND_RUN)[2])
 
 
 def parse(output: str) -> tuple[Kernel, ...]:
-    """The kernels in verbose output of MKL-DNN 1.0 or oneDNN 2, calls of one kind added up, in order of first call.
+    """The kernels in the verbose output of MKL-DNN 1.0 or oneDNN 2, one per kind of call, in order of first call.
 
     Raises:
         EngineError: a line of the verbose output has another form.
     """
-    found: dict[tuple[str, ...], Kernel] = {}
+    kernels: dict[tuple[str, ...], Kernel] = {}
     for line in output.splitlines():
         fields = line.split(",")
         if fields[0] not in _PREFIXES or fields[1:2] != ["exec"]:
             continue
         kernel = _kernel(fields, line)
         key = (kernel.primitive, kernel.implementation, kernel.source, kernel.weights)
-        before = found.get(key)
-        found[key] = kernel if before is None else replace(
+        before = kernels.get(key)
+        kernels[key] = kernel if before is None else replace(
             before, count=before.count + 1, milliseconds=before.milliseconds + kernel.milliseconds
         )  # fmt: skip
-    return tuple(found.values())
+    return tuple(kernels.values())
 
 
 def int8_isa(kernels: Iterable[Kernel]) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def int8_isa(kernels: Iterable[Kernel]) -> tuple[str, ...]:
 
 
 def int8_share(kernels: Iterable[Kernel]) -> tuple[int, int]:
-    """How many of the calls that multiply by weights or matrices (convolutions, dense layers) are INT8, of how many."""
+    """The number of INT8 calls among those that multiply (convolutions, dense layers, matrices), and of all these."""
     calls = [(kernel.count, kernel.is_int8) for kernel in kernels if kernel.primitive in _COMPUTE]
     return sum(count for count, int8 in calls if int8), sum(count for count, _ in calls)
 
@@ -136,7 +136,7 @@ def _kernel(fields: list[str], line: str) -> Kernel:
 
 
 def _reason(stderr: str) -> str:
-    """The last of a dead process's complaints that is more than code or a stack trace."""
+    """The last message of a failed process that is neither code nor a stack trace."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in lines if _COMPLAINT.search(line)]
     return (telling or lines or ["it said nothing"])[-1]

@@ -1,7 +1,7 @@
-"""How many multiply-accumulates a second the engine reaches on this machine at its best, in INT8 and in FP32.
+"""The engine's peak rate of multiply-accumulates on this machine, in INT8 and in FP32.
 
-Run as a program with the name of a file (see ``subprocesses``), it runs large convolutions in each precision and writes
-the best rates there.
+As a program (see ``subprocesses``), it runs large convolutions in each precision and writes the best rates to the file
+that it is given.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _FEWEST = 3
 
 @dataclass(frozen=True)
 class Peak:
-    """Measured peaks in 10^9 multiply-accumulates a second; ``int8`` is None where INT8 cannot run."""
+    """Measured peaks in 10^9 multiply-accumulates a second; ``int8`` is None if INT8 cannot run."""
 
     int8: Optional[PositiveFloat]
     fp32: PositiveFloat
 
 
 def measured_peak() -> Peak:
-    """The best rates of this machine with the threads that the engine is given, found in a few seconds.
+    """The best rates of this machine with the engine's number of threads; takes a few seconds.
 
-    They are those of 3x3 convolutions of unsigned with signed INT8, and of FP32, whose operands stay in the
-    caches; the fastest of many runs counts. They run in a process apart.
+    They are those of 3x3 convolutions, of unsigned with signed INT8 and of FP32, whose operands stay in the
+    caches; the fastest of many runs counts. They run in a separate process.
 
     Raises:
-        EngineError: the engine fails at it.
+        EngineError: the engine fails.
     """
     with scratch_folder() as folder:
         file = folder / "peak.json"
@@ -65,7 +65,7 @@ def measured_peak() -> Peak:
             said = [line for line in done.stderr.splitlines() if line.strip()] or ["it said nothing"]
             raise EngineError(
                 f"the engine failed while its peak was measured (exit status {done.returncode}): {said[-1]}; "
-                "`quantkit doctor` tells whether it suits this processor"
+                "`quantkit doctor` shows whether it suits this processor"
             )
         try:
             return TypeAdapter(Peak).validate_python(read_json(file))
@@ -74,7 +74,7 @@ def measured_peak() -> Peak:
 
 
 def main(file: str) -> None:
-    """Measure, in this process, and write the result as JSON."""
+    """Measure in this process and write the result as JSON."""
     with engine_errors("measure its peak"):
         int8 = None if int8_obstacle() else max(_rates(int8=True))
         Path(file).write_text(json.dumps(asdict(Peak(int8, max(_rates(int8=False))))))
@@ -88,7 +88,7 @@ def _rates(int8: bool) -> Iterator[float]:
 
 
 def _convolution(channels: int, side: int, int8: bool) -> Any:
-    """A bound 3x3 convolution in the form of quantkit's bundles, INT8 to INT8 or FP32 to FP32."""
+    """A bound 3x3 convolution, INT8 to INT8 or FP32 to FP32, as in quantkit's bundles."""
     mxnet = load_mxnet()
     names = ("data", "weight", "low", "high") if int8 else ("data", "weight")
     inputs = tuple(map(Tensor, names))
@@ -106,7 +106,7 @@ def _convolution(channels: int, side: int, int8: bool) -> Any:
 
 
 def _fastest(bound: Any) -> float:
-    """Seconds of the fastest run."""
+    """The duration of the fastest run, in seconds."""
     mxnet = load_mxnet()
 
     def run() -> None:

@@ -1,10 +1,10 @@
-"""Run a checkpoint again and again in one of three ways, in a process that the profiler's settings may spoil.
+"""Run a checkpoint repeatedly in one of three ways, in a separate process, since the profiler changes settings.
 
     profiled_run WAY SYMBOL PARAMS 1,3,224,224 RUNS FOLDER
 
-``plain`` only takes the time of each run; ``events`` has MXNet's profiler record each operator as well;
-``kernels`` prints a mark after each operator, so that what the engine (told to be verbose) says before it
-is known to be that operator's. RUNS is 0 for as many as fit into a few seconds.
+``plain`` times each run; ``events`` also has MXNet's profiler record each operator; ``kernels`` prints a
+mark after each operator, which assigns the engine's verbose output before it to that operator. RUNS is 0
+for as many as fit into a few seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FEWEST, _MOST = 5, 50
 
 
 def main(way: str, symbol: str, params: str, shape: str, runs: str, folder: str) -> None:
-    """Load, bind to inputs of ``shape`` (numbers with commas, batch first), warm up, run and write what was seen."""
+    """Load, bind to inputs of ``shape`` (comma-separated numbers, batch first), warm up, run and write the results."""
     with engine_errors("run the network"):
         mxnet, bound = load_mxnet(), bind_checkpoint(symbol, params, shape)
 
@@ -63,7 +63,7 @@ def _plain(mxnet: Any, bound: Any, forward: Callable[[], None], runs: int, folde
 
 
 def _events(mxnet: Any, bound: Any, forward: Callable[[], None], runs: int, folder: Path) -> None:
-    # What is not turned off by name is on, and would show each operator a second time.
+    # These are on by default and would record each operator a second time.
     unwanted = dict.fromkeys(("profile_imperative", "profile_memory", "profile_api", "aggregate_stats"), False)
     mxnet.profiler.set_config(filename=str(folder / EVENTS), profile_symbolic=True, **unwanted)
     mxnet.profiler.set_state("run")

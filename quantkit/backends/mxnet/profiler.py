@@ -1,8 +1,8 @@
-"""MXNet's profiler and the engine's verbose output, operator by operator, of a network that runs in processes apart.
+"""MXNet's profile and the engine's verbose output of a network, operator by operator, from separate processes.
 
-MXNet 1.6 and 1.9 name an event after the type of its operator only. The events can be told apart
-all the same: MXNet's synchronous engine, without bulk execution, runs one operator after the other in
-an order that a monitor callback tells by name. The same callback shows whose kernels are whose.
+MXNet 1.6 and 1.9 name an event only after the type of its operator. The events can still be told
+apart: MXNet's synchronous engine, without bulk execution, runs one operator after the other, and a monitor
+callback reports their names in order. The same callback assigns kernels to operators.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _ONE_BY_ONE = {"MXNET_ENGINE_TYPE": "NaiveEngine", "MXNET_EXEC_BULK_EXEC_INFEREN
 
 _MOST_VERBOSE_RUNS = 9
 
-# Some 100 bytes for each operator of each run.
+# A trace has some 100 bytes per operator and run.
 _LARGEST_TRACE = 1024 * MEBIBYTE
 
-_Found = TypeVar("_Found")
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True)
 class Event:
-    """One operator's turn: its type, when it began (ms from the beginning of the run), how long it took (ms)."""
+    """One execution of an operator: its type, its start (ms from the start of the run) and its duration (ms)."""
 
     operator: str
     begun: float
@@ -56,14 +56,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Recording:
-    """What was seen of a network.
+    """The profile of a network.
 
     Attributes:
-        plain: ms of each run as MXNet always runs it, without the profiler.
+        plain: ms of each ordinary run, without the profiler.
         runs: the runs under the profiler, operators one by one.
-        executed: the names of the nodes in the order in which they run. Nodes that MXNet needs not
+        executed: the names of the nodes in order of execution. Nodes that MXNet need not
             run (a reshape in place) are missing.
-        kernels: by name of a node, the engine's kernels in its turn, in ms for one run.
+        kernels: by name of a node, the engine's kernels for it, in ms for one run.
     """
 
     plain: tuple[float, ...]
@@ -73,13 +73,13 @@ class Recording:
 
 
 def record(graph: Graph, shape: tuple[int, ...], runs: Optional[int] = None, tell: Tell = untold) -> Recording:
-    """Run a network of image inputs and record what happens in it.
+    """Profile a network of image inputs.
 
     Args:
-        graph: the network, run as it stands.
+        graph: the network, run unchanged.
         shape: of each input, batch first.
-        runs: how many runs are timed and how many are profiled; None for as many as take about 3 s, 5 to 50.
-        tell: called with what begins.
+        runs: the number of timed and of profiled runs; None for as many as take about 3 s, 5 to 50.
+        tell: called with the name of each phase when it begins.
 
     Raises:
         EngineError: the network cannot be run, the engine ends the process, or it records nothing.
@@ -92,11 +92,11 @@ def record(graph: Graph, shape: tuple[int, ...], runs: Optional[int] = None, tel
         common = (str(symbol), str(params), ",".join(map(str, shape)))
         tell("taking the time without the profiler")
         _run(("plain", *common, str(runs or 0), str(folder)), _QUIET)
-        plain = _found(folder / WINDOWS, _milliseconds)
+        plain = _parsed(folder / WINDOWS, _milliseconds)
         tell("recording the operators")
         _run(("events", *common, str(runs or len(plain)), str(folder)), {**_QUIET, **_ONE_BY_ONE})
-        windows = _found(folder / WINDOWS, _windows)
-        profiled = _found(folder / EVENTS, lambda trace: runs_of(trace, windows))
+        windows = _parsed(folder / WINDOWS, _windows)
+        profiled = _parsed(folder / EVENTS, lambda trace: runs_of(trace, windows))
         tell("listing the kernels")
         verbose = min(runs or len(plain), _MOST_VERBOSE_RUNS)
         output = _run(("kernels", *common, str(verbose), str(folder)), {**_VERBOSE, **_ONE_BY_ONE})
@@ -114,13 +114,13 @@ def runs_of(trace: Mapping[str, Any], windows: Iterable[tuple[int, int]]) -> tup
 
     Args:
         trace: its JSON: events of phase B and E with times in microseconds.
-        windows: when each run began and ended, in ns of the same clock.
+        windows: the start and the end of each run, in ns of the same clock.
     """
-    found = sorted(_pairs(trace["traceEvents"]))
+    spans = sorted(_pairs(trace["traceEvents"]))
     runs = []
     for begun, end in windows:
         # The profiler cuts off fractions of a microsecond.
-        inside = [each for each in found if begun // 1000 <= each[0] <= end // 1000]
+        inside = [each for each in spans if begun // 1000 <= each[0] <= end // 1000]
         events = (
             Event(operator, (first - begun) / 1e6, (last * 1000 - first) / 1e6)
             for start, last, operator in inside
@@ -131,7 +131,7 @@ def runs_of(trace: Mapping[str, Any], windows: Iterable[tuple[int, int]]) -> tup
 
 
 def _pairs(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, int, str]]:
-    """Begin, end and operator of each event; those of one thread nest."""
+    """Start, end and operator of each event; events of one thread nest."""
     open_: dict[Any, list[tuple[int, str]]] = {}
     for event in events:
         if event.get("cat") != "operator":
@@ -147,34 +147,34 @@ def _pairs(events: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, int, str]
 def kernels_by_node(output: str, names: Collection[str]) -> tuple[tuple[str, ...], Mapping[str, tuple[Kernel, ...]]]:
     """The nodes in order of execution and the kernels of each, from verbose output with marks.
 
-    Of several runs the one with the median time in kernels counts.
+    The run with the median time in kernels counts.
 
     Raises:
         EngineError: a line of the verbose output has an unknown form.
     """
     runs = [_kernels_of_run(text, names) for text in output.split(f"{RUN_BEGINS}\n")[1:]]
     if not runs:
-        raise EngineError("the engine showed no run in its verbose output; nothing can be said about its kernels")
+        raise EngineError("the engine's verbose output shows no run, so its kernels are unknown")
     runs.sort(key=lambda run: sum(kernel.milliseconds for kernels in run.values() for kernel in kernels))
     middle = runs[len(runs) // 2]
     return tuple(middle), middle
 
 
 def _kernels_of_run(text: str, names: Collection[str]) -> dict[str, tuple[Kernel, ...]]:
-    found: dict[str, tuple[Kernel, ...]] = {}
+    kernels: dict[str, tuple[Kernel, ...]] = {}
     lines: list[str] = []
     for line in text.splitlines():
         if not line.startswith(NODE_DONE):
             lines.append(line)
-        elif (node := _owner(line[len(NODE_DONE) :], names)) not in found:
-            # An operator of several outputs is marked once for each.
-            found[node] = parse("\n".join(lines))
+        elif (node := _owner(line[len(NODE_DONE) :], names)) not in kernels:
+            # An operator is marked once for each of its outputs.
+            kernels[node] = parse("\n".join(lines))
             lines = []
-    return found
+    return kernels
 
 
 def _owner(output: str, names: Collection[str]) -> str:
-    """The node of an output that MXNet calls by the node's name, an underscore and a name of its own."""
+    """The node of an output, which MXNet names by the node's name, an underscore and the output's name."""
     candidate = output
     while candidate and candidate not in names:
         candidate = candidate.rpartition("_")[0]
@@ -200,33 +200,33 @@ def _run(arguments: Iterable[str], settings: Mapping[str, str]) -> str:
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         raise EngineError(
-            f"the engine ended the process that ran the network ({name}); `quantkit doctor` tells whether it "
+            f"the engine ended the process that ran the network ({name}); `quantkit doctor` shows whether it "
             "suits this processor, and memory may be short"
         )
     if done.returncode != 0:
         said = [line for line in done.stderr.splitlines() if line.strip()] or ["it said nothing"]
-        raise EngineError(f"{said[-1]}; `quantkit doctor` tells whether the engine suits this processor")
+        raise EngineError(f"{said[-1]}; `quantkit doctor` shows whether the engine suits this processor")
     return done.stdout
 
 
 def _milliseconds(document: Any) -> tuple[float, ...]:
-    """How long each run took."""
+    """The duration of each run."""
     return tuple((end - begun) / 1e6 for begun, end in _windows(document))
 
 
 def _windows(document: Any) -> list[tuple[int, int]]:
-    """When each run began and ended."""
-    found = [(int(begun), int(end)) for begun, end in document]
-    if not found:
-        raise ValueError("no run is noted")
-    return found
+    """The start and the end of each run."""
+    windows = [(int(begun), int(end)) for begun, end in document]
+    if not windows:
+        raise ValueError("it records no run")
+    return windows
 
 
-def _found(path: Path, understand: Callable[[Any], _Found]) -> _Found:
-    """What the process that ran the network wrote into a JSON file, and what is made of it."""
+def _parsed(path: Path, parse_document: Callable[[Any], _Parsed]) -> _Parsed:
+    """The content of a JSON file that the process that ran the network wrote."""
     try:
-        return understand(read_json(path, _LARGEST_TRACE))
+        return parse_document(read_json(path, _LARGEST_TRACE))
     except (OSError, ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         raise EngineError(
-            f"MXNet's profiler wrote no trace that can be read ({error}); is there space left in {path.parent.parent}?"
+            f"MXNet's profiler wrote no readable trace ({error}); is there space left in {path.parent.parent}?"
         ) from error

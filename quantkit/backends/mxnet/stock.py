@@ -1,4 +1,4 @@
-"""Stock MXNet's own INT8 quantization of the same network: what quantkit is measured against."""
+"""Stock MXNet's own INT8 quantization of a network, for comparison with quantkit's."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def stock_int8_outputs(
 
     Args:
         graph: the FP32 network, unfused: stock MXNet fuses it first, as its documentation shows.
-        calibration: samples, float32, a multiple of ``batch_size`` of them.
+        calibration: samples, float32; their number is a multiple of ``batch_size``.
         mode: ``naive`` (minmax) or ``entropy``.
         batches: input, each of ``batch_size`` samples.
         batch_size: of calibration and inference.
 
     Raises:
-        EngineError: the engine refuses the network or fails at it.
+        EngineError: the engine does not accept the network, or fails.
     """
     check_runs(graph, dict.fromkeys(graph.inputs, (batch_size, *calibration.shape[1:])))
     mxnet = load_mxnet()
@@ -63,7 +63,7 @@ def stock_int8_outputs(
 
 @contextmanager
 def _scalar_thresholds(quantization: Any) -> Iterator[None]:
-    """With NumPy from 1.25 on, its entropy search returns arrays that it cannot format; make them numbers."""
+    """Make its entropy search return numbers: with NumPy 1.25 and later it returns arrays that it cannot format."""
     search = quantization._get_optimal_threshold
 
     def with_scalars(*args: Any, **options: Any) -> tuple[float, ...]:

@@ -17,7 +17,7 @@ def outputs_of(graph: Graph, batches: Iterable[np.ndarray], batch_size: int) -> 
     Args:
         graph: a network with one input, whose outputs keep the batch as their first axis.
         batches: float32 arrays of at most ``batch_size`` samples.
-        batch_size: what the network is bound to.
+        batch_size: the batch size that the network is bound to.
     """
     (name,) = graph.inputs
     executor = None

@@ -1,4 +1,4 @@
-"""Python processes that do engine work apart from this one."""
+"""Separate Python processes for work with the engine."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _START = Path(__file__).with_name("isolated_start.py")
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs one of quantkit's modules as a program, in an interpreter that is isolated.
+    """The command that runs one of quantkit's modules as a program in an isolated interpreter.
 
-    It takes code neither from the current folder nor from where PYTHONPATH says, but finds every package that this
-    process finds, and the same quantkit. It ends with this process.
+    The program takes no code from the current folder or from PYTHONPATH, but finds every package that this process
+    finds, and the same quantkit. It ends with this process.
     """
     path = without_current_folder(sys.path)
     return dependent([sys.executable, "-I", str(_START), json.dumps(path), module, *arguments])
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """This process's environment with ``settings``, in which no library is taken from the current folder."""
+    """This process's environment with ``settings``, and without the current folder in its search paths."""
     return {**searching_elsewhere(os.environ), **settings}

@@ -15,8 +15,8 @@ from quantkit.host.cpu import read_cpu
 def int8_obstacle() -> Optional[str]:
     """Why INT8 networks cannot run here, with the remedy; None if they can.
 
-    MKL-DNN 1.0 (in mxnet-mkl 1.5 and 1.6) asks for the core topology in its AVX-512 INT8 convolutions
-    in a way that only Intel's processors answer; on others it ends the process.
+    In its AVX-512 INT8 convolutions, MKL-DNN 1.0 (in mxnet-mkl 1.5 and 1.6) queries the core topology
+    in a way that only Intel's processors support; on others it ends the process.
     """
     mxnet = load_mxnet()
     old_engine = tuple(int(part) for part in mxnet.__version__.split(".")[:2]) < (1, 7)
@@ -31,5 +31,5 @@ def int8_obstacle() -> Optional[str]:
 
 
 def _has_avx512() -> bool:
-    # NumPy asks the processor itself, so this holds under an emulator too.
+    # NumPy queries the processor itself, so this also works under an emulator.
     return bool(np.core._multiarray_umath.__cpu_features__.get("AVX512_SKX"))  # type: ignore[attr-defined]

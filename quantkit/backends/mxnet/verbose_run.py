@@ -1,4 +1,4 @@
-"""Run a checkpoint twice so that the engine, told to be verbose, prints the kernels of a settled run.
+"""Run a checkpoint twice, so that the engine's verbose output shows the kernels of a warmed-up run.
 
     verbose_run SYMBOL PARAMS 1,3,224,224
 
@@ -18,7 +18,7 @@ SECOND_RUN = "quantkit: second run"
 
 
 def main(symbol_file: str, params_file: str, shape: str) -> None:
-    """Load, bind to one input of ``shape`` (numbers with commas, the batch first), run twice."""
+    """Load, bind to one input of ``shape`` (comma-separated numbers, the batch first), run twice."""
     mxnet, bound = load_mxnet(), bind_checkpoint(symbol_file, params_file, shape)
     for marker in (SECOND_RUN, ""):
         bound.forward(is_train=False)

@@ -159,7 +159,7 @@ ENDS = {**BEGINS, "ph": "E", "ts": 1}
 )  # fmt: skip
 def test_times_that_are_none_are_an_engine_error(windows: str, engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiler, "_run", writing(windows, '{"traceEvents": []}'))
-    with pytest.raises(EngineError, match="no trace that can be read"):
+    with pytest.raises(EngineError, match="no readable trace"):
         record(tiny(), (1, 8, 6, 6), runs=1)
 
 
@@ -180,5 +180,5 @@ def test_a_trace_that_is_none_is_an_engine_error(events: object, engine: None, m
 
 def test_an_unreadable_trace_is_an_engine_error(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiler, "_run", lambda *_: "")
-    with pytest.raises(EngineError, match="no trace"):
+    with pytest.raises(EngineError, match="no readable trace"):
         record(tiny(), (1, 8, 6, 6), runs=1)
