@@ -1,7 +1,7 @@
 """The one family of errors that quantkit raises on purpose.
 
 Each message names what is wrong, where (by the user's own name for it), and the remedy. The command
-line prints the message alone and ends with ``exit_code``: 2 where the user can mend the request, 1
+line prints the message alone and ends with ``exit_code``: 2 where the user can correct the request, 1
 where the work itself failed.
 """
 

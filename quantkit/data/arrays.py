@@ -12,7 +12,7 @@ from quantkit.errors import DataError
 
 
 def arrays(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None = None, name: str = "arrays") -> Samples:
-    """The samples along the first axis of ``x``, with the class indices ``y`` where known.
+    """The samples along the first axis of ``x``, with the class indices ``y`` if known.
 
     ``x`` is uint8 of shape (samples, height, width, 3), RGB, or float32 of shape (samples, ...) as
     the network reads it.
@@ -31,7 +31,7 @@ def arrays(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None = None, name:
 
 
 def check_layout(dtype: np.dtype[Any], shape: tuple[int, ...], where: str) -> None:
-    """Make sure that an array of samples along the first axis has a dtype and shape that can be understood.
+    """Check the dtype and shape of an array of samples along the first axis.
 
     Raises:
         DataError: neither uint8 (samples, height, width, 3) nor float32 (samples, ...), or the samples hold nothing.
@@ -56,5 +56,5 @@ def labels_of(y: np.ndarray[Any, Any], number: int, name: str) -> list[int]:
 
 
 def as_numpy(array: Any) -> np.ndarray[Any, Any]:
-    """An array of NumPy's, MXNet's or what NumPy takes for one, as NumPy's."""
+    """An array of NumPy or MXNet, or anything that NumPy accepts as one, as a NumPy array."""
     return np.asarray(array.asnumpy() if hasattr(array, "asnumpy") else array)

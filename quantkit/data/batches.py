@@ -15,7 +15,7 @@ from quantkit.data.preprocess import Preprocess, network_input
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
 
-# More than any set holds; ``islice`` counts no further than 63 bits.
+# More samples than any set holds; ``islice`` counts up to 63 bits.
 _MOST = 2**31
 
 
@@ -23,8 +23,8 @@ _MOST = 2**31
 class Batch:
     """Some samples as a network reads them.
 
-    ``data`` is float32 of shape (samples, ...), ``labels`` int64 of shape (samples,) or None where they
-    are not known, ``names`` what messages call the samples.
+    ``data`` is float32 of shape (samples, ...), ``labels`` int64 of shape (samples,) or None if they
+    are unknown; ``names`` are those of the samples in messages.
     """
 
     data: np.ndarray[Any, Any]
@@ -44,10 +44,9 @@ def batches(
     """``samples``, or the first ``limit`` of them, preprocessed and in batches; the last may be smaller.
 
     ``input_shape`` is that of one sample, without the batch axis. Images are preprocessed; float32
-    samples are taken as they are. Only one batch is held at a time, and as many samples as the next one needs,
-    which ``workers`` background threads prepare meanwhile (0: nothing is prepared ahead; None: ``default_workers()``
-    where images have to be decoded, 0 where threads would cost more than they save). ``classes``, where given,
-    bounds the labels.
+    samples are used as they are. Memory holds one batch, and the samples of the next one, which ``workers``
+    background threads prepare meanwhile (0: nothing is prepared ahead; None: ``default_workers()`` if images have
+    to be decoded, 0 if threads would cost more than they save). ``classes``, if given, bounds the labels.
 
     Raises:
         DataError: a sample cannot be read, has another shape than ``input_shape``, is of another dtype,
@@ -55,7 +54,7 @@ def batches(
             labels for some samples only; no samples at all.
     """
     if batch_size < 1:
-        raise DataError(f"batches of {batch_size} samples were asked for; ask for at least 1")
+        raise DataError(f"a batch size of {batch_size} is impossible; give at least 1")
     if workers is None:
         workers = default_workers() if samples.independent else 0
     shape = tuple(input_shape)
@@ -82,7 +81,7 @@ def prepare(
     """``sample`` as a network reads it, checked; the arguments are those of ``batches``.
 
     Raises:
-        DataError: it cannot be used.
+        DataError: the sample cannot be used.
     """
     if classes is not None and sample.label is not None and sample.label >= classes:
         raise DataError(
@@ -92,10 +91,10 @@ def prepare(
 
 
 def check_not_constant(stream: Iterable[Batch], name: str) -> Iterator[Batch]:
-    """Pass ``stream`` on; at its end, make sure that it was worth calibrating with. ``name`` is that of the samples.
+    """Pass ``stream`` on; at its end, check that its samples can be calibrated with. ``name`` is theirs.
 
     Raises:
-        DataError: each channel of each sample held one value throughout, as in all-zero data.
+        DataError: every channel of every sample is constant, as in all-zero data.
     """
     varied = False
     for batch in stream:
@@ -110,13 +109,13 @@ def check_not_constant(stream: Iterable[Batch], name: str) -> Iterator[Batch]:
 
 
 def _alike(stream: Iterable[Sample]) -> Iterator[Sample]:
-    """Pass ``stream`` on; make sure that all samples have a label or none."""
+    """Pass ``stream`` on; check that all samples have labels, or none."""
     labelled = None
     for sample in stream:
         if labelled is None:
             labelled = sample.label is not None
         if labelled != (sample.label is not None):
             raise DataError(
-                f"{sample.name} and the samples before it are not alike in having a label; label all or none"
+                f"of {sample.name} and the samples before it, some have labels and some do not; label all or none"
             )
         yield sample

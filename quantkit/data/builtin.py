@@ -1,4 +1,4 @@
-"""The sample images that need no download: photographs and digits that ship inside scikit-image and scikit-learn."""
+"""Sample images without a download: photographs and digits that ship with scikit-image and scikit-learn."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def photographs() -> Samples:
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         for position in positions:
             file = files[position % len(files)]
-            # Of several threads that want crops of one photograph all but the first would decode it in vain.
+            # One thread decodes; others that want crops of the same photograph wait for it.
             with decoding[file]:
                 photograph = _photograph(file)
             yield Sample(_crop(photograph, position), None, f"crop {position} of {file.name}")
@@ -69,7 +69,7 @@ def digits(split: str) -> Samples:
     Every fifth, from the first on, belongs to the split ``test`` (360), the others to ``train`` (1,437).
 
     Raises:
-        DataError: no such split, or scikit-learn is missing.
+        DataError: there is no such split, or scikit-learn is missing.
     """
     if split not in ("train", "test"):
         raise DataError(f"the digits have no split {split!r}; choose train or test")
@@ -83,15 +83,15 @@ def digits(split: str) -> Samples:
 
 
 def _shipped(distribution: str, package: str, file: str) -> Path:
-    """A file inside an installed package, found without importing it."""
-    require("samples", package, "the built-in samples", "give sample data of your own")
+    """The path of a file inside an installed package, which is not imported."""
+    require("samples", package, "the built-in samples", "give your own sample data")
     spec = find_spec(package)
     locations = spec.submodule_search_locations if spec else None
     path = Path(next(iter(locations or ()), "")) / file
     if not path.is_file():
         raise DataError(
             f"{distribution} here lacks {path.name}, which the built-in samples need; "
-            "install another version, or give sample data of your own"
+            "install another version, or give your own sample data"
         )
     return path
 
@@ -114,7 +114,7 @@ def _crop(image: np.ndarray[Any, Any], seed: int) -> np.ndarray[Any, Any]:
 
 
 def _enlarged(pixels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Grey images (samples, height, width) as RGB of the size of the digits."""
+    """Grey images (samples, height, width) resized to ``_DIGIT_SIZE``, as RGB."""
     from PIL import Image
 
     size = (_DIGIT_SIZE, _DIGIT_SIZE)

@@ -17,24 +17,24 @@ from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 
 CACHE_BYTES = 1 << 30
-"""Bytes of preprocessed samples that a dataset holds; 1,781 of (3, 224, 224)."""
+"""Bytes of preprocessed samples that a dataset caches; 1,781 of (3, 224, 224)."""
 
-# Of a sample's array, name and places, beside its pixels; 370 measured.
+# Bytes of a sample's array, name and places, in addition to its pixels; 370 measured.
 _OVERHEAD = 512
 
 
 class CalibrationDataset:
-    """Samples as one network reads them, each read and preprocessed once, however many stages look at it.
+    """Samples as one network reads them, each read and preprocessed once for all stages.
 
-    What was preprocessed stays in memory and is shared with all subsets. Samples beyond ``cache_bytes`` are read anew
-    each time, so a source that can be iterated only once, such as a generator, has to fit, and other sources have to
+    Preprocessed samples stay in memory, shared with all subsets. Samples beyond ``cache_bytes`` are read again each
+    time, so a source that can be iterated only once, such as a generator, has to fit, and other sources have to
     give the same samples in the same order each time.
 
     Args:
         data: anything that ``load_data`` takes.
-        preprocess: how images become the network's input; None: samples are float32 and taken as they are.
+        preprocess: how images become the network's input; None: samples are float32 and used as they are.
         input_shape: of one sample, without the batch axis.
-        cache_bytes: how much is held.
+        cache_bytes: the size of the cache.
 
     Raises:
         DataError: see ``load_data``.
@@ -59,10 +59,10 @@ class CalibrationDataset:
         return f"CalibrationDataset({self.name!r}, {size} samples of {self._form[1]})"
 
     def __len__(self) -> int:
-        """How many samples there are.
+        """The number of samples.
 
         Raises:
-            TypeError: only reading to the end would tell, and nobody has yet.
+            TypeError: it is unknown until all samples have been read once.
         """
         return len(self._samples) if self.size is None else self.size
 
@@ -78,14 +78,14 @@ class CalibrationDataset:
 
     @property
     def size(self) -> Optional[int]:
-        """How many samples there are; None where only reading to the end would tell, and nobody has yet."""
+        """The number of samples; None if it is unknown until all samples have been read once."""
         if self._samples.positions is not None:
             return len(self._samples.positions)
         return self._counted if self._samples.size is None else self._samples.size
 
     @property
     def sha256(self) -> str:
-        """What identifies the preprocessed samples: the SHA-256 of their values, in order."""
+        """The hash of the preprocessed samples: the SHA-256 of their values, in order."""
         if not self._sha256:
             for _ in self.batches(1):
                 pass
@@ -94,21 +94,21 @@ class CalibrationDataset:
     def subset(self, num_samples: int, at_most: bool = False) -> CalibrationDataset:
         """``num_samples`` of the samples; see ``samples.take``. A smaller subset is part of a larger one.
 
-        Where ``at_most``, all of the samples if there are fewer.
+        With ``at_most``, all samples if there are fewer.
 
         Raises:
-            DataError: there are not so many.
+            DataError: there are fewer, and ``at_most`` is not given.
         """
-        found = copy(self)
-        found._sha256, found._counted = "", None
+        chosen = copy(self)
+        chosen._sha256, chosen._counted = "", None
         if at_most and self.size is not None:
             num_samples = min(num_samples, self.size)
-        # A random choice of a random choice would be another one than a smaller choice of all.
+        # A random choice from a random choice would differ from a smaller choice from all.
         is_part = self.size is not None and num_samples <= self.size
         source = self._whole if is_part and self._whole.size is not None else self._samples
         is_open = at_most and source.size is None and source.positions is None
-        found._samples = first(source, num_samples) if is_open else take(source, num_samples)
-        return found
+        chosen._samples = first(source, num_samples) if is_open else take(source, num_samples)
+        return chosen
 
     def batches(self, batch_size: int, classes: Optional[int] = None) -> Generator[Batch, None, None]:
         """The samples in batches; see ``batches.batches``.
@@ -125,10 +125,10 @@ class CalibrationDataset:
         self._sha256, self._counted = self._sha256 or digest.hexdigest(), counted
 
     def check_form(self, preprocess: Optional[Preprocess], input_shape: Sequence[int], name: str) -> None:
-        """Make sure that the network ``name`` reads samples in this form.
+        """Check that the network ``name`` reads samples in this form.
 
         Raises:
-            UserError: it does not.
+            UserError: it reads another form.
         """
         if self._form != (preprocess, tuple(input_shape)):
             raise UserError(
@@ -150,7 +150,7 @@ class _Cache:
         self._lock = Lock()
 
     def read(self, positions: Iterable[int]) -> Iterator[Sample]:
-        """As ``Samples.read``: of independent samples one at a time, by several threads at once too."""
+        """See ``Samples.read``; independent samples one at a time, also by several threads at once."""
         if self._source.independent:
             for position in positions:
                 sample = self._held.get(position)

@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""What is decoded, by Pillow's names. Others start programs (EPS) or are no photographs."""
+"""The formats that quantkit decodes, by Pillow's names. Others start programs (EPS) or do not hold photographs."""
 
 PIXELS_VARIABLE = "QUANTKIT_MAX_IMAGE_PIXELS"
-"""The environment variable that sets how many pixels an image may have."""
+"""The environment variable that sets the most pixels of an image."""
 
-# Pillow's own bound for images that are beyond doubt: a decoded image then takes a quarter of a gigabyte.
+# Pillow's own bound for images that it trusts: a decoded image then takes a quarter of a gigabyte.
 _MOST_PIXELS = 89_478_485
 
-# Pixels that are converted at once.
+# Pixels that are converted at a time.
 _STRIP = 2**22
 
 
 def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
     """The pixels of an image file: uint8 of shape (height, width, 3), RGB.
 
-    The orientation that a camera noted is applied; transparency is dropped; of an animation it is the first picture.
-    Colours of 16 bits keep their upper 8. ``name`` is what errors call the image.
+    The camera's orientation is applied; transparency is dropped; of an animation only the first frame is read.
+    Colours of 16 bits keep their upper 8. ``name`` names the image in errors.
 
     Raises:
-        DataError: the file cannot be read, is no image in one of ``FORMATS``, is damaged or cut off, is grey with more
-            than 8 bits, or has more pixels than ``QUANTKIT_MAX_IMAGE_PIXELS`` (89 million where that is not set).
-        UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is no number.
+        DataError: the file cannot be read, is not an image in one of ``FORMATS``, is damaged or truncated, is grey with
+            more than 8 bits, or has more pixels than ``QUANTKIT_MAX_IMAGE_PIXELS`` (89 million if that is not set).
+        UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is not a number.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -53,7 +53,7 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
             if image.width * image.height > most:
                 raise DataError(
                     f"image {name} has {image.width}x{image.height} pixels, more than {most}; leave it out, or set "
-                    f"{PIXELS_VARIABLE}={image.width * image.height} if it is in order"
+                    f"{PIXELS_VARIABLE}={image.width * image.height} if that is intended"
                 )
             if image.mode.startswith(("I", "F")):
                 raise DataError(f"image {name} has more than 8 bits a channel; convert it to 8-bit RGB")
@@ -65,19 +65,19 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
         raise DataError(
             f"cannot read image {name}: it is none of {', '.join(FORMATS)}; replace it or leave it out"
         ) from error
-    # Beyond twice its own bound Pillow itself refuses, before the size can be asked for.
+    # Beyond twice its own bound Pillow itself raises, before the size can be read.
     except Image.DecompressionBombError as error:
         raise DataError(
-            f"image {name}: {error}; leave it out, or set {PIXELS_VARIABLE} to its number of pixels if it is in order"
+            f"image {name}: {error}; leave it out, or set {PIXELS_VARIABLE} to its number of pixels if that is intended"
         ) from error
-    # Pillow names no exceptions for damage: by the format and the place of it, it is one of a dozen.
+    # Pillow documents no exceptions for damage: depending on the format and the place, it raises one of a dozen.
     except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise DataError(f"cannot read image {name}: {reason}; replace it or leave it out") from error
 
 
 def _rgb(image: Image) -> np.ndarray[Any, Any]:
-    """The pixels of an image. As a whole, the conversion would make three copies more."""
+    """The pixels of an image, converted in strips: converting it at once would make three more copies."""
     pixels = np.empty((image.height, image.width, 3), np.uint8)
     rows = max(1, _STRIP // image.width)
     for top in range(0, image.height, rows):
@@ -87,10 +87,10 @@ def _rgb(image: Image) -> np.ndarray[Any, Any]:
 
 
 def most_pixels() -> int:
-    """How many pixels an image may have. Pillow's own bound in this process is raised to it where it is lower.
+    """The most pixels that an image may have. Raises Pillow's own bound in this process to it.
 
     Raises:
-        UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is no number.
+        UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is not a number.
     """
     from PIL import Image
 
@@ -105,7 +105,7 @@ def most_pixels() -> int:
 
 
 class _Truncation:
-    """Pillow's process-wide switch that has what is missing of an image come out grey; GluonCV turns it on."""
+    """Pillow's process-wide switch that fills missing parts of images with grey; GluonCV turns it on."""
 
     lock = Lock()
     decoding = 0
@@ -114,7 +114,7 @@ class _Truncation:
 
 @contextmanager
 def _nothing_missing() -> Iterator[None]:
-    """Have Pillow report what is missing of an image, as long as any thread is in here."""
+    """Have Pillow report truncated images while any thread is in this context."""
     from PIL import ImageFile
 
     with _Truncation.lock:

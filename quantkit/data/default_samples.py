@@ -1,4 +1,4 @@
-"""Which inputs the default samples can stand for, and the warning where they cannot."""
+"""The inputs that the default samples can represent, and the warning for others."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from collections.abc import Sequence
 from quantkit.data.builtin import PHOTOGRAPHS
 
 LIMITS = (
-    "default samples, crops of seven everyday photographs: they can stand for photographs, but not for documents, "
+    "default samples, crops of seven everyday photographs: they can represent photographs, but not documents, "
     "drawings, medical or satellite images, or inputs of about 32 pixels; for these give your own"
 )
-"""What to tell a user who calibrates with them."""
+"""The note for users who calibrate with them."""
 
 _SMALLEST_SIDE = 64
 
 
 class DefaultSamplesWarning(UserWarning):
-    """A network whose input is too small for photographs was calibrated with the default samples, photographs."""
+    """A network with an input too small for photographs was calibrated with the default samples, photographs."""
 
 
 def are_default(name: str) -> bool:
-    """Whether sample data of this name are the default samples."""
+    """Whether the sample data of this name are the default samples."""
     return name == PHOTOGRAPHS
 
 
 def warn_if_unlike(name: str, input_shape: Sequence[int]) -> None:
-    """Warn where sample data of this name are the default samples and the network's input is too small for them.
+    """Warn if the sample data of this name are the default samples and the network's input is too small for them.
 
     Args:
         name: of the sample data.
-        input_shape: (channels, height, width) of the network's input. Too small are fewer than 64 pixels a side, as
-            networks for CIFAR, digits or characters have them.
+        input_shape: (channels, height, width) of the network's input. Fewer than 64 pixels a side are too small, as in
+            networks for CIFAR, digits or characters.
     """
     if are_default(name) and min(input_shape[1:]) < _SMALLEST_SIDE:
         height, width = input_shape[1:]
         warnings.warn(
-            f"the network reads images of {height}x{width} pixels, which the default samples, photographs made small, "
-            "do not resemble: its INT8 form may lose more than it must; give images that it is for (calibration_data, "
+            f"the network reads images of {height}x{width} pixels, which the default samples, shrunk photographs, do "
+            "not resemble: its INT8 form may lose more accuracy than necessary; give typical images (calibration_data, "
             "--calib-data)",
             DefaultSamplesWarning,
             stacklevel=3,

@@ -16,12 +16,12 @@ from quantkit.files.files import as_text
 from quantkit.files.text import read_text
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
-"""The endings, in small letters, of the files that count as images."""
+"""The suffixes, in lower case, of the files that count as images."""
 
-# Some four million lines.
+# Bytes; some four million lines.
 _LONGEST_TABLE = 2**28
 
-# What a message shows of a name, and how many names.
+# Characters of a name, and the number of names, that a message shows.
 _SHOWN, _FEW = 100, 8
 
 Entry = tuple[str, Optional[int]]
@@ -31,13 +31,13 @@ def images_folder(path: Path, split: str | None = None) -> Samples:
     """The images in the folder ``path``, in the order of their names.
 
     Labels come from ``labels.csv``, which lists the images to use (columns ``file``, relative to the folder
-    or to its ``images`` subfolder, ``label``, and optionally ``split``), or from one subfolder a class:
-    the number in its name where all are numbers, else the position of its name in sorted order. A
+    or to its ``images`` subfolder, ``label``, and optionally ``split``), or from one subfolder per class:
+    its name if all names are numbers, else the position of its name in sorted order. A
     flat folder has none. ``split`` selects the images of that split of ``labels.csv``. Links to files are followed;
     ``labels.csv`` cannot name files outside the folder.
 
     Raises:
-        DataError: no images, no such split, or contents that can be understood in two ways.
+        DataError: there are no images, there is no such split, or the contents are ambiguous.
     """
     if not path.is_dir():
         raise DataError(f"{path} is not a folder; give a folder of images")
@@ -47,7 +47,7 @@ def images_folder(path: Path, split: str | None = None) -> Samples:
     elif split is not None:
         raise DataError(f"{path} has no labels.csv that could name the images of split {split!r}")
     else:
-        entries = _found(path)
+        entries = _by_class(path)
     if not entries:
         raise DataError(f"{path} holds no images; give a folder with files ending in {', '.join(sorted(SUFFIXES))}")
 
@@ -81,7 +81,7 @@ def _listed(table: Path, split: str | None) -> list[Entry]:
         if not lines:
             raise DataError(f"{table} has no split {split!r}; it has {', '.join(known[:_FEW]) or 'no images'}")
     entries = (_entry(table, number, name, label) for number, name, label, _ in lines)
-    # An image may stand there twice, once without a label.
+    # An image may be listed twice, once without a label.
     return sorted(entries, key=lambda entry: (entry[0], -1 if entry[1] is None else entry[1]))
 
 
@@ -93,24 +93,24 @@ def _cell(row: list[str], place: int | None) -> str:
 def _entry(table: Path, number: int, file: str, label: str) -> Entry:
     """One line of ``labels.csv``."""
     where = f"line {number} of {table}"
-    # Not every link: data sets are often made of links into a store.
+    # Links are allowed: data sets often consist of links into a store.
     if os.path.isabs(file) or ".." in Path(file).parts:
         raise DataError(f"image {file[:_SHOWN]!r} of {where} lies outside the folder; name files in it")
     candidates = [name for name in (file, f"images/{file}") if os.path.isfile(table.parent / name)]
     if not candidates:
-        raise DataError(f"image {file[:_SHOWN]!r} of {where} does not exist; mend the line or add the file")
+        raise DataError(f"image {file[:_SHOWN]!r} of {where} does not exist; correct the line or add the file")
     return candidates[0], label_of(_number(label), where) if label else None
 
 
 def _number(text: str) -> int | str:
-    """``text`` as a whole number where it is one."""
+    """``text`` as a whole number if it is one."""
     try:
         return int(text)
     except ValueError:
         return text
 
 
-def _found(path: Path) -> list[Entry]:
+def _by_class(path: Path) -> list[Entry]:
     """The entries of a folder without ``labels.csv``."""
     flat = _images(path)
     folders = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))

@@ -13,14 +13,13 @@ from quantkit.errors import DataError
 
 
 def data_loader(batches: Iterable[Any], name: str = "data loader") -> Samples:
-    """The samples in ``batches``: each is an array of samples, or a pair of one and their labels.
+    """The samples in ``batches``: each batch is an array of samples, or a pair of that and their labels.
 
-    The arrays are NumPy's, or have ``asnumpy()`` (MXNet's), and are laid out as for ``arrays``. Reading
-    starts anew with each iteration; an iterator, such as a generator, is read on instead. Taking N takes the first N.
+    The arrays are NumPy's, or have ``asnumpy()`` (MXNet's), with the layout of ``arrays``. Each iteration
+    starts from the beginning; an iterator, such as a generator, continues instead. Taking N takes the first N.
 
     Raises:
-        DataError: on iterating, a batch that is neither, or labels that do not fit; a sample of an iterator that was
-            read before.
+        DataError: while iterating: a batch is neither, labels do not fit, or an iterator's sample was read before.
     """
 
     def stream() -> Iterator[Sample]:
@@ -42,7 +41,7 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
     """The samples that an MXNet ``DataIter`` with one input gives, from ``reset()`` to its end, without padding.
 
     Raises:
-        DataError: several inputs; on iterating, as for ``data_loader``, and where another iteration began meanwhile.
+        DataError: there are several inputs; while iterating: as for ``data_loader``, or another iteration has begun.
     """
     inputs = [str(entry[0]) for entry in batches.provide_data]
     if len(inputs) != 1:
@@ -60,8 +59,8 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
         while True:
             if own != newest:
                 raise DataError(
-                    f"{name} is iterated from its start before an earlier iteration ended, and has one position for "
-                    "both; let one end first"
+                    f"{name} was restarted before an earlier iteration ended, and both share one position; "
+                    "let one end first"
                 )
             try:
                 batch = batches.next()
@@ -77,7 +76,7 @@ def data_iter(batches: Any, name: str = "data iterator") -> Samples:
 
 
 class _ReadOnce:
-    """Samples that can be read only once, each at its place from the very first on."""
+    """Samples that can be read only once, by ascending position."""
 
     def __init__(self, stream: Iterator[Sample], name: str) -> None:
         self._stream = stream
@@ -87,12 +86,12 @@ class _ReadOnce:
         self._failure: Exception | None = None
 
     def read(self, positions: Iterable[int]) -> Iterator[Sample]:
-        """As ``Samples.read``; where that failed, or the last sample could not be used, it fails again alike."""
+        """See ``Samples.read``; the last sample can be read again, and a failure is raised again."""
         for position in positions:
             if position < self._next - 1:
                 raise DataError(
                     f"sample {position} of {self._name} was read before, and an iterator gives each only once; give "
-                    "something that can be iterated anew, such as a list or a DataLoader"
+                    "something that can be iterated again, such as a list or a DataLoader"
                 )
             while self._next <= position:
                 sample = self._read()
@@ -112,7 +111,7 @@ class _ReadOnce:
 
 
 def _streamed(name: str, stream: Any) -> Samples:
-    """Samples that can only be read through from the start."""
+    """Samples that can only be read in sequence from the start."""
     return Samples(name, lambda positions: picked(stream(), positions), None, any_order=True)
 
 

@@ -18,18 +18,18 @@ _SHOWN = 8
 
 
 def npz_file(path: Path) -> Samples:
-    """The samples in ``x`` of an ``.npz`` file, with the class indices ``y`` where the file has them.
+    """The samples in ``x`` of an ``.npz`` file, with the class indices ``y`` if the file has them.
 
-    ``x`` is as for ``arrays``. It is read through sample by sample and never held as a whole.
+    ``x`` has the layout of ``arrays``. It is read sample by sample and never held as a whole.
 
     Raises:
-        DataError: the file cannot be read, unpacks to more than ``opened_npz`` allows, or holds anything else
-            (iterating finds damaged contents).
+        DataError: the file cannot be read, unpacks to more than ``opened_npz`` allows, or does not hold samples
+            (damaged contents show while iterating).
     """
     with opened_npz(path) as archive:
         if "x" not in archive.names:
-            found = ", ".join(archive.names[:_SHOWN]) or "nothing"
-            raise DataError(f"{path} holds {found}, but no array 'x'; save it with numpy.savez(path, x=..., y=...)")
+            names = ", ".join(archive.names[:_SHOWN]) or "nothing"
+            raise DataError(f"{path} holds {names}, but no array 'x'; save it with numpy.savez(path, x=..., y=...)")
         header = archive.header("x")
         shape, dtype = header.shape, header.dtype
         check_layout(dtype, shape, f"x in {path}")

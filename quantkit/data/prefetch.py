@@ -1,4 +1,4 @@
-"""Working ahead: results are made in background threads while the one before is in use."""
+"""Prefetching: background threads compute the next results while the current one is in use."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# More would mostly wait for each other: every image needs Python's interpreter lock for a part of its time.
+# More would mostly wait for each other: every image needs Python's interpreter lock for part of its time.
 _MOST_WORKERS = 16
 
-# The engine's OpenMP threads wait for each other in every layer: those that work ahead must not displace one.
+# The engine's OpenMP threads wait for each other in every layer, so prefetching must not displace one of them.
 _NICENESS = 10
 
 
@@ -29,11 +29,10 @@ def prefetched(
 ) -> Generator[Result, None, None]:
     """``function`` of each of the ``items``, in their order, computed ahead in ``workers`` threads.
 
-    At most ``depth`` results are held or in the making. ``items`` are drawn in the caller's thread, a few
-    ahead. What ``function`` or ``items`` raise is raised in the place of that result, after all those before
-    it. When the iteration ends, early or not, so do the threads, each after the result that it is
-    making; an iterator that is dropped in the middle is best closed (``contextlib.closing``). With 0 workers
-    nothing is done ahead.
+    At most ``depth`` results are held or being computed. The caller's thread draws the ``items``, a few
+    ahead. An exception of ``function`` or ``items`` is raised in place of its result, after all results before
+    it. When the iteration ends, early or not, each thread ends after its current result; close an iterator that
+    is not exhausted (``contextlib.closing``). With 0 workers nothing is computed ahead.
     """
     if workers == 0:
         yield from map(function, items)
@@ -52,7 +51,7 @@ def prefetched(
 def _submitted(
     pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Future[Result]]:
-    """The results to come; where ``items`` fail, the last one brings the error."""
+    """The futures of the results; if ``items`` fail, the last future has the error."""
     try:
         for item in items:
             yield pool.submit(function, item)
@@ -63,5 +62,5 @@ def _submitted(
 
 
 def _step_back() -> None:
-    """Let this thread run where the others leave time; on Linux each thread has a niceness of its own."""
+    """Lower this thread's priority; on Linux the niceness is per thread."""
     os.nice(_NICENESS)

@@ -12,8 +12,8 @@ from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
 from quantkit.errors import DataError
 
 _OF_PREPROCESSING = (
-    "have the preprocessing cut what the network reads: --resize and --crop, or `resize` and `crop` under [preprocess] "
-    "in its model card"
+    "make the preprocessing crop to the network's input: --resize and --crop, or `resize` and `crop` under "
+    "[preprocess] in its model card"
 )
 
 
@@ -21,8 +21,8 @@ _OF_PREPROCESSING = (
 class Preprocess:
     """How an RGB uint8 image becomes one float32 CHW input.
 
-    In this order: scale the short side to ``resize`` pixels (bilinear; None: leave), cut the centre
-    ``crop`` x ``crop`` (None: leave), turn by 180 degrees where ``rotate180``, divide by ``scale``, subtract
+    In this order: scale the short side to ``resize`` pixels (bilinear; None: leave), crop to the central
+    ``crop`` x ``crop`` pixels (None: leave), rotate by 180 degrees if ``rotate180``, divide by ``scale``, subtract
     ``mean``, divide by ``std`` (each per RGB channel, in units of the divided values).
     """
 
@@ -50,12 +50,12 @@ class Preprocess:
 def network_input(
     preprocess: Optional[Preprocess], image: np.ndarray[Any, Any], input_shape: Sequence[int], where: str
 ) -> np.ndarray[Any, Any]:
-    """What a network whose input has ``input_shape`` reads of ``image``, checked; ``where`` names it in errors.
+    """``image`` as a network with ``input_shape`` reads it, checked; ``where`` names the image in errors.
 
-    Pixels are preprocessed, where it is known how; float32 is taken as it is.
+    Pixels are preprocessed if ``preprocess`` is given; float32 is used as it is.
 
     Raises:
-        DataError: as for ``apply`` and ``check_input``.
+        DataError: see ``apply`` and ``check_input``.
     """
     if image.dtype == np.uint8 and preprocess is not None:
         image = apply(preprocess, image, where, input_shape)
@@ -71,13 +71,13 @@ def apply(
 ) -> np.ndarray[Any, Any]:
     """The network's input for ``image``, uint8 of shape (height, width, 3), RGB: float32 of shape (3, height, width).
 
-    Every step is taken whatever the size of the image. Scaling keeps the proportions (the long side
-    is rounded down) and, where it shrinks, averages over all the pixels that it covers. ``where``
-    names the image in errors; ``input_shape`` is what the result must have, if anything.
+    Every step is applied whatever the size of the image. Scaling keeps the proportions (the long side
+    is rounded down); scaling down averages over all the pixels that it covers. ``where``
+    names the image in errors; the result must have ``input_shape``, if given.
 
     Raises:
-        DataError: not such an image, smaller than the crop, scaled to more pixels than an image may have (see
-            ``decode``): thin ones grow without bound; or not of ``input_shape`` in the end.
+        DataError: it is not such an image, is smaller than the crop, becomes larger than an image may be when scaled
+            (see ``decode``; thin images grow without bound), or does not end up with ``input_shape``.
     """
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
         raise DataError(
@@ -89,7 +89,7 @@ def apply(
     if preprocess.crop is not None:
         image = _centre(image, preprocess.crop, where)
     if input_shape is not None:
-        # Before each value takes four bytes.
+        # Checked before each value takes four bytes.
         _check_shape((3, *image.shape[:2]), input_shape, f"{where}, preprocessed,", _OF_PREPROCESSING)
     if preprocess.rotate180:
         image = image[::-1, ::-1]
@@ -101,22 +101,22 @@ def apply(
 
 
 def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: str) -> None:
-    """Make sure that a network whose input has ``input_shape`` can read ``array``; ``where`` names it in errors.
+    """Check that a network with ``input_shape`` can read ``array``; ``where`` names it in errors.
 
     Raises:
         DataError: the array is not float32, has another shape, or holds NaN or infinite values.
     """
     if array.dtype == np.uint8:
         raise DataError(
-            f"{where} holds uint8 pixels where preprocessed float32 is needed, and nothing is known of the network's "
-            "preprocessing; give it (--resize, --crop, --mean, --std, --scale), describe the network in a model card "
+            f"{where} holds uint8 pixels where preprocessed float32 is needed, and the network's preprocessing is "
+            "unknown; give it (--resize, --crop, --mean, --std, --scale), describe the network in a model card "
             "(.toml), or give preprocessed float32 arrays (.npz)"
         )
     if array.dtype != np.float32:
         raise DataError(f"{where} is {array.dtype}, not float32; convert it with .astype('float32')")
     _check_shape(array.shape, input_shape, where, "resize or crop to the network's input (layout NCHW)")
     if not np.isfinite(array).all():
-        raise DataError(f"{where} holds NaN or infinite values; mend or leave out this sample")
+        raise DataError(f"{where} holds NaN or infinite values; correct this sample or leave it out")
 
 
 def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str, remedy: str) -> None:
@@ -146,7 +146,7 @@ def _centre(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[An
     height, width = image.shape[:2]
     if min(height, width) < size:
         raise DataError(
-            f"{where} is {width}x{height} where the preprocessing cuts {size}x{size}; "
+            f"{where} is {width}x{height} where the preprocessing crops to {size}x{size}; "
             "give larger images or a preprocessing that resizes"
         )
     top, left = (height - size) // 2, (width - size) // 2

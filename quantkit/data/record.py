@@ -27,15 +27,15 @@ _IMAGE_HEADER = struct.Struct("<IfQQ")
 def record_file(path: Path) -> Samples:
     """The images in a RecordIO file, with their labels; no index file is needed.
 
-    The format, of dmlc-core (recordio.h) and MXNet (image_recordio.h): a record is the number
+    The format, after dmlc-core (recordio.h) and MXNet (image_recordio.h): a record is the number
     0xced7230a, a word with a flag in the upper 3 bits and the length in the lower 29, and that many
-    bytes, padded to a multiple of 4. A record that holds the number itself is cut there into parts
-    flagged 1 (first), 2, 3 (last). An image record is a header of count of labels, label and two
-    ids, the labels where the count is not zero, and an image file. With several labels, as for
+    bytes, padded to a multiple of 4. A record that contains the number itself is split there into parts
+    flagged 1 (first), 2, 3 (last). An image record is a header with the number of labels, a label and two
+    ids, the labels if their number is not zero, and an image file. With several labels, as for
     detection, there is no class index.
 
     Raises:
-        DataError: the file cannot be read or is no such file (iterating finds images that cannot be decoded).
+        DataError: the file cannot be read or is not a RecordIO file (undecodable images show while iterating).
     """
     with _opened(path) as file:
         records = _scan(file, path)
@@ -52,7 +52,7 @@ def record_file(path: Path) -> Samples:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file at ``path``; what goes wrong in reading it is an error of the data."""
+    """Open the file at ``path``; a failure to read it becomes a ``DataError``."""
     try:
         with open_ordinary(path) as file:
             yield file
@@ -61,7 +61,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _scan(file: IO[bytes], path: Path) -> array[int]:
-    """Where the records begin, every header checked."""
+    """The offsets of the records, with every header checked."""
     end = file.seek(0, 2)
     records = array("Q")
     position, inside = 0, False
@@ -72,7 +72,7 @@ def _scan(file: IO[bytes], path: Path) -> array[int]:
         flag, length = word >> _LENGTH_BITS, word & _LENGTH_MASK
         expected = (_MIDDLE, _LAST) if inside else (_WHOLE, _FIRST)
         if magic != _MAGIC or flag not in expected or position + len(header) + length > end:
-            raise DataError(f"{path} is no RecordIO file or is damaged at byte {position}; write it again")
+            raise DataError(f"{path} is not a RecordIO file or is damaged at byte {position}; write it again")
         if not inside:
             records.append(position)
         inside = flag in (_FIRST, _MIDDLE)
@@ -83,7 +83,7 @@ def _scan(file: IO[bytes], path: Path) -> array[int]:
 
 
 def _content(file: IO[bytes], start: int) -> bytes:
-    """The bytes of the record at ``start``, put together of its parts."""
+    """The bytes of the record at ``start``, joined from its parts."""
     contents = []
     flag = _FIRST
     file.seek(start)

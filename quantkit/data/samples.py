@@ -1,9 +1,9 @@
-"""Samples: a set of sample images that is read one image at a time."""
+"""Samples: a set of sample images, read one image at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import nsmallest
 from itertools import count, islice
@@ -24,24 +24,24 @@ class Sample:
     """One sample.
 
     ``image`` is uint8 of shape (height, width, 3), RGB, or float32 as the network reads it, already
-    preprocessed. ``label`` is the index of its class where known; ``name`` is what messages call it.
+    preprocessed. ``label`` is the index of its class if known; ``name`` names it in messages.
     """
 
-    image: np.ndarray[Any, Any]
+    image: np.ndarray[Any, Any] = field(repr=False)
     label: int | None
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """A set of samples; iterating reads them anew, one at a time.
+    """A set of samples; each iteration reads them again, one at a time.
 
-    ``name`` says in the output where they come from. ``read`` yields the samples at given ascending
-    positions, and stops early where there are no more. ``size`` is how many there are, None where
-    only reading to the end would tell. Where ``any_order``, the first N are as good a choice as any
-    other (or the only one possible); elsewhere neighbours may be alike, as in a set sorted by class.
-    ``positions`` are those to read; None: all. Where ``independent``, ``read`` may be called for one position at a
-    time, by several threads at once, at no extra cost. ``builtin`` are those that come with quantkit.
+    ``name`` describes their source in messages. ``read`` yields the samples at given ascending
+    positions, and stops early if there are no more. ``size`` is their number, None if
+    it is unknown until all are read. With ``any_order``, the first N are as good a choice as any
+    other (or the only possible one); else neighbours may be alike, as in a set sorted by class.
+    ``positions`` are those to read; None: all. With ``independent``, ``read`` may be called for one position at a
+    time, by several threads at once, at no extra cost. ``builtin`` samples come with quantkit.
     """
 
     name: str
@@ -53,32 +53,32 @@ class Samples:
     builtin: bool = False
 
     def __len__(self) -> int:
-        """How many samples iterating gives.
+        """The number of samples of an iteration.
 
         Raises:
-            TypeError: only reading to the end would tell.
+            TypeError: it is unknown until all are read.
         """
         if self.positions is not None:
             return len(self.positions)
         if self.size is None:
-            raise TypeError(f"how many samples {self.name} holds shows only at its end")
+            raise TypeError(f"the number of samples in {self.name} is unknown until all are read")
         return self.size
 
     def __iter__(self) -> Iterator[Sample]:
         """The samples in ascending order of position.
 
         Raises:
-            DataError: there are none, fewer than were taken, or one cannot be read.
+            DataError: there are none or fewer than taken, or one cannot be read.
         """
         return self._counted(self.read(self._positions()))
 
     def deferred(self) -> Iterator[Callable[[], Sample]]:
         """The samples in the same order, as functions that read them; several threads may call these at once.
 
-        Where the samples are not ``independent``, each is read before its function is given out.
+        If the samples are not ``independent``, each is read before its function is returned.
 
         Raises:
-            DataError: as for iterating; what is wrong with a single sample may show when its function is called.
+            DataError: as for iterating; a fault of a single sample may show when its function is called.
         """
         if not self.independent:
             return (partial(_itself, sample) for sample in self)
@@ -90,15 +90,15 @@ class Samples:
         return count() if self.size is None else range(self.size)
 
     def _counted(self, stream: Iterable[Item]) -> Iterator[Item]:
-        """Pass on a stream of all samples; make sure at its end that it was complete."""
-        found = 0
+        """Pass on a stream of all samples; check at its end that it was complete."""
+        number = 0
         for item in stream:
-            found += 1
+            number += 1
             yield item
-        if found == 0:
+        if number == 0:
             raise DataError(f"{self.name} gave no samples: it is empty, or was read to its end before")
-        if self.positions is not None and found < len(self.positions):
-            raise _too_few(self, len(self.positions), found)
+        if self.positions is not None and number < len(self.positions):
+            raise _too_few(self, len(self.positions), number)
 
 
 def _itself(sample: Sample) -> Sample:
@@ -113,15 +113,14 @@ def _only(read: Callable[[Iterable[int]], Iterator[Sample]], position: int) -> S
 def take(samples: Samples, number: int, seed: int = 0) -> Samples:
     """``number`` of ``samples``.
 
-    Where any order will do, the first ones. Elsewhere a random choice that is the same for the same
-    ``seed`` everywhere, and of which a smaller one is always part of a larger one; they are read in
-    their original order.
+    With ``any_order``, the first ones. Else a random choice, the same everywhere for the same
+    ``seed``, in the original order; a smaller choice is always part of a larger one.
 
     Raises:
-        DataError: there are not so many (where only reading to the end tells, iterating raises it).
+        DataError: there are fewer (raised while iterating if their number is unknown).
     """
     if number < 1:
-        raise DataError(f"{number} samples were asked for; ask for at least 1")
+        raise DataError(f"{number} samples were requested; request at least 1")
     if samples.positions is not None:
         if number > len(samples.positions):
             raise _too_few(samples, number, len(samples.positions))
@@ -136,7 +135,7 @@ def take(samples: Samples, number: int, seed: int = 0) -> Samples:
 
 
 def first(samples: Samples, number: int) -> Samples:
-    """The first ``number`` of samples of an unknown number, all where there are fewer."""
+    """The first ``number`` of ``samples``, whose number is unknown; all if there are fewer."""
 
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         return samples.read(islice(positions, number))
@@ -145,7 +144,7 @@ def first(samples: Samples, number: int) -> Samples:
 
 
 def repeated(samples: Samples, number: int) -> Samples:
-    """The first ``number`` of ``samples`` (all where there are fewer), over and over without end."""
+    """The first ``number`` of ``samples`` (all if there are fewer), repeated for ever."""
     if samples.independent and samples.size:
         order = (range(samples.size) if samples.positions is None else samples.positions)[:number]
 
@@ -161,7 +160,7 @@ def repeated(samples: Samples, number: int) -> Samples:
 
 
 def picked(stream: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sample]:
-    """The samples of ``stream`` at the ascending ``positions``, for sources that can only be read through."""
+    """The samples of ``stream`` at the ascending ``positions``, for sources that are read in sequence."""
     wanted = iter(positions)
     position = next(wanted, None)
     if position is None:
@@ -175,10 +174,10 @@ def picked(stream: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sampl
 
 
 def label_of(value: Any, where: str) -> int:
-    """A class index given as a number of any type.
+    """A class index from a number of any type.
 
     Raises:
-        DataError: not a whole number from 0 up.
+        DataError: it is not a whole number from 0 up.
     """
     try:
         label = int(value)
@@ -190,5 +189,7 @@ def label_of(value: Any, where: str) -> int:
     return label
 
 
-def _too_few(samples: Samples, wanted: int, found: int) -> DataError:
-    return DataError(f"{wanted} samples were asked for, but {samples.name} holds {found}; ask for at most {found}")
+def _too_few(samples: Samples, wanted: int, available: int) -> DataError:
+    return DataError(
+        f"{wanted} samples were requested, but {samples.name} holds {available}; request at most {available}"
+    )

@@ -69,7 +69,7 @@ def changed(value: float) -> Array:
         (FLOATS.transpose(0, 2, 3, 1), None, r"shape \(4, 4, 3\)"),
         (PIXELS, None, "uint8 pixels"),
         (PIXELS, Preprocess(None, None, (0, 0, 0), (1, 1, 1)), r"shape \(3, 5, 6\).*reads \(3, 4, 4\)"),
-        (PIXELS, Preprocess(None, 6, (0, 0, 0), (1, 1, 1)), "cuts 6x6"),
+        (PIXELS, Preprocess(None, 6, (0, 0, 0), (1, 1, 1)), "crops to 6x6"),
     ],
 )
 def test_refuses_samples_by_name(x: Array, preprocess: Preprocess | None, message: str) -> None:

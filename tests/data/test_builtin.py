@@ -105,5 +105,7 @@ def test_a_missing_package_or_photograph_is_an_error(monkeypatch: pytest.MonkeyP
     with pytest.raises(DataError, match=r"scikit-image here lacks absent\.png"):
         photographs()
     monkeypatch.setattr("quantkit.extras.find_spec", lambda _: None)
-    with pytest.raises(ExtraMissing, match=r"need the package scikit-learn; .*'quantkit\[samples\]', or give sample"):
+    with pytest.raises(
+        ExtraMissing, match=r"need the package scikit-learn; .*'quantkit\[samples\]', or give your own sample"
+    ):
         digits("test")

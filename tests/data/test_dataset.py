@@ -99,14 +99,14 @@ def test_a_generator_is_read_once_by_all_subsets() -> None:
     assert dataset.size is None
     for number in (3, 9, 5):
         np.testing.assert_array_equal(values(dataset.subset(number)), expected.data[:number])
-    with pytest.raises(DataError, match="10 samples were asked for, but data loader holds 9"):
+    with pytest.raises(DataError, match="10 samples were requested, but data loader holds 9"):
         values(dataset.subset(10))
 
 
 def test_a_generator_that_does_not_fit_is_told() -> None:
     dataset = CalibrationDataset((image[None] for image in IMAGES), PREPROCESS, SHAPE, 4 * BYTES)
     assert len(values(dataset.subset(9))) == 9
-    with pytest.raises(DataError, match=r"sample 4 of data loader was read before.*iterated anew"):
+    with pytest.raises(DataError, match=r"sample 4 of data loader was read before.*iterated again"):
         values(dataset.subset(9))
 
 
@@ -122,7 +122,7 @@ def test_the_source_may_end_early() -> None:
     samples, _ = counted()
     dataset = CalibrationDataset(replace(samples, size=None), PREPROCESS, SHAPE)
     values(dataset.subset(4))
-    with pytest.raises(DataError, match="12 samples were asked for, but images holds 9"):
+    with pytest.raises(DataError, match="12 samples were requested, but images holds 9"):
         values(dataset.subset(12))
     assert len(values(dataset)) == 9
 
@@ -137,13 +137,13 @@ def test_at_most_takes_what_there_is(kind: str, wanted: int) -> None:
     assert len(found) == len(subset) == subset.size == min(wanted, 9)
     assert len(values(subset.subset(20, at_most=True))) == min(wanted, 9)
     np.testing.assert_array_equal(found, values(dataset.subset(min(wanted, 9))))
-    with pytest.raises(DataError, match=f"{min(wanted, 9) + 1} samples were asked for"):
+    with pytest.raises(DataError, match=f"{min(wanted, 9) + 1} samples were requested"):
         values(subset.subset(min(wanted, 9) + 1))
 
 
 def test_a_subset_gives_no_samples_beyond_its_own() -> None:
     dataset = CalibrationDataset(counted()[0], PREPROCESS, SHAPE)
-    with pytest.raises(DataError, match="5 samples were asked for, but images holds 4; ask for at most 4"):
+    with pytest.raises(DataError, match="5 samples were requested, but images holds 4; request at most 4"):
         dataset.subset(4).subset(5)
     assert dataset.subset(4).subset(5, at_most=True).sha256 == dataset.subset(4).sha256
 
@@ -170,5 +170,5 @@ def test_it_tells_of_itself_in_a_line() -> None:
     assert CalibrationDataset("builtin", PREPROCESS, SHAPE).builtin
     endless = CalibrationDataset(iter([IMAGES]), PREPROCESS, SHAPE)
     assert repr(endless) == "CalibrationDataset('data loader', an unknown number of samples of (3, 4, 4))"
-    with pytest.raises(TypeError, match="shows only at its end"):
+    with pytest.raises(TypeError, match="is unknown until all are read"):
         len(endless)

@@ -63,7 +63,7 @@ def test_every_sample_once_with_its_label_as_often_as_asked(x: Array, kind: str)
         assert [sample.label for sample in read] == list(range(7))
         assert len({sample.name for sample in read}) == 7
     assert [sample.label for sample in take(samples, 4)] == [0, 1, 2, 3]
-    with pytest.raises(DataError, match=r"8 samples were asked for, but data .* holds 7"):
+    with pytest.raises(DataError, match=r"8 samples were requested, but data .* holds 7"):
         list(take(samples, 8))
 
 
@@ -108,7 +108,7 @@ def test_a_data_iter_that_is_read_by_two_at_once_is_told() -> None:
     first = iter(samples)
     next(first)
     assert len(list(samples)) == 7
-    with pytest.raises(DataError, match="data iterator is iterated from its start before an earlier iteration ended"):
+    with pytest.raises(DataError, match="data iterator was restarted before an earlier iteration ended"):
         list(first)
     assert len(list(samples)) == 7
 

@@ -112,7 +112,7 @@ def test_refuses_what_is_no_image(wrong: Array) -> None:
 
 
 def test_refuses_an_image_smaller_than_the_crop() -> None:
-    with pytest.raises(DataError, match=r"cat\.png is 10x7 where the preprocessing cuts 8x8"):
+    with pytest.raises(DataError, match=r"cat\.png is 10x7 where the preprocessing crops to 8x8"):
         apply(replace(PLAIN, crop=8), image(7, 10), "cat.png")
 
 

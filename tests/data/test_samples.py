@@ -75,7 +75,7 @@ def test_where_any_order_will_do_the_first_are_taken(samples: Samples) -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_more_than_there_are(known: bool) -> None:
-    with pytest.raises(DataError, match="21 samples were asked for, but numbers holds 20"):
+    with pytest.raises(DataError, match="21 samples were requested, but numbers holds 20"):
         list(take(numbered(20, known), 21))
     assert len(labels(take(numbered(20, known), 20))) == 20
 
@@ -93,7 +93,7 @@ def test_an_empty_set_is_an_error(known: bool) -> None:
 
 
 def test_the_length_of_a_stream_is_unknown() -> None:
-    with pytest.raises(TypeError, match="shows only at its end"):
+    with pytest.raises(TypeError, match="is unknown until all are read"):
         len(numbered(3, known=False))
 
 
