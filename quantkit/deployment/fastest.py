@@ -29,15 +29,16 @@ _SECONDS = 1.5
 _ROUNDS = 5
 _WARM_UP = 3
 
-# Of one bundle, on as many machines that share a home, or with as many versions of engines.
+# Measurements of one bundle: on machines that share a home, or with several versions of engines.
 _MOST_KEPT = 32
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The median milliseconds of one image in each engine, and where that was: processor, threads and versions.
+    """The median milliseconds of one image in each engine, on a processor with a number of threads and versions.
 
-    ``refused`` are the other engines of ``versions``, which do not run it; not why, since reasons name folders.
+    ``refused`` are the other engines of ``versions``, which do not run the network; the reasons, which name folders,
+    are not kept.
     """
 
     cpu: str
@@ -53,29 +54,29 @@ class Measured:
 
     @property
     def fastest(self) -> str:
-        """The engine that takes the least time."""
+        """The engine with the least median time."""
         return min(self.milliseconds, key=self.milliseconds.__getitem__)
 
 
 class EngineSkippedWarning(UserWarning):
-    """An engine that is installed does not run the network."""
+    """An installed engine does not run the network."""
 
 
-# What could not be written, by the bundle's hash.
+# Measurements that could not be written, by the bundle's hash.
 _kept: dict[str, list[Measured]] = {}
 
 
 def open_fastest(bundle: Bundle) -> RunningNetwork:
-    """Load a bundle's network in the engine that runs one image of it fastest here, of those that are installed.
+    """Load a bundle's network in the installed engine that runs one image fastest here.
 
-    The stored sample is run, a batch of one, for 1.5 seconds in all; the engines take turns of a tenth of a second,
-    whose first run does not count, and the medians are compared. What was found is kept under QUANTKIT_HOME
-    in ``engines``, for the same bundle, processor, number of threads and versions; where that cannot be written, for
-    the rest of the process. An engine that refuses the network is left out, with an ``EngineSkippedWarning``.
+    The stored sample, a batch of one, runs for 1.5 seconds in all; the engines take turns of a tenth of a second,
+    whose first run does not count, and the medians are compared. The result is kept under QUANTKIT_HOME
+    in ``engines``, for the same bundle, processor, number of threads and versions; if that cannot be written, for
+    the rest of the process. An engine that does not run the network is left out, with an ``EngineSkippedWarning``.
 
     Raises:
-        EngineMissing: no engine is installed that can run the bundle.
-        EngineError: no engine that is installed can run the network.
+        EngineMissing: no engine for the bundle is installed.
+        EngineError: no installed engine can run the network.
     """
     versions = usable_engines(bundle)
     if len(versions) < 2:
@@ -89,13 +90,13 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
             return open_network(bundle, each.fastest)
     networks, refused = _running(bundle, tuple(versions))
     milliseconds = median_milliseconds(networks, bundle.sample.input, _SECONDS)
-    found = Measured(cpu, threads, versions, milliseconds, tuple(refused))
-    _write(key, [*known, found][-_MOST_KEPT:])
-    return networks[found.fastest]
+    measured = Measured(cpu, threads, versions, milliseconds, tuple(refused))
+    _write(key, [*known, measured][-_MOST_KEPT:])
+    return networks[measured.fastest]
 
 
 def _running(bundle: Bundle, engines: Sequence[str]) -> tuple[dict[str, RunningNetwork], dict[str, str]]:
-    """The engines that run the stored sample, and of the others the reasons why they do not."""
+    """The engines that run the stored sample, and the reasons why the others do not."""
     networks: dict[str, RunningNetwork] = {}
     refused: dict[str, str] = {}
     image = bundle.sample.input
@@ -104,7 +105,7 @@ def _running(bundle: Bundle, engines: Sequence[str]) -> tuple[dict[str, RunningN
             network = open_network(bundle, engine)
             network.run(image)
         except ForkError:
-            # That is no property of the engine, to be remembered.
+            # This is no property of the engine, so it is not kept.
             raise
         except (EngineError, EngineMissing) as error:
             refused[engine] = str(error)
@@ -120,12 +121,12 @@ def _running(bundle: Bundle, engines: Sequence[str]) -> tuple[dict[str, RunningN
 def median_milliseconds(networks: Mapping[str, RunningNetwork], image: np.ndarray, seconds: float) -> dict[str, float]:
     """The median time of one run of each network.
 
-    They take turns of several runs: the threads of the engine before still wait for work at the beginning of a turn.
+    They take turns of several runs, since the threads of the previous engine still spin at the beginning of a turn.
 
     Args:
         networks: by engine.
         image: the input, float32 with its batch axis.
-        seconds: how long to measure in all; each network runs at least once in each of five rounds.
+        seconds: the time of all measurements; each network runs at least once in each of five rounds.
     """
     for network in networks.values():
         for _ in range(_WARM_UP):
@@ -135,26 +136,26 @@ def median_milliseconds(networks: Mapping[str, RunningNetwork], image: np.ndarra
         network.run(image)
         return durations(partial(network.run, image), seconds / _ROUNDS / len(networks))
 
-    found = interleaved({name: partial(turn, network) for name, network in networks.items()}, _ROUNDS)
-    return {name: median(chain.from_iterable(turns)) * 1e3 for name, turns in found.items()}
+    times = interleaved({name: partial(turn, network) for name, network in networks.items()}, _ROUNDS)
+    return {name: median(chain.from_iterable(turns)) * 1e3 for name, turns in times.items()}
 
 
 def _key(bundle: Bundle) -> str:
-    """The bundle's hash: that of its manifest, which holds those of its files."""
+    """The bundle's hash: that of its manifest, which holds the hashes of its files."""
     return hashlib.sha256(manifest_text(bundle.manifest).encode()).hexdigest()
 
 
 def _place(key: str) -> Path:
-    """The file of one bundle's measurements.
+    """The file of a bundle's measurements.
 
     Raises:
-        UserError: there is no place for downloads.
+        UserError: there is no home folder for downloads.
     """
     return home() / "engines" / f"{key}.json"
 
 
 def _read(key: str) -> list[Measured]:
-    """What was measured before; a file that is missing, damaged or of another version says nothing."""
+    """Earlier measurements; none if the file is missing, damaged or of another version."""
     if key in _kept:
         return _kept[key]
     try:
@@ -165,7 +166,7 @@ def _read(key: str) -> list[Measured]:
 
 @cache
 def _schema() -> TypeAdapter[list[Measured]]:
-    """It takes longer to make than to use."""
+    """The schema of the file, cached since it takes longer to make than to use."""
     return TypeAdapter(list[Measured])
 
 

@@ -1,4 +1,4 @@
-"""A bundle's network in an engine, whichever it is."""
+"""A bundle's network in any engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quantkit.bundle.read import Bundle
 from quantkit.errors import BundleError, EngineMissing, UserError
 
 AUTO = "auto"
-"""Instead of an engine: the fastest one."""
+"""In place of an engine's name: the fastest engine."""
 
 Run = Callable[[np.ndarray], list[np.ndarray]]
 
@@ -23,8 +23,8 @@ Run = Callable[[np.ndarray], list[np.ndarray]]
 class RunningNetwork:
     """A network in an engine; one thread at a time may use it.
 
-    ``run`` takes a batch of any size of the network's input, float32, and gives all outputs of the network. It raises
-    BundleError where these are not what the bundle's manifest says.
+    ``run`` takes a batch of any size, float32, and returns all outputs of the network. It raises BundleError if these
+    do not match the bundle's manifest.
     """
 
     engine: str
@@ -35,9 +35,9 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
     """Load a bundle's network in one of the ``DEPLOYED`` engines.
 
     Raises:
-        UserError: there is no such engine, or the bundle holds no ONNX file, which it needs.
+        UserError: there is no such engine, or it needs an ONNX file and the bundle holds none.
         EngineMissing: the engine is not installed.
-        EngineError: it cannot run the network on this processor.
+        EngineError: the engine cannot run the network on this processor.
         BundleError: symbol and parameters are not a network.
     """
     if engine not in DEPLOYED:
@@ -61,16 +61,16 @@ def _session(bundle: Bundle, engine: str) -> Session:
 
 
 def _checked(bundle: Bundle, run: Run) -> Run:
-    """``run``, held to the outputs that the bundle's manifest names."""
+    """``run`` with its outputs checked against the bundle's manifest."""
     shapes = [output.shape for output in bundle.manifest.outputs]
 
     def checked(batch: np.ndarray) -> list[np.ndarray]:
         outputs = run(batch)
         wanted = [(len(batch), *shape) for shape in shapes]
         if [output.shape for output in outputs] != wanted or any(output.dtype != np.float32 for output in outputs):
-            found = ", ".join(f"{output.dtype} {output.shape}" for output in outputs)
+            computed = ", ".join(f"{output.dtype} {output.shape}" for output in outputs)
             raise BundleError(
-                f"the network of bundle {bundle.directory} puts out {found} where the manifest says "
+                f"the network of bundle {bundle.directory} computes {computed} where the manifest says "
                 f"{', '.join(f'float32 {shape}' for shape in wanted)}; write the bundle again"
             )
         return outputs
@@ -79,8 +79,8 @@ def _checked(bundle: Bundle, run: Run) -> Run:
 
 
 def usable_engines(bundle: Bundle) -> dict[str, str]:
-    """The versions of the engines that are installed and can run the bundle, by name, the preferred one first."""
-    found = {}
+    """The versions of the installed engines that can run the bundle, by name, the preferred one first."""
+    versions = {}
     for name, engine in DEPLOYED.items():
         if name in ONNX_ENGINES and not bundle.holds_onnx:
             continue
@@ -88,12 +88,12 @@ def usable_engines(bundle: Bundle) -> dict[str, str]:
         with suppress(EngineMissing):
             version = backend.version()
             if bundle.manifest.kind == "fp32" or not backend.int8_obstacle():
-                found[name] = version
-    return found
+                versions[name] = version
+    return versions
 
 
 def default_engine(bundle: Bundle) -> str:
-    """MXNet where it is installed, else the first engine that is and can run the bundle.
+    """MXNet if it is installed, else the first installed engine that can run the bundle.
 
     Raises:
         EngineMissing: there is none.
@@ -101,9 +101,9 @@ def default_engine(bundle: Bundle) -> str:
     try:
         MXNET.backend().version()
     except EngineMissing as error:
-        found = next(iter(usable_engines(bundle)), None)
-        if found is not None:
-            return found
+        usable = next(iter(usable_engines(bundle)), None)
+        if usable is not None:
+            return usable
         other = (
             f"or {ONNXRUNTIME.title} for the bundle's ONNX file: pip install 'quantkit[{ONNXRUNTIME.extras[0]}]'"
             if bundle.holds_onnx

@@ -1,4 +1,4 @@
-"""Predictor: what a deployment imports to run a bundle."""
+"""Predictor: runs a bundle's network in a deployment."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from quantkit.errors import DataError, EngineError, UserError
 from quantkit.host.process import OwnProcess
 
 Image = Union[np.ndarray, str, "os.PathLike[str]"]
-"""A file, uint8 pixels of shape (height, width, 3), RGB, or preprocessed float32 of shape (channels, height, width)."""
+"""A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width)."""
 
 Images = Union[Image, Iterable[Image]]
 
-# Engines prepare themselves for each size of batches, MXNet for powers of two.
+# Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
 
 
 class Predictor:
     """A bundle's network, ready to run.
 
-    It may be used by several threads: they prepare their images at the same time and run the network in
+    Several threads may use it: they prepare their images in parallel and run the network in
     turns, each run with all of the engine's threads. It does not survive a fork: predicting in a child of the process
-    that loaded it raises ``ForkError``. Start processes with spawn, or fork them first and load it there.
+    that loaded it raises ``ForkError``. Start processes with spawn, or fork first and load it in the child.
 
     Attributes:
         name: the network's name.
         input_shape: (channels, height, width) of its input, float32, layout NCHW.
-        labels: the names of its classes in the order of the outputs; empty where they are not known.
-        preprocess: how images become its input; None where that is not known: give preprocessed arrays then.
-        manifest: what the bundle says of itself.
-        engine: which engine runs the network.
+        labels: the names of its classes in the order of the outputs; empty if unknown.
+        preprocess: how images become its input; None if unknown: then give preprocessed arrays.
+        manifest: the bundle's manifest.
+        engine: the name of the engine that runs the network.
     """
 
     def __init__(self, bundle: Bundle, allow_random_weights: bool = False, engine: Optional[str] = None) -> None:
@@ -49,23 +49,22 @@ class Predictor:
 
         Args:
             bundle: the bundle.
-            allow_random_weights: whether a network may be loaded whose predictions mean nothing.
-            engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles that hold an ONNX file; ``auto``: the one
-                that runs one image fastest here, of those that do not refuse the network, measured for a second or two
-                when it is first asked for (see ``deployment.fastest``); None: MXNet where it is installed, else one of
-                the others that is.
+            allow_random_weights: whether to load a network with random weights, whose predictions mean nothing.
+            engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles with an ONNX file; ``auto``: the engine
+                that runs one image fastest here, measured for a second or two the first time (see
+                ``deployment.fastest``); None: MXNet if it is installed, else another installed engine.
 
         Raises:
-            UserError: the network has random weights and ``allow_random_weights`` is not given, or the bundle holds
-                no ONNX file, which the engine needs.
+            UserError: the network has random weights and ``allow_random_weights`` is not given, or the engine needs
+                an ONNX file and the bundle holds none.
             BundleError: symbol and parameters are not a network.
             EngineError: this engine cannot run it on this processor.
-            EngineMissing: the engine, or any, is not installed.
+            EngineMissing: the engine, or any engine, is not installed.
         """
         if bundle.manifest.source.weights == "random" and not allow_random_weights:
             raise UserError(
                 f"the network in {bundle.directory} has random weights, so its predictions mean nothing; "
-                "to run it all the same, load it with allow_random_weights=True"
+                "to run it anyway, load it with allow_random_weights=True"
             )
         self.manifest = bundle.manifest
         self.name = bundle.manifest.name
@@ -81,15 +80,14 @@ class Predictor:
         """The network's (first) output for each image: float32 of shape (images, ...).
 
         Args:
-            images: one image, or any number of them: an array with one more axis (uint8 NHWC, or float32
-                NCHW that is preprocessed already), or an iterable of files and arrays, also of different sizes, of
-                which a few at a time are held.
+            images: one image, or several: an array with one more axis (uint8 NHWC, or preprocessed float32
+                NCHW), or an iterable of files and arrays, also of different sizes, which is read a few at a time.
 
         Raises:
             DataError: an image cannot be read, has another dtype or shape, or holds NaN or infinite values;
-                or it is a photograph and the preprocessing is not known. The message says which.
-            EngineError: the network puts out NaN or infinite values.
-            BundleError: it puts out something else than the bundle's manifest says.
+                or it is a photograph and the preprocessing is unknown. The message names the image.
+            EngineError: an output holds NaN or infinite values.
+            BundleError: the outputs do not match the bundle's manifest.
             ForkError: this process is a fork of the one that loaded the network.
         """
         outputs = []
@@ -99,7 +97,7 @@ class Predictor:
             if not np.isfinite(output).all():
                 bad = next(index for index, values in enumerate(output, start) if not np.isfinite(values).all())
                 raise EngineError(
-                    f"the network {self.name!r} puts out NaN or infinite values for image {bad}; "
+                    f"the network {self.name!r} computes NaN or infinite values for image {bad}; "
                     "check the image, and the bundle with `quantkit verify`"
                 )
             outputs.append(output)
@@ -111,9 +109,9 @@ class Predictor:
     def classify(self, images: Images, top: int = 5) -> list[list[tuple[str, float]]]:
         """The ``top`` classes of each image with their scores, best first.
 
-        A class is called by its label, or by its index where labels are not known. The score is the softmax of
-        the network's outputs over all classes, from 0 to 1, or the output itself where the network ends
-        in a softmax or sigmoid. It ranks the classes of one image; it is no calibrated probability.
+        A class is named by its label, or by its index if labels are unknown. The score is the softmax of
+        the network's outputs over all classes, from 0 to 1, or the output itself if the network ends
+        in a softmax or sigmoid. It ranks the classes of one image; it is not a calibrated probability.
 
         Raises:
             UserError: ``top`` is less than 1, or the network puts out no class scores, as the bundle's manifest says.
@@ -163,14 +161,14 @@ class Predictor:
                 return
         if not hasattr(images, "__iter__"):
             raise DataError(
-                f"{type(images).__name__} is no image; give files, or arrays of uint8 pixels or float32 input"
+                f"{type(images).__name__} is not an image; give files, or arrays of uint8 pixels or float32 input"
             )
         stream = (self._prepared(image, f"image {index}") for index, image in enumerate(images))
         while chunk := list(islice(stream, _LARGEST_BATCH)):
             yield np.stack(chunk)
 
     def _slices(self, images: np.ndarray) -> Iterator[np.ndarray]:
-        """Preprocessed input, cut but not copied."""
+        """Preprocessed input in batches, as views."""
         for start in range(0, len(images), _LARGEST_BATCH):
             batch = images[start : start + _LARGEST_BATCH]
             if not np.isfinite(batch).all():

@@ -100,10 +100,10 @@ def _texts(model: Any, output: str) -> tuple[str, int, list[Any]]:
     ("change", "told"),
     [
         (_second_input, "has 2 inputs instead of one"),
-        (_twice_as_wide, r"puts out float32 \(1, 20\) where the manifest says float32 \(1, 10\)"),
-        (_without_batch, r"puts out float32 \(\) where"),
-        (_integers, r"puts out int64 \(1, 10\) where"),
-        (_texts, "puts out object instead of numbers|cannot load the network"),
+        (_twice_as_wide, r"computes float32 \(1, 20\) where the manifest says float32 \(1, 10\)"),
+        (_without_batch, r"computes float32 \(\) where"),
+        (_integers, r"computes int64 \(1, 10\) where"),
+        (_texts, "computes object instead of numbers|cannot load the network"),
     ],
 )
 def test_a_file_that_contradicts_the_bundle_is_refused(
@@ -131,7 +131,7 @@ def test_a_checkpoint_that_contradicts_the_manifest_is_refused(
 ) -> None:
     altered = Path(shutil.copytree(digits_onnx, tmp_path / "bundle"))
     edit(altered, lambda manifest: manifest["outputs"][0].update(shape=[11]))
-    with pytest.raises(BundleError, match=r"puts out float32 \(1, 10\) where the manifest says float32 \(1, 11\)"):
+    with pytest.raises(BundleError, match=r"computes float32 \(1, 10\) where the manifest says float32 \(1, 11\)"):
         quantkit.load(altered).predict(np.zeros((1, 3, 32, 32), np.float32))
 
 

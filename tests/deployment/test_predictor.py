@@ -64,6 +64,10 @@ def test_one_image(predictor: Predictor, photographs: list, inputs: np.ndarray, 
     same(predictor.predict(inputs[4]), expected[4:5])
 
 
+def test_a_predictor_is_shown_in_one_line(predictor: Predictor) -> None:
+    assert repr(predictor) == "Predictor('digits_resnet20_v1', fp32, input 3x32x32, engine 'mxnet')"
+
+
 def test_threads_with_predictors_of_their_own(bundle: Bundle, inputs: np.ndarray, expected: np.ndarray) -> None:
     """Unless the engine works for one at a time, this ends the process, or leaves its settings in the environment."""
 
@@ -134,7 +138,7 @@ def test_threads_get_what_one_thread_gets(bundle: Bundle, photographs: list, exp
         (np.zeros((2, 32, 32, 3), np.float32), r"image 0 has shape \(32, 32, 3\)"),
         ([np.zeros((3, 32, 32), np.float32), np.zeros((3, 8, 8), np.float32)], r"image 1 has shape \(3, 8, 8\)"),
         ([np.zeros((3, 32, 32), np.float32), None], r"image 1 is a NoneType"),
-        (3.5, r"float is no image"),
+        (3.5, r"float is not an image"),
         ("no/such/file.png", r"cannot read image no/such/file.png"),
     ],
 )
@@ -164,7 +168,7 @@ def test_nan_in_the_output_is_an_error(bundle: Bundle, inputs: np.ndarray) -> No
         return [output]
 
     broken._network = RunningNetwork("mxnet", overflowing)
-    with pytest.raises(EngineError, match="puts out NaN or infinite values for image 17"):
+    with pytest.raises(EngineError, match="computes NaN or infinite values for image 17"):
         broken.predict(inputs)
 
 
@@ -207,7 +211,7 @@ def test_classify_takes_probabilities_as_they_are(bundle: Bundle, photographs: l
 
 def test_classify_of_nothing_and_of_no_classes(predictor: Predictor, photographs: list) -> None:
     assert predictor.classify([]) == []
-    with pytest.raises(UserError, match="ask for at least 1"):
+    with pytest.raises(UserError, match="request at least 1"):
         predictor.classify(photographs[0], top=0)
 
 
