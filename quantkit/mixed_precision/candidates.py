@@ -1,4 +1,4 @@
-"""What could be returned to FP32: single layers, and layers that belong together."""
+"""The candidates for FP32: single layers, and layers that belong together."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 
 @dataclass(frozen=True)
 class Candidate:
-    """Layers that may return to FP32 together; ``name`` says what they have in common."""
+    """Layers that may return to FP32 together; ``name`` describes what they have in common."""
 
     name: str
     layers: frozenset[str]
 
 
 def candidates(network: QuantizedGraph) -> tuple[Candidate, ...]:
-    """All candidates of a network, none with the same layers as one before it.
+    """All candidates of a network, each set of layers once.
 
-    Alone in FP32, a layer is spared the rounding of its weights; its input and its output are still integers where
-    the layers around it are INT8. A tensor stays unrounded only where the layer that produces it and all that read
+    A single layer in FP32 avoids the rounding of its weights; its input and its output are still integers if
+    the layers around it are INT8. A tensor is not rounded only if the layer that produces it and all that read
     it are FP32, hence the groups: the layers between a fork and the sum or concatenation that joins its branches,
-    and the layers that produce and read a tensor (and those that pooling or concatenation ties to it).
+    and the layers that produce and read a tensor (and those that pooling or concatenation connects to it).
     """
-    found: dict[frozenset[str], Candidate] = {}
+    by_layers: dict[frozenset[str], Candidate] = {}
     for candidate in (*_single(network), *_branches(network), *_ends(network)):
-        found.setdefault(candidate.layers, candidate)
-    return tuple(found.values())
+        by_layers.setdefault(candidate.layers, candidate)
+    return tuple(by_layers.values())
 
 
 def _single(network: QuantizedGraph) -> Iterator[Candidate]:
@@ -47,7 +47,7 @@ def _branches(network: QuantizedGraph) -> Iterator[Candidate]:
     for node in graph.nodes:
         read = [tensor.node for tensor in node.inputs if tensor.node in order]
         above[node.name] = frozenset({node.name}).union(*(above[name] for name in read))
-        # What every way from the input to here leads through: the node's dominators.
+        # The node's dominators: the nodes on every path from the input to it.
         common = frozenset.intersection(*(forced[name] for name in read)) if read else frozenset()
         forced[node.name] = common | {node.name}
         if not _joins(node):
@@ -71,7 +71,7 @@ def _ends(network: QuantizedGraph) -> Iterator[Candidate]:
 
 
 def _around(network: QuantizedGraph, tensor: Tensor) -> frozenset[str]:
-    """The INT8 layers that produce or read a tensor, or another that INT8 operators without weights tie to it."""
+    """The INT8 layers that produce or read a tensor, or one that INT8 operators without weights connect to it."""
     layers = set()
     seen: set[Tensor] = set()
     ahead = [tensor]

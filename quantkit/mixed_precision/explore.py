@@ -1,4 +1,4 @@
-"""The order of a search: what is measured when, and which of the networks that were judged is the best."""
+"""The course of a search: the order of measurements, and the choice of the best network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from quantkit.progress import Progress
 from quantkit.quantization.algorithms.apply import Adjusted
 from quantkit.quantization.goal import Goal
 
-# The share of the budget after which no further candidates are measured, so that there is time to choose.
+# The share of the budget after which no further candidates are measured; the rest is for choosing.
 _MEASURING = 0.5
 
 _NONE: Layers = frozenset()
@@ -30,10 +30,10 @@ _NONE: Layers = frozenset()
 
 @dataclass(frozen=True)
 class Kept:
-    """A layer that was returned to FP32, and what it gives alone.
+    """A layer that was returned to FP32, and its benefit alone.
 
-    ``share`` is by how much it lowers the divergence from FP32 of the network all in INT8, as a share of that;
-    ``trial`` is None where the budget ended before it was measured alone.
+    ``share`` is its reduction of the divergence of the network all in INT8, as a share of that divergence;
+    ``trial`` is None if the budget ended before the layer was measured alone.
     """
 
     layer: str
@@ -49,12 +49,12 @@ def meets(check: Check, goal: Goal) -> bool:
 
 
 def best(checks: Collection[Check], goal: Goal) -> Check:
-    """The best network of those that were judged, among them the one all in INT8.
+    """The best of the checked networks, which include the one all in INT8.
 
-    Of those that meet the goal, the fastest, but a network loses to one that does with fewer of its layers and is
-    not slower beyond doubt (as it can be where many tensors change between integers and FP32). Where only speed is
-    asked for, the nearest to FP32 that is fast enough. Where none meets the goal, that of the smallest drop among
-    those fast enough; where none is fast enough either, all INT8.
+    Of those that meet the goal it is the fastest, but a network loses to one with fewer of its layers that is
+    not certainly slower (which happens where many tensors change between integers and FP32). If the goal is only
+    speed, it is the nearest to FP32 that is fast enough. If none meets the goal, it has the smallest drop among
+    those fast enough; if none is fast enough either, it is all INT8.
     """
     fast = [check for check in checks if goal.fast(check.speedup)]
     if not fast:
@@ -79,26 +79,26 @@ def _error(check: Check) -> tuple[float, float]:
 
 
 class Exploration:
-    """The order in which things are measured. ``measured``: candidates that were."""
+    """One search. ``candidates`` are all candidates, ``measured`` is the number of those measured so far."""
 
     def __init__(
         self,
         measurements: Measurements,
         adjusted: Adjusted,
         goal: Goal,
-        found: Sequence[Candidate],
+        candidates: Sequence[Candidate],
         progress: Progress,
     ) -> None:
-        self.candidates = found
+        self.candidates = candidates
         self.measured = 0
         self._measurements = measurements
-        self._recovered = adjusted
+        self._adjusted = adjusted
         self._goal = goal
         self._progress = progress
         self._path: list[Layers] = []
 
     def run(self) -> bool:
-        """Search until the goal is met, or nothing is left to try; True where the budget ended before."""
+        """Search until the goal is met or nothing is left to try; returns whether the budget ended before."""
         measurements = self._measurements
         start = measurements.check(_NONE, overtime=True)
         accurate = self._goal.max_drop is not None and meets(start, self._goal)
@@ -107,17 +107,17 @@ class Exploration:
         try:
             self._measure()
             self._choose(start)
-            self._recover_again()
+            self._adjust_again()
         except TimeIsUp:
             measurements.check(self._path[-1] if self._path else _NONE, overtime=True)
             return True
         return False
 
     def kept(self, layers: Collection[str]) -> tuple[Kept, ...]:
-        """The layers in the network's order, with what each gives alone."""
+        """The layers in the network's order, with the benefit of each alone."""
         rows = []
         start = self._measurements.check(_NONE)
-        for name, decision in self._recovered.network.plan.decisions.items():
+        for name, decision in self._adjusted.network.plan.decisions.items():
             if name in layers:
                 trial = self._known(frozenset({name}))
                 share = None if trial is None else 1 - trial.divergence / start.divergence
@@ -154,27 +154,27 @@ class Exploration:
         if goal.max_drop is None:
             next((layers for layers in reversed(list(path)) if fits(layers)), None)
             return
-        whole = frozenset(unit.node.name for unit in self._recovered.network.int8_layers)
-        found = first_meeting(path, fits)
-        if found is None:
+        whole = frozenset(layer.node.name for layer in self._adjusted.network.int8_layers)
+        chosen = first_meeting(path, fits)
+        if chosen is None:
             reserve = whole if allowed(measurements.trial(whole)) and fits(whole) else None
-            # Predictions are coarse: a set may meet the goal where larger ones that were looked at do not.
-            found = next((layers for layers in self._path if fits(layers)), reserve)
-        if found is not None:
+            # Predictions are coarse: a set may meet the goal although larger ones that were tested do not.
+            chosen = next((layers for layers in self._path if fits(layers)), reserve)
+        if chosen is not None:
             none = measurements.trial(_NONE)
-            alone = {layer: measurements.trial(frozenset({layer})) for layer in found}
+            alone = {layer: measurements.trial(frozenset({layer})) for layer in chosen}
             floor = typical_noise(alone.values())
-            order = sorted(sorted(found), key=lambda layer: gain_per_millisecond(none, alone[layer], floor))
-            trimmed(found, order, fits)
+            order = sorted(sorted(chosen), key=lambda layer: gain_per_millisecond(none, alone[layer], floor))
+            trimmed(chosen, order, fits)
 
     def _followed(self, sets: Sequence[Layers], allowed: Callable[[Trial], bool]) -> Iterator[Layers]:
-        """The greedy path; its sets are remembered."""
+        """The greedy path, whose sets are kept in ``_path``."""
         path = greedy_path(sets, self._measurements.trial, allowed)
         for layers in self._progress(path, len(sets), "choosing layers"):
             self._path.append(layers)
             yield layers
 
-    def _recover_again(self) -> None:
+    def _adjust_again(self) -> None:
         chosen = best(tuple(self._measurements.checks.values()), self._goal)
-        if chosen.layers and self._recovered.algorithms.works:
+        if chosen.layers and self._adjusted.algorithms.works:
             self._measurements.check(chosen.layers, again=True)

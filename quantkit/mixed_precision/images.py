@@ -1,4 +1,4 @@
-"""The images that a network is judged by, and what FP32 says of them."""
+"""The images that a search evaluates networks on, with the outputs of FP32."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from quantkit.models.dataset import BATCH_SIZE, dataset, steps
 from quantkit.models.model import Model
 from quantkit.progress import Progress
 
-# Enough to tell layers apart by a smooth measure; each is run for every candidate.
+# Enough to compare layers by a smooth measure; every candidate runs on all of them.
 _SUBSET = 64
 
 Responses = tuple[np.ndarray, ...]
-"""What a network says of images: its log probabilities, or where it puts out no class scores all its outputs."""
+"""A network's outputs for images: log probabilities if they are class scores, else all outputs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """The images with what the original FP32 network makes of them.
+    """The images with the results of the original FP32 network.
 
     Attributes:
         model: the original network.
         samples: the images.
-        labels: int64 of shape (images,); None where they have none.
-        count: how many there are.
-        class_scores: whether the network puts out class scores; else there are neither labels nor predictions.
+        labels: int64 of shape (images,); None if there are none.
+        count: the number of images.
+        class_scores: whether the network's outputs are class scores; else there are neither labels nor predictions.
         predictions: FP32's classes, int64 of shape (images,).
-        subset: some of them, preprocessed, float32 (images, channels, height, width).
+        subset: some of the images, preprocessed, float32 (images, channels, height, width).
         responses: FP32's for the subset, see ``responses``.
-        sha256: what identifies images and labels.
+        sha256: the hash of images and labels.
     """
 
     model: Model
@@ -54,18 +54,18 @@ class Judged:
     sha256: str
 
     def divergence(self, graph: Graph) -> float:
-        """How far a form of the network is from FP32 on the subset; see ``evaluation.divergence``."""
-        found = responses(graph, self.subset, self.class_scores.yes)
+        """The divergence of a form of the network from FP32 on the subset; see ``evaluation.divergence``."""
+        computed = responses(graph, self.subset, self.class_scores.yes)
         if self.class_scores.yes:
-            return divergence(self.responses[0], found[0])
-        return noise_share(self.responses, found)
+            return divergence(self.responses[0], computed[0])
+        return noise_share(self.responses, computed)
 
 
 def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
     """Run the original FP32 network over images of any kind that ``load_data`` takes.
 
     Raises:
-        DataError: they cannot be used, or a label does not fit the network.
+        DataError: the images cannot be used, or a label does not fit the network.
     """
     model = source.model
     opened = dataset(model, samples)
@@ -83,17 +83,17 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
                 labels.append(batch.labels)
             yield batch.data
 
-    found = np.concatenate([_classes(output) for output, *_ in outputs_of(model.graph, read(), BATCH_SIZE)])
+    classes = np.concatenate([_classes(output) for output, *_ in outputs_of(model.graph, read(), BATCH_SIZE)])
     scores = class_scores(model.graph, shapes, model.labels, model.class_scores, labelled=bool(labels))
-    few = opened.subset(min(_SUBSET, len(found)))
+    few = opened.subset(min(_SUBSET, len(classes)))
     subset = np.concatenate([part.data for part in few.batches(BATCH_SIZE)])
     return Judged(
         model,
         opened,
         np.concatenate(labels) if labels and scores.yes else None,
-        len(found),
+        len(classes),
         scores,
-        found if scores.yes else found[:0],
+        classes if scores.yes else classes[:0],
         subset,
         responses(model.graph, subset, scores.yes),
         digest.hexdigest(),
@@ -103,7 +103,7 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
 def predictions(graph: Graph, judged: Judged) -> np.ndarray:
     """The classes that a form of the network predicts for all images, int64 of shape (images,).
 
-    There are none where it puts out no class scores.
+    Empty if its outputs are not class scores.
     """
     if not judged.class_scores.yes:
         return judged.predictions
@@ -112,7 +112,7 @@ def predictions(graph: Graph, judged: Judged) -> np.ndarray:
 
 
 def responses(graph: Graph, images: np.ndarray, class_scores: bool) -> Responses:
-    """What a network says of preprocessed images: log probabilities, float64 of shape (images, classes), or outputs."""
+    """A network's ``Responses`` to preprocessed images; log probabilities are float64 of shape (images, classes)."""
     parts = (images[start : start + BATCH_SIZE] for start in range(0, len(images), BATCH_SIZE))
     outputs = [np.concatenate(each) for each in zip(*outputs_of(graph, parts, BATCH_SIZE))]
     return (log_probabilities(outputs[0]),) if class_scores else tuple(outputs)

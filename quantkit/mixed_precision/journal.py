@@ -1,7 +1,7 @@
-"""The journal of a search: every finished measurement, so that an interrupted search goes on where it was.
+"""The journal of a search: every finished measurement, so that an interrupted search can continue.
 
 It lies under ``QUANTKIT_HOME``, named by a hash of all that determines the measurements, not beside the bundle:
-the same search finds it again whatever it is to write and wherever, and no bundle's folder holds strangers.
+the same search finds it again whatever bundle it writes, and bundles hold no other files.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _LARGEST_FILE = 256 * MEBIBYTE
 
 
 def journal_path(facts: Mapping[str, Any]) -> Path:
-    """Where the journal of a search lies; ``facts`` are all that determines what it measures."""
+    """The path of a search's journal; ``facts`` are all that determines its measurements."""
     name = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return _folder() / f"{name}.jsonl"
 
 
 def check_journals() -> None:
-    """Make sure that journals can be kept, before the work whose measurements they are to hold.
+    """Check that journals can be written, before the work that they record.
 
     Raises:
-        QuantkitError: their folder cannot be made or written.
+        QuantkitError: their folder cannot be created or written.
     """
     try:
         _folder().mkdir(parents=True, exist_ok=True)
@@ -45,10 +45,10 @@ def check_journals() -> None:
 
 
 class Journal:
-    """Measurements by what was measured, each on disk as soon as it is made, as one line of JSON.
+    """Measurements by key, each written to disk at once, as one line of JSON.
 
-    ``resumed`` is how many there were when it was opened. Lines from the first damaged one on, such as one torn by
-    a crash, are dropped.
+    ``resumed`` is the number of measurements when it was opened. Lines from the first damaged one on, such as one
+    torn by a crash, are dropped.
 
     Raises:
         QuantkitError: the file cannot be read or written.
@@ -78,9 +78,9 @@ class Journal:
         return len(self._known)
 
     def recall(self, what: Sequence[str], measure: Callable[[], Value]) -> Value:
-        """The measurement of ``what``: that of the journal, or a new one, which is written down at once.
+        """The measurement with the key ``what``: that of the journal, or a new one, which is written at once.
 
-        ``measure`` gives what JSON can hold, and is the same each time up to the clock.
+        ``measure`` returns a JSON object, and gives the same each time apart from durations.
         """
         if what not in self:
             value = measure()
@@ -108,7 +108,7 @@ def _unwritable(path: Path, error: OSError) -> QuantkitError:
 
 
 def _parsed(content: bytes) -> tuple[dict[tuple[str, ...], Value], int]:
-    """The measurements of the sound lines at the beginning, and how many bytes these are."""
+    """The measurements of the sound lines at the beginning, and their length in bytes."""
     known: dict[tuple[str, ...], Value] = {}
     length = 0
     for line in content.splitlines(keepends=True):

@@ -10,24 +10,24 @@ from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 KEPT = "kept in FP32 for accuracy"
-"""The reason of a decision to return a layer to FP32."""
+"""The reason for a decision to return a layer to FP32."""
 
 
 def kept_in_fp32(network: QuantizedGraph, layers: Collection[str]) -> QuantizedGraph:
     """The network with ``layers`` in FP32.
 
-    Operators without weights (pooling, sums, concatenations) go along where all that they read is FP32 then.
-    All other decisions, and the integer forms of the tensors, stay what they are.
+    Operators without weights (pooling, sums, concatenations) follow if all their inputs are then FP32.
+    All other decisions, and the integer forms of the tensors, do not change.
 
     Args:
         network: the quantized network.
         layers: names of convolutions and dense layers that run in INT8.
 
     Raises:
-        UserError: one of ``layers`` is no such layer.
+        UserError: one of ``layers`` does not run in INT8.
     """
-    if strangers := sorted(set(layers) - {fused_layer.node.name for fused_layer in network.int8_layers}):
-        raise UserError(f"{strangers[0]!r} is no layer that runs in INT8, so it cannot be returned to FP32")
+    if unknown := sorted(set(layers) - {fused_layer.node.name for fused_layer in network.int8_layers}):
+        raise UserError(f"{unknown[0]!r} is not a layer that runs in INT8, so it cannot be returned to FP32")
     decisions = dict(network.plan.decisions)
     for node in network.graph.nodes:
         decision = decisions[node.name]

@@ -1,4 +1,4 @@
-"""What layers in FP32 give and cost, measured, and remembered in the journal."""
+"""Measurements of the benefit and the cost of layers in FP32, kept in the journal."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from quantkit.quantization.algorithms.apply import Adjusted
 _TRIAL_SECONDS = 0.5
 _CHECK_SECONDS = 2.0
 
-# What checks are called in the journal: of a network as it was recovered, and of one recovered again.
+# The names of checks in the journal: with the algorithms as first applied, and with them applied again.
 _CHECKS = {False: "check", True: "check, recovered again"}
 
 
-# What the measurements must be of, with and without layers in FP32.
+# The networks that a check must have timed, without and with layers in FP32.
 _LATENCIES = {False: {"fp32", "fp32_fused", "int8"}, True: {"fp32", "fp32_fused", "int8", "mixed"}}
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Checked:
-    """A check as the journal holds it: ``Check`` without what is computed from predicted classes."""
+    """A check as the journal holds it: ``Check`` with the predicted classes instead of the drop."""
 
     divergence: float
     predictions: list[int]
@@ -56,7 +56,7 @@ class TimeIsUp(Exception):
 
 
 class Budget:
-    """A number of seconds, from its making on."""
+    """A number of seconds, which starts when the object is made."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -64,25 +64,25 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """The share that is spent; 1 and more: all."""
+        """The share that is spent; 1 or more if all is."""
         elapsed = monotonic() - self._begun
         return elapsed / self._seconds if self._seconds > 0 else 1.0
 
 
 @dataclass(frozen=True)
 class Check:
-    """A network, judged by all images and the clock.
+    """The accuracy of a network on all images, and its latency.
 
     Attributes:
         layers: those in FP32.
-        again: whether recovery was run anew for them.
+        again: whether the algorithms were applied again for them.
         divergence: on the subset, see ``evaluation.divergence``.
-        drop: against FP32, on all images; None where outputs are no class scores.
+        drop: against FP32, on all images; None if the outputs are not class scores.
         milliseconds: median latencies at batch 1 of ``fp32``, ``fp32_fused``, ``int8`` (all of it) and ``mixed``,
-            measured in turns; without the last where ``layers`` are none.
-        extra: the latency beyond that of ``int8``, in milliseconds, run by run: other work on the machine, which
-            slows both, matters less to it than to the difference of the medians.
-        noise: by how much ``extra`` may be wrong, in milliseconds.
+            measured in turns; without the last if ``layers`` is empty.
+        extra: the latency beyond that of ``int8``, in milliseconds, run by run: other work on the machine slows
+            both, so it affects this less than the difference of the medians.
+        noise: the uncertainty of ``extra``, in milliseconds.
     """
 
     layers: Layers
@@ -95,17 +95,17 @@ class Check:
 
     @property
     def latency(self) -> float:
-        """That of the network itself, in milliseconds."""
+        """The network's latency, in milliseconds."""
         return self.milliseconds["mixed" if self.layers else "int8"]
 
     @property
     def speedup(self) -> float:
-        """How many times as fast as the original FP32 network it is."""
+        """The speed relative to the original FP32 network."""
         return self.milliseconds["fp32"] / self.latency
 
 
 def with_layers_in_fp32(adjusted: Adjusted, layers: Collection[str]) -> Adjusted:
-    """The recovered network with ``layers`` in FP32, where they have the parameters from before they were adapted."""
+    """The adjusted network with ``layers`` in FP32, with their parameters from before the adjustment."""
     graph = adjusted.network.graph
     names = {tensor.node for layer in layers for tensor in graph.by_name[layer].inputs}
     exact = {name: adjusted.exact.params[name] for name in names & adjusted.exact.params.keys()}
@@ -119,13 +119,13 @@ class Measurements:
     Args:
         source: the fused model.
         adjusted: the network all in INT8.
-        anew: makes the network again, recovered for some layers in FP32.
-        images: what to judge by.
-        journal: where measurements are kept.
-        budget: how long new ones may be begun.
+        anew: applies the algorithms again, for some layers in FP32.
+        images: the images to evaluate on.
+        journal: keeps the measurements.
+        budget: new measurements begin only while it lasts.
 
     Attributes:
-        checks: all that were made, by this process and those before, by layers and whether recovered again.
+        checks: all checks of this and earlier processes, by layers and whether the algorithms were applied again.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Measurements:
         self.budget = budget
         self.checks: dict[tuple[Layers, bool], Check] = {}
         self._source = source
-        self._recovered = adjusted
+        self._adjusted = adjusted
         self._anew = anew
         self._images = images
         self._made: dict[Layers, Adjusted] = {}
@@ -153,41 +153,43 @@ class Measurements:
                 self.check(frozenset(layers), again=kind == _CHECKS[True])
 
     def network(self, layers: Layers, again: bool = False) -> Adjusted:
-        """The network with ``layers`` in FP32; ``again``: recovered for that, else as it was."""
+        """The network with ``layers`` in FP32; with ``again``, the algorithms are applied again for them."""
         if not again:
-            return with_layers_in_fp32(self._recovered, layers)
+            return with_layers_in_fp32(self._adjusted, layers)
         if layers not in self._made:
             self._made[layers] = self._anew(layers)
         return self._made[layers]
 
     def knows(self, layers: Layers) -> bool:
-        """Whether the trial of ``layers`` is measured already."""
+        """Whether ``layers`` have been tried already."""
         return _key("trial", layers) in self.journal
 
     def trial(self, layers: Layers) -> Trial:
-        """What ``layers`` in FP32 give and cost.
+        """The benefit and the cost of ``layers`` in FP32.
 
         Raises:
-            TimeIsUp: it is not measured yet, and the budget is spent.
+            TimeIsUp: they have not been measured yet, and the budget is spent.
         """
         return self._recall("trial", layers, self._trial, _TRIAL)
 
     def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> Check:
-        """Judge the network with ``layers`` in FP32; ``overtime``: even where the budget is spent.
+        """Evaluate the network with ``layers`` in FP32; with ``overtime``, even if the budget is spent.
 
         Raises:
-            TimeIsUp: it is not measured yet, and the budget is spent.
+            TimeIsUp: it has not been measured yet, and the budget is spent.
         """
         if (layers, again) not in self.checks:
-            found = self._recall(_CHECKS[again], layers, lambda layers: self._check(layers, again), _CHECKED, overtime)
-            complete = _LATENCIES[bool(layers)] == found.milliseconds.keys()
-            if len(found.predictions) != len(self._images.predictions) or not complete:
+            checked = self._recall(
+                _CHECKS[again], layers, lambda layers: self._check(layers, again), _CHECKED, overtime
+            )
+            complete = _LATENCIES[bool(layers)] == checked.milliseconds.keys()
+            if len(checked.predictions) != len(self._images.predictions) or not complete:
                 raise self._damaged(_key(_CHECKS[again], layers))
             drop = None
             if self._images.class_scores.yes:
-                drop = measure_drop(self._images.predictions, np.array(found.predictions), self._images.labels)
+                drop = measure_drop(self._images.predictions, np.array(checked.predictions), self._images.labels)
             self.checks[layers, again] = Check(
-                layers, again, found.divergence, drop, found.milliseconds, found.extra, found.noise
+                layers, again, checked.divergence, drop, checked.milliseconds, checked.extra, checked.noise
             )
         return self.checks[layers, again]
 
@@ -210,7 +212,7 @@ class Measurements:
 
     def _damaged(self, what: tuple[str, ...]) -> QuantkitError:
         return QuantkitError(
-            f"what the journal {self.journal.path} says of {what[0]!r} is damaged; delete it to measure anew"
+            f"the entry {what[0]!r} of the journal {self.journal.path} is damaged; delete the journal to measure again"
         )
 
     def _trial(self, layers: Layers) -> Value:

@@ -1,4 +1,4 @@
-"""What a search found, as JSON's own types."""
+"""The result of a search, as JSON's own types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def search_summary(outcome: SearchResult) -> dict[str, Any]:
         "images": outcome.images,
         "data": outcome.data,
         "fp32": None if drop is None else drop.reference,
-        # Its clock is that of the chosen network, in turns with it: figures of two moments would contradict each other.
+        # Timed in turns with the chosen network: timings of two moments could contradict each other.
         "all_int8": {
             **_check(outcome.int8),
             "latency_ms": chosen["int8"],

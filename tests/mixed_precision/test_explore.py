@@ -83,13 +83,13 @@ def network(engine: None) -> tuple[Fused, Plan]:
 
 
 def explored(
-    network: tuple[Fused, Plan], goal: Goal, seed: int, recovers: bool = False, affordable: Optional[int] = None
+    network: tuple[Fused, Plan], goal: Goal, seed: int, works: bool = False, affordable: Optional[int] = None
 ) -> tuple[World, Check, bool]:
     fused, plan = network
     layers = int8_names(fused.graph, plan)
     random = np.random.default_rng(seed)
     world = World(dict(zip(layers, random.uniform(0.1, 2, len(layers)))), dict.fromkeys(layers, 0.25), affordable)
-    adjusted = SimpleNamespace(network=QuantizedGraph(fused.graph, plan), algorithms=SimpleNamespace(works=recovers))
+    adjusted = SimpleNamespace(network=QuantizedGraph(fused.graph, plan), algorithms=SimpleNamespace(works=works))
     found = [Candidate(name, frozenset({name})) for name in layers]
     search = Exploration(world, adjusted, goal, found, lambda stream, total, title: stream)  # type: ignore[arg-type]
     ended = search.run()
@@ -139,9 +139,11 @@ def test_a_drop_of_nothing_takes_every_layer(network: tuple[Fused, Plan]) -> Non
     assert found.layers == world.gains.keys()
 
 
-def test_the_last_network_is_recovered_again_and_kept_if_better(network: tuple[Fused, Plan]) -> None:
+def test_the_last_network_is_adjusted_again_and_kept_if_better(
+    network: tuple[Fused, Plan],
+) -> None:
     _, plain, _ = explored(network, Goal(max_drop=1.5), 0)
-    _, again, _ = explored(network, Goal(max_drop=1.5), 0, recovers=True)
+    _, again, _ = explored(network, Goal(max_drop=1.5), 0, works=True)
     assert (plain.again, again.again) == (False, True)
     assert again.layers == plain.layers
     assert again.drop.points < plain.drop.points

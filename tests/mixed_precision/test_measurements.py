@@ -55,11 +55,11 @@ WRONG = ["x", None, [], {}, [1.5], "\ud800"]
 def test_what_is_not_is_an_error_that_names_the_journal(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
     value = {**(TRIAL if kind == "trial" else CHECK), **changes}
     value = {name: each for name, each in value.items() if each is not ...}
-    with pytest.raises(QuantkitError, match=rf"{tmp_path}/j says of '{kind}' is damaged; delete it"):
+    with pytest.raises(QuantkitError, match=rf"the entry '{kind}' of the journal {tmp_path}/j is damaged"):
         measured(tmp_path / "j", kind, value)
 
 
-@pytest.mark.parametrize("layers", [("stranger",), ("a", "a"), ("b", "a"), ("",)])
+@pytest.mark.parametrize("layers", [("unknown",), ("a", "a"), ("b", "a"), ("",)])
 def test_layers_that_no_search_writes_down(layers: tuple[str, ...], tmp_path: Path) -> None:
-    with pytest.raises(QuantkitError, match="is damaged; delete it"):
+    with pytest.raises(QuantkitError, match="is damaged; delete the journal"):
         measured(tmp_path / "j", "check", CHECK, layers)

@@ -96,7 +96,7 @@ def test_what_returns_to_fp32(layers: list[str], along: list[str]) -> None:
 
 def test_what_is_no_int8_layer_cannot_return_to_fp32() -> None:
     graph, plan = mixed_network()
-    for stranger in ("pool", "sin", "nothing"):
-        message = f"^'{stranger}' is no layer that runs in INT8, so it cannot be returned to FP32$"
+    for unknown in ("pool", "sin", "nothing"):
+        message = f"^'{unknown}' is not a layer that runs in INT8, so it cannot be returned to FP32$"
         with pytest.raises(UserError, match=message):
-            kept_in_fp32(QuantizedGraph(graph, plan), ["relu1", stranger])
+            kept_in_fp32(QuantizedGraph(graph, plan), ["relu1", unknown])
