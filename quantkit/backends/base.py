@@ -119,7 +119,7 @@ def arrays(outputs: Iterable[Any]) -> list[np.ndarray[Any, Any]]:
     for output in checked:
         if not isinstance(output, np.ndarray) or output.dtype.kind not in "biuf":
             kind = output.dtype if isinstance(output, np.ndarray) else type(output).__name__
-            raise EngineError(f"the network puts out {kind} instead of numbers; export it again")
+            raise EngineError(f"the network computes {kind} instead of numbers; export it again")
     return checked
 
 
