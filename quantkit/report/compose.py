@@ -1,4 +1,4 @@
-"""Writing the report on runs of one host: what stands in it, in which order."""
+"""Composing the report on runs of one host from its sections, in order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from quantkit.report.tables import (
 
 
 def document(studies: Sequence[Study], title: Optional[str] = None) -> Document:
-    """Write the report on runs of one host.
+    """The report on runs of one host.
 
     Args:
         studies: the runs, evaluated.
@@ -74,7 +74,7 @@ def _part(study: Study, folder: str) -> Part:
         reservations(study),
         tuple(
             Section(title, blocks)
-            for title, blocks in ((title, tuple(each for each in found if each)) for title, found in sections)
+            for title, blocks in ((title, tuple(each for each in parts if each)) for title, parts in sections)
             if blocks
         ),
         headline(study),
@@ -82,8 +82,8 @@ def _part(study: Study, folder: str) -> Part:
 
 
 def _warnings(study: Study) -> Bullets:
-    found = (*study.run.warnings, *grouped_warnings(study))
-    return Bullets(found or ("There are none.",))
+    texts = (*study.run.warnings, *grouped_warnings(study))
+    return Bullets(texts or ("There are none.",))
 
 
 def _no_speedup(study: Study) -> Optional[Text]:
@@ -106,16 +106,16 @@ def _source(study: Study) -> Optional[Text]:
 
 
 def _failures(study: Study) -> list[Block]:
-    found: list[Block] = []
+    blocks: list[Block] = []
     for cell in study.failed:
         failure = cell.failure
         if failure is None:
             continue
         who = f", instance {failure.instance}" if failure.instance is not None else ""
         where = f"{cell.network}, batch size {cell.batch}, {cell.contestant.name}{who}"
-        found.append(Text(f"{where}: {failure.message} ({failure.kind})"))
+        blocks.append(Text(f"{where}: {failure.message} ({failure.kind})"))
         if failure.stderr:
-            found.append(
+            blocks.append(
                 Output(f"Last lines on standard error of {cell.contestant.name} ({cell.network})", failure.stderr)
             )
-    return found
+    return blocks

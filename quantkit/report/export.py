@@ -25,7 +25,7 @@ FORMAT = 1
 
 
 def json_text(report: Document, studies: Sequence[Study]) -> str:
-    """All figures; a ratio whose interval is unbounded has null at its ends."""
+    """All figures as JSON; the ends of an unbounded interval are null."""
     runs = [
         {"headline": _headline(study, part), "verdicts": part.verdicts, **_run(study)}
         for part, study in zip(report.parts, studies)
@@ -35,7 +35,7 @@ def json_text(report: Document, studies: Sequence[Study]) -> str:
 
 
 def _headline(study: Study, part: Part) -> Optional[dict[str, Any]]:
-    """The speeds of the leading contestant, and the facts that belong to it by name; null where there are none."""
+    """The speeds of the leading contestant, and the facts about them by name; null if there are none."""
     if part.headline is None:
         return None
     told = [{**asdict(each), "ratio": ratio_object(each.ratio)} for each in speeds(study)]
@@ -146,9 +146,9 @@ def ratio_object(ratio: Optional[Ratio]) -> Optional[dict[str, Any]]:
 
 
 def csv_text(studies: Sequence[Study]) -> str:
-    """One line for each cell, measured or not; what there is not is empty.
+    """One line for each cell, measured or not; missing values are empty.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front.
+    A text that a spreadsheet would interpret as a formula gets an apostrophe in front.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, restval="", lineterminator="\n")
@@ -218,10 +218,10 @@ def _measured(row: Row, published: Optional[float]) -> dict[str, Any]:
     line = _row(row, published)
     speedups, others = line.pop("speedups"), line.pop("published_speedups")
     for metric in METRICS:
-        found = speedups.get(metric) or {}
-        line[f"speedup_{metric}"] = found.get("value")
+        ratio = speedups.get(metric) or {}
+        line[f"speedup_{metric}"] = ratio.get("value")
         for end in ("low", "high", "verdict"):
-            line[f"speedup_{metric}_{end}"] = found.get(end)
+            line[f"speedup_{metric}_{end}"] = ratio.get(end)
         line[f"speedup_{metric}_published"] = others.get(metric)
     return {**line, "status": "measured", "warnings": "; ".join(row.warnings)}
 

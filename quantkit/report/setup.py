@@ -1,4 +1,4 @@
-"""What was measured with: the host, the builds, the contestants, and the warnings."""
+"""The set-up of a run: the host, the builds, the contestants, and the warnings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FACTS = {
     "heat_counted": "slowing down for heat is counted",
 }
 
-# Facts that are absent for another reason than that the system does not tell them.
+# Facts whose absence means something else than that the system does not report them.
 _ABSENT = {"cpu_quota": "none"}
 
 
@@ -100,7 +100,7 @@ _NOTE = (
 
 
 def contestants(study: Study) -> Table:
-    """Who competed, and where their instances ran."""
+    """The contestants and the placements of their instances."""
     rows = []
     for each in study.run.contestants:
         cell = _first(study, each.name)
@@ -143,7 +143,7 @@ def _placed(cell: Optional[Cell]) -> tuple[str, str]:
 
 
 def _memory(study: Study, name: str) -> str:
-    """On which nodes the memory of all cells is proven to lie, as far as it was bound."""
+    """The nodes on which the memory of all cells is proven to be, if it was bound."""
     cells = [cell for cell in (*study.cells.values(), *study.served) if cell.contestant.name == name]
     bound = [cell for cell in cells if any(each.nodes is not None for each in cell.placements)]
     if not bound:
@@ -158,7 +158,7 @@ def _memory(study: Study, name: str) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """``0-3,8``: whole numbers with runs drawn together."""
+    """Whole numbers with runs as ranges, such as ``0-3,8``."""
     parts: list[list[int]] = []
     for value in sorted(numbers):
         if parts and value == parts[-1][1] + 1:
@@ -170,10 +170,10 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def _agreement(study: Study, name: str) -> str:
     cells = (*study.cells.values(), *study.failed)
-    found = [cell.agreement for cell in cells if cell.contestant.name == name and cell.agreement]
-    if not found:
+    agreements = [cell.agreement for cell in cells if cell.contestant.name == name and cell.agreement]
+    if not agreements:
         return "not compared"
-    worst = max(found, key=lambda each: each.deviation)
+    worst = max(agreements, key=lambda each: each.deviation)
     against = "is the reference" if worst.reference == name and worst.deviation == 0 else f"from {worst.reference}"
     if against == "is the reference":
         return against
@@ -182,7 +182,7 @@ def _agreement(study: Study, name: str) -> str:
 
 
 def kernels(study: Study) -> Table:
-    """The convolutions and dense layers that ran in INT8, as far as engines tell; empty where none does."""
+    """The convolutions and dense layers that ran in INT8, as far as engines report them; empty if none does."""
     cells = {key: cell.kernels for key, cell in study.cells.items() if cell.kernels}
     names = [each.name for each in study.run.contestants if any(key[2] == each.name for key in cells)]
     rows = []
@@ -217,5 +217,5 @@ def thread_settings(study: Study) -> Table:
 
 
 def grouped_warnings(study: Study) -> tuple[str, ...]:
-    """The cells' warnings, those alike but for their numbers drawn together."""
+    """The cells' warnings; those that differ only in numbers are merged."""
     return drawn_together((warning for _, warning in study.warned), "cell")

@@ -17,15 +17,15 @@ from quantkit.report.study.summary import METRICS, PERCENTILES, Row, Study, key_
 from quantkit.report.study.words import factor, listed, marked, number, plural, ratio_text
 from quantkit.units import percent
 
-# As LoadGen's summary puts it.
+# A line of LoadGen's summary.
 _UNMET = re.compile(r"(.+?) satisfied ?: NO$")
 
 
 def items(study: Study, networks: Iterable[str]) -> str:
-    """What the items of these networks are, in the plural."""
+    """The noun for the items of these networks, in the plural."""
     chosen = set(networks)
-    found = {network.item for network in study.run.networks if network.name in chosen}
-    return plural(found.pop()) if len(found) == 1 else "items"
+    nouns = {network.item for network in study.run.networks if network.name in chosen}
+    return plural(nouns.pop()) if len(nouns) == 1 else "items"
 
 
 def speedup_table(study: Study) -> tuple[Table, ...]:
@@ -72,11 +72,11 @@ def _noted(note: str, study: Study, networks: Iterable[str]) -> str:
 
 
 def _speedup(study: Study, row: Row, missing: str, metric: Metric) -> str:
-    """The ratio of a cell to the baseline, marked where either of the two is doubtful."""
-    found = row.speedups.get(metric)
-    if found is None:
+    """The ratio of a cell to the baseline, marked if either of the two is doubtful."""
+    ratio = row.speedups.get(metric)
+    if ratio is None:
         return missing
-    return marked(ratio_text(found), study.doubtful(row.network, row.batch, row.contestant, study.run.baseline))
+    return marked(ratio_text(ratio), study.doubtful(row.network, row.batch, row.contestant, study.run.baseline))
 
 
 def _absolute(row: Row, metric: Metric) -> str:
@@ -84,13 +84,13 @@ def _absolute(row: Row, metric: Metric) -> str:
 
 
 def attribution_table(study: Study) -> Table:
-    """What each step multiplies the speed by, for every network and batch size; empty where there is but one step."""
-    found = attributions(study)
-    if all(len(each.steps) == 1 for each in found):
-        found = ()
-    steps = list(dict.fromkeys(step.label for each in found for step in each.steps))
+    """The factor of each step for every network and batch size; empty if there is only one step."""
+    shown = attributions(study)
+    if all(len(each.steps) == 1 for each in shown):
+        shown = ()
+    steps = list(dict.fromkeys(step.label for each in shown for step in each.steps))
     rows = []
-    for each in found:
+    for each in shown:
         before = [study.run.baseline, *(step.contestant for step in each.steps)]
         doubts = [study.doubtful(each.network, each.batch, *pair) for pair in pairwise(before)]
         factors = {step.label: marked(ratio_text(step.factor), doubt) for step, doubt in zip(each.steps, doubts)}
@@ -106,7 +106,7 @@ def attribution_table(study: Study) -> Table:
         _noted(
             "Times as fast as after the step before; in parentheses the 95 % interval.",
             study,
-            (each.network for each in found),
+            (each.network for each in shown),
         ),
     )
 
@@ -141,7 +141,7 @@ def scaling_table(study: Study) -> Table:
 
 
 def accuracy_table(study: Study) -> Table:
-    """What is known of the accuracy of the INT8 networks, beside their speed."""
+    """The known accuracy of the INT8 networks, beside their speed."""
     rows = graded(study)
     measures = list(dict.fromkeys(name for each in rows for name in each.accuracy))
     columns = ("network", *measures, "INT8 over the baseline", "at batch size")
@@ -168,7 +168,7 @@ def _share(name: str, value: Optional[float]) -> str:
 
 
 def server_table(study: Study) -> Table:
-    """Every rate that was tried in the server scenario."""
+    """Every tested rate of the server scenario."""
     return Table(
         "Rates of requests",
         (
@@ -211,15 +211,15 @@ def server_table(study: Study) -> Table:
 
 
 def _judged(trial: ServerTrial) -> str:
-    """LoadGen's verdict with the conditions that were not met, or whatever else it says where it names none."""
+    """LoadGen's verdict with the unmet conditions, or its other reasons if it names none."""
     if trial.valid:
         return "valid"
-    unmet = [found[1].lower() for line in trial.why if (found := _UNMET.match(line))]
+    unmet = [match[1].lower() for line in trial.why if (match := _UNMET.match(line))]
     return f"not valid: {listed(unmet) or '; '.join(trial.why) or 'no reason given'}"
 
 
 def cost_table(study: Study) -> Table:
-    """The price of a million items, where the machine's price was given."""
+    """The price of a million items, if the machine's price is known."""
     rows = [row for row in study.rows if row.cost is not None]
     names = [each.name for each in study.run.contestants if any(row.contestant == each.name for row in rows)]
     by_key = {row.key: row for row in rows}
@@ -249,7 +249,7 @@ def _cost(study: Study, row: Optional[Row]) -> str:
 
 
 def cell_tables(study: Study) -> tuple[Table, ...]:
-    """All that was measured, one table for each network."""
+    """All measurements, one table for each network."""
     published = published_throughputs(study.run)
     return tuple(_cells(study, network, published) for network in study.networks)
 
@@ -288,7 +288,7 @@ def warning_table(study: Study) -> Table:
 
 
 def left_out_table(study: Study) -> Table:
-    """What was not measured, and why."""
+    """The cells that were not measured, with the reasons."""
     return Table(
         "Cells that were not measured",
         ("network", "batch size", "contestant", "reason"),

@@ -1,4 +1,4 @@
-"""Making the files of a report, and writing them into a folder."""
+"""Making the files of a report and writing them to a folder."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _KINDS = ("png", "svg")
 _PICTURES = frozenset(f"figures/{place}{name}.{kind}" for place in ("", "[0-9]*/") for name in NAMES for kind in _KINDS)
 
 REPORT = Kind("a report", _DATA, frozenset({PAGE, "report.md", _DATA, "cells.csv"}) | _PICTURES, is_derived=True)
-"""What the folder of a report holds."""
+"""The kind of a report's folder."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A report's content, and its files by their path in the folder to come."""
+    """A report's content, and its files by their path in the report's folder."""
 
     document: Document
     files: Mapping[str, bytes]
@@ -51,7 +51,7 @@ def make_report(
         results: runs of one host.
         title: the report's title; None for that of the only run.
         price_per_hour: what the machine costs in an hour, for the cost of a million items.
-        tell: is told what happens.
+        tell: called with the name of each phase.
 
     Raises:
         UserError: the runs come from different hosts, or the price is not a positive number.

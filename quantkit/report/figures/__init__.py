@@ -9,7 +9,7 @@ from quantkit.report.study.summary import Study
 
 def figures(study: Study) -> dict[str, Figure]:
     """All figures that a run has the data for, by name."""
-    found = (
+    drawn = (
         speedup.figure(study, "throughput"),
         speedup.figure(study, "latency"),
         published.figure(study),
@@ -19,7 +19,7 @@ def figures(study: Study) -> dict[str, Figure]:
         accuracy.figure(study),
         server.figure(study),
     )
-    return {each.name: each for each in found if each is not None}
+    return {each.name: each for each in drawn if each is not None}
 
 
 NAMES = ("throughput", "latency", "published", "attribution", "scaling", "distribution", "accuracy", "server")

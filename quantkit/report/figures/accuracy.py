@@ -19,7 +19,7 @@ _NO_SHARE_OF_IMAGES = {"cosine"}
 
 
 def figure(study: Study) -> Optional[Figure]:
-    """A row for each network with trained weights and accuracy, None where there is none or no INT8 has a speed-up."""
+    """A row for each network with trained weights and accuracy; None if there is none or no INT8 has a speed-up."""
     trained = [each for each in graded(study) if each.weights != "random"]
     rows = [each for each in trained if each.accuracy.keys() - _NO_SHARE_OF_IMAGES]
     if not rows:

@@ -1,4 +1,4 @@
-"""The waterfall from the baseline to the fastest INT8: what each step multiplies the speed by."""
+"""The waterfall from the baseline to the fastest INT8: the factor of each step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEPS = {
 
 
 def figure(study: Study) -> Optional[Figure]:
-    """One waterfall for each network, None where no network has two steps or more."""
+    """One waterfall for each network; None if no network has two steps or more."""
     chosen = [each for each in one_per_network(attributions(study)) if len(each.steps) > 1]
     if not chosen:
         return None

@@ -1,4 +1,4 @@
-"""The distribution of latency: which share of the requests was served within which time."""
+"""The cumulative distribution of latency over requests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from quantkit.report.study.words import listed, number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# More steps than these cannot be told apart at the size of a panel.
+# More steps than these are indistinguishable at the size of a panel.
 _STEPS = 240
 _MARKS = ("o", "s", "^")
 
 
 def figure(study: Study) -> Optional[Figure]:
-    """One panel for each network at its smallest batch size, None where nothing was timed."""
+    """One panel for each network at its smallest batch size; None if nothing was timed."""
     panels = []
     names: set[str] = set()
     look = styles(study.run)

@@ -1,4 +1,4 @@
-"""Published speed-ups beside ours, on an axis of their own: other machines reach what would flatten our bars."""
+"""Published speed-ups beside ours, in a separate figure: figures of larger machines would flatten our bars."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OURS, _PUBLISHED = Style("series1"), Style("ink", marker="D")
 
 
 def figure(study: Study) -> Optional[Figure]:
-    """A panel for each metric, a row for each cell that has a speed-up and a published one; None where none has."""
+    """A panel for each metric, a row for each cell with a measured and a published speed-up; None if there is none."""
     compared: dict[Metric, list[Row]] = {
         metric: [row for row in study.rows if metric in row.published and metric in row.speedups] for metric in METRICS
     }

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MEASURED, _IDEAL = Style("series1"), Style("muted", line="--")
-# An interval may be longer than this many times its value, which would press the line flat.
+# An interval longer than this many times its value is cut, since it would flatten the line.
 _HEADROOM = 1.6
 
 
 def figure(study: Study) -> Optional[Figure]:
-    """A panel for each network and variant, None where no placement was varied."""
-    found = scalings(study)
-    if not found:
+    """A panel for each network and variant; None if no placement was varied."""
+    all_scalings = scalings(study)
+    if not all_scalings:
         return None
-    subjects = dict.fromkeys((each.network, each.build, each.variant) for each in found)
+    subjects = dict.fromkeys((each.network, each.build, each.variant) for each in all_scalings)
     several = len({subject[1:] for subject in subjects}) > 1
     panels = []
     for subject in subjects:
-        candidates = [each for each in found if (each.network, each.build, each.variant) == subject]
+        candidates = [each for each in all_scalings if (each.network, each.build, each.variant) == subject]
         shown = max(candidates, key=lambda each: (len(each.points), each.batch))
         variant = f", {shown.variant} on {shown.build}" if several else ""
         panels.append(
@@ -47,7 +47,7 @@ def figure(study: Study) -> Optional[Figure]:
         "size that was measured under the most placements.",
         (Entry("measured", _MEASURED, "marker"), Entry("ideal", _IDEAL, "line")),
         tuple(panels),
-        study.weights_note(each.network for each in found),
+        study.weights_note(each.network for each in all_scalings),
     )
 
 
@@ -69,7 +69,7 @@ def _draw(axes: Axes, scaling: Scaling) -> None:
     top = 1.08 * max(*(point.ideal for point in points), *(min(each.high, _HEADROOM * each.value) for each in ratios))
     for place, each in zip(places, ratios):
         low, high = (each.low, min(each.high, 0.94 * top)) if bounded(each) else (each.value, each.value)
-        # Near the axis there is room above only.
+        # Near the axis there is only room above.
         above = low < 0.15 * top
         axes.annotate(
             factor(each.value),

@@ -1,4 +1,4 @@
-"""Latency under load: the p99 of each rate of requests that was tried, with the bound."""
+"""Latency under load: the p99 at each tested rate of requests, with the bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOUND = Style("ink", line="--")
 
 
 def figure(study: Study) -> Optional[Figure]:
-    """One panel for each network and batch size served, None where nothing was."""
+    """One panel for each network and batch size served; None if nothing was."""
     cells = [cell for cell in study.served if cell.server and cell.server.trials]
     if not cells:
         return None

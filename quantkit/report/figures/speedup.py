@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BASELINE = Style("ink", line="--")
-# An interval may be longer than this many times the tallest bar, which would press all bars flat.
+# An interval longer than this many times the tallest bar is cut, since it would flatten all bars.
 _HEADROOM = 1.6
-# More bars than these have no room for a number on each.
+# With more bars than these there is no room for a number on each.
 _NUMBERED_BARS = 8
 
 
 @dataclass(frozen=True)
 class _Group:
-    """The bars that stand together, one for each contestant, None where there is no ratio."""
+    """Adjacent bars, one for each contestant; None if there is no ratio."""
 
     label: str
     rows: tuple[Optional[Row], ...]
 
 
 def figure(study: Study, metric: Metric) -> Optional[Figure]:
-    """The bars of one metric, None where nothing has a ratio.
+    """The bars of one metric; None if nothing has a ratio.
 
     Throughput is that of the cells measured for it; latency is that of all cells, since every request is timed.
     """

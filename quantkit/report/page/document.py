@@ -1,4 +1,4 @@
-"""A report as a value: sections of texts, tables and figures, which the page and the Markdown show alike."""
+"""A report as a value: sections of texts, tables and figures, rendered as a page and as Markdown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure; ``file`` is its file's path in the report's folder, without ending."""
+    """A figure; ``file`` is its path in the report's folder, without suffix."""
 
     figure: Figure
     file: str
@@ -34,7 +34,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Output:
-    """What a process printed, word for word."""
+    """The verbatim output of a process."""
 
     title: str
     lines: tuple[str, ...]
@@ -53,10 +53,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Part:
-    """What there is to say about one run: its verdicts, what must be known to believe them, its sections.
-
-    ``headline`` stands before all.
-    """
+    """The report on one run: the headline, its verdicts, reservations about them, and its sections."""
 
     title: str
     verdicts: tuple[str, ...]

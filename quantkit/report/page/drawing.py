@@ -1,4 +1,4 @@
-"""Drawing figures: sheets as PNG and SVG, and panels as SVG that takes its colours from the page."""
+"""Drawing figures: sheets as PNG and SVG, and panels as SVG with the colours of the page."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _for_page(svg: str, panel: Panel, prefix: str) -> str:
         element.text = element.text if element.text and element.text.strip() else None
     for parent in list(root.iter()):
         for child in list(parent):
-            # The style sheet would rule the whole page.
+            # The style sheet would apply to the whole page.
             if child.tag in {"metadata", "style"}:
                 parent.remove(child)
     root.attrib = {
@@ -179,10 +179,10 @@ def _value(name: str, value: str, prefix: str) -> str:
     if name in _LINKS:
         value = re.sub(r"(^#|url\(#)(?=[a-z]+[0-9a-f]{10}\b)", rf"\g<1>{prefix}", value)
     if name in {"style", "fill", "stroke"}:
-        value = re.sub(r"#[0-9a-f]{6}", lambda found: _variable(found[0]), value)
+        value = re.sub(r"#[0-9a-f]{6}", lambda match: _variable(match[0]), value)
         return re.sub(r" font-family: [^;]*;?", "", value)
-    # A hundredth of a point cannot be seen.
-    return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", " ".join(value.split()))
+    # A hundredth of a point is invisible.
+    return re.sub(r"\d+\.\d{3,}", lambda match: f"{float(match[0]):.2f}", " ".join(value.split()))
 
 
 def _variable(colour: str) -> str:

@@ -1,4 +1,4 @@
-"""Figures as values: what is drawn, in which colours, and what it says to those who cannot see it."""
+"""Figures as values: their panels, colours and alternative texts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 Line = Literal["-", "--", ":"]
 
-# Names of colours with their values on light and on dark paper. The series keep apart for the colour-blind
-# (after Okabe and Ito) and have a contrast of at least 3 to 1 with the paper, inks of at least 4.5 to 1.
+# Names of colours with their values on light and on dark paper. The colour-blind can distinguish the series (after
+# Okabe and Ito), which have a contrast of at least 3 to 1 with the paper; inks have at least 4.5 to 1.
 LIGHT = {
     "paper": "#ffffff",
     "ink": "#1c2530",
@@ -49,7 +49,7 @@ _MARKERS = ("o", "s", "^", "v", "P", "X")
 
 @dataclass(frozen=True)
 class Style:
-    """How a series looks: the name of its colour; hatch, line and marker tell it apart without colour."""
+    """The look of a series: the name of its colour; hatch, line and marker distinguish it without colour."""
 
     colour: str
     hatch: str = ""
@@ -73,7 +73,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing of ``width`` by ``height`` inches: ``draw`` puts it on axes, ``alternative`` has it in words."""
+    """One drawing of ``width`` by ``height`` inches: ``draw`` puts it on axes, ``alternative`` describes it."""
 
     title: str
     alternative: str
@@ -84,9 +84,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under one title; ``name`` is a file name without ending.
+    """Panels under one title; ``name`` is a file name without suffix.
 
-    ``note`` is what must not be lost where the figure is shown alone.
+    ``note`` must accompany the figure wherever it is shown.
     """
 
     name: str
@@ -105,13 +105,13 @@ class Figure:
 def styles(run: Run) -> dict[str, Style]:
     """A style for each contestant, the same in all figures of a run."""
     names = [each.name for each in run.contestants if each.name != run.baseline]
-    found = {run.baseline: Style("baseline", marker="D")}
+    looks = {run.baseline: Style("baseline", marker="D")}
     for number, name in enumerate(names):
         turn = number // _SERIES % len(_HATCHES)
-        found[name] = Style(
+        looks[name] = Style(
             f"series{number % _SERIES + 1}", _HATCHES[turn], _LINES[turn], _MARKERS[number % len(_MARKERS)]
         )
-    return found
+    return looks
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -157,6 +157,6 @@ def error_bars(axes: Axes, x: Sequence[float], ratios: Sequence[tuple[float, flo
 
 
 def value_label(axes: Axes, x: float, y: float, text: str) -> None:
-    """A number above a bar, legible where an error bar runs behind it."""
+    """A number above a bar, legible in front of an error bar."""
     paper = {"facecolor": LIGHT["paper"], "edgecolor": "none", "pad": 0.6}
     axes.text(x, y, text, ha="center", va="bottom", fontsize=7, bbox=paper)

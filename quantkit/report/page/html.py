@@ -33,7 +33,7 @@ _DASHES = {"-": "none", "--": "5 3", ":": "1.5 2.5"}
 
 
 def page(report: Document) -> str:
-    """The whole page; whatever comes from results is escaped."""
+    """The whole page; all text from results is escaped."""
     with using("report", "reports"):
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
@@ -54,7 +54,7 @@ def page(report: Document) -> str:
 
 
 def _unbroken(text: str) -> Markup:
-    """A text whose parts in parentheses are never broken across lines."""
+    """A text whose parenthesized parts are never broken across lines."""
     from markupsafe import Markup
 
     parts = re.split(rf"(\([^()]*\),?(?: {MARK})?)", printable(text))

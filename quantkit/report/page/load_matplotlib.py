@@ -1,4 +1,4 @@
-"""The door to matplotlib, which would take its settings from the current folder."""
+"""The only place that imports matplotlib, which would read settings from the current folder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from quantkit.extras import using
 
 
 def load_matplotlib() -> ModuleType:
-    """Import matplotlib without a ``matplotlibrc`` of the current folder, where results of strangers may lie.
+    """Import matplotlib without a ``matplotlibrc`` of the current folder, which may hold untrusted results.
 
-    It says which code draws and which programs are run. matplotlib looks for it in the current folder first, whatever
-    the variables say, so that the folder is left for the import; it was read already where matplotlib is in use.
+    Such a file decides which code draws and which programs run. matplotlib searches the current folder first, whatever
+    its variables say, so this function leaves the folder during the import. If matplotlib is already imported, it has
+    already read its settings.
     """
     if "matplotlib" not in sys.modules and os.path.exists("matplotlibrc"):
         before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)

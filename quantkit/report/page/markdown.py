@@ -11,7 +11,7 @@ from quantkit.report.study.words import printable
 
 
 def markdown(report: Document) -> str:
-    """The whole report; figures are links to the PNG files beside it, whatever comes from results is escaped."""
+    """The whole report; figures are links to the PNG files beside it, and all text from results is escaped."""
     several = len(report.parts) > 1
     lines = [f"# {escaped(report.title)}", ""]
     for part in report.parts:
@@ -38,9 +38,9 @@ def _headline(part: Part) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """A text that Markdown shows as it is, on one line."""
+    """A text that Markdown shows literally, on one line."""
     plain = re.sub(r"([\\`*_\[\]<>#|~&$])", r"\\\1", printable(text)).replace("://", ":\\//")
-    # What would underline a heading or begin a list.
+    # These would underline a heading or begin a list.
     return re.sub(r"^(\d+)(?=[.)](\s|$))", r"\1\\", re.sub(r"^(?=[-+=])", r"\\", plain))
 
 

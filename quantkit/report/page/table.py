@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from quantkit.report.study.words import LEGEND, MARK
 
-# The columns of a table that is a list of facts.
+# The columns of a table of facts.
 FACTS = ("fact", "value")
 
 
@@ -22,13 +22,13 @@ class Table:
 
     @property
     def remarks(self) -> str:
-        """The note, and what the mark of doubtful figures means where there is one."""
+        """The note, and the legend of the mark for doubtful figures if a row has it."""
         legend = LEGEND if any(MARK in value for row in self.rows for value in row) else ""
         return " ".join(filter(None, (self.note, legend)))
 
     @property
     def grouped(self) -> bool:
-        """Whether rows belong together by their name."""
+        """Whether several rows have the same name."""
         return len({row[0] for row in self.rows}) < len(self.rows)
 
     def __bool__(self) -> bool:

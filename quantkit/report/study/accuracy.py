@@ -13,7 +13,7 @@ from quantkit.report.study.summary import Row, Study
 
 @dataclass(frozen=True)
 class Graded:
-    """A network with accuracy (shares from 0 to 1 by name) and the INT8 cell that its speed is taken from, if any."""
+    """A network with its accuracy (shares from 0 to 1 by name) and the INT8 cell that gives its speed, if any."""
 
     network: str
     weights: str
@@ -22,7 +22,7 @@ class Graded:
 
     @property
     def speedup(self) -> Optional[Ratio]:
-        """How many times as fast INT8 is as the baseline."""
+        """The speed of INT8 relative to the baseline."""
         return self.row.speedup if self.row else None
 
 
@@ -33,10 +33,10 @@ def graded(study: Study) -> tuple[Graded, ...]:
     """
     mxnet = {build.name for build in study.run.builds if build.engine == MXNET.name}
     int8 = {each.name for each in study.run.contestants if each.variant == "int8" and each.build in mxnet}
-    found = []
+    grades = []
     for network in study.run.networks:
         if network.accuracy:
             rows = [row for row in study.rows if row.network == network.name and row.contestant in int8 and row.speedup]
             best = max(rows, key=lambda row: (row.batch, row.speedup.value if row.speedup else 0.0), default=None)
-            found.append(Graded(network.name, network.weights, network.accuracy, best))
-    return tuple(found)
+            grades.append(Graded(network.name, network.weights, network.accuracy, best))
+    return tuple(grades)

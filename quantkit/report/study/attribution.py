@@ -16,7 +16,7 @@ _ORDER = ("fp32", "fused", "int8")
 
 @dataclass(frozen=True)
 class Step:
-    """One step: ``factor`` is the speed of ``contestant`` over that of the step before, ``total`` over the baseline."""
+    """One step: ``factor`` is the speed of ``contestant`` relative to the step before, ``total`` to the baseline."""
 
     label: str
     contestant: str
@@ -26,7 +26,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The steps of one network and batch size, each from what the step before it reached."""
+    """The steps of one network and batch size, each relative to the step before."""
 
     network: str
     batch: int
@@ -37,25 +37,25 @@ class Attribution:
 def attributions(study: Study) -> tuple[Attribution, ...]:
     """One attribution for each network and batch size that has a baseline and a step, all on one build.
 
-    The build is the one that has results for the most steps. Its variants follow in the order FP32, fused
-    (MXNet's own fusion where there is no other), INT8, each placed as the baseline is; then INT8 under the
-    policy that is the fastest here. A step without result joins the next one.
+    The build is the one with results for the most steps. Its variants follow in the order FP32, fused
+    (MXNet's own fusion if there is no other), INT8, each placed like the baseline; then INT8 under the
+    fastest policy. A step without a result is merged into the next one.
     """
     places = list(dict.fromkeys((row.network, row.batch) for row in study.rows))
     builds = dict.fromkeys(each.build for each in study.run.contestants)
     by_build = [[_attribution(study, network, batch, build) for network, batch in places] for build in builds]
-    best = max(by_build, key=lambda found: sum(len(each.steps) for each in found if each), default=[])
+    best = max(by_build, key=lambda chains: sum(len(each.steps) for each in chains if each), default=[])
     return tuple(each for each in best if each and each.steps)
 
 
-def one_per_network(found: Sequence[Attribution]) -> tuple[Attribution, ...]:
-    """For each network the batch size with the most steps: the largest of these, for latency the smallest."""
+def one_per_network(attributed: Sequence[Attribution]) -> tuple[Attribution, ...]:
+    """The attribution of each network with the most steps; of several, the largest batch, for latency the smallest."""
 
     def rank(each: Attribution) -> tuple[int, int]:
         return len(each.steps), -each.batch if each.metric == "latency" else each.batch
 
-    networks = dict.fromkeys(each.network for each in found)
-    return tuple(max((each for each in found if each.network == network), key=rank) for network in networks)
+    networks = dict.fromkeys(each.network for each in attributed)
+    return tuple(max((each for each in attributed if each.network == network), key=rank) for network in networks)
 
 
 def _attribution(study: Study, network: str, batch: int, build: str) -> Optional[Attribution]:
@@ -78,7 +78,7 @@ def _attribution(study: Study, network: str, batch: int, build: str) -> Optional
 def _chain(
     study: Study, network: str, batch: int, build: str, metric: Metric
 ) -> list[tuple[str, Optional[Contestant]]]:
-    """The steps that this run knows, by label, with the contestant that takes each."""
+    """The steps of this run, by label, with the contestant of each."""
     run = study.run
     baseline = next(each for each in run.contestants if each.name == run.baseline)
     own = [each for each in run.contestants if each.build == build and each != baseline]
@@ -92,7 +92,7 @@ def _chain(
     engine = next((each.engine for each in run.builds if each.name == build), MXNET.name)
     chain = [
         (build, placed_alike("fp32")),
-        # Other engines fuse what they run in FP32, too.
+        # Other engines always fuse FP32 networks.
         *([fusion] if engine == MXNET.name else []),
         ("INT8", placed_alike("int8")),
     ]

@@ -19,9 +19,9 @@ from quantkit.report.study.words import bounded, number
 class Compared:
     """One cell of both runs; ``ratio`` is new over old, above 1 is better.
 
-    ``metric`` is ``rate`` in the server scenario; the ratio's ends are then what the two searches leave open.
-    ``disturbed`` says what others did to either cell, ``warnings`` besides what else makes it less sure than it looks.
-    ``regressed`` holds the ratio against the limit.
+    ``metric`` is ``rate`` in the server scenario; the ratio's ends are then the bounds of the two searches.
+    ``disturbed`` lists disturbances of either cell by other processes, ``warnings`` all its warnings.
+    ``regressed`` is whether the ratio is below the limit.
     """
 
     network: str
@@ -35,12 +35,12 @@ class Compared:
 
     @property
     def interval(self) -> Optional[tuple[float, float]]:
-        """The ratio's 95 % interval; None for rates, and where a run has too few rounds for one."""
+        """The ratio's 95 % interval; None for rates, and if a run has too few rounds for one."""
         return (self.ratio.low, self.ratio.high) if self.metric != "rate" and bounded(self.ratio) else None
 
     @property
     def verdict(self) -> str:
-        """``faster``, ``slower``, ``not distinguishable`` or, where others may be the cause, ``unsure: disturbed``."""
+        """``faster``, ``slower``, ``not distinguishable`` or, if others may be the cause, ``unsure: disturbed``."""
         return "unsure: disturbed" if self.disturbed else self.ratio.verdict
 
 
@@ -48,7 +48,7 @@ class Compared:
 class Absent:
     """A cell that only one run has measured, and ``why`` the other has not: it ``failed`` there, or is missing.
 
-    ``regressed`` tells whether it counts as a regression.
+    ``regressed`` is whether it counts as a regression.
     """
 
     network: str
@@ -74,12 +74,12 @@ class Comparison:
 
     @property
     def lost(self) -> tuple[Absent, ...]:
-        """The cells that count as regressions since NEW has no result of them."""
+        """The cells that count as regressions because NEW has no result for them."""
         return tuple(cell for cell in self.only_old if cell.regressed)
 
     @property
     def regressions(self) -> int:
-        """How many cells are slower than allowed or lost."""
+        """The number of cells that are slower than allowed or lost."""
         return len(self.slower) + len(self.lost)
 
 
@@ -93,17 +93,17 @@ def compare_results(
     """Compare two runs cell by cell.
 
     Args:
-        old: the run that is the measure.
+        old: the run to compare with.
         new: the run to judge.
-        fail_below: a cell has regressed where its ratio and its interval's upper end are below this and nobody
-            disturbed it, and where only ``old`` has measured it; None: nothing is a regression.
-        metric: what to compare; None for what each cell was measured for. Cells of the server scenario are
-            always compared by the rates found.
-        allow_missing: a cell that ``new`` has not even tried is no regression.
+        fail_below: a cell has regressed if its ratio and its interval's upper end are below this and no other process
+            disturbed it, or if only ``old`` has measured it; None: nothing is a regression.
+        metric: the metric to compare; None for that of each cell. Cells of the server scenario are
+            always compared by their rates.
+        allow_missing: a cell that ``new`` has not tried is not a regression.
 
     Raises:
-        UserError: the hosts, the weights or the latency bounds differ, there is nothing to judge, or the limit is
-            no number above 0.
+        UserError: the hosts, the weights or the latency bounds differ, there is nothing to compare, or the limit is
+            not a number above 0.
     """
     if fail_below is not None and not (math.isfinite(fail_below) and fail_below > 0):
         raise UserError(f"the ratio to fail below is a number above zero, such as 0.95, not {fail_below}")
@@ -131,8 +131,8 @@ def _measured(results: Results) -> dict[Key, Cell]:
 
     def place(key: Key) -> tuple[int, int, int]:
         network, batch, contestant = key
-        found = networks.index(network) if network in networks else len(networks)
-        return found, batch, contestants.index(contestant) if contestant in contestants else len(contestants)
+        position = networks.index(network) if network in networks else len(networks)
+        return position, batch, contestants.index(contestant) if contestant in contestants else len(contestants)
 
     cells = {key_of(cell): cell for cell in results.cells if cell.failure is None and (cell.rounds or cell.server)}
     return {key: cells[key] for key in sorted(cells, key=place)}
@@ -171,7 +171,7 @@ def _compared(old: Cell, new: Cell, fail_below: Optional[float], metric: Optiona
 
 
 def _rate_ratio(new: Server, old: Server) -> Ratio:
-    """The ratio of two rates found, from the least to the most that the two searches leave open."""
+    """The ratio of two rates, with the least and the most that the two searches allow."""
     if new.rate == old.rate == 0:
         return Ratio(1.0, 1.0, 1.0)
     if old.rate == 0:
@@ -180,7 +180,7 @@ def _rate_ratio(new: Server, old: Server) -> Ratio:
 
 
 def _ceiling(server: Server) -> float:
-    """The highest rate that the search leaves open: the lowest that did not hold."""
+    """The highest rate that the search allows: the lowest that did not hold."""
     if server.rate == 0:
         return 0.0
     broken = [trial.rate for trial in server.trials if trial.p99 > server.bound]
@@ -188,7 +188,7 @@ def _ceiling(server: Server) -> float:
 
 
 def _absent(key: Key, other: Results) -> Absent:
-    """A cell of which the other run has no result."""
+    """A cell without a result in the other run."""
     for cell in other.cells:
         if key_of(cell) == key:
             why = f"failed: {cell.failure.message}" if cell.failure else "has no timings"

@@ -1,4 +1,4 @@
-"""What people share of a run: how many times as fast, at which accuracy, on which machine."""
+"""The headline of a run: how many times as fast, at which accuracy, on which machine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from quantkit.report.study.verdict import by_rank, compared
 from quantkit.report.study.words import TIMES, bounded, counted, factor, listed, marked, number
 from quantkit.units import percent
 
-# So many networks are named one by one.
+# Up to this many networks are named one by one.
 _FEW = 3
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How many times as fast the leading contestant is as the baseline, over all its ``comparisons`` in one metric.
+    """The speed of the leading contestant relative to the baseline, over all its ``comparisons`` in one metric.
 
-    ``ratio`` is the geometric mean of several; ``doubtful`` where a cell of any has a warning.
+    ``ratio`` is the geometric mean if there are several; ``doubtful`` is whether any of their cells has a warning.
     """
 
     contestant: str
@@ -35,18 +35,18 @@ class Speed:
 
 @dataclass(frozen=True)
 class Headline:
-    """``figures`` are set in large, each with what it says; ``facts`` by name are what it stands on."""
+    """``figures`` are displayed large, each with its meaning; ``facts``, by name, are the conditions."""
 
     figures: tuple[tuple[str, str], ...]
     facts: tuple[tuple[str, str], ...]
 
 
 def headline(study: Study) -> Optional[Headline]:
-    """The headline of the leading contestant; None where it can neither be compared nor served."""
-    found = speeds(study)
-    if found:
-        figures = tuple(_figure(study, each) for each in found)
-        leader = found[0].contestant
+    """The headline of the leading contestant; None if there is neither a comparison nor a served rate."""
+    all_speeds = speeds(study)
+    if all_speeds:
+        figures = tuple(_figure(study, each) for each in all_speeds)
+        leader = all_speeds[0].contestant
     else:
         cell = max((cell for cell in study.served if cell.server), key=_rank_served, default=None)
         if cell is None or not cell.server or not cell.server.rate:
@@ -66,18 +66,18 @@ def headline(study: Study) -> Optional[Headline]:
 
 
 def speeds(study: Study) -> tuple[Speed, ...]:
-    """The speed of the leading contestant, INT8 before others and then the fastest, in each metric that it has."""
+    """The speed of the leading contestant (INT8 first, then the fastest) in each of its metrics."""
     leader = next((name for name in by_rank(study) if any(compared(study, name, metric) for metric in METRICS)), None)
     if leader is None:
         return ()
-    found = []
+    all_speeds = []
     for metric in METRICS:
         rows = compared(study, leader, metric)
         if rows:
             doubtful = any(study.doubtful(row.network, row.batch, leader, study.run.baseline) for row, _ in rows)
             mean = geometric_mean([ratio for _, ratio in rows])
-            found.append(Speed(leader, metric, len(rows), mean, doubtful))
-    return tuple(found)
+            all_speeds.append(Speed(leader, metric, len(rows), mean, doubtful))
+    return tuple(all_speeds)
 
 
 def _figure(study: Study, speed: Speed) -> tuple[str, str]:
@@ -103,7 +103,7 @@ def _rank_served(cell: Cell) -> tuple[bool, float]:
 
 
 def accuracy(study: Study, name: str) -> str:
-    """What is known of the accuracy of a contestant: for INT8 against FP32, else how far its outputs deviate."""
+    """The accuracy of a contestant in words: for INT8 against FP32, else the deviation of its outputs."""
     contestant = _contestant(study, name)
     variant = VARIANTS[contestant.variant]
     if not variant.int8:
@@ -131,15 +131,15 @@ def _measure(name: str, networks: Sequence[Network]) -> str:
 
 
 def _deviation(study: Study, name: str) -> str:
-    found = [cell.agreement for key, cell in study.cells.items() if key[2] == name and cell.agreement]
-    if not found:
+    agreements = [cell.agreement for key, cell in study.cells.items() if key[2] == name and cell.agreement]
+    if not agreements:
         return "outputs not compared"
-    worst = max(found, key=lambda each: each.deviation)
+    worst = max(agreements, key=lambda each: each.deviation)
     return f"outputs within {worst.deviation:.2g} of those of {worst.reference}, relative to the largest"
 
 
 def machine(host: Any) -> str:
-    """The machine in one line, of facts that the system told."""
+    """The machine in one line, from the known facts."""
     parts = [
         _text(host.get("cpu")),
         f"{_text(host['cores'])} cores" if host.get("cores") else "",

@@ -1,4 +1,4 @@
-"""How throughput grows with instances: contestants that differ in nothing but their placement."""
+"""The scaling of throughput over instances, from contestants that differ only in their placement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from quantkit.report.study.summary import Study
 
 @dataclass(frozen=True)
 class Point:
-    """One placement: ``speedup`` over the smallest one, and what it would be if all cores counted alike.
+    """One placement: ``speedup`` over the smallest one, and the ``ideal`` one, proportional to the cores.
 
     ``cores`` is the number of threads of all instances together.
     """

@@ -18,7 +18,7 @@ from quantkit.report.study.words import listed
 METRICS: tuple[Metric, ...] = ("throughput", "latency")
 PERCENTILES = (50, 90, 99)
 Key = tuple[str, int, str]
-# So many networks are named one by one.
+# Up to this many networks are named one by one.
 _FEW = 3
 
 
@@ -27,8 +27,8 @@ class Row:
     """The figures of one measured cell.
 
     ``throughput`` is in items per second, latencies in ms per request (``percentiles`` are those of
-    ``PERCENTILES``). ``speedups`` holds the ratio to the baseline by metric, empty where the baseline has no
-    result; ``published`` the published speed-ups. ``cost`` is the price of a million items, where one was asked for.
+    ``PERCENTILES``). ``speedups`` holds the ratio to the baseline by metric, empty if the baseline has no
+    result; ``published`` the published speed-ups. ``cost`` is the price of a million items, if it was requested.
     """
 
     network: str
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def metric(self) -> Metric:
-        """What this cell was measured for."""
+        """The metric that this cell was measured for."""
         return "latency" if self.scenario == "latency" else "throughput"
 
     @property
@@ -80,36 +80,36 @@ class Study:
     @property
     def networks(self) -> tuple[Network, ...]:
         """The networks of the run that have timings."""
-        found = {row.network for row in self.rows}
-        return tuple(network for network in self.run.networks if network.name in found)
+        timed = {row.network for row in self.rows}
+        return tuple(network for network in self.run.networks if network.name in timed)
 
     @property
     def warned(self) -> tuple[tuple[Key, str], ...]:
         """The warnings of every cell that has a result, timed or served."""
         served = [cell for cell in self.served if not cell.rounds]
-        found = [(row.key, row.warnings) for row in self.rows] + [(key_of(cell), warnings(cell)) for cell in served]
-        return tuple((key, warning) for key, texts in found for warning in texts)
+        warned = [(row.key, row.warnings) for row in self.rows] + [(key_of(cell), warnings(cell)) for cell in served]
+        return tuple((key, warning) for key, texts in warned for warning in texts)
 
     def doubtful(self, network: str, batch: int, *contestants: str) -> bool:
-        """Whether a cell of one of these contestants has a warning, so that a figure made of them is less sure."""
+        """Whether a cell of one of these contestants has a warning, which makes figures from them doubtful."""
         warned = {key for key, _ in self.warned}
         return any((network, batch, name) in warned for name in contestants)
 
     def weights_note(self, networks: Iterable[str]) -> str:
-        """Which of these networks have random weights, as a sentence; empty where none has."""
+        """Which of these networks have random weights, as a sentence; empty if none has."""
         chosen = set(networks)
         told = random_weights([each for each in self.run.networks if each.name in chosen])
         return told and f"{told}."
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """What was not measured and has not failed either."""
+        """The cells that were neither measured nor failed."""
         known = {*self.cells, *map(key_of, (*self.failed, *self.served))}
         return tuple(each for each in self.run.left_out if (each.network, each.batch, each.contestant) not in known)
 
 
 def random_weights(networks: Sequence[Network]) -> str:
-    """``net has random weights``, ``All 8 networks have random weights``; empty where none has."""
+    """``net has random weights`` or ``All 8 networks have random weights``; empty if none has."""
     random = [network.name for network in networks if network.weights == "random"]
     if not random:
         return ""
@@ -128,7 +128,7 @@ def summarize(results: Sequence[Results], price_per_hour: Optional[float] = None
 
     Args:
         results: at least one run.
-        price_per_hour: what the whole machine costs in an hour, in any currency.
+        price_per_hour: the price of the whole machine for an hour, in any currency.
 
     Raises:
         UserError: the runs come from different hosts, or the price is not a positive number.
@@ -141,10 +141,10 @@ def summarize(results: Sequence[Results], price_per_hour: Optional[float] = None
 
 
 def check_same_host(one: Run, other: Run) -> None:
-    """Refuse runs of different machines.
+    """Reject runs of different machines.
 
     Raises:
-        UserError: naming both hosts.
+        UserError: the machines differ; the message names both hosts.
     """
     if one.host.get("id") is None or one.host.get("id") != other.host.get("id"):
         raise UserError(
@@ -222,21 +222,21 @@ def _row(
 
 
 def _published_speedups(run: Run) -> dict[tuple[Key, str], float]:
-    """Published speed-ups by cell and scenario; those of throughput and latency are taken against the baseline's."""
+    """Published speed-ups by cell and scenario, computed from throughputs and latencies where these are published."""
     values = {
         (each.network, each.batch, each.contestant, each.scenario, each.metric): each.value for each in run.published
     }
-    found = {}
+    speedups = {}
     for (network, batch, contestant, scenario, metric), value in values.items():
         reference = values.get((network, batch, run.baseline, scenario, metric))
         if contestant == run.baseline:
             continue
         if metric == "speedup":
-            found[(network, batch, contestant), scenario] = value
+            speedups[(network, batch, contestant), scenario] = value
         elif reference and value:
             better = value / reference if metric == "throughput" else reference / value
-            found.setdefault(((network, batch, contestant), scenario), better)
-    return found
+            speedups.setdefault(((network, batch, contestant), scenario), better)
+    return speedups
 
 
 def published_throughputs(run: Run) -> dict[Key, float]:

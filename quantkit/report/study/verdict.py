@@ -1,4 +1,4 @@
-"""What the figures say, in sentences made from the data."""
+"""Verdicts: sentences made from the figures."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def by_rank(study: Study) -> tuple[str, ...]:
 
 
 def reservations(study: Study) -> tuple[str, ...]:
-    """What the reader must know before believing a verdict: an unfinished run, failures, random weights."""
-    found = []
+    """What qualifies the verdicts: an unfinished run, failures, random weights."""
+    sentences = []
     run = study.run
     if run.state != "finished":
-        found.append(f"The run is not complete (its state: {run.state}), so cells may be missing.")
+        sentences.append(f"The run is not complete (its state: {run.state}), so cells may be missing.")
     if study.failed:
-        found.append(f"{counted(len(study.failed), 'cell')} failed; the reasons are below.")
+        sentences.append(f"{counted(len(study.failed), 'cell')} failed; the reasons are below.")
     if study.left_out:
         verb = "was" if len(study.left_out) == 1 else "were"
-        found.append(f"{counted(len(study.left_out), 'cell')} {verb} left out; the reasons are below.")
+        sentences.append(f"{counted(len(study.left_out), 'cell')} {verb} left out; the reasons are below.")
     doubtful = len({key for key, _ in study.warned})
     if doubtful:
         verb, cells = ("is", "cell") if doubtful == 1 else ("are", "cells")
         all_cells = len({*study.cells, *map(key_of, study.served)})
-        found.append(f"{doubtful} of {all_cells} {cells} {verb} less sure than they look, and marked {MARK}.")
+        sentences.append(f"{doubtful} of {all_cells} {cells} {verb} less sure than they look, and marked {MARK}.")
     if random := random_weights(run.networks):
-        found.append(f"{random}: the speed is real, the accuracy is not.")
-    return tuple(found)
+        sentences.append(f"{random}: the speed is real, the accuracy is not.")
+    return tuple(sentences)
 
 
 def compared(study: Study, name: str, metric: Metric) -> list[Compared]:
-    """The rows of a contestant that were measured for a metric and have a ratio to the baseline, with that."""
+    """The rows of a contestant that were measured for a metric and have a ratio to the baseline, with the ratio."""
     rows = [row for row in study.rows if row.contestant == name and row.metric == metric]
     return [(row, row.speedup) for row in rows if row.speedup]
 
@@ -71,10 +71,10 @@ def _planned(study: Study, name: str) -> set[tuple[str, int]]:
 def _of_contestant(study: Study, name: str) -> list[str]:
     baseline = study.run.baseline
     planned = _planned(study, name)
-    by_metric = {metric: found for metric in METRICS if (found := compared(study, name, metric))}
+    by_metric = {metric: pairs for metric in METRICS if (pairs := compared(study, name, metric))}
     sentences = [
-        _one(study, *found[0], metric) if len(found) == 1 else _several(found, baseline, metric)
-        for metric, found in by_metric.items()
+        _one(study, *pairs[0], metric) if len(pairs) == 1 else _several(pairs, baseline, metric)
+        for metric, pairs in by_metric.items()
     ]
     absent = len(planned) - sum(map(len, by_metric.values()))
     if planned and not sentences:
@@ -99,7 +99,7 @@ def _one(study: Study, row: Row, ratio: Ratio, metric: Metric) -> str:
 
 
 def _why_unbounded(study: Study, row: Row) -> str:
-    """Why there is no interval."""
+    """The reason why there is no interval."""
     pair = (row.contestant, study.run.baseline)
     single = [name for name in pair if len(study.cells[row.network, row.batch, name].rounds) < 2]
     if not single:
@@ -107,22 +107,22 @@ def _why_unbounded(study: Study, row: Row) -> str:
     return f"{listed(single)} {'was' if len(single) == 1 else 'were'} measured in a single round"
 
 
-def _several(found: Sequence[Compared], baseline: str, metric: Metric) -> str:
-    name = found[0][0].contestant
-    all_verdicts = [ratio.verdict for _, ratio in found]
+def _several(pairs: Sequence[Compared], baseline: str, metric: Metric) -> str:
+    name = pairs[0][0].contestant
+    all_verdicts = [ratio.verdict for _, ratio in pairs]
     doubtful, slower = all_verdicts.count("not distinguishable"), all_verdicts.count("slower")
-    values = [ratio.value for _, ratio in found]
+    values = [ratio.value for _, ratio in pairs]
     reach = span(min(values), max(values))
-    where = _where([row for row, _ in found])
-    if doubtful == len(found):
-        same = f"{name} is not distinguishable in speed from {baseline} in any of {len(found)} comparisons"
+    where = _where([row for row, _ in pairs])
+    if doubtful == len(pairs):
+        same = f"{name} is not distinguishable in speed from {baseline} in any of {len(pairs)} comparisons"
         return f"{same} {where} ({metric}, ratios {reach})."
     sentence = f"{name} runs {reach} times as fast as {baseline} {where} ({metric})"
     exceptions = []
     if slower:
-        exceptions.append(f"it is slower in {slower} of {len(found)} comparisons")
+        exceptions.append(f"it is slower in {slower} of {len(pairs)} comparisons")
     if doubtful:
-        exceptions.append(f"it is not distinguishable in {doubtful} of {len(found)} comparisons")
+        exceptions.append(f"it is not distinguishable in {doubtful} of {len(pairs)} comparisons")
     return f"{sentence}; {listed(exceptions)}." if exceptions else f"{sentence}."
 
 

@@ -22,17 +22,17 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def printable(text: str) -> str:
-    """A text without characters that cannot be seen or that turn the reading direction; each becomes U+FFFD."""
+    """A text whose invisible characters, and those that reverse the reading direction, are replaced by U+FFFD."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text.expandtabs(4))
 
 
 def marked(text: str, doubtful: bool) -> str:
-    """A figure with a mark where it is doubtful; LEGEND explains the mark."""
+    """A figure, with a mark if it is doubtful; LEGEND explains the mark."""
     return f"{text} {MARK}" if doubtful else text
 
 
 def shortened(text: str, length: int) -> str:
-    """A printable text of at most ``length`` characters, for where there is no room for more."""
+    """A printable text, cut to ``length`` characters."""
     text = printable(text)
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
@@ -53,7 +53,7 @@ def listed(items: Sequence[str]) -> str:
 
 
 def drawn_together(texts: Iterable[str], noun: str) -> tuple[str, ...]:
-    """Texts, one of each ``noun``, those alike but for their numbers as one: ``0.1 to 0.3 cores (2 cells)``."""
+    """Texts, one per ``noun``; those that differ only in numbers are merged: ``0.1 to 0.3 cores (2 cells)``."""
     groups: dict[str, list[str]] = {}
     for text in texts:
         groups.setdefault(_NUMBER.sub("#", text), []).append(text)
@@ -70,7 +70,7 @@ def _spanned(texts: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, but no digit before the point is lost."""
+    """A number with three significant digits, or with all digits before the point."""
     if not math.isfinite(value):
         return "unbounded"
     rounded = float(f"{value:.3g}")
@@ -85,18 +85,18 @@ def factor(value: float) -> str:
 
 
 def span(low: float, high: float) -> str:
-    """``6.10 to 7.31``, or one factor where both read the same."""
+    """Two factors, such as ``6.10 to 7.31``, or one if both read the same."""
     ends = factor(low), factor(high)
     return ends[0] if ends[0] == ends[1] else " to ".join(ends)
 
 
 def bounded(ratio: Ratio) -> bool:
-    """Whether a ratio has an interval; a cell of a single round gives none."""
+    """Whether a ratio has an interval; from a single round there is none."""
     return math.isfinite(ratio.high)
 
 
 def ratio_text(ratio: Optional[Ratio], missing: str = "") -> str:
-    """A ratio with its interval, and that it cannot be told from 1 where that is so."""
+    """A ratio with its interval, and ``not distinguishable`` if that includes 1."""
     if ratio is None:
         return missing
     if not bounded(ratio):
