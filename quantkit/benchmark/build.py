@@ -1,4 +1,4 @@
-"""A build: an interpreter with an engine of its own, and what the engine is."""
+"""A build: an interpreter with its own engine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from quantkit.backends.registry import MXNET
 class Build:
     """An interpreter that can run the worker.
 
-    ``python`` is the interpreter's path, ``version`` the engine's, ``library`` the path of the engine's library,
-    ``features`` what it can do (of MXNet the build's switches that are on); ``int8`` tells whether it has INT8
+    ``python`` is the interpreter's path, ``version`` the engine's version, ``library`` the path of its library,
+    ``features`` are its features (for MXNet those that are enabled); ``int8`` is whether it has INT8
     convolutions, ``engine`` is one of the ``DEPLOYED`` engines.
     """
 
@@ -28,5 +28,5 @@ class Build:
 
     @property
     def mkldnn(self) -> bool:
-        """Whether MKL-DNN, which is called oneDNN today, is inside; a build of MXNet without is a native one."""
+        """Whether it contains MKL-DNN, today called oneDNN; a build of MXNet without it is a native one."""
         return "MKLDNN" in self.features

@@ -1,7 +1,7 @@
-"""The variants of a network that are measured, and the form of it that each engine runs for one.
+"""The measured variants of a network, and the form that each engine runs for each variant.
 
 A form is a network on disk: ``fp32``, ``stock``, ``fused`` and ``int8`` are MXNet's, ``onnx`` and ``onnx-int8`` are
-ONNX files of the first and the last; those that other quantizers make are called like their variants.
+ONNX files of the first and the last; forms from other quantizers have the names of their variants.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from quantkit.errors import UserError
 
 @dataclass(frozen=True)
 class Variant:
-    """``title`` is what contestants are called by; ``forms`` are the forms by engine, of those that can run it.
+    """``title`` is its name in contestants' names; ``forms`` are the forms by engine, for engines that can run it.
 
-    ``maker`` names the quantizer that made it, empty where that is quantkit or there is none.
+    ``maker`` names the quantizer that made it, empty if that is quantkit or there is none.
     """
 
     title: str
@@ -38,7 +38,7 @@ VARIANTS: Mapping[str, Variant] = {
 
 
 def can_run(build: Build, variant: str) -> bool:
-    """Whether a build can run a variant: its engine knows it, and native builds run fp32 alone."""
+    """Whether a build can run a variant: its engine has a form for it, and native builds run only fp32."""
     return build.engine in VARIANTS[variant].forms and (build.int8 or variant == "fp32")
 
 

@@ -1,7 +1,7 @@
 """The folders of builds under ``QUANTKIT_HOME/builds``, each with its record, ``build.json``.
 
-For a recipe the folder is a virtual environment as well; for an interpreter of the user's own it holds the
-record alone. A folder appears complete (see ``folders.whole_folder``), and whoever changes one holds its lock.
+For a recipe the folder is also a virtual environment; for the user's own interpreter it holds only the
+record. A folder appears complete (see ``folders.whole_folder``), and a process that changes one holds its lock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def builds_folder() -> Path:
 
 
 def folder_of(name: str) -> Path:
-    """The folder of a build, made or not."""
+    """The folder of a build, whether it exists or not."""
     return builds_folder() / name
 
 
@@ -41,7 +41,7 @@ def recorded_names() -> tuple[str, ...]:
 
 
 def is_environment(name: str) -> bool:
-    """Whether the folder is a virtual environment, so that all in it is quantkit's."""
+    """Whether the folder is a virtual environment, which belongs to quantkit."""
     return (folder_of(name) / "pyvenv.cfg").is_file()
 
 
@@ -50,24 +50,24 @@ def size_of(name: str) -> int:
     total = 0
     for folder, _, names in os.walk(folder_of(name)):
         for path in names:
-            with suppress(FileNotFoundError):  # it may be on its way out
+            with suppress(FileNotFoundError):  # another process may be removing it
                 total += os.lstat(os.path.join(folder, path)).st_size
     return total
 
 
 def interpreter_in(folder: Path) -> Path:
-    """The interpreter of the virtual environment that a folder is."""
+    """The interpreter of the virtual environment in a folder."""
     return folder / "bin" / "python"
 
 
 def read_record(name: str) -> Optional[Build]:
-    """The build as it was last probed, whatever has changed since; None where there is no readable record."""
+    """The build as last probed, whatever has changed since; None if there is no readable record."""
     record = _read(name)
     return record[0] if record else None
 
 
 def read_current(name: str, python: str) -> Optional[Build]:
-    """The build as it was last probed, if its interpreter is ``python`` and nothing has changed since."""
+    """The build as last probed, if its interpreter is ``python`` and nothing has changed since; else None."""
     build, stamp = _read(name) or (None, "")
     is_current = build is not None and build.python == python and stamp != "" and stamp == _stamp(build)
     return build if is_current else None
@@ -84,7 +84,7 @@ def _read(name: str) -> Optional[tuple[Build, str]]:
 
 
 def write_record(name: str, build: Build, is_good: bool = True) -> None:
-    """Write a build's record; one that is not good will not count as current.
+    """Write a build's record; without ``is_good`` it does not count as current.
 
     Raises:
         QuantkitError: the folder cannot be written.
@@ -98,7 +98,7 @@ def _write(folder: Path, build: Build, stamp: str) -> None:
 
 
 def _stamp(build: Build) -> str:
-    """What changes with the interpreter, the engine's library or the worker; empty where one is missing."""
+    """A stamp that changes with the interpreter, the engine's library or the worker; empty if one is missing."""
     try:
         stats = [os.stat(path) for path in (build.python, build.library)]
     except OSError:
@@ -108,7 +108,7 @@ def _stamp(build: Build) -> str:
 
 
 def recorded(name: str, new: Path, build: Build) -> Build:
-    """Write the record of a build in the folder ``new``, which is to become its own; the build as it will be there.
+    """Write the record of a build into ``new``, which will become its folder; returns the build with its final paths.
 
     Raises:
         QuantkitError: the disk is full.
@@ -124,10 +124,10 @@ def recorded(name: str, new: Path, build: Build) -> Build:
 
 
 def discard(name: str) -> None:
-    """Remove a build's folder, from sight at once.
+    """Remove a build's folder, which vanishes in one step.
 
     Raises:
-        QuantkitError: it cannot be renamed.
+        QuantkitError: the folder cannot be renamed.
     """
     path = folder_of(name)
     try:
@@ -137,7 +137,7 @@ def discard(name: str) -> None:
 
 
 def locked(name: str, tell: Tell) -> AbstractContextManager[None]:
-    """Have a build's folder alone.
+    """Hold the lock of a build's folder.
 
     Raises:
         QuantkitError: the folder of all builds cannot be written.

@@ -1,4 +1,4 @@
-"""The builds on this machine: making, opening, checking and removing them."""
+"""Making, opening, checking and removing the builds on this machine."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ State = Literal["ready", "not made", "broken"]
 
 @dataclass(frozen=True)
 class BuildState:
-    """What is known about a build by name.
+    """The state of a build.
 
-    ``build`` is there when it is ready, ``problem`` tells why it is broken. ``size`` is in bytes, None for an
+    ``build`` is set if it is ready, ``problem`` is why it is broken. ``size`` is in bytes, None for an
     environment that is not quantkit's.
     """
 
@@ -55,17 +55,17 @@ class BuildState:
 
 
 def open_build(name_or_spec: str, tell: Tell = untold) -> Build:
-    """A build that works: a recipe's, which is made first where that was not done, or another.
+    """A working build: a recipe's, which is made first if necessary, or another.
 
     Nobody removes it until this process ends, as long as quantkit has made it.
 
     Args:
         name_or_spec: the name of a recipe or of a registered interpreter, ``here`` for the environment that
             quantkit runs in, or ``NAME=/path/to/python`` for any interpreter, which is not registered.
-        tell: is told what begins.
+        tell: called with the name of each step.
 
     Raises:
-        UserError: an unknown name, or an interpreter that does not work.
+        UserError: the name is unknown, or the interpreter does not work.
         QuantkitError: the build cannot be made, or no longer works.
     """
     name, own = _parsed(name_or_spec)
@@ -86,9 +86,9 @@ def open_build(name_or_spec: str, tell: Tell = untold) -> Build:
 
 
 def add_build(name_or_spec: str, tell: Tell = untold, python: Optional[str] = None) -> Build:
-    """Make a recipe's build, anew where it is broken, or register an interpreter given as ``NAME=/path/to/python``.
+    """Make a recipe's build, or make it again if it is broken, or register an interpreter ``NAME=/path/to/python``.
 
-    ``python`` is the interpreter to make a virtual environment with; by default the one that runs.
+    ``python`` is the interpreter to make a virtual environment with; by default the running one.
 
     Raises:
         UserError: an unknown or taken name, or an interpreter that cannot be used.
@@ -97,12 +97,12 @@ def add_build(name_or_spec: str, tell: Tell = untold, python: Optional[str] = No
     name, own = _parsed(name_or_spec)
     if own is not None:
         if python is not None:
-            raise UserError("--python is for recipes; an interpreter of your own is taken as it is")
+            raise UserError("--python is for recipes; your own interpreter is used as it is")
         return _registered(name, own, tell)
     if name not in RECIPES:
         raise UserError(
             f"there is no recipe {name}; known: {', '.join(RECIPES)}; "
-            f"or register an interpreter of your own: {name}=/path/to/python"
+            f"or register your own interpreter: {name}=/path/to/python"
         )
     with locked(name, tell):
         if not _exists(name):
@@ -122,9 +122,9 @@ def add_build(name_or_spec: str, tell: Tell = untold, python: Optional[str] = No
 
 
 def list_builds(tell: Tell = untold) -> tuple[BuildState, ...]:
-    """All recipes, the interpreters that the user registered, and ``here`` where it has an engine.
+    """All recipes, the interpreters that the user registered, and ``here`` if it has an engine.
 
-    Only what changed since it was probed is probed again.
+    Only builds that changed since they were probed are probed again.
     """
     return tuple(state_of(name, tell) for name in known_builds())
 
@@ -145,7 +145,7 @@ def check_build(name: str, tell: Tell = untold) -> BuildState:
 
 
 def state_of(name: str, tell: Tell = untold, anew: bool = False) -> BuildState:
-    """What is known about a build; it is probed where it changed since, or ``anew``.
+    """The state of a build, which is probed if it has changed, or always if ``anew``.
 
     Raises:
         UserError: there is no build of that name.
@@ -169,7 +169,7 @@ def state_of(name: str, tell: Tell = untold, anew: bool = False) -> BuildState:
 
 
 def remove_build(name: str, tell: Tell = untold) -> None:
-    """Remove a recipe's virtual environment, or forget an interpreter of the user's.
+    """Remove a recipe's virtual environment, or forget the user's interpreter.
 
     Raises:
         UserError: there is nothing of that name to remove.
@@ -214,7 +214,7 @@ def _check_known(name: str) -> None:
 
 
 def _parsed(spec: str) -> tuple[str, Optional[str]]:
-    """The name, and the interpreter where one is given."""
+    """The name, and the interpreter if one is given."""
     name, given, path = spec.partition("=")
     if not given:
         return name, None
@@ -225,12 +225,12 @@ def _parsed(spec: str) -> tuple[str, Optional[str]]:
     python = shutil.which(os.path.expanduser(path))
     if python is None:
         raise UserError(f"build {name}: there is no program {path!r}; give the path of a Python interpreter")
-    # Not resolved: the link inside a virtual environment is what tells Python where it is.
+    # Not resolved: Python finds its virtual environment by the link.
     return name, os.path.abspath(python)
 
 
 def _interpreter(name: str) -> Optional[str]:
-    """Where a build's interpreter is; None where a damaged record does not tell."""
+    """The path of a build's interpreter; None if its record is damaged."""
     if name == HERE:
         return sys.executable
     if is_environment(name):
@@ -240,7 +240,7 @@ def _interpreter(name: str) -> Optional[str]:
 
 
 def _current(name: str) -> Optional[Build]:
-    """The build without asking it, where it was probed and nothing has changed since."""
+    """The build as last probed, if nothing has changed since."""
     python = _interpreter(name)
     return read_current(name, python) if python else None
 
@@ -248,7 +248,7 @@ def _current(name: str) -> Optional[Build]:
 def _probed(name: str, python: str, tell: Tell) -> Build:
     tell(f"{name}: probing {python}")
     recipe = RECIPES.get(name)
-    # Of several engines in one environment, a recipe stands for its own.
+    # In an environment with several engines, the recipe's engine counts.
     build = probe(name, python, recipe.engine if recipe else None)
     if recipe:
         recipe.check(build)
@@ -264,7 +264,7 @@ def _probed_own(name: str, python: str, tell: Tell) -> Build:
 
 def _probed_again(name: str, tell: Tell) -> Build:
     """Probe a build that exists and keep the result; the caller holds its lock."""
-    remedy = "" if name == HERE else f"\nmend that, or quantkit builds remove {name} and add it again"
+    remedy = "" if name == HERE else f"\nrepair it, or quantkit builds remove {name} and add it again"
     python = _interpreter(name)
     if python is None:
         raise QuantkitError(f"{folder_of(name)} is damaged{remedy}")
@@ -281,7 +281,7 @@ def _probed_again(name: str, tell: Tell) -> Build:
 
 
 def _made(name: str, python: Optional[str], tell: Tell) -> Build:
-    """Make a recipe's build, in place of what is there; the caller holds its lock."""
+    """Make a recipe's build, replacing an older one; the caller holds its lock."""
     base = base_python(RECIPES[name], python)
     with whole_folder(folder_of(name)) as new:
         make_environment(RECIPES[name], new, base, tell)

@@ -1,4 +1,4 @@
-"""Programs of foreign environments, started for one piece of work and ended with it."""
+"""Running programs of foreign environments."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from quantkit.errors import QuantkitError
 from quantkit.host.current_folder import searching_elsewhere
 from quantkit.host.dependent import dependent
 
-# Of what a program said, so many lines are told.
+# Lines of a program's output that messages show.
 _LAST = 8
 
 
 def foreign_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """A copy of an environment that leads no interpreter to the modules of another, or to the user's own.
+    """A copy of an environment in which an interpreter finds neither another's modules nor the user's own.
 
-    Nor does it lead to libraries or programs in the current folder.
+    Nor does it find libraries or programs in the current folder.
     """
     kept = {name: value for name, value in searching_elsewhere(environment).items() if not name.startswith("PYTHON")}
     return {**kept, "PYTHONNOUSERSITE": "1"}
@@ -33,10 +33,10 @@ def foreign_environment(environment: Mapping[str, str] = os.environ) -> dict[str
 def running(
     command: Sequence[str], environment: Mapping[str, str], merged: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start a program; where it still runs when the block ends, however that is, kill it and all that it started.
+    """Start a program; when the block ends, kill it and all that it started, if it still runs.
 
-    It ends with this process, too; see ``dependent``, also for what happens where it cannot be started. Standard output
-    and standard error are pipes, one for both where they are ``merged``.
+    It ends with this process, too; see ``dependent``, also for programs that cannot be started. Standard output
+    and standard error are pipes, or one pipe if they are ``merged``.
 
     Raises:
         QuantkitError: no process can be started.
@@ -69,7 +69,7 @@ def running(
 
 @contextmanager
 def _signals_noted() -> Iterator[list[Callable[[], object]]]:
-    """Have signals only noted, with what is to be done then: raised in Popen, they would leave a program unknown."""
+    """Defer signals and collect their handlers: an exception inside Popen would leave a program running unknown."""
     noted: list[Callable[[], object]] = []
     if threading.current_thread() is not threading.main_thread():
         yield noted
@@ -88,7 +88,7 @@ def _signals_noted() -> Iterator[list[Callable[[], object]]]:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """End a program that ``running`` started, and all that it started, at once; nothing where it has ended."""
+    """Kill a program that ``running`` started, and all that it started; does nothing if it has ended."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -96,7 +96,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def ending(code: int) -> str:
-    """How a program ended, after its name."""
+    """How a program ended, as a predicate after its name."""
     if code >= 0:
         return f"ended with exit code {code}"
     names = {int(each): each.name for each in signal.Signals}
@@ -104,6 +104,6 @@ def ending(code: int) -> str:
 
 
 def last_lines(text: str) -> str:
-    """The last lines of what a program said, each on an indented line of its own, with a line break before them."""
+    """The last lines of a program's output, each indented and after a line break."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     return "".join(f"\n    {line}" for line in lines[-_LAST:])

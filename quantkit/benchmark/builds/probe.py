@@ -1,4 +1,4 @@
-"""Asking an interpreter which engine it has, and whether the engine computes what it should."""
+"""Probing an interpreter: which engine it has, and whether that computes correctly."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _CONVOLUTION_ERROR = 1e-5
 
 
 def probe(name: str, python: str, engine: Optional[str] = None, patience: float = 120.0) -> Build:
-    """Run the worker's probe in the interpreter ``python``; at most ``patience`` seconds.
+    """Run the worker's probe in the interpreter ``python`` for at most ``patience`` seconds.
 
-    Where no ``engine`` is named, the first that it has counts, MXNet before the others.
+    Without ``engine``, the first installed one counts, MXNet before the others.
 
     Raises:
         QuantkitError: the interpreter cannot be started, dies, hangs, lacks a library, or computes wrongly.
@@ -63,7 +63,7 @@ def _failure(name: str, what: str, stderr: str) -> QuantkitError:
 
 
 def _remedy(stderr: str) -> str:
-    """What to do about an error that users often meet; empty where nothing is known."""
+    """The remedy for a frequent error; empty if none is known."""
     library = re.search(r"(lib[\w.+-]+): cannot open shared object file", stderr)
     module = re.search(r"No module named '?(\w+)", stderr)
     if library and library[1].startswith("libgomp"):

@@ -1,4 +1,4 @@
-"""The builds that quantkit can make by itself: which wheel, and the virtual environment around it."""
+"""The builds that quantkit can make: their wheels and virtual environments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from quantkit.benchmark.builds.foreign import ending, foreign_environment, last_
 from quantkit.errors import QuantkitError, UserError
 from quantkit.progress import Tell, untold
 
-# The newest NumPy that all the wheels run with, and the Python with which they were tried.
+# The newest NumPy that all the wheels run with, and the Python that they were tested with.
 _NUMPY = "numpy==1.26.4"
 _PYTHON = (3, 11)
 
@@ -32,9 +32,9 @@ _ABOUT = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """``wheels`` are requirements as pip reads them; what the first installs, of ``engine``, calls itself ``version``.
+    """``wheels`` are pip requirements; the first installs ``engine`` in the ``version`` that it reports.
 
-    They come with NumPy alone unless their ``dependencies`` are needed, too.
+    Only NumPy is installed with them, unless they need their ``dependencies``.
     """
 
     name: str
@@ -47,19 +47,19 @@ class Recipe:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """All that pip is asked for by name."""
+        """All requirements for pip."""
         return (*self.wheels, _NUMPY)
 
     @property
     def title(self) -> str:
-        """The engine that it promises, in words."""
+        """The engine of the recipe, in words."""
         return _title(self.engine, self.version, self.mkldnn)
 
     def check(self, build: Build) -> None:
-        """See that a build is what the recipe promises.
+        """Check that a build has the recipe's engine.
 
         Raises:
-            QuantkitError: it has another version, or another engine inside.
+            QuantkitError: it has another version or another engine.
         """
         if (build.engine, build.version, build.mkldnn) != (self.engine, self.version, self.mkldnn):
             raise QuantkitError(
@@ -74,11 +74,11 @@ def _title(engine: str, version: str, mkldnn: bool) -> str:
     return f"{engine} {version}{inside}"
 
 
-# The environment of the quantizers that quantkit's is compared with.
+# The environment of the other quantizers, for comparison.
 PEERS = "peers"
 
 PEERS_SCRIPT = Path(__file__).parents[1] / "workers" / "peers.py"
-"""The program that runs them there."""
+"""The program that runs them in it."""
 
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
@@ -108,17 +108,17 @@ RECIPES: Mapping[str, Recipe] = {
 
 @dataclass(frozen=True)
 class BasePython:
-    """An interpreter that virtual environments can be made with; ``executable`` has no symbolic links in it."""
+    """An interpreter to make virtual environments with; ``executable`` is its path without symbolic links."""
 
     python: str
     executable: str
 
 
 def base_python(recipe: Recipe, python: Optional[str] = None) -> BasePython:
-    """Look at the interpreter ``python``, by default the one that runs, or the one behind its virtual environment.
+    """Check the interpreter ``python``, by default the running one or the one behind its virtual environment.
 
     Raises:
-        UserError: there is none of that name, or the recipe's wheels are not for it.
+        UserError: there is no such interpreter, or the recipe's wheels are not for it.
     """
     python = python or str(getattr(sys, "_base_executable", None) or sys.executable)
     try:
@@ -144,7 +144,7 @@ def base_python(recipe: Recipe, python: Optional[str] = None) -> BasePython:
 
 
 def make_environment(recipe: Recipe, folder: Path, base: BasePython, tell: Tell) -> None:
-    """Make a virtual environment with nothing but the recipe's wheels and NumPy, and what they depend on if asked to.
+    """Make a virtual environment with only the recipe's wheels and NumPy, and their dependencies if the recipe says so.
 
     pip reads its own configuration and variables (PIP_INDEX_URL, PIP_FIND_LINKS, PIP_NO_INDEX, ...) as usual.
 
@@ -165,14 +165,14 @@ def make_environment(recipe: Recipe, folder: Path, base: BasePython, tell: Tell)
     code, said = _run(command, lambda line: _retell(recipe, line, tell))
     if code != 0:
         raise QuantkitError(_cannot_install(recipe, code, said))
-    # Neither is used again, and setuptools would have a word in every start of the interpreter.
+    # Neither is used again, and setuptools would hook into every start of the interpreter.
     code, said = _run([*_pip(python), "uninstall", "--yes", "setuptools", "pip"])
     if code != 0:
         raise QuantkitError(f"build {recipe.name}: pip {ending(code)} when it removed itself:{last_lines(said)}")
 
 
 def _no_dependencies(recipe: Recipe) -> list[str]:
-    """MXNet's wheels ask for an old NumPy, which today's Pythons cannot have; other engines run without theirs."""
+    """MXNet's wheels require a NumPy too old for today's Pythons; other engines run without their dependencies."""
     return [] if recipe.dependencies else ["--no-deps"]
 
 
@@ -187,7 +187,7 @@ def _retell(recipe: Recipe, line: str, tell: Tell) -> None:
 
 
 def _run(command: list[str], hear: Tell = untold) -> tuple[int, str]:
-    """Run to the end and hear every line; the exit code and the last lines."""
+    """Run a command to its end, passing each line to ``hear``; returns the exit code and the last lines."""
     said: deque[str] = deque(maxlen=50)
     with running(command, _pip_environment(), merged=True) as process:
         for line in process.stdout or ():
@@ -198,7 +198,7 @@ def _run(command: list[str], hear: Tell = untold) -> tuple[int, str]:
 
 
 def _pip_environment() -> dict[str, str]:
-    """The environment, but what would install elsewhere, and with few retries where the user set none."""
+    """The environment without variables that redirect installations, and with few retries unless the user set them."""
     elsewhere = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
     kept = {name: value for name, value in os.environ.items() if name not in elsewhere}
     return {"PIP_RETRIES": "1", **foreign_environment(kept)}

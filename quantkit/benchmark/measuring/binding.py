@@ -1,4 +1,4 @@
-"""How an instance gets to its place: the command that binds it and the environment that steers its threads."""
+"""The command that binds an instance to its place, and the environment that controls its threads."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from quantkit.benchmark.placement.placement import Placement
 from quantkit.benchmark.workers.instance import WORKER
 from quantkit.errors import UserError
 
-# What OpenMP runtimes, math libraries, allocators and engines read; what the user has set for other programs is no
-# part of a measurement.
+# Prefixes of variables that OpenMP runtimes, math libraries, allocators and engines read; the user's settings for
+# other programs must not affect a measurement.
 _STEERING = (
     *("OMP_", "GOMP_", "KMP_", "MKL_", "MKLDNN_", "DNNL_", "ONEDNN_", "OPENBLAS_", "GOTO_", "MXNET_", "DMLC_"),
     *("ORT_", "OV_", "OPENVINO_", "TBB_"),
     *("MALLOC_", "TCMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
 )
 
-# The libraries that serve as an allocator, the best first, and the Debian package of one.
+# The libraries of each allocator, the best first, and the Debian package of one.
 _ALLOCATORS = {
     "jemalloc": (("jemalloc",), "libjemalloc2"),
     "tcmalloc": (("tcmalloc_minimal", "tcmalloc"), "libtcmalloc-minimal4"),
@@ -35,10 +35,10 @@ _ALLOCATORS = {
 
 
 def launch(build: Build, variant: str, placement: Placement, openmp: str = "gnu", allocator: str = "system") -> Launch:
-    """How to start an instance: bound by numactl where it works, otherwise by the worker itself.
+    """How to start an instance: bound by numactl if that works, otherwise by the worker itself.
 
-    Where the system lets nobody choose memory nodes (containers often do not), memory stays unbound; the pages
-    of a pinned instance then lie where it first touches them, on the nearest node.
+    If the system does not allow binding memory (containers often do not), memory stays unbound; the pages
+    of a pinned instance are then where it first touches them, on the nearest node.
 
     Raises:
         UserError: the OpenMP runtime or the allocator is not installed.
@@ -61,18 +61,18 @@ def environment(
     allocator: str = "system",
     inherited: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """The whole environment of an instance; an unpinned one of MXNet is told the number of its threads alone.
+    """The whole environment of an instance; an unpinned one of MXNet gets only its number of threads.
 
-    Other engines than MXNet get their settings from the worker, and no variables.
+    Other engines get their settings from the worker, not from variables.
 
     Args:
         build: the interpreter and its engine.
-        variant: ``stock`` has MXNet fuse by itself, all others run as they are.
+        variant: for ``stock`` MXNet fuses by itself; all others run unchanged.
         placement: where it runs.
-        openmp: MXNet's, ``gnu``, the runtime that it is linked with (which in mxnet-mkl 1.5 is Intel's), or ``intel``,
-            which is loaded in its place.
+        openmp: MXNet's runtime: ``gnu``, the one that it is linked with (in mxnet-mkl 1.5 it is Intel's), or
+            ``intel``, which replaces it.
         allocator: ``system``, ``jemalloc`` or ``tcmalloc``.
-        inherited: the environment that is the base.
+        inherited: the base environment.
 
     Raises:
         UserError: the OpenMP runtime or the allocator is not installed.
@@ -90,14 +90,14 @@ def environment(
         **libraries,
         "MXNET_SUBGRAPH_BACKEND": "MKLDNN" if variant == "stock" else "default",
         "OMP_NUM_THREADS": str(placement.threads),
-        # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin for 200 ms into the next contestant's turn.
+        # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin 200 ms into the next contestant's turn.
         "KMP_BLOCKTIME": "1",
         **_threads_bound(placement, openmp),
     }
 
 
 def _threads_bound(placement: Placement, openmp: str) -> dict[str, str]:
-    """Each OpenMP thread on a hardware thread of its own."""
+    """The variables that bind each OpenMP thread to a separate hardware thread."""
     if placement.cpus is None:
         return {}
     if openmp == "intel":
@@ -106,7 +106,7 @@ def _threads_bound(placement: Placement, openmp: str) -> dict[str, str]:
 
 
 def _intel_openmp(build: Build) -> str:
-    """The library in the mxnet-mkl wheels, or that of the package intel-openmp in the build's environment."""
+    """The path of the library, in the mxnet-mkl wheel or from the package intel-openmp in the build's environment."""
     folders = (Path(build.library).parent, Path(build.python).parent.parent / "lib")
     for folder in folders:
         if (folder / "libiomp5.so").is_file():
@@ -119,14 +119,14 @@ def _intel_openmp(build: Build) -> str:
 
 def _allocator(name: str) -> str:
     libraries, package = _ALLOCATORS[name]
-    found = next(filter(None, map(find_library, libraries)), None)
-    if found is None:
+    library = next(filter(None, map(find_library, libraries)), None)
+    if library is None:
         raise UserError(f"the allocator {name} is not installed (Debian, Ubuntu: apt-get install {package})")
-    return found
+    return library
 
 
 def _numactl(placement: Placement) -> tuple[str, ...]:
-    """The command that binds what follows; empty where numactl is not installed."""
+    """The command prefix that binds a process; empty if numactl is not installed."""
     program = shutil.which("numactl")
     if program is None:
         return ()
@@ -136,7 +136,7 @@ def _numactl(placement: Placement) -> tuple[str, ...]:
 
 
 def _binding_memory(nodes: tuple[int, ...]) -> tuple[str, ...]:
-    """A command that fails where the worker would."""
+    """A command that fails if the worker would fail to bind memory."""
     code = f"import runpy; runpy.run_path({str(WORKER)!r})['bind'](None, {list(nodes)})"
     return (sys.executable, "-I", "-S", "-c", code)
 

@@ -1,4 +1,4 @@
-"""A queue in front of instances: requests are served in the order of their arrival by whoever is idle."""
+"""A queue in front of instances: idle instances serve requests in the order of arrival."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Serve = Callable[[], object]
 
 @dataclass(frozen=True)
 class Request:
-    """A request and when it arrived, in ns of the monotonic clock."""
+    """A request and its time of arrival, in ns of the monotonic clock."""
 
     number: int
     arrived: int
@@ -24,13 +24,13 @@ class Request:
 class Dispatcher:
     """One thread for each instance; use it as a context manager.
 
-    At its end all requests are served, unless an error or Ctrl-C ends it: then none begins any more, but those
-    that an instance is serving are left to end by themselves.
+    When it exits, all requests have been served, unless an error or Ctrl-C ended it: then no further request begins,
+    and those in progress end by themselves.
 
     Args:
         serve: a function for each instance, always called in the same thread.
         done: called with every request that was served, in the thread that served it.
-        failed: called once when an instance fails, or ``done`` does; no requests are served any more then.
+        failed: called once when an instance or ``done`` fails; after that no requests are served.
     """
 
     def __init__(self, serve: Sequence[Serve], done: Callable[[Request], None], failed: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Measuring the contestants of one network and batch size in turns."""
+"""Measuring the contestants of a network and batch size in turns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _UNKNOWN_PATIENCE = 900.0
 
 @dataclass
 class Entry:
-    """A contestant's cell in the making; ``request`` is how long one request took in its warm-up, in seconds."""
+    """A contestant's unfinished cell; ``request`` is the duration of one request in its warm-up, in seconds."""
 
     cell: Cell
     request: float = 0.0
@@ -44,15 +44,15 @@ class Entry:
     rounds: list[Round] = field(default_factory=list)
 
     def fail(self, kind: str, instance: Optional[int], message: str, stderr: tuple[str, ...] = ()) -> None:
-        """Record why there will be no result."""
+        """Record why the cell has no result."""
         self.cell = replace(self.cell, failure=Failure(kind, instance, message, stderr))
 
 
 class Bench:
-    """One network with its contestants' instances, which stay alive from batch size to batch size.
+    """One network with its contestants' instances, which stay alive over all batch sizes.
 
-    Use it as a context manager. A contestant whose instance fails is started anew for its next batch size.
-    In the server scenario ``search`` finds the rate that instances can keep.
+    Use it as a context manager. A contestant whose instance fails is restarted for its next batch size.
+    In the server scenario ``search`` finds the rate that instances can sustain.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Bench:
         self._teams: dict[str, tuple[Team, dict[str, Any]]] = {}
 
     def warm(self, contestant: Contestant, batch: int) -> Entry:
-        """Start a contestant where it is not running, bind it to the batch size and see how long a request takes."""
+        """Start a contestant unless it is running, bind it to the batch size and time a request."""
         launches = self._launches[contestant.name]
         entry = Entry(empty_cell(self._workload, self._scenario, contestant, batch, launches))
         patience = self._patience(contestant, batch)
@@ -92,7 +92,7 @@ class Bench:
         return entry
 
     def measure(self, entries: Sequence[Entry], pace: Pace) -> list[Cell]:
-        """Warm up what has not failed, measure it in rounds of random order, then check placement and outputs."""
+        """Warm up entries that have not failed, measure them in rounds of random order, check placement and outputs."""
         for entry in entries:
             if entry.request < _SLOW:
                 self._guarded(entry, partial(self._warm_until_steady, entry, pace))
@@ -114,7 +114,7 @@ class Bench:
         return [self._finished(entry) for entry in entries]
 
     def _guarded(self, entry: Entry, step: Callable[[], None]) -> None:
-        """Do one step of an entry unless it has failed; where the step fails, end its instances."""
+        """Run one step of an entry unless it has failed; if the step fails, end its instances."""
         if entry.cell.failure is not None:
             return
         try:
@@ -126,7 +126,7 @@ class Bench:
     def _team(self, contestant: Contestant, patience: float) -> tuple[Team, dict[str, Any]]:
         if contestant.name not in self._teams:
             team = Team(self._launches[contestant.name])
-            # It must be known before anything can fail, so that it is ended then.
+            # Registered before anything can fail, so that a failure ends it.
             self._teams[contestant.name] = team, {}
             checkpoint = _checkpoint(self._workload, contestant, self._launches[contestant.name])
             self._teams[contestant.name] = team, team.load(checkpoint.files, patience)
@@ -145,8 +145,8 @@ class Bench:
 
     def _serve(self, entry: Entry, search: Search) -> None:
         team, _ = self._teams[entry.cell.contestant.name]
-        found = search(team.servers(self._patience(entry.cell.contestant, entry.cell.batch)), team.watch)
-        entry.cell = replace(entry.cell, server=found.server, warnings=(*entry.cell.warnings, *found.warnings))
+        served = search(team.servers(self._patience(entry.cell.contestant, entry.cell.batch)), team.watch)
+        entry.cell = replace(entry.cell, server=served.server, warnings=(*entry.cell.warnings, *served.warnings))
 
     def _prove(self, entry: Entry) -> None:
         team, _ = self._teams[entry.cell.contestant.name]
@@ -157,19 +157,19 @@ class Bench:
             raise InstanceError("kernels", f"none of its {kernels.of} convolutions and dense layers ran in INT8")
 
     def _check_outputs(self, entries: Sequence[Entry], scratch: Path) -> None:
-        """Compare the outputs of every instance's last run with the standard.
+        """Compare the outputs of every instance's last run with a reference.
 
-        INT8 has one of its own; in FP32 the first contestant sets it for all others, and for what other quantizers
-        have made.
+        INT8 has its own; in FP32 the first contestant is the reference for all others, and for the networks of other
+        quantizers.
         """
         standard: Optional[tuple[str, Path]] = None
         for number, entry in enumerate(sorted(entries, key=lambda entry: _variant(entry).int8)):
             cell = entry.cell
             folder = scratch / str(number)
             folder.mkdir()
-            found: list[Path] = []
-            self._guarded(entry, partial(self._collect_outputs, entry, folder, found))
-            if not found:
+            paths: list[Path] = []
+            self._guarded(entry, partial(self._collect_outputs, entry, folder, paths))
+            if not paths:
                 continue
             try:
                 own = self._workload.reference(cell.contestant.variant, cell.batch)
@@ -177,13 +177,13 @@ class Bench:
                 entry.fail("output", None, f"there is nothing to compare its outputs with: {error}")
                 continue
             if own is None and standard is None and not _variant(entry).int8:
-                standard = cell.contestant.name, Path(shutil.copy(found[0], scratch / "standard.npz"))
+                standard = cell.contestant.name, Path(shutil.copy(paths[0], scratch / "standard.npz"))
             reference = ("quantkit", own) if own is not None else standard
             if reference is not None:
-                self._compare(entry, found, *reference, self._allowed(entry, own, standard and standard[1]))
+                self._compare(entry, paths, *reference, self._allowed(entry, own, standard and standard[1]))
 
     def _allowed(self, entry: Entry, own: Optional[Path], standard: Optional[Path]) -> Optional[float]:
-        """How far its outputs may be from those that it is held against, None where nothing tells."""
+        """The allowed deviation of its outputs from the reference; None if it is not limited."""
         if _variant(entry).maker:
             return None
         if own is None:
@@ -192,14 +192,14 @@ class Bench:
             return INT8_ALLOWED
         return None if standard is None else int8_allowed(standard, own)
 
-    def _collect_outputs(self, entry: Entry, folder: Path, found: list[Path]) -> None:
+    def _collect_outputs(self, entry: Entry, folder: Path, paths: list[Path]) -> None:
         team, _ = self._teams[entry.cell.contestant.name]
-        found.extend(team.outputs(folder, self._patience(entry.cell.contestant, entry.cell.batch)))
+        paths.extend(team.outputs(folder, self._patience(entry.cell.contestant, entry.cell.batch)))
 
     def _compare(
-        self, entry: Entry, found: Sequence[Path], name: str, reference: Path, allowed: Optional[float]
+        self, entry: Entry, paths: Sequence[Path], name: str, reference: Path, allowed: Optional[float]
     ) -> None:
-        deviations = [deviation(reference, path) for path in found]
+        deviations = [deviation(reference, path) for path in paths]
         entry.cell = replace(
             entry.cell, agreement=Agreement(name, _finite(max(deviations)), allowed and _finite(allowed))
         )
@@ -219,7 +219,7 @@ class Bench:
         return replace(entry.cell, warm_up=entry.warm_up, rounds=tuple(entry.rounds))
 
     def _patience(self, contestant: Contestant, batch: int) -> float:
-        """How long an instance may be silent before it counts as hanging, in seconds."""
+        """Seconds that an instance may be silent before it counts as hanging."""
         expected = self._forecast.seconds(self._workload.name, contestant.name, batch)
         return _UNKNOWN_PATIENCE if expected is None else max(_LEAST_PATIENCE, 10 * expected)
 
@@ -239,7 +239,7 @@ class Bench:
 def empty_cell(
     workload: Workload, scenario: str, contestant: Contestant, batch: int, launches: Sequence[Launch]
 ) -> Cell:
-    """A cell with all that is known before it is measured."""
+    """A cell before its measurement."""
     return Cell(
         network=workload.name,
         batch=batch,
@@ -261,7 +261,7 @@ def _joined(first: Sequence[WarmUp], then: Sequence[WarmUp]) -> tuple[WarmUp, ..
 
 
 def _finite(value: float) -> float:
-    """JSON knows no infinity; the largest float says as much."""
+    """JSON has no infinity; the largest float stands for it."""
     return min(value, float(np.finfo(np.float64).max)) if value == value else float(np.finfo(np.float64).max)
 
 
@@ -273,5 +273,5 @@ _TOLD = ("OMP_", "GOMP_", "KMP_", "MXNET_", "MKLDNN_", "DNNL_", "LD_PRELOAD")
 
 
 def _told(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that steer engines and threads."""
+    """The variables that control engines and threads."""
     return {name: value for name, value in sorted(environment.items()) if name.startswith(_TOLD)}

@@ -30,12 +30,12 @@ _RECORD = ":::MLLOG "
 _LAST_LINES = 20
 _LARGEST_LOG = 256 * MEBIBYTE
 
-# The conditions of a run that only say that it was short: LoadGen's own demands, made for hour-long submissions.
+# The conditions of a run that only concern its length: LoadGen's requirements for hour-long submissions.
 _LENGTH = ("result_min_duration_met", "result_min_queries_met", "early_stopping_met")
 _LATENCY = "result_perf_constraints_met"
 _CONDITIONS = (_LATENCY, *_LENGTH)
 
-# As LoadGen's summary puts it.
+# Lines of LoadGen's summary.
 _UNMET = re.compile(r"(.+?) satisfied ?: NO$")
 _MORE = re.compile(r"\* Would need to run at least (\d+) more queries")
 
@@ -44,7 +44,7 @@ _MORE = re.compile(r"\* Would need to run at least (\d+) more queries")
 class Observed:
     """A run as LoadGen recorded it, and the latencies of the same requests by our own clock, in ms.
 
-    LoadGen counts from when a query was due, we from when it arrived here.
+    LoadGen counts from the time when a query was due, we from its arrival here.
     """
 
     trial: ServerTrial
@@ -52,15 +52,15 @@ class Observed:
 
     @property
     def p99(self) -> float:
-        """By our own clock, in ms."""
+        """The p99 latency by our own clock, in ms."""
         return float(np.percentile(self.latencies, 99))
 
 
 def check_loadgen() -> None:
-    """Make sure that LoadGen is installed.
+    """Check that LoadGen is installed.
 
     Raises:
-        UserError: it is not.
+        UserError: it is not installed.
     """
     _location()
 
@@ -69,17 +69,17 @@ def run_trial(serve: Sequence[Serve], rate: float, bound: float, seconds: float,
     """Let LoadGen send queries at random times and have the instances answer them.
 
     Args:
-        serve: a function for each instance that serves one request; what it raises ends the run.
+        serve: a function for each instance that serves one request; an exception ends the run.
         rate: queries per second, the mean of the Poisson process.
-        bound: the p99 in ms that LoadGen judges by.
-        seconds: how long queries are sent; those that wait then are still answered.
+        bound: LoadGen's limit for the p99, in ms.
+        seconds: how long queries are sent; waiting ones are still answered after that.
         seed: of the arrival times.
         folder: for LoadGen's logs; those of an earlier run are replaced.
 
     Raises:
         UserError: LoadGen is not installed.
         InstanceError: LoadGen calls the run invalid for another reason than that it was short or missed the bound.
-        QuantkitError: LoadGen failed, or an instance did (what it raised).
+        QuantkitError: LoadGen failed, or an instance did (its own exception).
     """
     settings = {"rate": rate, "bound": bound, "seconds": seconds, "seed": seed, "folder": str(folder)}
     try:
@@ -117,7 +117,7 @@ def _location() -> str:
 
 @contextmanager
 def _generator(settings: dict[str, Any], stderr: IO[bytes]) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
-    """A LoadGen process and the queries that it sends; at the end it is killed where it still runs."""
+    """A LoadGen process and the queries that it sends; the process is killed at the end."""
     location = _location()
     read, write = os.pipe()
     with os.fdopen(read, "rb") as queries:
@@ -145,7 +145,7 @@ def _generator(settings: dict[str, Any], stderr: IO[bytes]) -> Iterator[tuple[su
 
 
 def _read(folder: Path, rate: float, bound: float) -> ServerTrial:
-    """What LoadGen's logs say.
+    """The result in LoadGen's logs.
 
     Raises:
         InstanceError: they call the run invalid for a reason that is neither its length nor the bound.
@@ -160,20 +160,22 @@ def _read(folder: Path, rate: float, bound: float) -> ServerTrial:
         raise QuantkitError(f"LoadGen's logs in {folder} are no text ({error})") from error
     try:
         records = [parse_json(line[len(_RECORD) :]) for line in lines if line.startswith(_RECORD)]
-        found = {record["key"]: record["value"] for record in records}
+        values = {record["key"]: record["value"] for record in records}
         errors = [record for record in records if record["metadata"]["is_error"]]
-        p50, p90, p99 = (found[f"result_{level}.00_percentile_latency_ns"] / 1e6 for level in (50, 90, 99))
-        met = {name: found[name] is True for name in _CONDITIONS}
-        valid, count = found["result_validity"] == "VALID", int(found["result_query_count"])
+        p50, p90, p99 = (values[f"result_{level}.00_percentile_latency_ns"] / 1e6 for level in (50, 90, 99))
+        met = {name: values[name] is True for name in _CONDITIONS}
+        valid, count = values["result_validity"] == "VALID", int(values["result_query_count"])
         # A verdict must follow from the conditions, and the one on latency from the bound.
         explained = valid == all(met.values()) and met[_LATENCY] == (p99 <= bound)
-        clean = not errors and found["num_errors"] == 0
+        clean = not errors and values["num_errors"] == 0
     except (ValueError, LookupError, TypeError, OverflowError) as error:
         raise QuantkitError(f"LoadGen's log of {rate:.4g} queries/s is not complete or of another version") from error
     why = () if valid else _reasons(summary)
     if not (explained and clean):
         said = [f"{each['key']}: {each['value']}" for each in errors]
-        reasons = "; ".join([*said, *why]) or f"{found['result_validity']}, with {found['num_errors']} errors, unnamed"
+        reasons = (
+            "; ".join([*said, *why]) or f"{values['result_validity']}, with {values['num_errors']} errors, unnamed"
+        )
         message = f"LoadGen does not accept its run of {rate:.4g} queries/s, and not for its length alone: {reasons}"
         raise InstanceError("loadgen", message)
     return ServerTrial(rate, count, p50, p90, p99, valid, why)
@@ -181,18 +183,18 @@ def _read(folder: Path, rate: float, bound: float) -> ServerTrial:
 
 def unmet(reasons: tuple[str, ...]) -> tuple[str, ...]:
     """The conditions that LoadGen's reasons name as not met, such as ``early stopping``."""
-    return tuple(found[1].lower() for line in reasons if (found := _UNMET.match(line)))
+    return tuple(match[1].lower() for line in reasons if (match := _UNMET.match(line)))
 
 
 def asked_for(reasons: tuple[str, ...]) -> Optional[int]:
-    """How many more queries LoadGen asks for to be sure of the p99; None where it asks for none."""
-    return next((int(found[1]) for line in reasons if (found := _MORE.match(line))), None)
+    """The number of further queries that LoadGen requires to be sure of the p99; None if it requires none."""
+    return next((int(match[1]) for line in reasons if (match := _MORE.match(line))), None)
 
 
 def _reasons(summary: str) -> tuple[str, ...]:
-    """What LoadGen's summary says below its verdict, but for headings and the conditions that were met."""
+    """The lines below the verdict in LoadGen's summary, without headings and met conditions."""
     verdict = summary.partition("Result is")[2].partition("=====")[0]
-    # Sentences that it has wrapped go on after one space.
+    # Wrapped sentences continue after one space.
     lines = re.sub(r"\n (?=[^ *])", " ", verdict).splitlines()[1:]
     return tuple(line.strip() for line in lines if line.strip() and not line.endswith((": Yes", ":")))
 

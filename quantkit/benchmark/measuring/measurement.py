@@ -1,4 +1,4 @@
-"""From a suite to benchmark results: builds, checkpoints and placements brought together."""
+"""From a suite to benchmark results: combining builds, checkpoints and placements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from quantkit.version import __version__
 
 @dataclass(frozen=True)
 class Conditions:
-    """How a suite is run.
+    """The conditions of a run of a suite.
 
     ``builds`` maps the suite's build names to others or to interpreters (``name=/path/python``); ``budget`` is in
     minutes, for preparing and measuring, None for the suite's own; ``openmp`` is ``gnu`` or ``intel``; ``allocator``
@@ -63,19 +63,19 @@ def run_benchmark(
     tell: Tell = print,
     force: bool = False,
 ) -> Results:
-    """Measure a suite and write everything into a folder; an interrupted run of the same suite goes on.
+    """Measure a suite and write everything into a folder; an interrupted run of the same suite is continued.
 
-    Contestants whose placement this machine cannot offer are left out and named in the run's warnings.
+    Contestants whose placement is impossible on this machine are left out and named in the run's warnings.
 
     Args:
-        suite: what to measure; the name of a suite that ships, or a file, will do.
-        folder: where results go.
+        suite: a suite, the name of a shipped one, or a file.
+        folder: the folder of the results.
         conditions: how to run it.
-        tell: is told what happens.
-        force: discard what the folder holds of another run.
+        tell: called with messages about the progress.
+        force: discard another run in the folder.
 
     Raises:
-        UserError: there is no such suite; a build, a network or every placement cannot be had; or the folder
+        UserError: there is no such suite; a build, a network or every placement is unavailable; or the folder
             holds something else.
         QuantkitError: results cannot be written.
     """
@@ -128,7 +128,7 @@ def _read(suite: Union[Suite, str, Path]) -> Suite:
 
 
 def _check_server(suite: Suite, conditions: Conditions) -> None:
-    """Make sure that the server scenario has all that it needs, before anything long begins."""
+    """Check the requirements of the server scenario before anything long begins."""
     if not any(scenario == "server" for scenario in (suite.scenario, *(each.scenario for each in suite.networks))):
         return
     if conditions.latency_bound is None:
@@ -139,7 +139,7 @@ def _check_server(suite: Suite, conditions: Conditions) -> None:
 
 
 def _placeable(suite: Suite, topology: Topology) -> tuple[Suite, tuple[str, ...]]:
-    """The suite without the contestants that find no place here, and what was said of these."""
+    """The suite without the contestants that cannot be placed here, and the reasons."""
     fitting: list[Contestant] = []
     reasons: list[str] = []
     for contestant in suite.contestants:
@@ -150,14 +150,14 @@ def _placeable(suite: Suite, topology: Topology) -> tuple[Suite, tuple[str, ...]
             reasons.append(f"{contestant.name} is left out: {error}")
     if not fitting:
         raise UserError("; ".join(reasons))
-    found = among(suite, fitting)
-    if found.baseline != suite.baseline:
-        reasons.append(f"{found.baseline} is the baseline in place of {suite.baseline}")
-    return found, tuple(reasons)
+    placeable = among(suite, fitting)
+    if placeable.baseline != suite.baseline:
+        reasons.append(f"{placeable.baseline} is the baseline in place of {suite.baseline}")
+    return placeable, tuple(reasons)
 
 
 def _opened(suite: Suite, conditions: Conditions, tell: Tell) -> dict[str, Build]:
-    """The builds by the names that the suite gives them."""
+    """The builds, by their names in the suite."""
     names = dict.fromkeys(each.build for each in suite.contestants)
     return {name: replace(open_build(conditions.builds.get(name, name), tell), name=name) for name in names}
 
@@ -199,7 +199,7 @@ def _network(workload: Workload) -> Network:
 
 
 def _slowed() -> dict[str, Optional[int]]:
-    """How often what slows down all programs has happened so far, by its name; None where the system does not tell."""
+    """How often events that slow down all programs have occurred, by description; None if the system does not count."""
     return {
         "the processor slowed down for heat {} times": throttled(),
         "the control group's quota of processor time ran out {} times": cut_short(),
@@ -208,7 +208,7 @@ def _slowed() -> dict[str, Optional[int]]:
 
 @contextmanager
 def _slowing_noted(folder: Path) -> Iterator[None]:
-    """Add a warning to the run in a folder for each thing that has slowed down all programs meanwhile."""
+    """Add a warning to the run in a folder for each event that has slowed down all programs meanwhile."""
     before = _slowed()
     try:
         yield
@@ -220,7 +220,7 @@ def _slowing_noted(folder: Path) -> Iterator[None]:
             if earlier is not None and after is not None and after > earlier
         )
         if warnings:
-            # Where not even this can be written, the run's own error says why.
+            # If not even this can be written, the run's own error says why.
             with suppress(QuantkitError):
                 run = read_run(folder)
                 write_run(replace(run, warnings=(*run.warnings, *warnings)), folder)

@@ -33,10 +33,10 @@ from quantkit.errors import QuantkitError, UserError
 from quantkit.files.folders import scratch_folder
 from quantkit.progress import Tell
 
-# How long requests are sent in each run of the server scenario.
+# Seconds of requests in each run of the server scenario.
 _TRIAL_SECONDS = 5.0
 
-# What two measurements of one cell must have in common.
+# The fields that two measurements of one cell must have in common.
 _CONDITIONS = ("scenario", "placements", "environment", "checkpoint", "input")
 
 Key = tuple[int, str]
@@ -54,17 +54,17 @@ def run_suite(
 ) -> Results:
     """Measure all cells of a suite that the folder does not hold yet.
 
-    Every cell is on disk when its group is done; what could not be afforded is in the run's ``left_out``.
+    Every cell is on disk when its group is done; cells beyond the budget are in the run's ``left_out``.
 
     Args:
-        suite: what to measure.
-        run: its description, as it goes into the folder.
+        suite: the suite to measure.
+        run: its description for the folder.
         workloads: by the names of the suite's networks.
         launches: how to start each contestant's instances, by its name.
-        folder: where results go; those of an interrupted run of the same suite are kept.
-        tell: is told what happens.
-        started: when the budget began to run, on the monotonic clock in seconds; now where omitted.
-        latency_bound: the p99 in ms that the server scenario has to keep.
+        folder: the folder of the results; those of an interrupted run of the same suite are kept.
+        tell: called with messages about the progress.
+        started: when the budget began, on the monotonic clock in seconds; None: now.
+        latency_bound: the p99 limit of the server scenario, in ms.
 
     Raises:
         UserError: the folder holds cells of another run.
@@ -76,14 +76,14 @@ def run_suite(
     runner = _Runner(suite, run, before, workloads, launches, folder, tell, started or time.monotonic(), search)
     try:
         runner.measure(suite.networks)
-        # What the others did not need may be enough for some of what was left out.
+        # Time that the others did not need may be enough for some of the cells left out.
         runner.measure(runner.incomplete())
         runner.write("finished")
     except (KeyboardInterrupt, QuantkitError) as error:
         with suppress(QuantkitError):
             runner.write("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
         raise
-    # Not as on disk: a cell for which that was full is not there.
+    # Not read from disk, which may have been too full for some cells.
     return Results(read_run(folder), runner.cells())
 
 
@@ -94,10 +94,10 @@ def _kept(
     latency_bound: Optional[float],
     folder: Path,
 ) -> list[Cell]:
-    """The cells of an interrupted run that count for this one; those that failed get another chance.
+    """The cells of an interrupted run that count for this one, without failed ones, which are measured again.
 
     Raises:
-        UserError: one is no part of the suite, or would be measured otherwise now.
+        UserError: one is not part of the suite, or would be measured differently now.
     """
     planned = {each.name: (each, batches_of(suite, each)) for each in suite.networks}
     cells = read_cells(folder)
@@ -127,7 +127,7 @@ def _kept(
 
 
 def _search(bound: float, seed: int, tell: Tell, serve: Sequence[Callable[[], object]], watch: Watch) -> Served:
-    """The highest rate that instances keep within the bound; LoadGen's own logs are not kept."""
+    """The highest rate that instances sustain within the bound; LoadGen's logs are not kept."""
     with scratch_folder() as logs:
         return search_rate(serve, watch, bound, _TRIAL_SECONDS, seed, logs, tell)
 
@@ -159,16 +159,16 @@ class _Runner:
         self._random = np.random.default_rng(run.seed)
 
     def write(self, state: str) -> None:
-        """Write how far the run has come."""
+        """Write the state of the run."""
         minutes = self._minutes_before + (time.monotonic() - self._started) / 60
         write_run(replace(self._run, left_out=tuple(self._left_out), state=state, minutes=minutes), self._folder)
 
     def cells(self) -> tuple[Cell, ...]:
-        """What was measured or failed, in the order of names."""
+        """The cells that were measured or failed, in the order of names."""
         return tuple(self._cells[key] for key in sorted(self._cells))
 
     def incomplete(self) -> list[Subject]:
-        """The networks of which cells were left out."""
+        """The networks with cells that were left out."""
         return [each for each in self._suite.networks if any(cell.network == each.name for cell in self._left_out)]
 
     def measure(self, networks: Sequence[Subject]) -> None:
@@ -185,7 +185,7 @@ class _Runner:
         with Bench(workload, scenario, self._launches, self._forecast, self._random, search) as bench:
             for batch in batches:
                 self._measure_batch(bench, network.name, batch, [each for each in batches if each >= batch], deadline)
-                # On a full disk others go on; whether it is still full shows at the end.
+                # If the disk is full, measuring continues; the end shows whether it is still full.
                 with suppress(QuantkitError):
                     self.write("running")
 
@@ -206,7 +206,7 @@ class _Runner:
             return
         self._tell(f"{network}, batch {batch}: {', '.join(each.name for each in wanted)}")
         entries = [bench.warm(each, batch) for each in wanted]
-        # What was not known before may have turned out to be too slow.
+        # A contestant that was unknown before may have proved too slow.
         chosen = self._chosen(network, batches, deadline)
         ready = [each for each in entries if self._is_chosen(each, chosen)]
         measured = {each.cell.contestant.name for each in ready}
@@ -232,7 +232,7 @@ class _Runner:
         return cell.failure is not None or (cell.batch, cell.contestant.name) in chosen
 
     def _stored(self, cell: Cell) -> Cell:
-        """The cell, once it is on disk; where that is full, the cell as one that has failed."""
+        """Write a cell; returns it, or a failed cell if the disk is full."""
         try:
             write_cell(cell, self._folder)
         except QuantkitError as error:
@@ -242,14 +242,14 @@ class _Runner:
         return cell
 
     def _is_known(self, network: str, contestant: Contestant, batch: int, deadline: Optional[float]) -> bool:
-        """Whether enough is known to decide: seen in this network, or out of reach by what others took."""
+        """Whether the cost is known well enough: seen in this network, or too high by the forecast."""
         if self._forecast.has_seen(network, contestant.name):
             return True
         request = self._forecast.seconds(network, contestant.name, batch)
         return request is not None and deadline is not None and least_cost(request) > deadline - time.monotonic()
 
     def _costs(self, network: str, batches: Sequence[int]) -> dict[Key, float]:
-        """The least that the cells of these batch sizes cost, as far as known and not all of them are there."""
+        """The least cost of the cells of these batch sizes, if known, for batch sizes with missing cells."""
         costs = {}
         for batch in batches:
             if all((network, batch, each.name) in self._cells for each in self._suite.contestants):
@@ -271,7 +271,7 @@ class _Runner:
     def _available(
         self, network: str, batch: int, batches: Sequence[int], chosen: set[Key], deadline: Optional[float]
     ) -> Optional[float]:
-        """The seconds for one batch size: its least cost, and an equal part of what all the others leave."""
+        """The seconds for one batch size: its least cost, and an equal share of the remaining time."""
         if deadline is None:
             return None
         costs = {key: cost for key, cost in self._costs(network, batches).items() if key in chosen}
@@ -294,7 +294,7 @@ class _Runner:
                 self._tell(f"left out {network}, batch {batch}, {contestant.name}: {reason}")
 
     def _deadline(self, remaining: Sequence[Subject]) -> Optional[float]:
-        """When the share of the first of the remaining networks ends, on the monotonic clock; None without a budget."""
+        """The end of the first remaining network's share of time, on the monotonic clock; None without a budget."""
         if self._run.budget is None:
             return None
         arithmetic = {

@@ -14,13 +14,13 @@ LEAST_ROUNDS = 3
 _SLICE = 1.0
 _SLICES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.15, 0.1)
 _WARM_UP = 2.0
-# Binding a network to a batch, collecting outputs, waiting for each other.
+# Seconds for binding a network to a batch, collecting outputs, and synchronization.
 _OVERHEAD = 0.3
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How a group of contestants is measured: ``rounds`` turns of ``seconds`` each, after a warm-up of at most that."""
+    """``rounds`` turns of ``seconds`` each for a group of contestants, after a warm-up of at most ``warm_up``."""
 
     rounds: int
     seconds: float
@@ -31,27 +31,27 @@ def pace(requests: Sequence[float], available: Optional[float]) -> Pace:
     """The most thorough pace that fits.
 
     Args:
-        requests: how long one request of each contestant takes, in seconds.
-        available: the seconds for the whole group; None where time does not matter.
+        requests: the duration of one request of each contestant, in seconds.
+        available: the seconds for the whole group; None if time does not matter.
     """
     if available is None:
         return Pace(ROUNDS, _SLICE, _WARM_UP)
-    # More rounds show more of the machine's moods than longer ones do.
+    # More rounds sample more of the machine's fluctuations than longer ones.
     for rounds in range(ROUNDS, LEAST_ROUNDS - 1, -1):
         for seconds in _SLICES:
-            found = Pace(rounds, seconds, 2 * seconds)
-            if _cost(requests, found) <= available:
-                return found
+            candidate = Pace(rounds, seconds, 2 * seconds)
+            if _cost(requests, candidate) <= available:
+                return candidate
     return Pace(LEAST_ROUNDS, _SLICES[-1], 2 * _SLICES[-1])
 
 
 def least_cost(request: float) -> float:
-    """The seconds that one contestant needs at the least, of which one request takes ``request``."""
+    """The least seconds for a contestant whose requests take ``request`` seconds."""
     return _cost([request], Pace(LEAST_ROUNDS, _SLICES[-1], 2 * _SLICES[-1]))
 
 
 def _cost(requests: Sequence[float], chosen: Pace) -> float:
-    """A round ends with the request that runs when its time is over; so does the warm-up."""
+    """The expected seconds; a round or a warm-up ends with the request that runs when its time is over."""
     return sum(
         chosen.rounds * (max(request, chosen.seconds) + min(request, chosen.seconds) / 2)
         + max(request, chosen.warm_up)
@@ -61,14 +61,14 @@ def _cost(requests: Sequence[float], chosen: Pace) -> float:
 
 
 def affordable(costs: Mapping[Key, float], worth: Mapping[Key, float], seconds: float) -> set[Key]:
-    """The cells that are worth most for their cost, as many as fit.
+    """The cells with the most worth for their cost, as many as fit.
 
-    What costs minutes for one figure gives way to many figures; a baseline is worth all the ratios that refer to it.
+    Many figures take precedence over one that costs minutes; a baseline is worth all the ratios that refer to it.
 
     Args:
-        costs: the least that each cell takes, in seconds.
-        worth: how many figures each cell makes possible.
-        seconds: how much time there is.
+        costs: the least cost of each cell, in seconds.
+        worth: the number of figures that each cell makes possible.
+        seconds: the available time.
     """
     chosen: set[Key] = set()
     for key in sorted(costs, key=lambda key: costs[key] / worth[key]):
@@ -79,7 +79,7 @@ def affordable(costs: Mapping[Key, float], worth: Mapping[Key, float], seconds: 
 
 
 def share(macs: Mapping[str, int], network: str) -> float:
-    """The part of the remaining time that a network gets: half in equal parts, half by its arithmetic.
+    """A network's share of the remaining time: half in equal parts, half by its arithmetic.
 
     Args:
         macs: the multiply-accumulates, over all batch sizes, of each network that is not yet measured.
@@ -91,7 +91,7 @@ def share(macs: Mapping[str, int], network: str) -> float:
 
 
 class Forecast:
-    """How long requests will take, from those seen so far: first by the same cell's kind, else by arithmetic.
+    """Predicts durations of requests from earlier ones: of the same network and contestant, else by arithmetic.
 
     ``macs`` are the multiply-accumulates of one item of each network.
     """
@@ -102,17 +102,17 @@ class Forecast:
         self._rates: dict[str, dict[str, float]] = {}
 
     def learn(self, network: str, contestant: str, batch: int, seconds: float) -> None:
-        """Take in that one request of ``batch`` items took so long."""
+        """Record the duration of a request of ``batch`` items."""
         self._seen[network, contestant] = batch, seconds
         if self._macs[network]:
             self._rates.setdefault(contestant, {})[network] = seconds / (batch * self._macs[network])
 
     def has_seen(self, network: str, contestant: str) -> bool:
-        """Whether a request of this network and contestant was seen, of whatever batch size."""
+        """Whether a request of this network and contestant was seen, of any batch size."""
         return (network, contestant) in self._seen
 
     def seconds(self, network: str, contestant: str, batch: int) -> Optional[float]:
-        """How long a request of ``batch`` items will take; None where nothing is known yet."""
+        """The predicted duration of a request of ``batch`` items; None if nothing is known yet."""
         if (network, contestant) in self._seen:
             known, seconds = self._seen[network, contestant]
             return seconds * batch / known

@@ -19,8 +19,8 @@ from quantkit.host.load import Load
 from quantkit.progress import Tell, untold
 
 Watch = Callable[[], Callable[[], Optional[Load]]]
-"""Begins to watch the instances' processors; what it returns tells the work of others there since, without the
-stolen time, which is told apart; None where the system does not tell."""
+"""Begins to watch the instances' processors; the function that it returns gives the load of other processes there
+since then, with stolen time separately; None if the system does not show it."""
 
 _CLOSED_LOOP_SECONDS = 2.0
 
@@ -28,17 +28,17 @@ _CLOSED_LOOP_SECONDS = 2.0
 _LOWEST = 1 / 128
 SEARCH_PRECISION = 1.05
 
-# A rate that the search has found must also hold for so many times as long; else less is tried, in growing steps.
+# The resulting rate must also hold in a run this many times as long; else lower rates are tried, in growing steps.
 _CONFIRMATION = 3.0
 _STEP_BACK = 0.9
 
-# LoadGen counts from when a query was due: this much more than our own clock says means that it was late itself.
+# LoadGen counts from when a query was due: if it records this much more than our clock, it was late itself.
 _LATE, _LATE_MS = 1.1, 0.5
 
 
 @dataclass(frozen=True)
 class ClosedLoop:
-    """Requests without pause: how many per second all instances serve, and the shortest that one took, in ms."""
+    """Requests without pause: the requests per second of all instances, and the shortest latency, in ms."""
 
     rate: float
     shortest: float
@@ -46,7 +46,7 @@ class ClosedLoop:
 
 @dataclass(frozen=True)
 class Served:
-    """What a search has found, and what makes it less sure than it looks."""
+    """The result of a search, with warnings that make it less certain."""
 
     server: Server
     warnings: tuple[str, ...]
@@ -71,16 +71,16 @@ def search_rate(
     Args:
         serve: a function for each instance that serves one request and returns when it is done. Requests go
             to the first idle instance in the order of their arrival.
-        watch: is called at the beginning of every run, what it returns at the end.
+        watch: called at the beginning of every run; the function that it returns is called at the end.
         bound: in ms.
         seconds: how long queries are sent in each run.
         seed: of the arrival times.
-        folder: where LoadGen's logs go, a folder for each run.
-        tell: is told of every run.
+        folder: for LoadGen's logs, a folder for each run.
+        tell: called with a description of every run.
 
     Returns:
-        The rate, 0.0 where none holds, and all runs in order; the one that confirmed the rate is the last. The
-        warnings tell where LoadGen was late itself, and where others used the processors.
+        The rate, 0.0 if none holds, and all runs in order; the last one confirmed the rate. The
+        warnings say if LoadGen was late itself, and if others used the processors.
 
     Raises:
         UserError: LoadGen is not installed.
@@ -108,7 +108,7 @@ def search_rate(
 def _highest(
     closed: ClosedLoop, bound: float, holds: Callable[[float], bool], holds_long: Callable[[float], bool]
 ) -> float:
-    """The highest rate that is found to hold, in a long run, too; 0.0 where none does."""
+    """The highest rate that holds, in a long run, too; 0.0 if none does."""
     high, rate = closed.rate, closed.rate / 2
     while not holds(rate):
         high, rate = rate, rate / 2
@@ -129,7 +129,7 @@ def _highest(
 
 
 def described(run: Observed, bound: float) -> str:
-    """A run in words: whether it keeps the bound (ms), by which the search goes, and what LoadGen makes of it."""
+    """A run in words: whether it keeps the bound (ms), which decides the search, and LoadGen's verdict."""
     trial = run.trial
     kept = "within" if trial.p99 <= bound else "above"
     text = (
@@ -144,7 +144,7 @@ def described(run: Observed, bound: float) -> str:
 
 
 def lateness(runs: Sequence[Observed]) -> tuple[str, ...]:
-    """A warning where LoadGen and our own clock disagree, with the run in which they do so most."""
+    """A warning if LoadGen and our own clock disagree, with the run in which they differ most."""
     late = [run for run in runs if run.trial.p99 > _LATE * run.p99 + _LATE_MS]
     if not late:
         return ()
@@ -157,28 +157,28 @@ def lateness(runs: Sequence[Observed]) -> tuple[str, ...]:
 
 
 def disturbances(loads: Sequence[Optional[Load]]) -> tuple[str, ...]:
-    """What others did on the instances' processors: each run counts, since each one decides where the search goes."""
+    """Warnings about other processes on the instances' processors, in any run, since each one directs the search."""
     told = [load for load in loads if load is not None]
-    found = [UNTOLD] if len(told) < len(loads) else []
+    texts = [UNTOLD] if len(told) < len(loads) else []
     stolen = [load.stolen for load in told if load.stolen > STOLEN]
     busy = [load.busy for load in told if load.busy > BUSY]
     if stolen:
-        found.append(
+        texts.append(
             f"the hypervisor took up to {max(stolen):.2f} cores of processor time in {len(stolen)} of {len(loads)} runs"
         )
     if busy:
-        found.append(
+        texts.append(
             f"other processes used up to {max(busy):.2f} cores on the same processors in {len(busy)} of {len(loads)} "
             "runs"
         )
-    return tuple(found)
+    return tuple(texts)
 
 
 def closed_loop(serve: Sequence[Serve], seconds: float) -> ClosedLoop:
     """Have every instance serve one request after the other; each serves at least one.
 
     Raises:
-        QuantkitError: an instance failed (what it raised).
+        QuantkitError: an instance failed (its own exception).
     """
     latencies: list[float] = []
     finished: SimpleQueue[None] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""All instances of one contestant on one network: started, bound, proven and measured together."""
+"""All instances of one contestant on one network, which are started, bound, proven and measured together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Launch:
-    """How one instance is started (see ``Instance``) and where it shall then be."""
+    """How one instance is started (see ``Instance``), and its intended placement."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -48,13 +48,13 @@ class Launch:
 class Team:
     """Instances that work at the same time; use it as a context manager.
 
-    Whatever goes wrong with one is raised as an InstanceError with its number as ``instance``.
+    The failure of one raises an InstanceError with its number as ``instance``.
     """
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         self._launches = tuple(launches)
         pinned = {cpu for launch in launches for cpu in launch.placement.cpus or os.sched_getaffinity(0)}
-        # Who works on a core's other hardware thread slows down this one.
+        # Work on a core's other hardware thread slows down this one.
         self._watched = with_siblings(pinned)
         self.instances: list[Instance] = []
         with ExitStack() as stack:
@@ -65,7 +65,7 @@ class Team:
             self._stack = stack.pop_all()
 
     def load(self, files: Mapping[str, Path], patience: float) -> dict[str, Any]:
-        """Have all instances read a network's files, which have roles; what the engine says of itself."""
+        """Have all instances read a network's files, by role; returns the engine's description of itself."""
         answers = self._ask("load", patience, files={role: str(path) for role, path in files.items()})
         return {name: value for name, value in answers[0].items() if name != "event"}
 
@@ -82,10 +82,10 @@ class Team:
         )
 
     def prove(self) -> tuple[Proof, ...]:
-        """Where the instances really run.
+        """The actual placement of the instances.
 
         Raises:
-            InstanceError: one runs elsewhere than it should.
+            InstanceError: one runs in the wrong place.
         """
         proofs = []
         for number, (instance, launch) in enumerate(zip(self.instances, self._launches)):
@@ -98,7 +98,7 @@ class Team:
         return tuple(proofs)
 
     def kernels(self, patience: float) -> Optional[Kernels]:
-        """How many convolutions and dense layers run in INT8; None where the engine does not tell."""
+        """The number of convolutions and dense layers that run in INT8; None if the engine does not report it."""
         with _numbered(0):
             answer = self.instances[0].ask("kernels", patience)
         return Kernels(answer["int8"], answer["of"]) if "int8" in answer else None
@@ -114,10 +114,10 @@ class Team:
     def measure(self, seconds: float, patience: float) -> Round:
         """One round: all instances begin at the same time and begin no request after ``seconds``.
 
-        A round in which they hardly worked at the same time says nothing and is repeated, for twice as long.
+        A round in which they hardly worked at the same time is meaningless and is repeated, for twice as long.
 
         Raises:
-            InstanceError: one failed, or in every attempt they worked at the same time for too short.
+            InstanceError: one failed, or in every attempt their common time was too short.
         """
         for attempt in range(_ATTEMPTS):
             turn = self._round(seconds * 2**attempt, patience)
@@ -142,7 +142,7 @@ class Team:
         load = others()
         return Round(
             at=at,
-            # Ticks are coarse: it may come out below zero, and only the mean of many rounds means something.
+            # Ticks are coarse: a value may be negative, and only the mean of many rounds is meaningful.
             busy=None if load is None else load.busy,
             stolen=None if load is None else load.stolen,
             instances=tuple(
@@ -155,10 +155,10 @@ class Team:
         )
 
     def watch(self) -> Callable[[], Optional[Load]]:
-        """Begin to watch the instances' cores; what it returns tells what others have used there since.
+        """Begin to watch the instances' cores; the function that it returns gives the load of others there since then.
 
-        It tells None where the system does not. Stolen time is told apart. What this process uses counts as ours, as
-        does what it has waited for: LoadGen.
+        It returns None if the system does not show the load. Stolen time is separate. The work of this process, and of
+        LoadGen, for which it has waited, counts as ours.
         """
         begun, before, own = time.monotonic(), read_ticks(_STAT), self._processor_seconds()
 

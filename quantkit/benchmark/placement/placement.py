@@ -1,4 +1,4 @@
-"""Where instances run: which hardware threads, which memory.
+"""Placement of instances on hardware threads and memory nodes.
 
 Policies, all of them with one OpenMP thread for each core of an instance, on the core's first usable
 hardware thread:
@@ -8,7 +8,7 @@ hardware thread:
 - ``latency``: one instance on the cores of one node, the largest;
 - ``machine``: one instance on all cores;
 - ``NxM``: N instances of M cores, spread over the nodes; none lies on several, unless M is more than each has;
-- ``N``: N instances, as large as they can be;
+- ``N``: N instances, as large as possible;
 - ``unpinned``: one instance that runs wherever the system puts it.
 
 With ``:smt`` after any of them, each hardware thread counts as a core, siblings next to each other.
@@ -35,13 +35,13 @@ POLICIES = (
     "hardware threads of a core, such as 2x4:smt"
 )
 
-# The hardware threads to give away, by node.
+# The available hardware threads, by node.
 _Free = Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class Placement:
-    """One instance: its hardware threads, its memory nodes (None: wherever) and its number of OpenMP threads.
+    """One instance: its hardware threads, its memory nodes (None: any) and its number of OpenMP threads.
 
     ``cpus`` is None for an instance that is not pinned.
     """
@@ -52,10 +52,10 @@ class Placement:
 
 
 def place(policy: str, topology: Topology) -> tuple[Placement, ...]:
-    """The instances that a policy makes of what a machine offers, in the order of nodes and hardware threads.
+    """The instances of a policy on a machine, in the order of nodes and hardware threads.
 
     Raises:
-        UserError: there is no such policy, or it asks for more than there is.
+        UserError: there is no such policy, or it needs more than the machine has.
     """
     asked = _POLICY.fullmatch(policy)
     if asked is None:
@@ -81,7 +81,7 @@ def place(policy: str, topology: Topology) -> tuple[Placement, ...]:
 
 
 def is_policy(policy: str) -> bool:
-    """Whether there is such a policy, whatever this machine offers."""
+    """Whether there is such a policy, possible on this machine or not."""
     return _POLICY.fullmatch(policy) is not None
 
 
@@ -94,13 +94,13 @@ def _free(topology: Topology, smt: bool) -> _Free:
 
 
 def _affordable(free: _Free, topology: Topology) -> int:
-    """How many of them the control group's quota can keep running; at least one."""
+    """The number of threads that the control group's quota can keep running; at least one."""
     total = len(_joined(free))
     return total if topology.quota is None else max(1, min(total, int(topology.quota)))
 
 
 def _dealt(free: _Free, count: int) -> _Free:
-    """So many of them, taken from the nodes in turns."""
+    """``count`` of the threads, taken from the nodes in turns."""
     turns = [cpu for turn in zip_longest(*free.values()) for cpu in turn if cpu is not None]
     chosen = set(turns[:count])
     kept = {node: [cpu for cpu in cpus if cpu in chosen] for node, cpus in free.items()}
@@ -133,7 +133,7 @@ def _counted(asked: re.Match[str], free: _Free, most: int) -> list[Sequence[int]
 
 
 def _room(free: _Free, size: int) -> int:
-    """How many instances of that size there is room for; only those larger than every node may span several."""
+    """The number of instances of a size that fit; only those larger than every node may span several."""
     if size > _largest(free):
         return len(_joined(free)) // size
     return sum(len(cpus) // size for cpus in free.values())

@@ -1,4 +1,4 @@
-"""Whether an instance is where it should be, read from /proc while it lives."""
+"""Proof of an instance's placement, read from /proc while it runs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from quantkit.errors import InstanceError
 from quantkit.files.schema import Many
 from quantkit.host.topology import parse_list
 
-# Pages that may lie elsewhere: an interpreter that binds itself has touched some before. Both must be exceeded.
+# Pages that may be elsewhere, since a self-binding interpreter has touched some before. Both must be exceeded.
 _STRAY_SHARE = 0.05
 _STRAY_PAGES = 4096
 
 # The column of a thread's last hardware thread in proc(5)'s stat, counted after the name.
 _PROCESSOR = 36
 
-# How often threads are looked at before those that come and go are too many.
+# Attempts to read all threads while some come and go.
 _ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Where an instance really was, read from /proc: its threads, the hardware threads they may use, its pages by node.
+    """An instance's actual placement: its threads, the hardware threads that they may use, its pages by node.
 
-    ``bound`` is the number of threads that OpenMP has bound to a place of their own; ``pages`` is None where the kernel
-    does not tell, and where its memory lies is then not proven.
+    ``bound`` is the number of threads that OpenMP has bound to separate places; ``pages`` is None if the kernel does
+    not report them, and the place of its memory is then not proven.
     """
 
     threads: int
@@ -42,14 +42,14 @@ class Proof:
 
 
 def prove(pid: int, placement: Placement, proc: Path = Path("/proc")) -> Proof:
-    """Where all threads of a process may run and where its memory lies.
+    """The actual placement of a process's threads and memory.
 
     ``bound`` counts the hardware threads of the placement that some thread is bound to alone: threads bound to
-    the same one count once. ``pages`` counts private anonymous memory in units of 4 KiB by node; None where
-    the kernel does not tell. Files that are mapped lie where the page cache has them, and do not count.
+    the same one count once. ``pages`` counts private anonymous memory in units of 4 KiB by node; None if
+    the kernel does not report it. Mapped files are wherever the page cache has them, and do not count.
 
     Raises:
-        InstanceError: the process is gone, or not all of its threads can be looked at.
+        InstanceError: the process is gone, or some of its threads cannot be read.
     """
     process = proc / str(pid)
     masks = _masks(process)
@@ -64,13 +64,12 @@ def prove(pid: int, placement: Placement, proc: Path = Path("/proc")) -> Proof:
 
 
 def problem(proof: Proof, placement: Placement, openmp: bool = True) -> Optional[str]:
-    """What is wrong with where an instance runs; None where all is right, as it always is where nothing was asked.
+    """Why an instance's placement is wrong; None if it is right, or if the instance is not pinned.
 
-    Wrong are a thread that may run on other hardware threads, OpenMP threads that are not bound apart from each
-    other, memory on other nodes that is more than five percent and more than 16 MiB, and memory that was bound and of
-    which the kernel tells nothing: that is not proven. That fewer of them are bound than were asked for is not wrong:
-    GNU's runtime ends those that an operator has no work for. Threads that are not ``openmp``'s share the hardware
-    threads of their instance.
+    Wrong are a thread that may run on other hardware threads, OpenMP threads that are not bound separately, memory on
+    other nodes that is more than five percent and more than 16 MiB, and bound memory that the kernel does not report,
+    which is not proven. Fewer bound threads than requested are not wrong: GNU's runtime ends threads without work.
+    Threads that are not ``openmp``'s share the hardware threads of their instance.
     """
     if placement.cpus is None:
         return None
@@ -99,7 +98,7 @@ def _masks(process: Path) -> list[frozenset[int]]:
     """The hardware threads that each thread may use, with the one that it last ran on."""
     for _ in range(_ATTEMPTS):
         before = _threads(process)
-        # A thread may end while it is looked at; then all are looked at again.
+        # A thread may end while it is read; then all are read again.
         with suppress(FileNotFoundError, ProcessLookupError):
             masks = [_mask(task) for task in before]
             if _threads(process) == before:
@@ -109,14 +108,14 @@ def _masks(process: Path) -> list[frozenset[int]]:
 
 def _threads(process: Path) -> list[Path]:
     try:
-        found = sorted(process / "task" / name for name in os.listdir(process / "task"))
+        tasks = sorted(process / "task" / name for name in os.listdir(process / "task"))
     except (FileNotFoundError, ProcessLookupError):
-        found = []
+        tasks = []
     except OSError as error:
         raise _unreadable(process / "task", error.strerror or str(error)) from error
-    if not found:
+    if not tasks:
         raise InstanceError("crashed", f"process {process.name} ended before its placement was looked at")
-    return found
+    return tasks
 
 
 def _mask(task: Path) -> frozenset[int]:
@@ -153,7 +152,7 @@ def _pages(process: Path) -> Optional[dict[int, int]]:
                         pages[int(name[1:])] += int(value) * units
     except (OSError, ValueError):
         return None
-    # No process is without a page: then nothing was told.
+    # Every process has pages: none means that the kernel did not report them.
     return dict(sorted(pages.items())) or None
 
 

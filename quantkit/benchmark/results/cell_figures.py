@@ -1,4 +1,4 @@
-"""The figures of measured cells as JSON's own types, one row a cell."""
+"""The figures of measured cells as JSON's own types, one row per cell."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def figures(results: Results) -> list[dict[str, Any]]:
 
 
 def served(results: Results) -> list[dict[str, Any]]:
-    """For every cell of the server scenario the highest rate (requests/s) within the bound (ms), 0.0 where none is.
+    """For every cell of the server scenario the highest rate (requests/s) within the bound (ms), 0.0 if none is.
 
     ``p99`` (ms) and ``valid``, LoadGen's verdict, are those of the run that confirmed the rate.
     """
@@ -68,7 +68,7 @@ def served(results: Results) -> list[dict[str, Any]]:
     return rows
 
 
-def _ratio(found: Ratio) -> dict[str, Any]:
-    """JSON knows no infinity: an open interval has no upper end."""
-    high: Optional[float] = found.high if found.high < float("inf") else None
-    return {"value": found.value, "low": found.low, "high": high, "verdict": found.verdict}
+def _ratio(interval: Ratio) -> dict[str, Any]:
+    """A ratio as JSON's own types, which have no infinity: an unbounded interval has no upper end."""
+    high: Optional[float] = interval.high if interval.high < float("inf") else None
+    return {"value": interval.value, "low": interval.low, "high": high, "verdict": interval.verdict}

@@ -32,7 +32,7 @@ _LARGEST_FILE = 256 * MEBIBYTE
 # More than a century of nanoseconds; the difference of two such times fits into 64 bits.
 _TIME_END = 1 << 62
 
-# Names that other parts refer to, what the user does not choose, and what holds numbers alone.
+# Fields without placeholders: names that other parts refer to, values that users do not choose, and numbers.
 _KEPT = frozenset(
     [
         *("name", "title", "network", "networks", "batches", "contestant", "contestants", "baseline", "scenario"),
@@ -79,7 +79,7 @@ def read_results(folder: Path) -> Results:
 
 
 def read_cells(folder: Path) -> tuple[Cell, ...]:
-    """Read the cells of a run, none where it has none yet.
+    """Read the cells of a run; empty if it has none yet.
 
     Raises:
         UserError: one is damaged.
@@ -121,7 +121,7 @@ def _read_cell(folder: Path, name: str) -> Cell:
 
 
 def _problem(turn: Round, instances: int) -> str:
-    """What cannot be true of a round; empty where it can."""
+    """Why a round is impossible; empty if it is possible."""
     if not instances:
         return "it has no instances"
     if len(turn.instances) != instances:
@@ -141,8 +141,8 @@ def _problem(turn: Round, instances: int) -> str:
 
 def as_recorded(value: Recorded) -> Recorded:
     """A run or a cell as it is on disk: with placeholders in place of folders and names."""
-    found: Recorded = recorded(value, _KEPT)
-    return found
+    public: Recorded = recorded(value, _KEPT)
+    return public
 
 
 def _write(value: Recorded, path: Path) -> None:
@@ -169,7 +169,7 @@ def _read(kind: Any, folder: Path, name: str) -> Any:
 
 @cache
 def _schema(kind: Any) -> Any:
-    """It takes longer to make than to use."""
+    """The schema of a file, cached since it takes longer to make than to use."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

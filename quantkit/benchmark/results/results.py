@@ -1,4 +1,4 @@
-"""What a benchmark leaves behind: raw clock readings of every cell, with all that is needed to judge them."""
+"""The results of a benchmark: raw clock readings of every cell, with all that is needed to judge them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from quantkit.host.revision import Revision
 FORMAT = 1
 
 DISCARDED = "discarded"
-"""The state of a run that is on its way out."""
+"""The state of a run that is being removed."""
 
 
 @dataclass(frozen=True)
 class Contestant:
     """One competitor: ``variant`` of the networks (see ``variants.py``) on ``build``, placed by ``policy``.
 
-    ``name`` is what tables call it, unique in its run.
+    ``name`` is its name in tables, unique in its run.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Ticks:
-    """When each request of one instance began and ended, in ns after the round's common start."""
+    """The start and the end of each request of one instance, in ns after the round's common start."""
 
     starts: Many[int]
     ends: Many[int]
@@ -44,9 +44,9 @@ class Ticks:
 class Round:
     """One turn of a contestant, all its instances at once.
 
-    ``at`` is the wall-clock time in seconds since 1970; ``busy`` and ``stolen`` are the cores' worth of work that
-    others did and that the hypervisor took meanwhile, on the instances' cores, None where the system does not tell;
-    ticks are coarse, so that one round's may be negative.
+    ``at`` is the wall-clock time in seconds since 1970; ``busy`` and ``stolen`` are the cores that other processes
+    used and that the hypervisor took meanwhile, on the instances' cores, None if the system does not show them;
+    ticks are coarse, so a single round's value may be negative.
     """
 
     at: float
@@ -56,13 +56,13 @@ class Round:
 
     @property
     def window(self) -> tuple[int, int]:
-        """The common window: from when all instances had begun until the first of them had ended, in ns."""
+        """The common window in ns: from the start of the last instance to the end of the first."""
         return max(ticks.starts[0] for ticks in self.instances), min(ticks.ends[-1] for ticks in self.instances)
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The runs of one instance before anything counts: their durations in ns, and whether it became steady."""
+    """The warm-up runs of one instance: their durations in ns, and whether it became steady."""
 
     durations: Many[int]
     steady: bool
@@ -70,7 +70,7 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Kernels:
-    """How many of the convolutions and dense layers ran in INT8 (``int8``), ``of`` how many."""
+    """The number of convolutions and dense layers that ran in INT8 (``int8``), and of all of them (``of``)."""
 
     int8: int
     of: int
@@ -80,7 +80,7 @@ class Kernels:
 class Agreement:
     """The largest deviation of a contestant's outputs from the reference's, over the reference's largest value.
 
-    ``allowed`` is None where nothing tells how near it must come, as with the networks of other quantizers.
+    ``allowed`` is None if there is no limit, as for the networks of other quantizers.
     """
 
     reference: str
@@ -90,7 +90,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a cell has no result: which instance (None: all), what happened, and its last words on standard error.
+    """Why a cell has no result: the instance (None: all), the message, and its last lines on standard error.
 
     ``kind`` is one of: start, killed, crashed, hung, late, protocol, output, placement, kernels, loadgen,
     disk.
@@ -106,7 +106,7 @@ class Failure:
 class ServerTrial:
     """One run of the server scenario at a rate of requests per second; latencies in ms.
 
-    ``valid`` is LoadGen's own verdict, ``why`` its reasons where it is not.
+    ``valid`` is LoadGen's verdict, ``why`` its reasons if the run is not valid.
     """
 
     rate: float
@@ -120,7 +120,7 @@ class ServerTrial:
 
 @dataclass(frozen=True)
 class Server:
-    """The search for the highest rate whose p99 stays within ``bound`` ms; ``rate`` is 0.0 where none does."""
+    """The search for the highest rate whose p99 stays within ``bound`` ms; ``rate`` is 0.0 if none does."""
 
     bound: float
     rate: float
@@ -132,9 +132,9 @@ class Cell:
     """The smallest unit of measurement: one contestant on one network at one batch size.
 
     ``checkpoint`` maps the files that were run (``symbol`` and ``params``, ``onnx``, or ``xml`` and ``bin``) to their
-    SHA-256; ``engine`` is what the worker says
-    of itself (versions, threading runtimes and allocators loaded, settings); ``environment`` the variables set for it;
-    ``input`` is the SHA-256 of the file that it was fed. ``kernels`` is None where the engine does not tell them.
+    SHA-256; ``engine`` is the worker's description of itself (versions, loaded threading runtimes and allocators,
+    settings); ``environment`` has the variables set for it; ``input`` is the SHA-256 of its input file. ``kernels`` is
+    None if the engine does not report them.
     """
 
     network: str
@@ -158,7 +158,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Network:
-    """A network of the run. ``macs`` are multiply-accumulates for one item; ``item`` is what one item of a batch is.
+    """A network of the run. ``macs`` are multiply-accumulates for one item; ``item`` is the noun for a batch's items.
 
     ``weights`` is ``trained`` or ``random``; ``accuracy`` maps figures that its bundle holds (``agreement``,
     ``cosine``, ``top1`` and the like, as shares from 0 to 1) to their values.
@@ -173,9 +173,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Published:
-    """A figure that others published: ``metric`` is throughput (items/s), latency (ms) or speedup (ratio to native).
+    """A published figure: ``metric`` is throughput (items/s), latency (ms) or speedup (ratio to native).
 
-    ``scenario`` tells which of our scenarios it belongs to.
+    ``scenario`` is the scenario of ours that it belongs to.
     """
 
     network: str
@@ -198,7 +198,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Run:
-    """What was to be measured, where, and with what. ``host`` holds the machine's facts, ``host["id"]`` its identity.
+    """The plan and the conditions of a run. ``host`` holds the machine's facts, ``host["id"]`` its identity.
 
     ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the published figures
     come from; ``state`` is ``running``, ``interrupted``, ``failed``, ``finished`` or ``discarded``; ``minutes`` is the
@@ -231,7 +231,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Results:
-    """A run and those of its cells that were measured or failed."""
+    """A run and its cells that were measured or failed."""
 
     run: Run
     cells: Many[Cell]

@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, and whether a run may go on in it."""
+"""The folder of a run: claiming it, and continuing or discarding the run in it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _HOST = {"host": ("id", "usable_cores", "cpu_quota"), "frequency settings": ("go
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Have a folder for a run alone; where none was begun in a new folder, it is gone in the end.
+    """Claim a folder for a run; a new folder is removed at the end if no run began in it.
 
     Raises:
         UserError: it holds something else, or another process is measuring into it.
-        QuantkitError: it cannot be made or written.
+        QuantkitError: it cannot be created or written.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose a folder with --out")
@@ -52,7 +52,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def continued(run: Run, folder: Path) -> Run:
-    """The run with what it takes over from one in the folder: warnings, and the minutes used if that was interrupted.
+    """The run with the warnings of an earlier run in the folder, and its minutes if that was interrupted.
 
     Raises:
         UserError: the folder holds another run, or one that is damaged.
@@ -71,12 +71,12 @@ def continued(run: Run, folder: Path) -> Run:
 
 
 def begin(run: Run, folder: Path) -> None:
-    """Make a folder that of a run.
+    """Begin a run in a folder.
 
     Raises:
         QuantkitError: it cannot be written.
     """
-    # Its description comes first: a folder of cells alone would be nobody's.
+    # Its description comes first: a folder with only cells would not be recognised.
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_run(run, folder)
@@ -88,7 +88,7 @@ def begin(run: Run, folder: Path) -> None:
 def discard(folder: Path) -> None:
     """Remove the run that a folder holds, if any.
 
-    It says of itself that it is discarded before the first of its cells goes, so that nobody takes what is left for it.
+    The run is marked as discarded before its first cell is removed, so that a partly removed run is not read.
 
     Raises:
         QuantkitError: it cannot be removed.
@@ -96,7 +96,7 @@ def discard(folder: Path) -> None:
     if not (folder / RUN).is_file():
         return
     try:
-        with suppress(UserError):  # what is damaged is nobody's result
+        with suppress(UserError):  # a damaged run needs no mark
             write_run(replace(read_run(folder), state=DISCARDED), folder)
         if (folder / CELLS).is_dir():
             shutil.rmtree(folder / CELLS)
@@ -112,7 +112,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _differing(earlier: Run, run: Run) -> list[str]:
-    """What makes two runs different; their networks are compared when they are ready, cell by cell."""
+    """The differences between two runs, except for their networks, which are compared later, cell by cell."""
     run = as_recorded(run)
     same = ("name", "scenario", "contestants", "baseline", "builds", "revision")
     other = [name for name in same if getattr(earlier, name) != getattr(run, name)]

@@ -20,7 +20,7 @@ _ENOUGH_TO_DRAW_FROM = 8
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as good one cell is as another, above 1 is better; ``low`` to ``high`` is a 95 % interval."""
+    """The speed of one cell relative to another, above 1 is better; ``low`` to ``high`` is a 95 % interval."""
 
     value: float
     low: float
@@ -28,21 +28,21 @@ class Ratio:
 
     @property
     def verdict(self) -> str:
-        """``faster`` or ``slower`` where the interval leaves no doubt, else ``not distinguishable``."""
+        """``faster`` or ``slower`` if the interval excludes 1, else ``not distinguishable``."""
         if self.low > 1:
             return "faster"
         return "slower" if self.high < 1 else "not distinguishable"
 
 
 def work(ticks: Ticks, low: int, high: int) -> float:
-    """The requests that one instance served between two times; one that crosses an edge counts by its share inside."""
+    """The requests that one instance served between two times; one that crosses an edge counts by its part inside."""
     starts, ends = np.array(ticks.starts), np.array(ticks.ends)
     inside = np.minimum(ends, high) - np.maximum(starts, low)
     return float(np.sum(np.clip(inside, 0, None) / (ends - starts)))
 
 
 def finished(cell: Cell) -> int:
-    """How many requests ended inside the common windows of all rounds."""
+    """The number of requests that ended inside the common windows of all rounds."""
     return sum(_ended_between(ticks, *turn.window) for turn in cell.rounds for ticks in turn.instances)
 
 
@@ -68,15 +68,15 @@ def mean_latency(cell: Cell) -> float:
 
 
 def ratio(cell: Cell, baseline: Cell, metric: Metric, paired: bool = True) -> Ratio:
-    """How many times as good ``cell`` is as ``baseline``, with a 95 % interval over rounds.
+    """The speed of ``cell`` relative to ``baseline``, with a 95 % interval over rounds.
 
-    Rounds, not requests, are what varies: requests of one round share the machine's mood. Of cells that were
-    measured in turns the rounds of one number belong together, so that moods cancel, unless ``paired`` is false.
+    Rounds, not requests, are the samples: requests of one round share the state of the machine. If the cells were
+    measured in turns, rounds with the same number are paired, so that the state cancels, unless ``paired`` is false.
 
     The interval is a bootstrap's, its levels widened by Student's t, after Hesterberg, "What Teachers Should Know
-    About the Bootstrap" (2015), section 5.2, "expanded percentile interval". No resample lies outside of what was
-    seen, so that with few rounds no levels make it wide enough: then it is Student's t interval of the
-    logarithm, or Welch's where the rounds are no pairs. With one round it is unbounded.
+    About the Bootstrap" (2015), section 5.2, "expanded percentile interval". No resample lies outside the
+    observations, so with few rounds no levels make it wide enough: then it is Student's t interval of the
+    logarithm, or Welch's if the rounds are not paired. With one round it is unbounded.
     """
     better, value = (_speed(cell, metric), _speed(baseline, metric))
     rounds, others = len(cell.rounds), len(baseline.rounds)
@@ -96,10 +96,10 @@ def ratio(cell: Cell, baseline: Cell, metric: Metric, paired: bool = True) -> Ra
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
-    """The geometric mean of ratios that were measured apart from each other, at least one.
+    """The geometric mean of at least one ratio, measured independently.
 
     After Fleming and Wallace, "How Not to Lie with Statistics: The Correct Way to Summarize Benchmark Results" (1986).
-    The margins of the logarithms are independent, so that their squares add up. Unbounded where one ratio is.
+    The margins of the logarithms are independent, so their squares add up. Unbounded if one ratio is.
     """
     value, low, high = np.log([[each.value, max(each.low, 0.0) or np.nan, each.high] for each in ratios]).T
     mean = float(np.exp(value.mean()))
@@ -110,13 +110,13 @@ def geometric_mean(ratios: Sequence[Ratio]) -> Ratio:
 
 
 def _in_turns(cell: Cell, other: Cell) -> bool:
-    """Whether each one's rounds began before the other's had ended."""
+    """Whether the rounds of each cell began before those of the other had ended."""
     times = [[turn.at for turn in each.rounds] for each in (cell, other)]
     return max(map(min, times)) <= min(map(max, times))
 
 
 def _half_width(samples: Sequence[np.ndarray]) -> float:
-    """Of the interval around the sum or difference of the samples' means (Welch 1947; of one mean: Student 1908)."""
+    """Half the width of the interval of a mean (Student 1908), or of a difference of two means (Welch 1947)."""
     with using("benchmark", "intervals of speeds"):
         from scipy.stats import t
 
@@ -137,7 +137,7 @@ def _levels(count: int) -> tuple[float, float]:
 
 
 def _speed(cell: Cell, metric: Metric) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from draws of round numbers, one draw a row, to what is better the larger it is."""
+    """A function from draws of round numbers, one draw per row, to speeds."""
     if metric == "throughput":
         done, seconds = _work_and_time(cell)
         return lambda drawn: cell.batch * done[drawn].sum(1) / seconds[drawn].sum(1)

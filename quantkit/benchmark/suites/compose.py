@@ -1,4 +1,4 @@
-"""Suites made from options, and parts of suites."""
+"""Suites from options, and parts of suites."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def compose(
 
     Args:
         subject: the network.
-        builds: in the order in which they are shown; native ones can run fp32 alone.
-        variants: of those in ``variants.py``; a build is given those that it can run.
-        policies: how instances are placed.
+        builds: in the order of display; native ones can run only fp32.
+        variants: names from ``variants.py``; each build gets those that it can run.
+        policies: the placements of instances.
         batches: the batch sizes.
         scenario: throughput, latency or server.
 
@@ -63,7 +63,7 @@ def _name(build: Build, variant: str, policy: str) -> str:
 
 
 def left_out(suite: Suite, builds: Sequence[str], variants: Sequence[str]) -> tuple[str, ...]:
-    """What was asked for by name and is in no contestant, in words."""
+    """Messages about requested builds and variants that are in no contestant."""
     measured = dict.fromkeys(each.variant for each in suite.contestants)
     idle = dict.fromkeys(name for name in builds if all(each.build != name for each in suite.contestants))
     unused = dict.fromkeys(name for name in variants if name not in measured)
@@ -84,7 +84,7 @@ def part(
 ) -> Suite:
     """A suite reduced to some of its networks, builds and variants, with other batch sizes, policies or scenario.
 
-    Whatever is empty stays as it is. Where the baseline is gone, the first contestant that is left takes its place.
+    Empty arguments change nothing. If the baseline is gone, the first remaining contestant replaces it.
 
     Raises:
         UserError: the suite has no such network, build or variant, or nothing is left.
@@ -106,22 +106,22 @@ def part(
         chosen = [replace(each, batches=tuple(batches)) for each in chosen]
     if scenario:
         chosen = [replace(each, scenario=scenario) for each in chosen]
-    found = replace(
+    smaller = replace(
         among(suite, left),
         networks=tuple(chosen),
         batches=tuple(batches) or suite.batches,
         scenario=scenario or suite.scenario,
     )
     names = {each.name for each in chosen}
-    published = tuple(figure for figure in found.published if figure.network in names)
-    return checked(replace(found, published=published), suite.name)
+    published = tuple(figure for figure in smaller.published if figure.network in names)
+    return checked(replace(smaller, published=published), suite.name)
 
 
 def among(suite: Suite, contestants: Sequence[Contestant]) -> Suite:
-    """A suite with these contestants alone.
+    """A suite with only these contestants.
 
-    Where the baseline is not among them, the first takes its place; published speed-ups, which are over the
-    suite's own baseline, then say nothing.
+    If the baseline is not among them, the first replaces it, and published speed-ups, which refer to the
+    suite's own baseline, are dropped.
     """
     names = [each.name for each in contestants]
     same = suite.baseline in names
@@ -135,7 +135,7 @@ def among(suite: Suite, contestants: Sequence[Contestant]) -> Suite:
 
 
 def _placed(contestants: Sequence[Contestant], policies: Sequence[str]) -> list[Contestant]:
-    """The contestants under other policies; those that differed only in theirs are one."""
+    """The contestants under other policies; those that differ only in their policy are merged."""
     kinds = {(each.build, each.variant): each for each in reversed(contestants)}
     several = len(policies) > 1
     return [

@@ -1,4 +1,4 @@
-"""Suites: what to measure, as a TOML file or made from options."""
+"""Suites: plans of measurements, from TOML files or options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lstm:
 class Subject:
     """A network to measure: a ``model`` (name, card or bundle) or an ``lstm``.
 
-    ``batches`` and ``scenario`` are its own; where empty, the suite's count.
+    ``batches`` and ``scenario`` override the suite's unless empty.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Subject:
 class Suite:
     """Networks, batch sizes and contestants; each combination is a cell.
 
-    ``baseline`` names the contestant whose speed counts as 1; ``budget`` is in minutes, None for all that it takes.
+    ``baseline`` names the contestant whose speed counts as 1; ``budget`` is in minutes, None if unlimited.
     """
 
     name: str
@@ -68,7 +68,7 @@ def shipped_suites() -> dict[str, Path]:
 
 
 def find_suite(spec: str) -> Optional[Path]:
-    """The file of a suite: a path, or the name of one that ships; None where it is something else."""
+    """The file of a suite, given a path or the name of a shipped one; None if it is something else."""
     path = Path(spec)
     if path.suffix == ".toml":
         return path if _is_suite(path) else None
@@ -76,7 +76,7 @@ def find_suite(spec: str) -> Optional[Path]:
 
 
 def _is_suite(path: Path) -> bool:
-    """A network's card is TOML, too, but has no contestants."""
+    """Whether a TOML file is a suite, not a network's card, which has no contestants."""
     try:
         return b"contestant" in read_bytes(path)
     except OSError:
@@ -87,7 +87,7 @@ def read_suite(path: Path) -> Suite:
     """Read a suite's file.
 
     Raises:
-        UserError: it is not TOML, not a suite, or does not agree with itself.
+        UserError: it is not TOML, not a suite, or is inconsistent.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -114,7 +114,7 @@ def read_suite(path: Path) -> Suite:
 
 
 def _subject(entry: Any) -> Any:
-    """A network's entry; its name is the model's, without folders, where it has none of its own."""
+    """A network's entry; without a name it gets the model's, without folders."""
     if not isinstance(entry, dict):
         return entry
     model = entry.get("model")
@@ -129,10 +129,10 @@ def _toml(path: Path) -> dict[str, Any]:
 
 
 def checked(suite: Suite, where: str) -> Suite:
-    """The suite, if it agrees with itself.
+    """The suite, if it is consistent.
 
     Raises:
-        UserError: with the first thing in it that cannot be.
+        UserError: it is not; the message has the first problem.
     """
     problem = next(_problems(suite), None)
     if problem:
@@ -160,7 +160,7 @@ def _problems(suite: Suite) -> Iterator[str]:
     if suite.budget is not None and not suite.budget > 0:
         yield f"the budget must be a number of minutes above zero, not {suite.budget}"
     for contestant in suite.contestants:
-        # Interpreters are for the command line to name: a suite of strangers may not say what is run.
+        # Only the command line may name interpreters: an untrusted suite must not decide which program runs.
         if "=" in contestant.build:
             yield f"build {contestant.build!r} is no name; give the interpreter with --build {contestant.build}"
         if contestant.variant not in VARIANTS:

@@ -21,14 +21,14 @@ WORKER = Path(__file__).with_name("worker.py")
 
 
 def worker_files(engine: str) -> tuple[Path, Path]:
-    """What runs in the interpreter of a build: the worker, and its part for the engine."""
+    """The files that run in the interpreter of a build: the worker, and its part for the engine."""
     return WORKER, WORKER.with_name(f"worker_{engine}.py")
 
 
-# A stopped process (SIGSTOP, a debugger) will not go on by itself; this long it may stand.
+# Seconds that a process may be stopped (SIGSTOP, a debugger); it does not continue by itself.
 _STOPPED_FOR = 5.0
 
-# Who closes its channel is about to end; this long it may take.
+# Seconds until a process ends after it has closed its channel.
 _ENDS_WITHIN = 5.0
 _LAST_LINES = 20
 
@@ -39,10 +39,10 @@ class Instance:
     Args:
         command: the interpreter and what comes before it, such as numactl; the worker's own arguments are added.
         environment: the worker's whole environment.
-        cpus: the hardware threads that the worker shall bind itself to, None where that is done or unwanted.
+        cpus: the hardware threads that the worker binds itself to, None if that is already done or unwanted.
         nodes: the memory nodes, likewise.
         worker: the file to run.
-        engine: the engine that the worker shall load, and its number of ``threads``.
+        engine: the engine that the worker loads, with a number of ``threads``.
 
     Raises:
         InstanceError: the process cannot be started.
@@ -153,7 +153,7 @@ class Instance:
         return line
 
     def _state(self) -> str:
-        """The process's state as in proc(5); empty where it cannot be read."""
+        """The process's state as in proc(5); empty if it cannot be read."""
         with suppress(OSError):
             return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
         return ""
@@ -179,10 +179,10 @@ class Instance:
         return tuple(tail.decode(errors="replace").splitlines()[-_LAST_LINES:])
 
     def kill(self) -> None:
-        """End the process and all that it started, at once; a second call does nothing."""
+        """Kill the process and all that it started; a second call does nothing."""
         if self._stderr.closed:
             return
-        # Until it is waited for, a process keeps its number, so that no stranger can have it.
+        # A process keeps its number until it is waited for, so no other process can have it.
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()

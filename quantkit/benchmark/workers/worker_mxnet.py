@@ -14,7 +14,7 @@ from typing import Any
 
 _INFINITY, _NAN = float("inf"), float("nan")
 
-# What mxnet asks NumPy for, and NumPy 1.24 and 2 have no more.
+# The names that mxnet uses and that NumPy 1.24 and 2 have removed.
 _REMOVED_NUMPY_NAMES = {
     "bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str,
     "PZERO": 0.0, "NZERO": -0.0, "PINF": _INFINITY, "NINF": -_INFINITY, "Inf": _INFINITY, "NAN": _NAN, "NaN": _NAN,

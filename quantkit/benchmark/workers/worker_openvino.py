@@ -83,6 +83,6 @@ class Network:
 
     def kernels(self) -> dict[str, int]:
         """How many convolutions and dense layers run in INT8, of how many: from the network as it was compiled."""
-        found = [node.get_rt_info() for node in self._compiled.get_runtime_model().get_ops()]
-        types = [info["runtimePrecision"] for info in found if info["layerType"] in _LAYERS]
+        infos = [node.get_rt_info() for node in self._compiled.get_runtime_model().get_ops()]
+        types = [info["runtimePrecision"] for info in infos if info["layerType"] in _LAYERS]
         return {"int8": sum(each in _INT8 for each in types), "of": len(types)}

@@ -1,4 +1,4 @@
-"""The forms of a network that other engines than MXNet run: ONNX files, and what other quantizers make of these."""
+"""The forms of a network for engines other than MXNet: ONNX files, and those that other quantizers make of these."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def int8_file(name: str, key: str, bundle: Callable[[Path], Path], tell: Tell) -
 
 
 def _with_code(key: str) -> str:
-    """A key that also stands for the code: what other code made is made anew."""
+    """A key that includes the code, so that a change of the code makes the files again."""
     return hashlib.sha256(f"{key} {code_hash(*_MAKERS)}".encode()).hexdigest()
 
 
 def quantized_by_peer(form: str, name: str, fp32: Checkpoint, images: np.ndarray, tell: Tell) -> Checkpoint:
-    """What another quantizer makes of an ONNX file with these images, in an environment of its own.
+    """The network that another quantizer makes of an ONNX file with these images, in a separate environment.
 
     Raises:
         QuantkitError: there is no such environment and it cannot be made, or the quantizer failed.

@@ -1,4 +1,4 @@
-"""What it takes to keep a network fed with images: the measurement of a network as it would run, and the remedies."""
+"""Whether images can be decoded as fast as a network reads them: measurement and remedies."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from quantkit.models.model import Model
 from quantkit.units import megabytes, percent
 
 SECONDS = 20.0
-"""How long a measurement takes, if not told otherwise."""
+"""The default duration of a measurement."""
 
 _STAT = Path("/proc/stat")
 
 # Stored images whose side is this many times what the network needs are worth shrinking.
 _OVERSIZED = 1.5
 
-# Below these shares of what each reaches alone, the first reading and the common run are worth a word.
+# Below these shares of the rates alone, the advice mentions the first reading and the common run.
 _COLD, _TOGETHER = 0.8, 0.9
 
 
@@ -96,11 +96,11 @@ def quantized(model: Model, samples: Samples, tell: Callable[[str], None]) -> Ne
 
 def advice(feed: Feed, preprocess: Optional[Preprocess]) -> list[str]:
     """What the figures mean beyond the verdict, and the remedies where the network starves."""
-    found = []
+    texts = []
     stored = feed.images.short_side
     if feed.from_storage and feed.first_pass < _COLD * min(feed.all_workers.rounds):
         enough = "too few" if feed.first_pass < min(feed.network.rounds) else "enough"
-        found.append(
+        texts.append(
             f"the first reading, with {megabytes(feed.from_storage)} from storage, gave {feed.first_pass:.0f} "
             f"images/s, {enough} for the network; cached files gave {feed.all_workers.median:.0f}; where the images "
             "are many small files, try them packed into one .rec file"
@@ -108,7 +108,7 @@ def advice(feed: Feed, preprocess: Optional[Preprocess]) -> list[str]:
     slower = min(feed.all_workers.median, feed.network.median)
     if feed.together.median < _TOGETHER * slower:
         longer = feed.network.median * (1 - feed.waiting) / feed.together.median
-        found.append(
+        texts.append(
             f"both at once reach {percent(feed.together.median / slower)} of what the slower one reaches alone: the "
             f"network waited for images {percent(feed.waiting)} of the time, and its runs took {longer:.2g} times as "
             "long as alone; whether they compete for cores shows when the network gets fewer threads: set "
@@ -118,10 +118,10 @@ def advice(feed: Feed, preprocess: Optional[Preprocess]) -> list[str]:
         wanted = ceil(feed.network.median / feed.one_worker.median)
         needed = None if preprocess is None else preprocess.resize or preprocess.crop
         if wanted > feed.workers:
-            found.append(
+            texts.append(
                 f"at least {wanted} decoding workers would have to run at once, each as fast as one alone, to keep up"
             )
         if needed is not None and stored > _OVERSIZED * needed:
-            found.append(f"store the images smaller: their short side is {stored} pixels, {needed} are needed")
-        found.append("preprocess once: float32 arrays in an .npz need no decoding")
-    return found
+            texts.append(f"store the images smaller: their short side is {stored} pixels, {needed} are needed")
+        texts.append("preprocess once: float32 arrays in an .npz need no decoding")
+    return texts

@@ -111,18 +111,18 @@ class Forms:
         return measure_agreement(lower(source, table, adjusted), self._images)
 
     def _int8_form(self) -> Made:
-        found = self._quantized.agreement
-        return Made(self._quantized.graph, {} if found is None else known_accuracy(found))
+        agreement = self._quantized.agreement
+        return Made(self._quantized.graph, {} if agreement is None else known_accuracy(agreement))
 
 
-def known_accuracy(found: Union[Agreement, AgreementResult]) -> dict[str, float]:
+def known_accuracy(agreement: Union[Agreement, AgreementResult]) -> dict[str, float]:
     """Figures of accuracy by names that say what they were measured on: INT8 against FP32 on calibration images.
 
     Of outputs that are no class scores there is the lowest cosine of any alone.
     """
-    if found.top1 is None:
-        return {"cosine": min(output.cosine for output in found.outputs)}
-    return {f"agreement on {found.images} calibration images": found.top1, "cosine": found.cosine}
+    if agreement.top1 is None:
+        return {"cosine": min(output.cosine for output in agreement.outputs)}
+    return {f"agreement on {agreement.images} calibration images": agreement.top1, "cosine": agreement.cosine}
 
 
 def _makers_hash() -> str:

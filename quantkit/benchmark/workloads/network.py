@@ -1,4 +1,4 @@
-"""What a network offers to be measured: files that the workers of any build can read."""
+"""The interface of a measurable network: files that the workers of any build can read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """``QUANTKIT_HOME/workloads``: prepared files, named by a hash of what they were made from.
 
-A file appears whole, so whoever finds one may use it; of two processes that want the same checkpoint one waits.
-What was used least recently is removed beyond a number of bytes; see ``quantkit.files.cache``.
-What is written takes the place of a link, not of what the link leads to.
+Files appear whole, so a process may use any that exists; of two processes that want the same checkpoint one waits.
+The least recently used files beyond a size limit are removed; see ``quantkit.files.cache``.
+Writing replaces a link itself, not the file that it leads to.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RECORD = "files.json"
 
 @dataclass(frozen=True)
 class Made:
-    """A network's form, and what is known of its accuracy: figures by name."""
+    """A network's form, and its known figures of accuracy, by name."""
 
     graph: Graph
     accuracy: Mapping[str, float]
@@ -61,7 +61,7 @@ def code_hash(*rooms: str) -> str:
 
 
 def stored_checkpoint(name: str, key: str, make: Callable[[], Made], tell: Tell) -> Stored:
-    """The checkpoint that has this key, made and written where it is not there or was altered.
+    """The checkpoint with this key, made and written if it is missing or was altered.
 
     Raises:
         QuantkitError: the folder cannot be written.
@@ -69,13 +69,13 @@ def stored_checkpoint(name: str, key: str, make: Callable[[], Made], tell: Tell)
     folder, stem = _folder("checkpoints"), _stem(name, key)
     use(folder / stem)
     with _locked(folder, stem, name, tell):
-        found = _find(folder, stem) or _write(folder, stem, make())
+        stored = _find(folder, stem) or _write(folder, stem, make())
     _used(_paths(folder, stem)[2])
-    return found
+    return stored
 
 
 def stored_files(name: str, key: str, make: Callable[[Path], Mapping[str, Path]], tell: Tell) -> Checkpoint:
-    """The network for another engine that has this key, made where it is not there or was altered.
+    """The network for another engine with this key, made if it is missing or was altered.
 
     ``make`` writes its files into an empty folder and returns them by role.
 
@@ -85,9 +85,9 @@ def stored_files(name: str, key: str, make: Callable[[Path], Mapping[str, Path]]
     folder, stem = _folder("networks"), _stem(name, key)
     use(folder / stem)
     with _locked(folder, stem, name, tell):
-        found = _find_files(folder / stem) or _write_files(folder / stem, make)
+        checkpoint = _find_files(folder / stem) or _write_files(folder / stem, make)
     _used(folder / stem / _RECORD)
-    return found
+    return checkpoint
 
 
 def stored_array(array: np.ndarray) -> Path:
@@ -105,12 +105,12 @@ def stored_array(array: np.ndarray) -> Path:
 
 
 def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
-    """An .npz file of outputs that has this key, made and written where it is not there."""
+    """An .npz file of outputs with this key, made and written if it is missing."""
     path = _folder("references") / f"{key[:32]}.npz"
     use(path)
     if not path.is_file():
         outputs = make()
-        archive = io.BytesIO()  # an archive that fails halfway would complain once more when it is forgotten
+        archive = io.BytesIO()  # an archive that fails halfway would raise once more when it is deleted
         np.savez(archive, *outputs)
         with files.writing(_without_link(path)) as file:
             file.write(archive.getbuffer())
@@ -119,7 +119,7 @@ def stored_outputs(key: str, make: Callable[[], list[np.ndarray]]) -> Path:
 
 
 def _used(path: Path) -> None:
-    """Note the use of an entry by its record, and remove others where there are too many bytes by now."""
+    """Record the use of an entry, and remove others if the store is too large."""
     touch(path)
     bound_workloads()
 
@@ -191,7 +191,7 @@ def _paths(folder: Path, stem: str) -> tuple[Path, Path, Path]:
 
 
 def _without_link(path: Path) -> Path:
-    """A place in the store to write to, where no link leads to somebody else's file or folder."""
+    """A path in the store to write to, after removing a link that leads elsewhere."""
     if path.is_symlink():
         path.unlink()
     return path

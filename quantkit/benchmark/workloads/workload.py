@@ -1,4 +1,4 @@
-"""From a network, a bundle or an LSTM to all that is needed to measure it."""
+"""Workloads: networks, bundles and LSTMs prepared for measuring."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Workload:
         if variant != "int8":
             return None
         checkpoint, path = self.checkpoints[variant], self.inputs(batch)
-        # Processors without VNNI can saturate, and releases round differently.
+        # The engine is part of the key: processors without VNNI can saturate, and releases round differently.
         made_from = (sorted(checkpoint.sha256.items()), path.name, present_engine())
         key = hashlib.sha256(repr(made_from).encode()).hexdigest()
         try:
@@ -166,7 +166,7 @@ def _from_bundle(
         checkpoints = _from_model(name, model, others, data, tell).checkpoints
     sha256 = {"symbol": manifest.files[SYMBOL].sha256, "params": manifest.files[PARAMS].sha256}
     if own in forms:
-        # Written anew: workers hand the files to MXNet, which may read more in a stranger's than was checked.
+        # Written again: workers pass the files to MXNet, which may read more in an untrusted one than was checked.
         graph = bundle.graph
         stored = stored_checkpoint(f"{name}-{own}", nnvm.sha256_of(graph), lambda: Made(graph, {}), tell)
         checkpoints = {**checkpoints, own: stored.checkpoint}
@@ -179,7 +179,7 @@ def _from_bundle(
 
 
 def _check_reference(bundle: Bundle, model: Model) -> None:
-    """Make sure that a bundle was made from a model, as far as both know where their weights come from."""
+    """Check that a bundle was made from a model, as far as the origin of the weights is known."""
     manifest = bundle.manifest
     if (manifest.input.name, manifest.input.shape) != (model.graph.inputs[0], model.input_shape):
         raise UserError(f"{model.name} does not read what bundle {bundle.directory} reads; it is not its reference")
@@ -255,7 +255,7 @@ def _read(checkpoint: Checkpoint) -> Graph:
 
 
 def _return_memory() -> None:
-    """Give freed memory back to the system: engines leave glibc with hundreds of megabytes that are free but kept."""
+    """Return freed memory to the system: engines leave hundreds of free megabytes in glibc's heap."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
