@@ -51,7 +51,7 @@ def load_mxnet() -> Any:
     # By itself MXNet takes half of the hardware threads, with or without SMT; libgomp reads this once, too.
     os.environ.setdefault("OMP_NUM_THREADS", str(recommended_threads(read_cpu(), read_limits())))
     try:
-        with _library_path_kept(), warnings.catch_warnings():
+        with _library_path_kept(), _without_scikit_learn(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import mxnet
     except (ImportError, OSError) as error:
@@ -123,6 +123,23 @@ def _library_path_kept() -> Iterator[None]:
         yield
     finally:
         restore()
+
+
+@contextmanager
+def _without_scikit_learn() -> Iterator[None]:
+    """Let MXNet find no scikit-learn, which takes longer to import than MXNet itself.
+
+    It would only make a base class of the deprecated ``mxnet.model.FeedForward``.
+    """
+    name = "sklearn.base"
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[name]
 
 
 def _restore_removed_names() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from quantkit.quantization.simulation.images import for_each_image
+from quantkit.quantization.threads import in_threads
 
 Activate = Callable[[np.ndarray], np.ndarray]
 
@@ -48,13 +48,13 @@ def bias_correction(wanted: np.ndarray, found: np.ndarray, activate: Activate, r
 
     images, channels = found.shape[:2]
     positions = (0, *range(2, found.ndim))
-    errors, active, squared = map(np.array, zip(*for_each_image(sums, images)))
+    errors, active, squared = map(np.array, zip(*in_threads(sums, images)))
     whole = _mean(errors, active)
     if images == 1:
         return whole
     shape = (channels, *(1,) * (found.ndim - 2))
     shifts = [_mean(errors[half::2], active[half::2]).reshape(shape) for half in (0, 1)]
-    after = np.sum(for_each_image(moved, images), axis=0)
+    after = np.sum(in_threads(moved, images), axis=0)
     return np.asarray(np.where(after < squared.sum(axis=0), whole, 0), np.float32)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from quantkit.extras import using
+from quantkit.quantization.threads import in_threads
 
 # Of the mean squared input; the last leaves the weights as they are.
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0, np.inf)
@@ -67,11 +70,13 @@ def refit(weight: np.ndarray, halves: tuple[Moments, Moments]) -> tuple[np.ndarr
     first, second = halves
     judges = _judges(weight)
     judged, ones, others = weight[:, judges], first.of(judges), second.of(judges)
-    errors = [
-        _error(_fitted(judged, ones, strength), others) + _error(_fitted(judged, others, strength), ones)
-        for strength in _STRENGTHS
-    ]
-    best = np.argmin(errors, axis=0)
+    tried = list(product(_STRENGTHS, ((ones, others), (others, ones))))
+
+    def error(number: int) -> np.ndarray:
+        strength, (own, other) = tried[number]
+        return _error(_fitted(judged, own, strength), other)
+
+    best = np.argmin(_of_both_halves(in_threads(error, len(tried))), axis=0)
     fitted = weight.copy()
     for index, strength in enumerate(_STRENGTHS):
         chosen = best == index
@@ -109,8 +114,9 @@ def refit_to_few(
             rest = rest - products[:, other[:, None], some] @ combination(some, strength, judges)
         return np.asarray(np.square(rest).sum(axis=(1, 2)) / len(other))
 
-    errors = [error(first, second, strength) + error(second, first, strength) for strength in _STRENGTHS]
-    best = np.argmin(errors, axis=0)
+    tried = list(product(_STRENGTHS, ((first, second), (second, first))))
+    each = in_threads(lambda number: error(*tried[number][1], tried[number][0]), len(tried))
+    best = np.argmin(_of_both_halves(each), axis=0)
     fitted = weight.copy()
     everything = np.arange(len(odd))
     for index, strength in enumerate(_STRENGTHS):
@@ -119,6 +125,11 @@ def refit_to_few(
             moved = combination(everything, strength, slice(None)).swapaxes(1, 2) @ rows
             fitted[chosen] += moved[chosen]
     return fitted, np.asarray(_STRENGTHS)[best]
+
+
+def _of_both_halves(errors: Sequence[np.ndarray]) -> np.ndarray:
+    """The errors of each strength, (strengths, groups), from those of each half, one after the other."""
+    return np.reshape(errors, (len(_STRENGTHS), 2, -1)).sum(axis=1)
 
 
 def _judges(weight: np.ndarray) -> slice:

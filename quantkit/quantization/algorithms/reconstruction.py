@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from quantkit.host.blas import single_threaded_blas
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.quantization.algorithms.bias_correction import bias_correction
 from quantkit.quantization.algorithms.least_squares import mean_square, moments, refit, refit_to_few
@@ -19,6 +20,7 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.constants import with_constants_folded
 from quantkit.quantization.simulation.operators import activated, engine_rounded, linear
 from quantkit.quantization.simulation.simulator import Int8Network, SideBySide, Values, summed
+from quantkit.quantization.threads import in_threads
 from quantkit.quantization.weights import engine_weights, peak_scale
 
 Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
@@ -72,7 +74,8 @@ class _Adapting:
         narrow = _width(fused_layer, graph.params[fused_layer.weight.node]) * _FEWEST_ROWS <= _ELEMENTS
         if (self.algorithms.refit or self.algorithms.rounding) and narrow:
             target = wanted if added is None else wanted - added
-            self.params[fused_layer.weight.node] = self._weight(fused_layer, inputs, target)
+            with single_threaded_blas():
+                self.params[fused_layer.weight.node] = self._weight(fused_layer, inputs, target)
         found = linear(fused_layer, inputs, engine_rounded(fused_layer, self.params[fused_layer.weight.node]), bias)
         if added is not None:
             found += added
@@ -98,7 +101,8 @@ class _Adapting:
         seen, wanted, odd = _rows(fused_layer, inputs, target, _width(fused_layer, old))
         few = seen.shape[1] < seen.shape[2]
         strength = np.full(groups, np.inf)
-        halves = () if few else tuple(moments(seen[:, half], wanted[:, half]) for half in (~odd, odd))
+        both = (~odd, odd)
+        halves = () if few else in_threads(lambda half: moments(seen[:, both[half]], wanted[:, both[half]]), 2)
         # One image leaves none to choose the strength by.
         if self.algorithms.refit and odd.any() and not odd.all():
             fitted = refit_to_few(weight, seen, wanted, odd) if few else refit(weight, (halves[0], halves[1]))

@@ -7,10 +7,16 @@ from typing import Protocol
 
 import numpy as np
 
+from quantkit.quantization.threads import in_threads
+
 _LIMIT = 127
 # What four more would gain is a twentieth of what these do.
 _SWEEPS = 4
 _BLOCK = 128
+# Weights whose changes reach each other one by one; those of the run before, and of the block, together.
+_RUN = 16
+# Channels of one thread: with fewer the interpreter, which runs one thread at a time, takes longer than the sums.
+_PART = 256
 
 
 class Curvature(Protocol):
@@ -97,18 +103,11 @@ def round_jointly(weight: np.ndarray, scale: np.ndarray, curvature: Curvature) -
     wanted = np.ascontiguousarray(weight.swapaxes(1, 2))
     integers = _nearest(wanted / steps)
     error = curvature.error(integers * steps - wanted, slice(None))
-    moving = np.arange(wanted.shape[2])
-    for _ in range(_SWEEPS):
-        channels = _Channels(wanted[:, :, moving], steps[:, :, moving], integers[:, :, moving], error[:, :, moving])
-        moved = np.zeros(len(moving), bool)
-        for start in range(0, wanted.shape[1], _BLOCK):
-            moved[channels.improve(slice(start, start + _BLOCK), curvature)] = True
-        integers[:, :, moving], error[:, :, moving] = channels.integers, channels.error
-        # Channels do not depend on each other: one at rest stays so.
-        moving = moving[moved]
-        if not moving.size:
-            break
-    return _with_full_range(np.ascontiguousarray(integers.swapaxes(1, 2)))
+    channels = _Channels(wanted, steps, integers, error)
+    # Channels do not depend on each other.
+    parts = np.array_split(np.arange(wanted.shape[2]), -(-wanted.shape[2] // _PART))
+    found = in_threads(lambda part: _swept(channels.of(parts[part]), curvature), len(parts))
+    return _with_full_range(np.ascontiguousarray(np.concatenate(found, axis=2).swapaxes(1, 2)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +118,10 @@ class _Channels:
     steps: np.ndarray
     integers: np.ndarray
     error: np.ndarray
+
+    def of(self, some: np.ndarray) -> _Channels:
+        """Copies of some channels."""
+        return _Channels(*(each[:, :, some] for each in (self.wanted, self.steps, self.integers, self.error)))
 
     def improve(self, block: slice, curvature: Curvature) -> np.ndarray:
         """Let each weight of a block in turn take its best integer; gives the channels where any did."""
@@ -135,17 +138,41 @@ class _Channels:
             old, new = old[:, :, some], new[:, :, some]
         change, pull = np.zeros_like(old), matrix / diagonal
         first = int(wants.any(axis=(0, 2)).argmax())
-        for place in range(first, new.shape[1]):
-            here = new[:, place]
-            here -= (pull[:, place, None, first:place] @ change[:, first:place])[:, 0]
-            np.subtract(_nearest(here), old[:, place], out=change[:, place])
-        self.integers[:, block, some] = old + change
+        for start in range(first, new.shape[1], _RUN):
+            run = slice(start, start + _RUN)
+            new[:, run] -= pull[:, run, first:start] @ change[:, first:start]
+            for place in range(start, min(start + _RUN, new.shape[1])):
+                here = new[:, place]
+                if place > start:
+                    here -= (pull[:, place, None, start:place] @ change[:, start:place])[:, 0]
+                np.subtract(_nearest(here), old[:, place], out=change[:, place])
         added = curvature.error(change * self.steps[:, :, some], block)
+        change += old
         if some.size < wants.shape[2]:
+            self.integers[:, block, some] = change
             self.error[:, :, some] += added
         else:
+            self.integers[:, block] = change
             np.add(self.error, added, out=self.error)
         return some
+
+
+def _swept(channels: _Channels, curvature: Curvature) -> np.ndarray:
+    """The integers of channels, which change, after all sweeps."""
+    integers = np.empty_like(channels.integers)
+    moving = np.arange(integers.shape[2])
+    for _ in range(_SWEEPS):
+        moved = np.zeros(len(moving), bool)
+        for start in range(0, integers.shape[1], _BLOCK):
+            moved[channels.improve(slice(start, start + _BLOCK), curvature)] = True
+        integers[:, :, moving] = channels.integers
+        # A channel at rest stays so.
+        moving = moving[moved]
+        if not moving.size:
+            break
+        if not moved.all():
+            channels = channels.of(np.flatnonzero(moved))
+    return integers
 
 
 def _nearest(values: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import number
-from quantkit.quantization.simulation.images import for_each_image
+from quantkit.quantization.threads import in_threads
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 
 _BATCH = 8
@@ -51,7 +51,7 @@ def activated(layer: FusedLayer, values: np.ndarray, out: Optional[np.ndarray] =
         if np.isfinite(highest):
             np.minimum(result[here], highest, out=result[here])
 
-    for_each_image(image, len(values))
+    in_threads(image, len(values))
     return result
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from quantkit.quantization.arithmetic import LIMITS, QuantParams
 from quantkit.quantization.plan import TensorQuantization
-from quantkit.quantization.simulation.images import for_each_image
+from quantkit.quantization.threads import in_threads
 
 _HIGHEST_SIGNED = 127
 
@@ -53,5 +53,5 @@ def through(
         np.minimum(one, high, out=one)
         np.multiply(one, scale, out=one)
 
-    for_each_image(image, len(values))
+    in_threads(image, len(values))
     return result
