@@ -60,11 +60,9 @@ def check_fusion(
     )
     noise, changed, samples = 0.0, 0, 0
     differences: list[float] = []
-    for batch in batches:
-        expected, noisy, computed = (
-            next(outputs_of(graph, [data], batch_size))
-            for graph, data in ((original, batch), (original, _disturbed(batch)), (fused, batch))
-        )
+    unfused = outputs_of(original, (data for batch in batches for data in (batch, _disturbed(batch))), batch_size)
+    for batch, computed in zip(batches, outputs_of(fused, batches, batch_size)):
+        expected, noisy = next(unfused), next(unfused)
         _check_finite(original, expected, batch, samples, names)
         samples += len(batch)
         changed += int((predictions(expected[0]) != predictions(computed[0])).sum())

@@ -53,10 +53,14 @@ def memory_left(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup"))
     left: list[int] = []
     with suppress(OSError):
         for group in _groups(proc / "self" / "cgroup", root):
+            limits = list(_memories(group))
+            # The kernel adds up the statistics of many processors for whoever reads them, which takes a while.
+            if not limits:
+                continue
             used = sum((*_numbers(group / "memory.current"), *_numbers(group / "memory.usage_in_bytes")))
             words = _fields(group / "memory.stat")
             cached = int(words[words.index("inactive_file") + 1]) if "inactive_file" in words else 0
-            left += [max(0, int(limit) - used + cached) for limit in _memories(group)]
+            left += [max(0, int(limit) - used + cached) for limit in limits]
     return min(left, default=None)
 
 

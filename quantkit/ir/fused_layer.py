@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.operators import ADDITIONS, activation_kind, flag
+from quantkit.ir.operators import ADDITIONS, activation_kind, flag, integer
 
 FUSED = {"Convolution": "fused_convolution", "FullyConnected": "fused_dense"}
 CORES = frozenset(FUSED) | frozenset(FUSED.values())
@@ -49,6 +49,11 @@ class FusedLayer:
     @property
     def activation_kind(self) -> Optional[str]:
         return activation_kind(self.activation) if self.activation is not None else None
+
+    @property
+    def groups(self) -> int:
+        """The number of groups that its channels fall into; 1 for dense layers."""
+        return integer(self.core, "num_group", 1) if self.is_convolution else 1
 
     @property
     def is_non_negative(self) -> bool:

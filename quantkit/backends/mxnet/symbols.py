@@ -36,7 +36,9 @@ def symbol_of(graph: Graph) -> Any:
             raise ModelError(f"node {node.name!r} ({node.op}): {problem}")
     # Under the engine's own version it neither upgrades the symbol nor reports that it does.
     try:
-        return mxnet.sym.load_json(nnvm.serialize(graph, version[0] * 10000 + version[1] * 100 + version[2]))
+        return mxnet.sym.load_json(
+            nnvm.serialize_on_one_line(graph, version[0] * 10000 + version[1] * 100 + version[2])
+        )
     except failures() as error:
         raise ModelError(f"MXNet {mxnet.__version__} cannot read the network: {reason(error)}") from error
 

@@ -11,7 +11,8 @@ from quantkit.ir.fused_layer import FusedLayer, fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.quantization.arithmetic import quantize
 from quantkit.quantization.plan import TensorQuantization
-from quantkit.quantization.simulation.operators import activated, layer_integers
+from quantkit.quantization.simulation.integer_sums import IntegerWeights
+from quantkit.quantization.simulation.operators import activated
 from quantkit.quantization.simulation.simulator import Int8Network, Values, summed
 from quantkit.quantization.weights import engine_integers
 
@@ -27,14 +28,13 @@ def without_vnni(network: Int8Network, node: Node, values: Values) -> tuple[Opti
     weight = network.graph.params[fused_layer.weight.node]
     form = network.network.form(fused_layer.data)
     if fused_layer.is_convolution and form.dtype == "int8":
-        whole, scale = engine_integers(weight, halved=True)
-        return None, network.layer(fused_layer, values, whole * scale.reshape(-1, *(1,) * (weight.ndim - 1)))
+        return None, network.layer(fused_layer, values, IntegerWeights(*engine_integers(weight, halved=True)))
     if not can_saturate(fused_layer, form.dtype):
         return None, network.results(node, values)[0]
-    whole, scale = layer_integers(fused_layer, weight)
-    found = saturating(fused_layer, quantize(values[fused_layer.data], form.params), whole)
-    step = (scale * np.float32(form.params.scale)).reshape(-1, *(1,) * (found.lost.ndim - 2))
-    return found, network.layer(fused_layer, values, network.weights[node.name], found.lost * step)
+    weights = network.weights[node.name]
+    found = saturating(fused_layer, quantize(values[fused_layer.data], form.params), weights.integers)
+    step = (weights.scale * np.float32(form.params.scale)).reshape(-1, *(1,) * (found.lost.ndim - 2))
+    return found, network.layer(fused_layer, values, weights, found.lost * step)
 
 
 class Parts(NamedTuple):
@@ -74,7 +74,11 @@ def parts(network: Int8Network, reference: Graph, node: Node, exact: Values, shi
         return Parts(own, None, own, own, None)
     weights = (
         summed(
-            network.graph, fused_layer, network.weights[node.name], moved[fused_layer.data], _addend(fused_layer, moved)
+            network.graph,
+            fused_layer,
+            network.weights[node.name].real,
+            moved[fused_layer.data],
+            _addend(fused_layer, moved),
         )
         - back
     )

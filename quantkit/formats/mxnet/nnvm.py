@@ -106,7 +106,7 @@ def sha256_of(graph: Graph) -> str:
 
 
 def _versioned(graph: Graph, version: int) -> dict[str, Any]:
-    # MXNet reads UTF-8, but not the escapes of JSON for what is not ASCII: ``ensure_ascii=False`` wherever it is dumped.
+    # MXNet reads UTF-8, but not JSON's escapes: whoever dumps this says ``ensure_ascii=False``.
     return {**_document(graph), "attrs": {"mxnet_version": ["int", version]}}
 
 

@@ -21,7 +21,7 @@ from quantkit.ir.graph import Graph, Node
 from quantkit.ir.operators import flag, number
 from quantkit.quantization.algorithms.patches import channel_sums
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.quantization.simulation.operators import engine_rounded
+from quantkit.quantization.simulation.integer_sums import integer_weights
 
 # A channel that batch normalization has switched off has a constant value.
 _LEAST_DEVIATION = 1e-12
@@ -43,7 +43,7 @@ def with_analytic_biases(original: Graph, network: QuantizedGraph) -> QuantizedG
         mean = _mean_input(original, graph, layer)
         if mean is not None and layer.bias is not None:
             weight = graph.params[layer.weight.node]
-            shift = channel_sums(layer, engine_rounded(layer, weight) - weight, mean)
+            shift = channel_sums(layer, integer_weights(layer, weight).real - weight, mean)
             params[layer.bias.node] = (params[layer.bias.node] - shift).astype(np.float32)
     return replace(network, graph=replace(graph, params=params))
 

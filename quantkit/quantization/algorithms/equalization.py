@@ -21,7 +21,6 @@ from quantkit.calibration.collect import collect_ranges
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.quantization.algorithms.patches import group_count
 from quantkit.quantization.plan import Plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
@@ -86,7 +85,7 @@ def _takes_scale(network: QuantizedGraph, reader: Node, tensor: Tensor) -> bool:
 def _is_depthwise(graph: Graph, layer: FusedLayer) -> bool:
     """Whether each output channel reads one input channel, and each input channel is read by one output channel."""
     weight = graph.params[layer.weight.node]
-    return group_count(layer) == len(weight) and weight.shape[1] == 1
+    return layer.groups == len(weight) and weight.shape[1] == 1
 
 
 def _peaks(graph: Graph, tensors: list[Tensor], batches: list[np.ndarray]) -> dict[Tensor, np.ndarray]:

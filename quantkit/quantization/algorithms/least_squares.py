@@ -129,7 +129,7 @@ def refit_to_few(
 
 def _of_both_halves(errors: Sequence[np.ndarray]) -> np.ndarray:
     """The errors of each strength, (strengths, groups), from those of each half, one after the other."""
-    return np.reshape(errors, (len(_STRENGTHS), 2, -1)).sum(axis=1)
+    return np.asarray(np.reshape(errors, (len(_STRENGTHS), 2, -1)).sum(axis=1))
 
 
 def _judges(weight: np.ndarray) -> slice:

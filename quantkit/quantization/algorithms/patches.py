@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from quantkit.ir.fused_layer import FusedLayer
-from quantkit.ir.operators import integer, integers
-
-
-def group_count(layer: FusedLayer) -> int:
-    """The number of groups that a layer's channels fall into; 1 for dense layers."""
-    return integer(layer.core, "num_group", 1) if layer.is_convolution else 1
+from quantkit.ir.operators import integers
 
 
 def channel_sums(layer: FusedLayer, weight: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -21,7 +16,7 @@ def channel_sums(layer: FusedLayer, weight: np.ndarray, values: np.ndarray) -> n
         weight: (channels, inputs of a group, ...).
         values: (inputs,).
     """
-    groups = group_count(layer)
+    groups = layer.groups
     summed = weight.reshape(groups, len(weight) // groups, weight.shape[1], -1).sum(axis=3, dtype=np.float64)
     return np.asarray(np.einsum("goi,gi->go", summed, values.reshape(groups, -1)).reshape(-1))
 
@@ -40,7 +35,7 @@ def layer_rows(
     Returns:
         Inputs (groups, positions, weights of a channel) and targets (groups, positions, channels of a group).
     """
-    groups = group_count(layer)
+    groups = layer.groups
     wanted = np.moveaxis(targets, 1, -1)[np.unravel_index(chosen, (len(targets), *targets.shape[2:]))]
     seen = _patches(layer, inputs, targets.shape[2:], chosen) if layer.is_convolution else _flat(inputs)[chosen]
     return _grouped(seen.reshape(len(chosen), -1), groups), _grouped(wanted, groups)

@@ -13,12 +13,13 @@ from quantkit.host.blas import single_threaded_blas
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.quantization.algorithms.bias_correction import bias_correction
 from quantkit.quantization.algorithms.least_squares import mean_square, moments, refit, refit_to_few
-from quantkit.quantization.algorithms.patches import group_count, layer_rows
+from quantkit.quantization.algorithms.patches import layer_rows
 from quantkit.quantization.algorithms.rounding import Curvature, OfRows, round_jointly, with_ridge
 from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.constants import with_constants_folded
-from quantkit.quantization.simulation.operators import activated, engine_rounded, linear
+from quantkit.quantization.simulation.integer_sums import integer_weights
+from quantkit.quantization.simulation.operators import activated
 from quantkit.quantization.simulation.simulator import Int8Network, SideBySide, Values, summed
 from quantkit.quantization.threads import in_threads
 from quantkit.quantization.weights import engine_weights, peak_scale
@@ -76,9 +77,8 @@ class _Adapting:
             target = wanted if added is None else wanted - added
             with single_threaded_blas():
                 self.params[fused_layer.weight.node] = self._weight(fused_layer, inputs, target)
-        found = linear(fused_layer, inputs, engine_rounded(fused_layer, self.params[fused_layer.weight.node]), bias)
-        if added is not None:
-            found += added
+        weights = integer_weights(fused_layer, self.params[fused_layer.weight.node])
+        found = self.network.sums(fused_layer, inputs, weights, added)
         if (self.algorithms.bias or self.algorithms.refit) and fused_layer.bias is not None and bias is not None:
             change = bias_correction(wanted, found, partial(activated, fused_layer), fused_layer.is_non_negative)
             self.params[fused_layer.bias.node] = bias + change
@@ -96,13 +96,13 @@ class _Adapting:
     def _weight(self, fused_layer: FusedLayer, inputs: np.ndarray, target: np.ndarray) -> np.ndarray:
         """Other weights for a layer, from rows of its quantized input and of what it should put out."""
         old = self.network.graph.params[fused_layer.weight.node]
-        groups = group_count(fused_layer)
+        groups = fused_layer.groups
         weight = old.reshape(groups, len(old) // groups, -1).astype(np.float32)
         seen, wanted, odd = _rows(fused_layer, inputs, target, _width(fused_layer, old))
         few = seen.shape[1] < seen.shape[2]
         strength = np.full(groups, np.inf)
         both = (~odd, odd)
-        halves = () if few else in_threads(lambda half: moments(seen[:, both[half]], wanted[:, both[half]]), 2)
+        halves = [] if few else in_threads(lambda half: moments(seen[:, both[half]], wanted[:, both[half]]), 2)
         # One image leaves none to choose the strength by.
         if self.algorithms.refit and odd.any() and not odd.all():
             fitted = refit_to_few(weight, seen, wanted, odd) if few else refit(weight, (halves[0], halves[1]))
@@ -122,7 +122,7 @@ class _Adapting:
 
 def _width(fused_layer: FusedLayer, weight: np.ndarray) -> int:
     """How many values of a layer's input, all groups together, one position of its output follows from."""
-    return group_count(fused_layer) * int(weight[0].size)
+    return fused_layer.groups * int(weight[0].size)
 
 
 def _rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,8 +16,9 @@ _SWEEPS = 4
 _BLOCK = 128
 # Weights whose changes reach each other one by one; those of the run before, and of the block, together.
 _RUN = 16
-# Channels of one thread: with fewer the interpreter, which runs one thread at a time, takes longer than the sums.
-_PART = 256
+# Threads share the channels: with more or smaller parts they would mostly wait for Python's interpreter lock.
+_PARTS = 2
+_FEWEST_CHANNELS = 128
 
 
 class Curvature(Protocol):
@@ -104,10 +106,30 @@ def round_jointly(weight: np.ndarray, scale: np.ndarray, curvature: Curvature) -
     integers = _nearest(wanted / steps)
     error = curvature.error(integers * steps - wanted, slice(None))
     channels = _Channels(wanted, steps, integers, error)
+    blocks = [_block(curvature, slice(start, start + _BLOCK)) for start in range(0, wanted.shape[1], _BLOCK)]
     # Channels do not depend on each other.
-    parts = np.array_split(np.arange(wanted.shape[2]), -(-wanted.shape[2] // _PART))
-    found = in_threads(lambda part: _swept(channels.of(parts[part]), curvature), len(parts))
+    count = wanted.shape[2]
+    parts = np.array_split(np.arange(count), int(np.clip(count // _FEWEST_CHANNELS, 1, _PARTS)))
+    found = in_threads(lambda part: _swept(channels.of(parts[part]), blocks, curvature), len(parts))
     return _with_full_range(np.ascontiguousarray(np.concatenate(found, axis=2).swapaxes(1, 2)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Some weights: their part of the curvature's diagonal, and how far each one's change moves what each other wants.
+
+    ``diagonal`` is (groups, weights, 1), ``pull`` (groups, weights, weights).
+    """
+
+    weights: slice
+    diagonal: np.ndarray
+    pull: np.ndarray
+
+
+def _block(curvature: Curvature, weights: slice) -> _Block:
+    matrix = curvature.block(weights)
+    diagonal = np.diagonal(matrix, axis1=1, axis2=2)[:, :, None]
+    return _Block(weights, diagonal, matrix / diagonal)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +145,12 @@ class _Channels:
         """Copies of some channels."""
         return _Channels(*(each[:, :, some] for each in (self.wanted, self.steps, self.integers, self.error)))
 
-    def improve(self, block: slice, curvature: Curvature) -> np.ndarray:
+    def improve(self, block: _Block, curvature: Curvature) -> np.ndarray:
         """Let each weight of a block in turn take its best integer; gives the channels where any did."""
-        old, matrix = self.integers[:, block], curvature.block(block)
-        slope = curvature.slope(self.error, old * self.steps - self.wanted[:, block], block)
-        diagonal = np.diagonal(matrix, axis1=1, axis2=2)[:, :, None]
-        new = old - slope / (diagonal * self.steps)
+        weights, pull = block.weights, block.pull
+        old = self.integers[:, weights]
+        slope = curvature.slope(self.error, old * self.steps - self.wanted[:, weights], weights)
+        new = old - slope / (block.diagonal * self.steps)
         wants = _nearest(new) != old
         # Until one of its weights moves, a channel's slopes are what they are now.
         some = np.flatnonzero(wants.any(axis=(0, 1)))
@@ -136,7 +158,7 @@ class _Channels:
             return some
         if some.size < wants.shape[2]:
             old, new = old[:, :, some], new[:, :, some]
-        change, pull = np.zeros_like(old), matrix / diagonal
+        change = np.zeros_like(old)
         first = int(wants.any(axis=(0, 2)).argmax())
         for start in range(first, new.shape[1], _RUN):
             run = slice(start, start + _RUN)
@@ -146,25 +168,25 @@ class _Channels:
                 if place > start:
                     here -= (pull[:, place, None, start:place] @ change[:, start:place])[:, 0]
                 np.subtract(_nearest(here), old[:, place], out=change[:, place])
-        added = curvature.error(change * self.steps[:, :, some], block)
+        added = curvature.error(change * self.steps[:, :, some], weights)
         change += old
         if some.size < wants.shape[2]:
-            self.integers[:, block, some] = change
+            self.integers[:, weights, some] = change
             self.error[:, :, some] += added
         else:
-            self.integers[:, block] = change
+            self.integers[:, weights] = change
             np.add(self.error, added, out=self.error)
         return some
 
 
-def _swept(channels: _Channels, curvature: Curvature) -> np.ndarray:
+def _swept(channels: _Channels, blocks: Sequence[_Block], curvature: Curvature) -> np.ndarray:
     """The integers of channels, which change, after all sweeps."""
     integers = np.empty_like(channels.integers)
     moving = np.arange(integers.shape[2])
     for _ in range(_SWEEPS):
         moved = np.zeros(len(moving), bool)
-        for start in range(0, integers.shape[1], _BLOCK):
-            moved[channels.improve(slice(start, start + _BLOCK), curvature)] = True
+        for block in blocks:
+            moved[channels.improve(block, curvature)] = True
         integers[:, :, moving] = channels.integers
         # A channel at rest stays so.
         moving = moving[moved]

@@ -8,25 +8,15 @@ from typing import Optional, Union
 
 import numpy as np
 
+from quantkit.backends.base import Shape
 from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import number
 from quantkit.quantization.threads import in_threads
-from quantkit.quantization.weights import engine_integers, per_channel_int8
 
-_BATCH = 8
-
-
-def engine_rounded(layer: FusedLayer, weight: np.ndarray) -> np.ndarray:
-    """The weights that the lowered layer multiplies by, float32."""
-    integers, scale = layer_integers(layer, weight)
-    return np.asarray(integers * scale.reshape(-1, *(1,) * (weight.ndim - 1)), np.float32)
-
-
-def layer_integers(layer: FusedLayer, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The integers that the lowered layer multiplies by, int8, and the scale of each channel, float32."""
-    return engine_integers(weight) if layer.is_convolution else per_channel_int8(weight)
+BATCH = 8
+"""How many images are run at once."""
 
 
 def linear(layer: FusedLayer, inputs: np.ndarray, weight: np.ndarray, bias: Optional[np.ndarray]) -> np.ndarray:
@@ -68,17 +58,33 @@ def operator_results(
     """
     names = [name if isinstance(name, str) else f"data{index}" for index, name in enumerate(inputs)]
     arrays = {name: array for name, array in zip(names, inputs) if not isinstance(array, str)}
-    alone = replace(node, name="result", inputs=tuple(map(Tensor, names)), origin=())
-    used = {name: params[name] for name in names if name not in arrays}
-    graph = Graph((alone,), tuple(arrays), tuple(Tensor("result", index) for index in range(outputs)), used)
     images = len(next(iter(arrays.values())))
-    executor = MxnetSession(graph, {name: (_BATCH, *array.shape[1:]) for name, array in arrays.items()})
+    used = {name: params[name] for name in names if name not in arrays}
+    session = operator_session(node, names, {name: array.shape[1:] for name, array in arrays.items()}, used, outputs)
     results: list[np.ndarray] = []
-    for start in range(0, images, _BATCH):
-        stop = min(start + _BATCH, images)
-        found = executor.run({name: array[start:stop] for name, array in arrays.items()})
+    for start in range(0, images, BATCH):
+        stop = min(start + BATCH, images)
+        found = session.run({name: array[start:stop] for name, array in arrays.items()})
         if not results:
             results = [np.empty((images, *result.shape[1:]), result.dtype) for result in found]
         for whole, part in zip(results, found):
             whole[start:stop] = part
     return results
+
+
+def operator_session(
+    node: Node, names: Sequence[str], shapes: Mapping[str, Shape], params: Mapping[str, np.ndarray], outputs: int = 1
+) -> MxnetSession:
+    """One operator, bound to ``BATCH`` images.
+
+    Args:
+        node: the operator; what its inputs are called does not matter.
+        names: what they are to be called.
+        shapes: of those that are no parameters, for one image.
+        params: the others.
+        outputs: how many of its results are wanted.
+    """
+    alone = replace(node, name="result", inputs=tuple(map(Tensor, names)), origin=())
+    results = tuple(Tensor("result", index) for index in range(outputs))
+    bound = {name: (BATCH, *shape) for name, shape in shapes.items()}
+    return MxnetSession(Graph((alone,), tuple(bound), results, params), bound)

@@ -12,7 +12,8 @@ from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_wei
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.quantization.simulation.operators import activated, engine_rounded, linear, operator_results
+from quantkit.quantization.simulation.integer_sums import IntegerWeights, integer_layer, integer_weights
+from quantkit.quantization.simulation.operators import activated, linear, operator_results
 from quantkit.quantization.simulation.rounding import rounded, rounded_sum
 
 Values = Mapping[Tensor, np.ndarray]
@@ -23,10 +24,10 @@ _PASSING_ON = ("Flatten", "flatten")
 
 @dataclass(frozen=True, eq=False)
 class Int8Network:
-    """A quantized network, and the real values of its layers' integer weights by layer."""
+    """A quantized network, and its layers' integer weights by layer."""
 
     network: QuantizedGraph
-    weights: Mapping[str, np.ndarray]
+    weights: Mapping[str, IntegerWeights]
 
     @property
     def graph(self) -> Graph:
@@ -60,19 +61,24 @@ class Int8Network:
         return [self.rounded_input(node.output, float_results(self.graph, node, inputs)[0])]
 
     def layer(
-        self, fused_layer: FusedLayer, values: Values, weight: np.ndarray, lost: Optional[np.ndarray] = None
+        self, fused_layer: FusedLayer, values: Values, weights: IntegerWeights, lost: Optional[np.ndarray] = None
     ) -> np.ndarray:
         """What an INT8 layer with these weights puts out; ``lost`` is what its sums lose on their way."""
-        result = summed(
-            self.graph,
-            fused_layer,
-            weight,
-            self.rounded_input(fused_layer.data, values[fused_layer.data]),
-            self.addend(fused_layer, values),
-        )
+        inputs = self.rounded_input(fused_layer.data, values[fused_layer.data])
+        result = self.sums(fused_layer, inputs, weights, self.addend(fused_layer, values))
         if lost is not None:
             result -= lost
         return self.finished(fused_layer, result)
+
+    def sums(
+        self, fused_layer: FusedLayer, inputs: np.ndarray, weights: IntegerWeights, addend: Optional[np.ndarray]
+    ) -> np.ndarray:
+        """An INT8 layer's result before its activation, an array of its own, from inputs that are rounded already."""
+        bias = None if fused_layer.bias is None else self.graph.params[fused_layer.bias.node]
+        result = integer_layer(fused_layer, inputs, self.network.form(fused_layer.data).params, weights, bias)
+        if addend is not None:
+            result += addend
+        return result
 
     def addend(self, fused_layer: FusedLayer, values: Values) -> Optional[np.ndarray]:
         """What an INT8 layer adds, after its way through integers; None where it adds nothing."""
@@ -95,10 +101,10 @@ class Int8Network:
 
 
 def int8_network(network: QuantizedGraph) -> Int8Network:
-    """The network with the weights of its INT8 layers rounded, once and for all."""
+    """The network with the integer weights of its INT8 layers, made once and for all."""
     params = network.graph.params
     weights = {
-        fused_layer.node.name: engine_rounded(fused_layer, params[fused_layer.weight.node])
+        fused_layer.node.name: integer_weights(fused_layer, params[fused_layer.weight.node])
         for fused_layer in network.int8_layers
     }
     return Int8Network(network, weights)

@@ -28,3 +28,22 @@ def test_no_library_is_looked_for_in_the_current_folder_afterwards(before: str |
     kept = {name: value for name, value in environment().items() if name != "LD_LIBRARY_PATH"}
     given = {} if before is None else {"LD_LIBRARY_PATH": before}
     assert subprocess.run([sys.executable, "-c", code], env={**kept, **given}, check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("engine")
+def test_scikit_learn_is_not_imported_along_and_can_be_afterwards() -> None:
+    code = (
+        "import sys; from quantkit.backends.mxnet.compat import load_mxnet; load_mxnet(); "
+        "early = 'sklearn' in sys.modules; import sklearn.base; "
+        "raise SystemExit(early or sklearn.base.BaseEstimator is None)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("engine")
+def test_scikit_learn_that_was_imported_before_stays() -> None:
+    code = (
+        "import sys, sklearn.base; from quantkit.backends.mxnet.compat import load_mxnet; load_mxnet(); "
+        "raise SystemExit(sys.modules.get('sklearn.base') is not sklearn.base)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -90,7 +90,7 @@ def test_a_shift_of_tensors_is_taken_out_again() -> None:
     reference, network = network_of(graph, data)
     node = network.graph.nodes[0]
     shift_in, shift_out = (np.linspace(-0.3, 0.4, count).reshape(1, -1, 1, 1).astype(np.float32) for count in (3, 8))
-    effect = np.einsum("oc,c->o", network.weights["conv"][:, :, 0, 0], shift_in.ravel())
+    effect = np.einsum("oc,c->o", network.weights["conv"].real[:, :, 0, 0], shift_in.ravel())
     params = dict(network.graph.params)
     params["conv_bias"] = params["conv_bias"] - effect + shift_out.ravel()
     graph = Graph(network.graph.nodes, ("data",), network.graph.outputs, params)

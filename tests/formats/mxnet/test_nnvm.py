@@ -34,6 +34,13 @@ def test_round_trip() -> None:
     assert set(again.params) == set(graph.params)
 
 
+def test_one_line_says_the_same() -> None:
+    graph = residual_v2()
+    line = nnvm.serialize_on_one_line(graph, 10901)
+    assert "\n" not in line
+    assert json.loads(line) == json.loads(nnvm.serialize(graph, 10901))
+
+
 def test_round_trip_of_fused_operators_with_bodies(engine: None) -> None:
     graph = float_graph(fuse(residual_v1(), (3, 16, 16)).graph)
     assert same(graph, nnvm.parse(nnvm.serialize(graph), graph.params))

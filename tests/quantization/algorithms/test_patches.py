@@ -9,7 +9,7 @@ import pytest
 
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of
 from quantkit.ir.graph import Node, Tensor
-from quantkit.quantization.algorithms.patches import channel_sums, group_count, layer_rows, windows
+from quantkit.quantization.algorithms.patches import channel_sums, layer_rows, windows
 from quantkit.quantization.simulation.operators import linear
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -57,7 +57,7 @@ def check(layer: FusedLayer, inputs: np.ndarray, weight: np.ndarray) -> None:
     positions = result.size // result.shape[1]
     chosen = np.sort(RANDOM.choice(positions, max(1, positions // 2), replace=False))
     seen, wanted = layer_rows(layer, inputs, result, chosen)
-    grouped = weight.reshape(group_count(layer), -1, seen.shape[2])
+    grouped = weight.reshape(layer.groups, -1, seen.shape[2])
     np.testing.assert_allclose(seen @ grouped.swapaxes(1, 2), wanted, atol=1e-4)
 
 
@@ -77,7 +77,7 @@ def test_an_input_of_one_value_per_channel(name: str) -> None:
 def test_dense_layers_have_no_groups() -> None:
     layer = fused_layer("FullyConnected", num_hidden=5, num_group=2)
     weight, values = RANDOM.normal(size=(5, 4)), RANDOM.normal(size=4)
-    assert group_count(layer) == 1
+    assert layer.groups == 1
     np.testing.assert_allclose(channel_sums(layer, weight, values), weight @ values)
 
 

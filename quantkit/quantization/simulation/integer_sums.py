@@ -1,0 +1,116 @@
+"""The sums of an INT8 layer: products of integers, added up without loss as its kernel does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Optional
+
+import numpy as np
+
+from quantkit.ir.fused_layer import FusedLayer
+from quantkit.quantization.arithmetic import LIMITS, QuantParams
+from quantkit.quantization.simulation.operators import BATCH, operator_session
+from quantkit.quantization.weights import engine_integers, per_channel_int8
+
+# Below this float32, in which the engine computes, has every integer.
+_EXACT = 2**24
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerWeights:
+    """A layer's weights as int8, (channels, ...), and the real value of one step of each channel, float32."""
+
+    integers: np.ndarray
+    scale: np.ndarray
+
+    @property
+    def real(self) -> np.ndarray:
+        """The weights that the integers stand for, float32."""
+        return np.asarray(self.integers * self.scale.reshape(-1, *(1,) * (self.integers.ndim - 1)), np.float32)
+
+
+def integer_weights(layer: FusedLayer, weight: np.ndarray) -> IntegerWeights:
+    """What a lowered layer multiplies by, given its float weights."""
+    return IntegerWeights(*(engine_integers(weight) if layer.is_convolution else per_channel_int8(weight)))
+
+
+def integer_layer(
+    layer: FusedLayer, inputs: np.ndarray, params: QuantParams, weights: IntegerWeights, bias: Optional[np.ndarray]
+) -> np.ndarray:
+    """A layer's result before its sum and its activation, float32: exact sums in units of their step, and the bias.
+
+    Args:
+        layer: the layer.
+        inputs: what it reads, multiples of the scale of ``params``, (images, ...).
+        params: the integers that these are.
+        weights: the layer's.
+        bias: float32, (channels,), or None.
+    """
+    data = inputs if layer.is_convolution else inputs.reshape(len(inputs), -1)
+    scale = np.float32(params.scale)
+    core = replace(layer.core, attrs={**layer.core.attrs, "no_bias": "True"})
+    largest = max(abs(limit - params.zero_point) for limit in LIMITS[params.dtype])
+    parts = list(exact_parts(weights.integers, largest))
+    sessions = [
+        operator_session(
+            core,
+            ("data", "weight"),
+            {"data": _channels(data[:1], part, layer.groups).shape[1:]},
+            {"weight": part.weight},
+        )
+        for part in parts
+    ]
+    result = np.empty(0, np.float32)
+    for start in range(0, len(data), BATCH):
+        integers = np.rint(data[start : start + BATCH] / scale)
+        sums = [
+            session.run({"data": _channels(integers, part, layer.groups)})[0] for session, part in zip(sessions, parts)
+        ]
+        # Each is exact, their sum in float32 may not be.
+        total = sums[0] if len(sums) == 1 else np.sum(sums, axis=0, dtype=np.float64).astype(np.float32)
+        per_channel = (-1, *(1,) * (total.ndim - 2))
+        if not len(result):
+            result = np.empty((len(data), *total.shape[1:]), np.float32)
+        here = result[start : start + BATCH]
+        np.multiply(total, (weights.scale * scale).reshape(per_channel), out=here)
+        if bias is not None:
+            here += bias.reshape(per_channel)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Weights of some input channels of each group, float32; others of these channels are 0."""
+
+    channels: slice
+    weight: np.ndarray
+
+
+def exact_parts(weight: np.ndarray, largest: int) -> Iterator[Part]:
+    """Weights that add up to ``weight``, each of which float32 multiplies and adds up exactly in whatever order.
+
+    Args:
+        weight: int8, (channels, inputs of a group, ...).
+        largest: the largest magnitude of an input.
+    """
+    flat = weight.reshape(len(weight), -1).astype(np.int64)
+    positions = flat.shape[1] // weight.shape[1]
+    start = 0
+    while start < flat.shape[1]:
+        sums = np.abs(flat[:, start:]).cumsum(axis=1).max(axis=0) * largest
+        stop = start + int(np.searchsorted(sums, _EXACT))
+        if stop < flat.shape[1] and stop - stop % positions > start:
+            # Whole channels, so that no other part needs them too.
+            stop -= stop % positions
+        kept = np.zeros(flat.shape, np.float32)
+        kept[:, start:stop] = flat[:, start:stop]
+        channels = slice(start // positions, -(-stop // positions))
+        yield Part(channels, kept.reshape(weight.shape)[:, channels])
+        start = stop
+
+
+def _channels(data: np.ndarray, part: Part, groups: int) -> np.ndarray:
+    """The input channels of a part, those of all groups."""
+    grouped = data.reshape(len(data), groups, -1, *data.shape[2:])[:, :, part.channels]
+    return grouped.reshape(len(data), -1, *data.shape[2:])
