@@ -18,7 +18,7 @@ _BLOCK = 128
 _RUN = 16
 # Threads share the channels: with more or smaller parts they would mostly wait for Python's interpreter lock.
 _PARTS = 2
-_FEWEST_CHANNELS = 128
+_FEWEST_CHANNELS = 256
 
 
 class Curvature(Protocol):
