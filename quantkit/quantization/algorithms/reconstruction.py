@@ -74,9 +74,11 @@ class _Adapting:
         # Of wider layers the fewest rows that tell anything would not fit into memory.
         narrow = _width(fused_layer, graph.params[fused_layer.weight.node]) * _FEWEST_ROWS <= _ELEMENTS
         if (self.algorithms.refit or self.algorithms.rounding) and narrow:
-            target = wanted if added is None else wanted - added
+            # Tensors are large: this one is gone before the next is made.
             with single_threaded_blas():
-                self.params[fused_layer.weight.node] = self._weight(fused_layer, inputs, target)
+                self.params[fused_layer.weight.node] = self._weight(
+                    fused_layer, inputs, wanted if added is None else wanted - added
+                )
         weights = integer_weights(fused_layer, self.params[fused_layer.weight.node])
         found = self.network.sums(fused_layer, inputs, weights, added)
         if (self.algorithms.bias or self.algorithms.refit) and fused_layer.bias is not None and bias is not None:

@@ -63,7 +63,8 @@ def integer_layer(
     ]
     result = np.empty(0, np.float32)
     for start in range(0, len(data), BATCH):
-        integers = np.rint(data[start : start + BATCH] / scale)
+        integers = data[start : start + BATCH] / scale
+        np.rint(integers, out=integers)
         sums = [
             session.run({"data": _channels(integers, part, layer.groups)})[0] for session, part in zip(sessions, parts)
         ]
