@@ -169,3 +169,12 @@ def test_most_of_the_gain_comes_from_the_sweeps_that_are_made(monkeypatch: pytes
     monkeypatch.setattr(rounding, "_SWEEPS", 100)
     best = errors(round_jointly(weight, scale, Matrix(inputs)), weight, inputs).sum()
     assert best <= found[1] < best + 0.1 * (found[0] - best)
+
+
+def test_channels_that_threads_share_are_rounded_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounding, "_FEWEST_CHANNELS", 2)
+    weight, scale, inputs = layer(0, 30, channels=7, rows=100)
+    shared = round_jointly(weight, scale, Matrix(inputs))
+    monkeypatch.setattr(rounding, "_PARTS", 1)
+    np.testing.assert_array_equal(shared, round_jointly(weight, scale, Matrix(inputs)))
+    assert np.any(shared != np.rint(weight))
