@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke soak test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
+.PHONY: demo smoke soak docs test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
 	test-faults test-lean properties mutate fuzz crash-search clean
 
 demo: $(VENV)/installed
@@ -36,10 +36,19 @@ lint: .venv-onednn/installed
 tables: .venv-onednn/installed
 	.venv-onednn/bin/python benchmarks/tables.py
 
+# The site, in build/site; ends with an error where a link or an anchor leads nowhere.
+docs: .venv-docs/installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --config-file docs/mkdocs.yml
+
+.venv-docs/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
 # Tests that measure time or load run alone, the others in two processes, all in an order that is shuffled anew each time;
 # `--randomly-seed` and the number that is printed at the end repeat it.
 # Rooms that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
-LEFT_OUT_mkl := tests/report tests/host tests/calibration tests/suites tests/bundle/test_export.py \
+LEFT_OUT_mkl := tests/docs tests/report tests/host tests/calibration tests/suites tests/bundle/test_export.py \
 	tests/models/test_onnx_fuzz.py tests/backends/test_registry.py tests/backends/test_sessions.py tests/diagnosis/parity tests/benchmark tests/cli/test_benchmark.py \
 	tests/test_telemetry.py tests/formats/onnx tests/formats/test_npz.py tests/fuzz tests/test_damaged_files.py
 WITH_mkl := tests/benchmark/workers/test_worker.py

@@ -1,9 +1,10 @@
-"""All tables from the data that are committed, without measuring: the pages in benchmarks/results and the README's.
+"""All tables from the data that are committed, without measuring: benchmarks/results, README.md and the pages of docs/.
 
     python benchmarks/tables.py           # writes them
     python benchmarks/tables.py --check   # ends with 1 where one is not what the data give
 
-A table in README.md stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; readme_tables.py has the names.
+In README.md and docs/ a table stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; page_tables.py has the
+names.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import calibration_data
 import mixed_precision
 import onnx_parity
 import onnx_speed
-import readme_tables
+import page_tables
 import recovered_speed
 import soak
 import speed_tables
@@ -27,7 +28,8 @@ from command_line import run, write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-README = ROOT / "README.md"
+WRITTEN = (ROOT / "README.md", *sorted((ROOT / "docs" / "pages").rglob("*.md")))
+"""Pages that people write, with tables in them."""
 
 PAGES = {
     "ablation": accuracy_tables.markdown,
@@ -45,7 +47,7 @@ def generated() -> dict[Path, str]:
     """Every file with tables, as it should be."""
     found = {RESULTS / f"{name}.md": render(data(name)) for name, render in PAGES.items()}
     found[RESULTS / "speed.md"] = speed_tables.page(RESULTS)
-    found[README] = readme_tables.filled(README.read_text(), RESULTS, data)
+    found |= {path: page_tables.filled(path.read_text(), RESULTS, data) for path in WRITTEN}
     return found
 
 

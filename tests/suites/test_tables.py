@@ -12,18 +12,18 @@ import pytest
 from quantkit.errors import UserError
 from quantkit.files.files import shipped
 
-README = Path(__file__).parents[2] / "README.md"
 RESULTS = shipped("benchmarks") / "results"
 
 
 def test_what_is_committed_is_what_the_data_give() -> None:
-    from tables import generated
+    from tables import ROOT, generated
 
-    found = generated()
-    assert {path.suffix for path in found} == {".md"}
-    # Every page that is there is generated.
-    assert set(found) == {README.resolve(), *(path.resolve() for path in RESULTS.glob("*.md"))}
-    for path, text in found.items():
+    pages = generated()
+    assert {path.suffix for path in pages} == {".md"}
+    # Every page that is there is generated, or looked through for tables.
+    written = {ROOT / "README.md", *(ROOT / "docs").rglob("*.md")}
+    assert set(pages) == {*written, *(path.resolve() for path in RESULTS.glob("*.md"))}
+    for path, text in pages.items():
         assert path.read_bytes() == text.encode(), f"{path.name} is stale; `make tables` writes it anew"
 
 
@@ -52,22 +52,34 @@ def test_other_figures_give_another_page(name: str) -> None:
     assert one != other
 
 
-def test_a_table_of_the_readme_that_nobody_generates_is_an_error() -> None:
-    from readme_tables import filled
+def test_every_table_is_on_a_page_and_the_readme_has_two() -> None:
+    from page_tables import names_in
+    from tables import ROOT, WRITTEN
+
+    assert names_in((ROOT / "README.md").read_text()) == ["summary", "speed"]
+    placed = {name for path in WRITTEN for name in names_in(path.read_text())}
+    assert placed == {
+        "ablation", "accuracy", "files", "mixed-precision", "onnx-speed", "parity", "peers", "recovered-speed", "speed",
+        "summary",
+    }  # fmt: skip
+
+
+def test_a_table_that_nobody_generates_is_an_error() -> None:
+    from page_tables import filled
     from tables import data
 
-    with pytest.raises(UserError, match="has the generated blocks other"):
+    with pytest.raises(UserError, match="has the generated block other; known are"):
         filled("<!-- generated: other -->\n<!-- end -->", RESULTS, data)
 
 
 def test_a_block_is_replaced_whole() -> None:
-    from readme_tables import filled
-    from tables import data
+    from page_tables import filled
+    from tables import ROOT, data
 
-    readme = README.read_text()
-    spoilt = re.sub(r"(<!-- generated: parity -->\n).*?(<!-- end -->)", r"\1| 99.99 |\n\2", readme, flags=re.DOTALL)
-    assert spoilt != readme
-    assert filled(spoilt, RESULTS, data) == readme
+    page = (ROOT / "docs" / "pages" / "benchmarks" / "accuracy.md").read_text()
+    spoilt = re.sub(r"(<!-- generated: parity -->\n).*?(<!-- end -->)", r"\1| 99.99 |\n\2", page, flags=re.DOTALL)
+    assert spoilt != page
+    assert filled(spoilt, RESULTS, data) == page
 
 
 def test_pages_tell_the_commit(tmp_path: Path) -> None:

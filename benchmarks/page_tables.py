@@ -1,4 +1,4 @@
-"""The tables in README.md, by name."""
+"""The tables in README.md and on the pages of docs/, by name."""
 
 from __future__ import annotations
 
@@ -22,34 +22,47 @@ Lines = Iterator[str]
 
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _SPEED_BATCH = 8
-_FEW, _STOCK, _NO_RECOVERY = 10, "stock MXNet ", "quantkit mse"
+_FEW, _STOCK, _NO_ALGORITHMS = 10, "stock MXNet ", "quantkit mse"
 
-# The ablation's rows: what README calls them, and their form.
+# The ablation's rows: what pages call them, and their form.
 _ABLATION = {
-    "without recovery": "preset none",
+    "no algorithm": "preset none",
     "bias correction alone": "bias correction alone",
     "the same, analytic (no images)": "analytic bias correction alone",
     "joint rounding alone": "rounding alone",
     "refitting alone": "refitting alone",
-    "centring alone": "centring alone",
+    "channel shift alone": "centring alone",
     "`balanced` (all five)": "preset balanced",
     "without refitting": "balanced without refitting",
     "without rounding": "balanced without rounding",
     "without bias correction": "balanced without bias correction",
-    "without centring": "balanced without centring",
+    "without channel shift": "balanced without centring",
     "without mirror images": "balanced without mirror images",
     "`balanced` with equalization": "balanced with equalization",
     "`balanced` with choice of observers": "balanced with choice of observers",
 }
 
 
-def filled(readme: str, results: Path, data: Data) -> str:
-    """README.md with every marked block as the data give it.
+def filled(page: str, results: Path, data: Data) -> str:
+    """A page with every marked block as the data give it.
 
     Raises:
-        UserError: a block has a name that is not known, or a table has no block.
+        UserError: a block has a name that is not known.
     """
-    blocks: dict[str, Callable[[], Lines]] = {
+    tables = _tables(results, data)
+    if unknown := set(names_in(page)) - set(tables):
+        raise UserError(f"a page has the generated block {', '.join(sorted(unknown))}; known are {', '.join(tables)}")
+    return _BLOCK.sub(lambda block: block[1] + "\n".join(tables[block[2]]()) + "\n" + block[3], page)
+
+
+def names_in(page: str) -> list[str]:
+    """The names of a page's blocks."""
+    return [block[2] for block in _BLOCK.finditer(page)]
+
+
+def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
+    return {
+        "summary": lambda: _summary(data("accuracy")["rows"]),
         "accuracy": lambda: _accuracy(data("accuracy")["rows"]),
         "peers": lambda: _peers(data("accuracy")["rows"]),
         "files": lambda: _files(data("accuracy")["rows"]),
@@ -60,10 +73,6 @@ def filled(readme: str, results: Path, data: Data) -> str:
         "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
         "onnx-speed": lambda: _onnx_speed(data("onnx-speed")["cells"]),
     }
-    named = [found[2] for found in _BLOCK.finditer(readme)]
-    if sorted(named) != sorted(blocks):
-        raise UserError(f"README.md has the generated blocks {', '.join(named)}; there must be {', '.join(blocks)}")
-    return _BLOCK.sub(lambda found: found[1] + "\n".join(blocks[found[2]]()) + "\n" + found[3], readme)
 
 
 def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Lines:
@@ -83,21 +92,43 @@ def _both(row: Entry | None) -> str:
     return "" if row is None or row["failure"] else f"{row['top1']:.2f}, {row['agreement']:.2f}"
 
 
+def _summary(rows: Sequence[Entry]) -> Lines:
+    """Top-1, and the agreement with FP32 of ``balanced`` and of the others' best modes, the highest in bold."""
+    lines = []
+    for network, own in _most(rows):
+        forms = {row["form"]: row for row in own}
+        fp32, int8 = forms[UNFUSED], forms[DEFAULT_FORM]
+        peers = {row["peer"]: row for row in best_modes(own)}
+        agreements = [row["agreement"] for row in (int8, _best_stock(own), peers["ONNX Runtime"], peers["NNCF"])]
+        lines.append([
+            network, str(fp32["images"]), f"{fp32['top1']:.2f}", f"{int8['top1']:.2f}",
+            *(f"**{each:.2f}**" if each == max(agreements) else f"{each:.2f}" for each in agreements),
+        ])  # fmt: skip
+    yield from _rows(
+        ["network", "images", "FP32 top-1", "INT8 top-1", "agreement: quantkit", "stock MXNet", "ONNX Runtime", "NNCF"],
+        lines,
+    )
+
+
+def _best_stock(rows: Sequence[Entry]) -> Entry:
+    return max((row for row in rows if row["form"].startswith(_STOCK)), key=lambda row: row["agreement"])
+
+
 def _accuracy(rows: Sequence[Entry]) -> Lines:
     lines = []
     for network, own in _most(rows):
         forms = {row["form"]: row for row in own}
         few = [row for row in rows if (row["network"], row["calibration_samples"]) == (network, _FEW)]
-        stock = max((row for row in own if row["form"].startswith(_STOCK)), key=lambda row: row["agreement"])
+        stock = _best_stock(own)
         fp32 = forms[UNFUSED]
         lines.append([
             network, str(fp32["images"]), f"{fp32['top1']:.2f}",
             _both(next(row for row in few if row["form"] == DEFAULT_FORM)),
-            *(_both(forms[form]) for form in (DEFAULT_FORM, BEST_FORM, _NO_RECOVERY)),
+            *(_both(forms[form]) for form in (DEFAULT_FORM, BEST_FORM, _NO_ALGORITHMS)),
             f"{_both(stock)} ({stock['form'].removeprefix(_STOCK)})",
         ])  # fmt: skip
     columns = [
-        "network", "images", "FP32", "`balanced`, 10 images", "`balanced`", "`best`", "without recovery",
+        "network", "images", "FP32", "`balanced`, 10 images", "`balanced`", "`best`", "no algorithm",
         "stock, best mode",
     ]  # fmt: skip
     yield from _rows(columns, lines)
