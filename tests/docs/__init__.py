@@ -1,0 +1,1 @@
+"""Tests of README.md and of the site in docs/."""

@@ -1,0 +1,123 @@
+"""What the pages take as given: a network, its images and its bundle, all small, under the names that readers see."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from quantkit.files.files import shipped
+from tests.docs.snippets import ROOT
+
+_CALIBRATION, _TEST = 100, 60
+
+Make = Callable[[Path], None]
+
+
+@pytest.fixture(scope="session")
+def make_given(int8_engine: None, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Path], None]:
+    """Put one of the given files into a folder; each is made once."""
+    store = tmp_path_factory.mktemp("given")
+
+    def put(name: str, folder: Path) -> None:
+        made = store / name
+        if not made.exists():
+            for needed in _NEEDS.get(name, ()):
+                put(needed, store)
+            _MAKERS[name](store)
+        target = folder / name
+        if target.exists():
+            return
+        if made.is_dir():
+            shutil.copytree(made, target)
+        else:
+            shutil.copyfile(made, target)
+
+    return put
+
+
+def _photos(store: Path) -> None:
+    """Digits as PNG files in two splits, labelled."""
+    folder = store / "photos"
+    folder.mkdir()
+    with (folder / "labels.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("file", "label", "split"))
+        for split, spec, count in (("calib", "digits:train", _CALIBRATION), ("test", "digits:test", _TEST)):
+            for number, (pixels, label) in enumerate(_digits(spec, count)):
+                name = f"{split}-{number:03}.png"
+                Image.fromarray(pixels).save(folder / name)
+                rows.writerow((name, label, split))
+
+
+def _digits(spec: str, count: int) -> Iterator[tuple[np.ndarray, int]]:
+    import quantkit as qk
+
+    for sample in qk.load_data(spec).read(range(count)):
+        assert sample.label is not None
+        yield np.asarray(sample.image), sample.label
+
+
+def _preprocessed(store: Path) -> None:
+    pixels, labels = zip(*_digits("digits:test", _TEST))
+    scaled = (np.stack(pixels).astype(np.float32) / 255 - 0.5) / 0.5
+    np.savez(store / "images.npz", x=scaled.transpose(0, 3, 1, 2), y=np.array(labels))
+
+
+def _network(store: Path) -> None:
+    """A network of the reader's: a checkpoint with a card and a list of labels."""
+    folder = store / "my"
+    folder.mkdir()
+    for suffix in ("symbol.json", "0000.params"):
+        shutil.copyfile(shipped("models") / f"digits_resnet20_v1-{suffix}", folder / f"net-{suffix}")
+    (folder / "net-labels.txt").write_text("".join(f"{digit}\n" for digit in range(10)))
+    card = (ROOT / "docs" / "pages" / "how-to" / "model-card.md").read_text(encoding="utf-8")
+    (folder / "net.toml").write_text(card.partition("```toml\n")[2].partition("```")[0])
+
+
+def _onnx_file(store: Path) -> None:
+    """A file as other tools write it: it says nothing of preprocessing and labels."""
+    import onnx
+
+    import quantkit as qk
+
+    qk.export_onnx(str(store / "my" / "net.toml"), store / "net.onnx")
+    network = onnx.load(store / "net.onnx")
+    del network.metadata_props[:]
+    onnx.save(network, store / "net.onnx")
+
+
+def _bundle(store: Path) -> None:
+    import quantkit as qk
+
+    model = qk.load_model(str(store / "my" / "net.toml"))
+    config = qk.QuantizationConfig(num_samples=20)
+    qk.quantize(model, str(store / "photos:calib"), config).save(store / "net-int8", formats=("mxnet", "onnx"))
+
+
+def _photograph(package: str, source: str, name: str) -> Make:
+    def make(store: Path) -> None:
+        from importlib.util import find_spec
+
+        spec = find_spec(package)
+        assert spec is not None and spec.submodule_search_locations is not None
+        Image.open(Path(spec.submodule_search_locations[0]) / source).convert("RGB").save(store / name)
+
+    return make
+
+
+_MAKERS: dict[str, Make] = {
+    "photos": _photos,
+    "images.npz": _preprocessed,
+    "my": _network,
+    "net.onnx": _onnx_file,
+    "net-int8": _bundle,
+    "cat.jpg": _photograph("skimage", "data/chelsea.png", "cat.jpg"),
+    "temple.jpg": _photograph("sklearn", "datasets/images/china.jpg", "temple.jpg"),
+}
+_NEEDS = {"net.onnx": ("my",), "net-int8": ("my", "photos")}
