@@ -56,14 +56,14 @@ if TYPE_CHECKING:
     from quantkit.models.model import Model as Model
     from quantkit.models.preprocess_change import PreprocessChange as PreprocessChange
     from quantkit.progress import Progress as Progress
-    from quantkit.quantization.algorithms.apply import Adjusted as AdjustedNetwork
+    from quantkit.quantization.algorithms.apply import AdjustedNetwork as AdjustedNetwork
     from quantkit.quantization.algorithms.stage import apply_algorithms as apply_algorithms
     from quantkit.quantization.algorithms.stage import plan as plan
     from quantkit.quantization.calibrate import calibrate as calibrate
     from quantkit.quantization.config import QuantizationConfig as QuantizationConfig
     from quantkit.quantization.goal import Goal as Goal
     from quantkit.quantization.goal import MixedPrecision as MixedPrecision
-    from quantkit.quantization.plan import Plan as QuantizationPlan
+    from quantkit.quantization.plan import QuantizationPlan as QuantizationPlan
     from quantkit.quantization.ptq_config import PTQConfig as PTQConfig
     from quantkit.quantization.quantized_graph import QuantizedGraph as QuantizedGraph
     from quantkit.report.write import Report as Report
@@ -133,7 +133,7 @@ __all__ = [
 # Where each public name is defined: its module, and its name there (empty: the module itself).
 _HOMES = {
     "Accuracy": ("quantkit.evaluation.accuracy", "Accuracy"),
-    "AdjustedNetwork": ("quantkit.quantization.algorithms.apply", "Adjusted"),
+    "AdjustedNetwork": ("quantkit.quantization.algorithms.apply", "AdjustedNetwork"),
     "Agreement": ("quantkit.evaluation.agreement", "Agreement"),
     "Analysis": ("quantkit.diagnosis.layers.analysis", "Analysis"),
     "CalibrationData": ("quantkit.models.dataset", "CalibrationData"),
@@ -158,7 +158,7 @@ _HOMES = {
     "PreprocessChange": ("quantkit.models.preprocess_change", "PreprocessChange"),
     "Progress": ("quantkit.progress", "Progress"),
     "QuantizationConfig": ("quantkit.quantization.config", "QuantizationConfig"),
-    "QuantizationPlan": ("quantkit.quantization.plan", "Plan"),
+    "QuantizationPlan": ("quantkit.quantization.plan", "QuantizationPlan"),
     "QuantizedGraph": ("quantkit.quantization.quantized_graph", "QuantizedGraph"),
     "QuantizedModel": ("quantkit.bundle.quantized_model", "QuantizedModel"),
     "Report": ("quantkit.report.write", "Report"),

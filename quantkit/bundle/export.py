@@ -17,7 +17,7 @@ from quantkit.formats.onnx.writing.model import DEFAULT_OPSET, onnx_model
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.lowering.qdq import qdq_network
 from quantkit.models.model import Model
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange
 
@@ -65,7 +65,7 @@ def int8_onnx(
 
 def export_int8_onnx(
     bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none"
-) -> Plan:
+) -> QuantizationPlan:
     """Write a bundle's INT8 network as an ONNX file; see ``int8_onnx``.
 
     Returns:
@@ -94,7 +94,7 @@ def check_int8_bundle(bundle: Bundle) -> None:
         raise UserError(f"{bundle.directory} holds an FP32 network; give a bundle that `quantkit quantize` wrote")
 
 
-def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET) -> Plan:
+def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET) -> QuantizationPlan:
     """Write a bundle's network in FP32: its fused operators, with the bundle's weights.
 
     The weights of an INT8 bundle are those that the algorithms adapted to rounding.
@@ -105,7 +105,7 @@ def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int =
     opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
     network = opened.network
     decisions = {name: replace(each, precision="fp32", reason="") for name, each in network.plan.decisions.items()}
-    floats = replace(network, plan=Plan(decisions, {}))
+    floats = replace(network, plan=QuantizationPlan(decisions, {}))
     _write(_fused_onnx(opened.model, opened.manifest.settings, floats, opset, "none"), path)
     return floats.plan
 

@@ -26,7 +26,7 @@ from quantkit.fusion.float_symbol import float_graph, fused_graph
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.mxnet_int8 import StoredWeight, int8_graph, int8_symbol
 from quantkit.quantization.arithmetic import DType
-from quantkit.quantization.plan import Decision, Plan, TensorDtype, TensorQuantization
+from quantkit.quantization.plan import Decision, QuantizationPlan, TensorDtype, TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
 
 FUSED_SYMBOL = "fused-symbol.json"
@@ -163,7 +163,7 @@ def network_difference(computed: Graph, stored: Graph) -> str:
     return "" if name is None else f"the values of {name!r} differ"
 
 
-def _text(plan: Plan, weights: Mapping[str, StoredWeight]) -> str:
+def _text(plan: QuantizationPlan, weights: Mapping[str, StoredWeight]) -> str:
     document = _Document(
         plan.exclude,
         plan.dtype,
@@ -180,7 +180,7 @@ def _tensor(tensor: Tensor, form: TensorQuantization) -> _TensorQuantization:
     return _TensorQuantization(tensor.node, tensor.index, span.low, span.high, form.dtype, form.params.scale)
 
 
-def _parsed(content: bytes) -> tuple[Plan, Mapping[str, StoredWeight]]:
+def _parsed(content: bytes) -> tuple[QuantizationPlan, Mapping[str, StoredWeight]]:
     """The plan, and the fused network's parameters that the lowered network stores as integers."""
     try:
         document = _schema().validate_json(content)
@@ -198,7 +198,7 @@ def _parsed(content: bytes) -> tuple[Plan, Mapping[str, StoredWeight]]:
         if not _LEAST_SCALE <= each.scale <= _LARGEST_SCALE:
             raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is not a normal float32 number")
     decisions = {each.node: each for each in document.operators}
-    plan = Plan(decisions, forms, document.exclude, document.dtype, pre_add_ranges)
+    plan = QuantizationPlan(decisions, forms, document.exclude, document.dtype, pre_add_ranges)
     return plan, {each.name: StoredWeight(each.integers, each.scales) for each in document.weights}
 
 

@@ -23,10 +23,10 @@ from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.progress import Progress, silent
-from quantkit.quantization.algorithms.apply import Adjusted
+from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.config import QuantizationConfig, preset_of
 from quantkit.quantization.goal import MixedPrecision
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange
@@ -72,7 +72,7 @@ class QuantizedModel:
         return int8_graph(self.network)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> QuantizationPlan:
         """How the fused operators and tensors are quantized."""
         return self.network.plan
 
@@ -133,7 +133,7 @@ def check_formats(formats: Sequence[str]) -> None:
         require("onnx", "onnx", "ONNX files")
 
 
-def lower(source: FusedModel, table: CalibrationTable, adjusted: Adjusted) -> QuantizedModel:
+def lower(source: FusedModel, table: CalibrationTable, adjusted: AdjustedNetwork) -> QuantizedModel:
     """Make the INT8 network of a quantized graph. This needs neither samples nor an engine."""
     plan, requested = adjusted.network.plan, adjusted.requested
     name = preset_of(requested)

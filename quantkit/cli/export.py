@@ -17,7 +17,7 @@ from quantkit.units import megabytes
 
 if TYPE_CHECKING:
     from quantkit.bundle.read import Bundle
-    from quantkit.quantization.plan import Plan
+    from quantkit.quantization.plan import QuantizationPlan
 
 _LAYERS = ("Convolution", "FullyConnected")
 _REDUCED = {"auto": "coarser where sums could leave 16 bits", "all": "7 bits"}
@@ -77,7 +77,7 @@ def export(
     check_opset(chosen)
     out = out or Path(f"{Path(source).name if is_bundle(source) else network_name(source)}.onnx")
     check_file_target(out, force)
-    plan: Optional[Plan] = None
+    plan: Optional[QuantizationPlan] = None
     if is_bundle(source):
         bundle = _opened(terminal, source, loading, preprocessing)
         precision = precision or bundle.manifest.kind
@@ -119,7 +119,7 @@ def _check_reduction(precision: str, reduce_range: str) -> None:
 
 def _export_bundle(
     terminal: Terminal, bundle: Bundle, out: Path, precision: str, opset: int, reduce_range: str
-) -> Plan:
+) -> QuantizationPlan:
     from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
     from quantkit.quantization.ptq_config import NO_ALGORITHMS
 
@@ -135,7 +135,7 @@ def _export_bundle(
 
 
 def _result(
-    source: str, out: Path, form: str, precision: str, opset: int, reduce_range: str, plan: Optional[Plan]
+    source: str, out: Path, form: str, precision: str, opset: int, reduce_range: str, plan: Optional[QuantizationPlan]
 ) -> dict[str, Any]:
     """All that there is to tell; ``size`` is in bytes. ``int8`` counts operators, ``fp32_layers`` are names."""
     decisions = list(plan.decisions.values()) if plan is not None else []

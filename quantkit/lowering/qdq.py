@@ -23,7 +23,7 @@ from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag, integer
 from quantkit.lowering.subsampling import with_subsampling
 from quantkit.lowering.weights import engine_weight
 from quantkit.quantization.arithmetic import QuantParams, affine_params
-from quantkit.quantization.plan import Plan, TensorQuantization
+from quantkit.quantization.plan import QuantizationPlan, TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange, with_reduced_range
 from quantkit.quantization.weights import engine_integers, per_channel_int8
@@ -177,7 +177,7 @@ def _flattened(lowering: _Lowering, node: Node, data: Tensor, params: QuantParam
     return lowering.round(flat, params, name, lowering.names.take(f"{name}_dequantized"))
 
 
-def _pre_add_range(layer: FusedLayer, addend: Tensor, plan: Plan) -> Range:
+def _pre_add_range(layer: FusedLayer, addend: Tensor, plan: QuantizationPlan) -> Range:
     """The pre-add range: the values of a layer's result that matter before the addend is added.
 
     Beyond it the sum saturates whatever the addend is; the measured range narrows it further.

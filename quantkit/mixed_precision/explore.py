@@ -19,7 +19,7 @@ from quantkit.mixed_precision.choose import (
 )
 from quantkit.mixed_precision.measurements import Check, Measurements, TimeIsUp
 from quantkit.progress import Progress
-from quantkit.quantization.algorithms.apply import Adjusted
+from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.goal import Goal
 
 # The share of the budget after which no further candidates are measured; the rest is for choosing.
@@ -84,7 +84,7 @@ class Exploration:
     def __init__(
         self,
         measurements: Measurements,
-        adjusted: Adjusted,
+        adjusted: AdjustedNetwork,
         goal: Goal,
         candidates: Sequence[Candidate],
         progress: Progress,

@@ -21,7 +21,7 @@ from quantkit.mixed_precision.choose import Layers, Trial
 from quantkit.mixed_precision.images import Judged, predictions
 from quantkit.mixed_precision.journal import Journal, Value
 from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
-from quantkit.quantization.algorithms.apply import Adjusted
+from quantkit.quantization.algorithms.apply import AdjustedNetwork
 
 _TRIAL_SECONDS = 0.5
 _CHECK_SECONDS = 2.0
@@ -104,7 +104,7 @@ class Check:
         return self.milliseconds["fp32"] / self.latency
 
 
-def with_layers_in_fp32(adjusted: Adjusted, layers: Collection[str]) -> Adjusted:
+def with_layers_in_fp32(adjusted: AdjustedNetwork, layers: Collection[str]) -> AdjustedNetwork:
     """The adjusted network with ``layers`` in FP32, with their parameters from before the adjustment."""
     graph = adjusted.network.graph
     names = {tensor.node for layer in layers for tensor in graph.by_name[layer].inputs}
@@ -131,8 +131,8 @@ class Measurements:
     def __init__(
         self,
         source: FusedModel,
-        adjusted: Adjusted,
-        anew: Callable[[Layers], Adjusted],
+        adjusted: AdjustedNetwork,
+        anew: Callable[[Layers], AdjustedNetwork],
         images: Judged,
         journal: Journal,
         budget: Budget,
@@ -144,7 +144,7 @@ class Measurements:
         self._adjusted = adjusted
         self._anew = anew
         self._images = images
-        self._made: dict[Layers, Adjusted] = {}
+        self._made: dict[Layers, AdjustedNetwork] = {}
         for kind, *layers in journal:
             known = adjusted.network.graph.by_name.keys() >= set(layers)
             if not known or _key(kind, frozenset(layers)) != (kind, *layers):
@@ -152,7 +152,7 @@ class Measurements:
             if kind in _CHECKS.values():
                 self.check(frozenset(layers), again=kind == _CHECKS[True])
 
-    def network(self, layers: Layers, again: bool = False) -> Adjusted:
+    def network(self, layers: Layers, again: bool = False) -> AdjustedNetwork:
         """The network with ``layers`` in FP32; with ``again``, the algorithms are applied again for them."""
         if not again:
             return with_layers_in_fp32(self._adjusted, layers)

@@ -30,11 +30,11 @@ from quantkit.models.class_scores import ClassScores, class_scores
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
-from quantkit.quantization.algorithms.apply import Adjusted
+from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.algorithms.stage import apply_algorithms, with_pre_add_ranges
 from quantkit.quantization.config import DEFAULT_MINUTES
 from quantkit.quantization.goal import Goal, MixedPrecision
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.ptq_config import PresetName, PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.version import __version__
@@ -90,7 +90,7 @@ class SearchResult:
 def search_mixed_precision(
     source: FusedModel,
     table: CalibrationTable,
-    plan: Plan,
+    plan: QuantizationPlan,
     goal: Goal,
     evaluation_data: Optional[CalibrationData] = None,
     calibration_data: CalibrationData = "builtin",
@@ -139,7 +139,7 @@ def search_mixed_precision(
     _warn_of_few(looked_at.count, goal)
     path = journal_path(_facts(source, table, adjusted, looked_at))
 
-    def anew(layers: Layers) -> Adjusted:
+    def anew(layers: Layers) -> AdjustedNetwork:
         mixed = kept_in_fp32(QuantizedGraph(source.fused.graph, plan), layers)
         return apply_algorithms(source, table, mixed.plan, samples, algorithms, progress)
 
@@ -248,7 +248,7 @@ def _record(chosen: Check, goal: Goal, images: Judged) -> MixedPrecision:
     )
 
 
-def _facts(source: FusedModel, table: CalibrationTable, adjusted: Adjusted, images: Judged) -> dict[str, Any]:
+def _facts(source: FusedModel, table: CalibrationTable, adjusted: AdjustedNetwork, images: Judged) -> dict[str, Any]:
     """All that determines what is measured."""
     from quantkit.lowering.mxnet_int8 import int8_graph
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quantkit.fusion.fuse import Fused
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Explanation:
     rejections: tuple[str, ...]
 
 
-def explain(fused: Fused, plan: Plan) -> tuple[Explanation, ...]:
+def explain(fused: Fused, plan: QuantizationPlan) -> tuple[Explanation, ...]:
     """Account for every operator of the original network, in its order."""
     # Of several operators that stand for one, the first computes and the others only reshape.
     into = {origin: decision for decision in reversed(list(plan.decisions.values())) for origin in decision.origin}

@@ -50,7 +50,7 @@ class Decision:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class QuantizationPlan:
     """Decisions by node name in topological order, and the integer form of every tensor that has one.
 
     ``exclude`` and ``dtype`` are what was asked for; see ``make_plan``. ``pre_add_ranges`` has, by the tensor
@@ -94,7 +94,7 @@ def make_plan(
     table: CalibrationTable,
     exclude: Sequence[str] = (),
     dtype: TensorDtype = "auto",
-) -> Plan:
+) -> QuantizationPlan:
     """Decide for each operator whether it runs in INT8.
 
     Args:
@@ -121,17 +121,17 @@ def make_plan(
         precision: Precision = "int8" if reason is None else "fp32"
         decisions[node.name] = Decision(node.name, operator_name(node), node.origin, precision, reason or "")
     _share_concat_scales(state, decisions)
-    return Plan(decisions, state.tensors, tuple(exclude), dtype)
+    return QuantizationPlan(decisions, state.tensors, tuple(exclude), dtype)
 
 
 WITHOUT_WEIGHTS = frozenset({"Pooling", "Flatten", "Concat"}) | ADDITIONS
 """The operators besides convolutions and dense layers that may run in INT8."""
 
 
-def float_plan(graph: Graph) -> Plan:
+def float_plan(graph: Graph) -> QuantizationPlan:
     """The plan that leaves everything of a fused network in FP32."""
     reason = "the network was fused, not quantized"
-    return Plan(
+    return QuantizationPlan(
         {node.name: Decision(node.name, operator_name(node), node.origin, "fp32", reason) for node in graph.nodes}, {}
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from quantkit.errors import ModelError
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import WITHOUT_WEIGHTS, Plan, TensorQuantization, operator_name
+from quantkit.quantization.plan import WITHOUT_WEIGHTS, QuantizationPlan, TensorQuantization, operator_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class QuantizedGraph:
     """
 
     graph: Graph
-    plan: Plan
+    plan: QuantizationPlan
 
     def is_int8(self, node: Node) -> bool:
         """Whether a node runs in INT8."""

@@ -14,7 +14,7 @@ from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph, int8_symbol
 from quantkit.quantization.arithmetic import dequantize
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.lowering.networks import NETWORKS, addend_first, branches, pointwise, quantized
 from tests.networks import DATA, Builder, images, residual_v1
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("engine")
 BOUNDS = ("min_calib_range", "max_calib_range")
 
 
-def lowered(graph: Graph, *exclude: str) -> tuple[Fused, Plan, Graph]:
+def lowered(graph: Graph, *exclude: str) -> tuple[Fused, QuantizationPlan, Graph]:
     fused, plan = planned(graph, images(), *exclude)
     return fused, plan, int8_graph(QuantizedGraph(fused.graph, plan))
 

@@ -18,14 +18,14 @@ from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
-from quantkit.quantization.plan import Plan, calibration_targets, make_plan
+from quantkit.quantization.plan import QuantizationPlan, calibration_targets, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, residual_v1, residual_v2
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
 
-def quantized(graph: Graph, data: np.ndarray, exclude: Sequence[str] = ()) -> tuple[Fused, Plan, Graph]:
+def quantized(graph: Graph, data: np.ndarray, exclude: Sequence[str] = ()) -> tuple[Fused, QuantizationPlan, Graph]:
     fused = fuse(graph, data.shape[1:])
     targets = calibration_targets(fused.graph)
     ranges = collect_ranges(float_graph(fused.graph), targets, [data], len(data), "minmax")

@@ -23,7 +23,7 @@ from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.lowering.qdq import DEQUANTIZE, QUANTIZE, qdq_network
 from quantkit.quantization.arithmetic import activation_params
-from quantkit.quantization.plan import Plan, TensorQuantization
+from quantkit.quantization.plan import QuantizationPlan, TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.lowering.networks import NETWORKS, quantized
 from tests.lowering.test_subsampling import downsampling
@@ -35,18 +35,18 @@ onnxruntime = package("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
 
 
-def lowered(name: str, preset: str = "none", *exclude: str) -> tuple[Graph, Plan, Graph]:
+def lowered(name: str, preset: str = "none", *exclude: str) -> tuple[Graph, QuantizationPlan, Graph]:
     """A network and its plan, and what it is lowered to."""
     made = quantized(name, preset, *exclude)
     return made.graph, made.plan, int8_graph(made)
 
 
-def network(graph: Graph, plan: Plan, shapes: Mapping[str, tuple[int, ...]], **options: Any) -> Any:
+def network(graph: Graph, plan: QuantizationPlan, shapes: Mapping[str, tuple[int, ...]], **options: Any) -> Any:
     """The fused network with its roundings."""
     return qdq_network(QuantizedGraph(graph, plan), infer_shapes(float_graph(graph), shapes), **options)
 
 
-def session(graph: Graph, plan: Plan, shapes: Mapping[str, tuple[int, ...]], **written: Any) -> Any:
+def session(graph: Graph, plan: QuantizationPlan, shapes: Mapping[str, tuple[int, ...]], **written: Any) -> Any:
     made = network(graph, plan, shapes)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -64,7 +64,7 @@ def alone(graph: Graph, node: Node) -> Graph:
     return Graph((node,), inputs, (node.output,), params)
 
 
-def downsampled() -> tuple[Graph, Plan]:
+def downsampled() -> tuple[Graph, QuantizationPlan]:
     fused, plan = planned(downsampling(), images())
     return fused.graph, plan
 
@@ -159,7 +159,7 @@ def test_tensors_keep_their_names() -> None:
 
 def test_a_network_all_in_fp32_computes_what_the_fused_one_does() -> None:
     graph, plan, _ = lowered("inverted residual")
-    floats = Plan({name: replace(each, precision="fp32") for name, each in plan.decisions.items()}, {})
+    floats = QuantizationPlan({name: replace(each, precision="fp32") for name, each in plan.decisions.items()}, {})
     data = images()
     made = network(graph, floats, {"data": data.shape}).graph
     assert not {QUANTIZE, DEQUANTIZE} & {node.op for node in made.nodes}

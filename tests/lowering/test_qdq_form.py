@@ -11,7 +11,7 @@ from quantkit.formats.onnx.writing.conversion import name_of
 from quantkit.formats.onnx.writing.model import onnx_model
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.qdq import DEQUANTIZE, QdqNetwork
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from tests.lowering.networks import NETWORKS
 from tests.lowering.test_lowered_form import line
 from tests.lowering.test_qdq import network
@@ -29,7 +29,7 @@ SHAPES = {"data": (1, 3, 16, 16)}
 BUILT = sorted(NETWORKS.keys() - {"dead channels"})
 
 
-def made(graph: Graph, **options: Any) -> tuple[Graph, Plan, QdqNetwork]:
+def made(graph: Graph, **options: Any) -> tuple[Graph, QuantizationPlan, QdqNetwork]:
     """The fused network, its plan, and the network with roundings."""
     fused, plan = planned(graph, images())
     return fused.graph, plan, network(fused.graph, plan, SHAPES, **options)

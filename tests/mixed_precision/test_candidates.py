@@ -11,7 +11,7 @@ from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.mixed_precision.candidates import candidates
 from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import fire, images, inverted_residual, residual_v1, residual_v2
 from tests.quantization.algorithms.networks import planned
@@ -24,7 +24,7 @@ NETWORKS = {"v1": residual_v1(True), "v2": residual_v2(), "inverted": inverted_r
 
 
 @pytest.fixture(params=NETWORKS)
-def network(request: pytest.FixtureRequest) -> tuple[Graph, Plan]:
+def network(request: pytest.FixtureRequest) -> tuple[Graph, QuantizationPlan]:
     fused, plan = planned(NETWORKS[request.param], images(6))
     return fused.graph, plan
 
@@ -38,7 +38,7 @@ def paths(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:
         yield from ((*path, node.name) for path in paths(graph, each))
 
 
-def branches(graph: Graph, plan: Plan) -> set[frozenset[str]]:
+def branches(graph: Graph, plan: QuantizationPlan) -> set[frozenset[str]]:
     found = set()
     for node in graph.nodes:
         fused_layer = fused_layer_of(node)
@@ -51,14 +51,14 @@ def branches(graph: Graph, plan: Plan) -> set[frozenset[str]]:
     return found
 
 
-def test_single_layers_come_first_and_nothing_comes_twice(network: tuple[Graph, Plan]) -> None:
+def test_single_layers_come_first_and_nothing_comes_twice(network: tuple[Graph, QuantizationPlan]) -> None:
     found = candidates(QuantizedGraph(*network))
     layers = int8_names(*network)
     assert [candidate.layers for candidate in found[: len(layers)]] == [frozenset({name}) for name in layers]
     assert len({candidate.layers for candidate in found}) == len(found)
 
 
-def test_branches_are_what_lies_on_the_ways_from_the_fork(network: tuple[Graph, Plan]) -> None:
+def test_branches_are_what_lies_on_the_ways_from_the_fork(network: tuple[Graph, QuantizationPlan]) -> None:
     found = candidates(QuantizedGraph(*network))
     expected = branches(*network)
     assert expected
@@ -67,7 +67,7 @@ def test_branches_are_what_lies_on_the_ways_from_the_fork(network: tuple[Graph, 
     assert joined <= expected
 
 
-def test_with_both_ends_in_fp32_a_tensor_is_never_rounded(network: tuple[Graph, Plan]) -> None:
+def test_with_both_ends_in_fp32_a_tensor_is_never_rounded(network: tuple[Graph, QuantizationPlan]) -> None:
     graph, plan = network
     groups = [
         candidate for candidate in candidates(QuantizedGraph(graph, plan)) if candidate.name.endswith("what reads it")

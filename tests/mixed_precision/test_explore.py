@@ -18,7 +18,7 @@ from quantkit.mixed_precision.choose import Layers, Trial
 from quantkit.mixed_precision.explore import Exploration, best, meets
 from quantkit.mixed_precision.measurements import Check, TimeIsUp
 from quantkit.quantization.goal import Goal
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import fire, images
 from tests.quantization.algorithms.networks import planned
@@ -78,12 +78,16 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def network(engine: None) -> tuple[Fused, Plan]:
+def network(engine: None) -> tuple[Fused, QuantizationPlan]:
     return planned(fire(), images(6))
 
 
 def explored(
-    network: tuple[Fused, Plan], goal: Goal, seed: int, works: bool = False, affordable: Optional[int] = None
+    network: tuple[Fused, QuantizationPlan],
+    goal: Goal,
+    seed: int,
+    works: bool = False,
+    affordable: Optional[int] = None,
 ) -> tuple[World, Check, bool]:
     fused, plan = network
     layers = int8_names(fused.graph, plan)
@@ -100,7 +104,7 @@ SEEDS = range(8)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_goal_is_met_with_the_fewest_layers(network: tuple[Fused, Plan], seed: int) -> None:
+def test_the_goal_is_met_with_the_fewest_layers(network: tuple[Fused, QuantizationPlan], seed: int) -> None:
     world, found, ended = explored(network, Goal(max_drop=1.5), seed)
     assert found.drop.points <= 1.5
     assert not ended
@@ -109,7 +113,7 @@ def test_the_goal_is_met_with_the_fewest_layers(network: tuple[Fused, Plan], see
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_speed_alone_gives_back_what_it_allows(network: tuple[Fused, Plan], seed: int) -> None:
+def test_speed_alone_gives_back_what_it_allows(network: tuple[Fused, QuantizationPlan], seed: int) -> None:
     # Twice as fast as FP32 leaves 2 ms, eight layers; 3.2 times 0.5 ms, two.
     _, found, _ = explored(network, Goal(min_speedup=2.0), seed)
     assert found.divergence == 0
@@ -118,7 +122,7 @@ def test_speed_alone_gives_back_what_it_allows(network: tuple[Fused, Plan], seed
     assert found.layers == frozenset(sorted(world.gains, key=world.gains.__getitem__)[-2:])
 
 
-def test_accuracy_is_never_bought_with_speed_that_is_needed(network: tuple[Fused, Plan]) -> None:
+def test_accuracy_is_never_bought_with_speed_that_is_needed(network: tuple[Fused, QuantizationPlan]) -> None:
     goal = Goal(max_drop=0.0, min_speedup=3.2)
     world, found, ended = explored(network, goal, 0)
     assert not meets(found, goal)
@@ -128,19 +132,19 @@ def test_accuracy_is_never_bought_with_speed_that_is_needed(network: tuple[Fused
     assert not ended
 
 
-def test_no_search_where_int8_is_good_enough_or_too_slow(network: tuple[Fused, Plan]) -> None:
+def test_no_search_where_int8_is_good_enough_or_too_slow(network: tuple[Fused, QuantizationPlan]) -> None:
     for goal in (Goal(max_drop=50), Goal(min_speedup=4.1), Goal(max_drop=0, min_speedup=4.1)):
         world, found, ended = explored(network, goal, 0)
         assert (world.made, found.layers, ended) == (1, frozenset(), False)
 
 
-def test_a_drop_of_nothing_takes_every_layer(network: tuple[Fused, Plan]) -> None:
+def test_a_drop_of_nothing_takes_every_layer(network: tuple[Fused, QuantizationPlan]) -> None:
     world, found, _ = explored(network, Goal(max_drop=0), 0)
     assert found.layers == world.gains.keys()
 
 
 def test_the_last_network_is_adjusted_again_and_kept_if_better(
-    network: tuple[Fused, Plan],
+    network: tuple[Fused, QuantizationPlan],
 ) -> None:
     _, plain, _ = explored(network, Goal(max_drop=1.5), 0)
     _, again, _ = explored(network, Goal(max_drop=1.5), 0, works=True)
@@ -150,7 +154,9 @@ def test_the_last_network_is_adjusted_again_and_kept_if_better(
 
 
 @pytest.mark.parametrize("affordable", range(1, 20))
-def test_a_budget_ends_the_search_with_the_best_so_far(network: tuple[Fused, Plan], affordable: int) -> None:
+def test_a_budget_ends_the_search_with_the_best_so_far(
+    network: tuple[Fused, QuantizationPlan], affordable: int
+) -> None:
     goal = Goal(max_drop=1.5)
     world, found, ended = explored(network, goal, 0, affordable=affordable)
     assert world.made <= affordable + 1
@@ -160,7 +166,7 @@ def test_a_budget_ends_the_search_with_the_best_so_far(network: tuple[Fused, Pla
         assert found.layers
 
 
-def test_a_set_between_those_looked_at_first_may_meet_the_goal(network: tuple[Fused, Plan]) -> None:
+def test_a_set_between_those_looked_at_first_may_meet_the_goal(network: tuple[Fused, QuantizationPlan]) -> None:
     class Coarse(World):
         def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> Check:
             found = super().check(layers, again, overtime)
@@ -180,7 +186,9 @@ def test_a_set_between_those_looked_at_first_may_meet_the_goal(network: tuple[Fu
 
 
 @pytest.mark.parametrize("affordable", range(8, 20))
-def test_what_the_search_had_come_to_is_judged_at_the_end(network: tuple[Fused, Plan], affordable: int) -> None:
+def test_what_the_search_had_come_to_is_judged_at_the_end(
+    network: tuple[Fused, QuantizationPlan], affordable: int
+) -> None:
     world, found, ended = explored(network, Goal(max_drop=0.0), 0, affordable=affordable)
     dearest = sorted(world.gains, key=world.gains.__getitem__, reverse=True)
     path = [frozenset(dearest[:count]) for count in range(1, len(dearest) + 1)]
@@ -189,7 +197,7 @@ def test_what_the_search_had_come_to_is_judged_at_the_end(network: tuple[Fused, 
         assert found.layers == max((layers for layers in path if layers in world.trials), key=len)
 
 
-def test_layers_that_only_came_with_their_group_are_taken_out_again(network: tuple[Fused, Plan]) -> None:
+def test_layers_that_only_came_with_their_group_are_taken_out_again(network: tuple[Fused, QuantizationPlan]) -> None:
     fused, plan = network
     useful, useless, *others = int8_names(fused.graph, plan)
     world = World(

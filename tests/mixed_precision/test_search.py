@@ -28,7 +28,7 @@ from quantkit.mixed_precision.images import judged
 from quantkit.mixed_precision.kept_in_fp32 import KEPT
 from quantkit.mixed_precision.measurements import Measurements, with_layers_in_fp32
 from quantkit.progress import silent
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.quantized import int8_names, parts_of
 
@@ -37,7 +37,7 @@ IMAGES = 100
 
 
 @pytest.fixture(scope="module")
-def tight(int8_engine: None, digits_fused: FusedModel) -> tuple[CalibrationTable, Plan]:
+def tight(int8_engine: None, digits_fused: FusedModel) -> tuple[CalibrationTable, QuantizationPlan]:
     table = quantkit.calibrate(digits_fused, "digits:train", 8, "percentile:95")
     return table, quantkit.plan(digits_fused, table, ["*stage2*", "*stage3*"])
 
@@ -51,7 +51,7 @@ def images() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture
 def begin(
-    tight: tuple[CalibrationTable, Plan],
+    tight: tuple[CalibrationTable, QuantizationPlan],
     images: tuple[np.ndarray, np.ndarray],
     digits_fused: FusedModel,
     tmp_path: Path,
@@ -80,7 +80,7 @@ def test_the_goal_is_met_and_what_is_said_is_true(
     begin: Callable[..., search.SearchResult],
     digits_fused: FusedModel,
     images: tuple[np.ndarray, np.ndarray],
-    tight: tuple[CalibrationTable, Plan],
+    tight: tuple[CalibrationTable, QuantizationPlan],
     tmp_path: Path,
 ) -> None:
     found = begin()

@@ -11,7 +11,7 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.fusion.fuse import Fused
 from quantkit.ir.fused_layer import extended, fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import Plan, calibration_targets, make_plan
+from quantkit.quantization.plan import QuantizationPlan, calibration_targets, make_plan
 from tests.networks import DATA, Builder
 
 SIGNED, POSITIVE, ZERO = Range(-4.0, 3.0), Range(0.0, 5.0), Range(0.0, 0.0)
@@ -49,7 +49,7 @@ def whole(graph: Graph, **shapes: tuple[int, ...]) -> Fused:
     return Fused(graph, graph, {**tensors, **{Tensor(name): shape for name, shape in shapes.items()}}, (), ())
 
 
-def planned(fused: Fused, *exclude: str, dtype: Any = "auto", **ranges: Range) -> Plan:
+def planned(fused: Fused, *exclude: str, dtype: Any = "auto", **ranges: Range) -> QuantizationPlan:
     """The plan where what is called relu has the range ``POSITIVE`` and all else ``SIGNED``, but as given."""
     names = [tensor.node for tensor in calibration_targets(fused.graph)]
     every = {str(Tensor(name)): POSITIVE if "relu" in name else SIGNED for name in names}
@@ -57,7 +57,7 @@ def planned(fused: Fused, *exclude: str, dtype: Any = "auto", **ranges: Range) -
     return make_plan(fused, CalibrationTable("minmax", 1, "made up", every, "0" * 64, "0" * 64), exclude, dtype)
 
 
-def reason(plan: Plan, name: str) -> Optional[str]:
+def reason(plan: QuantizationPlan, name: str) -> Optional[str]:
     """Why a node stays FP32; None where it runs in INT8."""
     decision = plan.decisions[name]
     assert bool(decision.reason) == (decision.precision == "fp32")

@@ -15,7 +15,7 @@ from quantkit.progress import silent
 from quantkit.quantization.algorithms.own_params import with_own_params
 from quantkit.quantization.algorithms.reconstruction import reconstruct
 from quantkit.quantization.arithmetic import activation_params, quantize
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.constants import with_constants_folded
@@ -36,7 +36,7 @@ def one(node: Node, values: dict[Tensor, np.ndarray], params: dict[str, np.ndarr
     return {each: value for each, value in numpy_engine.tensors(alone, named).items() if each.node == node.name}
 
 
-def in_integers(graph: Graph, plan: Plan, data: np.ndarray) -> dict[Tensor, np.ndarray]:
+def in_integers(graph: Graph, plan: QuantizationPlan, data: np.ndarray) -> dict[Tensor, np.ndarray]:
     """Every tensor of the INT8 network in real numbers; convolutions multiply and add integers."""
     values = {Tensor("data"): data}
     params = dict(graph.params)
@@ -150,7 +150,7 @@ def test_beside_it_runs_the_exact_network(case: str) -> None:
         assert np.abs(both.quantized[tensor] - values).max() > 1e-4 * np.abs(values).max()
 
 
-def error(graph: Graph, plan: Plan, reference: Graph, data: np.ndarray) -> float:
+def error(graph: Graph, plan: QuantizationPlan, reference: Graph, data: np.ndarray) -> float:
     """The mean squared error of the network's first result in integers."""
     (exact, *_) = numpy_engine.run(reference, {"data": data})
     return float(np.square(in_integers(graph, plan, data)[reference.outputs[0]] - exact).mean())

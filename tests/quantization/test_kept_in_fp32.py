@@ -9,7 +9,7 @@ from quantkit.fusion.fuse import Fused
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.mixed_precision.kept_in_fp32 import KEPT, kept_in_fp32
 from quantkit.quantization.exclude import excluded_nodes
-from quantkit.quantization.plan import Plan, float_plan, operator_name
+from quantkit.quantization.plan import QuantizationPlan, float_plan, operator_name
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder
 from tests.quantization.networks import Fuser, concatenated, planned, reason, whole
@@ -59,7 +59,7 @@ def test_excluded_nodes_keep_the_first_pattern_that_names_them() -> None:
         excluded_nodes(network, ["#"])
 
 
-def mixed_network() -> tuple[Graph, Plan]:
+def mixed_network() -> tuple[Graph, QuantizationPlan]:
     """Two layers side by side, concatenated, pooled, then a third, whose sum with the pooling stays alone."""
     b, both = concatenated("sin", "relu1", "relu2")
     pooled = b.op("Pooling", "pool", both, kernel=(2, 2))

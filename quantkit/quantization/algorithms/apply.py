@@ -21,7 +21,7 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 
 
 @dataclass(frozen=True, eq=False)
-class Adjusted:
+class AdjustedNetwork:
     """A quantized network whose weights, biases and ranges were changed. In FP32 it is no longer the original.
 
     ``algorithms`` says how; its ``images`` is how many there were, mirrored ones included. ``requested`` is what
@@ -55,7 +55,7 @@ def apply_algorithms(
     method: str,
     algorithms: PTQConfig,
     progress: Progress,
-) -> Adjusted:
+) -> AdjustedNetwork:
     """Apply the techniques that ``algorithms`` switches on.
 
     Args:
@@ -70,11 +70,11 @@ def apply_algorithms(
         DataError: there are no samples.
     """
     if not algorithms.works:
-        return Adjusted(network, NO_ALGORITHMS, network.graph)
+        return AdjustedNetwork(network, NO_ALGORITHMS, network.graph)
     network = with_own_params(network)
     if algorithms.analytic_bias:
         corrected = with_analytic_biases(original, network)
-        return Adjusted(corrected, replace(algorithms, images=0), network.graph)
+        return AdjustedNetwork(corrected, replace(algorithms, images=0), network.graph)
     if not batches:
         raise DataError("there are no samples to recover accuracy with; give some, or use the preset none")
     images = np.concatenate(batches)
@@ -87,4 +87,4 @@ def apply_algorithms(
     exact = network.graph
     if algorithms.simulates:
         network = reconstruct(network, images, algorithms, progress)
-    return Adjusted(network, replace(algorithms, images=len(images)), exact)
+    return AdjustedNetwork(network, replace(algorithms, images=len(images)), exact)

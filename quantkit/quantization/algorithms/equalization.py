@@ -21,7 +21,7 @@ from quantkit.calibration.collect import collect_ranges
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 _BATCH = 4
@@ -98,7 +98,9 @@ def _peaks(graph: Graph, tensors: list[Tensor], batches: list[np.ndarray]) -> di
     return found
 
 
-def _factors(plan: Plan, trunk: tuple[Tensor, ...], peaks: Mapping[Tensor, np.ndarray]) -> dict[Tensor, np.ndarray]:
+def _factors(
+    plan: QuantizationPlan, trunk: tuple[Tensor, ...], peaks: Mapping[Tensor, np.ndarray]
+) -> dict[Tensor, np.ndarray]:
     """What each channel of these tensors is multiplied by, the same in all: at least 1."""
     used = np.max([peaks[tensor] / plan.tensors[tensor].range.largest for tensor in trunk], axis=0)
     factor = used.max() / np.maximum(used, used.max() / _LARGEST_FACTOR)

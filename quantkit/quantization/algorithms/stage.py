@@ -14,10 +14,10 @@ from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.progress import Progress, silent
-from quantkit.quantization.algorithms.apply import Adjusted, with_mirrored
+from quantkit.quantization.algorithms.apply import AdjustedNetwork, with_mirrored
 from quantkit.quantization.algorithms.apply import apply_algorithms as adjust
 from quantkit.quantization.algorithms.pre_add_ranges import with_measured_pre_add_ranges
-from quantkit.quantization.plan import Plan, TensorDtype, make_plan
+from quantkit.quantization.plan import QuantizationPlan, TensorDtype, make_plan
 from quantkit.quantization.ptq_config import DEFAULT_PRESET, PresetName, PTQConfig, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
@@ -29,7 +29,7 @@ def plan(
     table: CalibrationTable,
     exclude: Union[str, Sequence[str]] = (),
     dtype: TensorDtype = "auto",
-) -> Plan:
+) -> QuantizationPlan:
     """Decide what runs in INT8; see ``quantization.plan.make_plan``.
 
     Raises:
@@ -48,11 +48,11 @@ def plan(
 def apply_algorithms(
     source: FusedModel,
     table: CalibrationTable,
-    plan: Plan,
+    plan: QuantizationPlan,
     calibration_data: CalibrationData = "builtin",
     algorithms: Union[PresetName, PTQConfig, None] = None,
     progress: Progress = silent,
-) -> Adjusted:
+) -> AdjustedNetwork:
     """Change weights, biases and ranges so that the INT8 network loses less; see ``quantization.ptq_config``.
 
     The quantized network is complete afterwards: it has the pre-add ranges too, with whatever preset.
@@ -91,8 +91,8 @@ def apply_algorithms(
 
 
 def with_pre_add_ranges(
-    source: FusedModel, table: CalibrationTable, adjusted: Adjusted, calibration_data: CalibrationData
-) -> Adjusted:
+    source: FusedModel, table: CalibrationTable, adjusted: AdjustedNetwork, calibration_data: CalibrationData
+) -> AdjustedNetwork:
     """The adjusted network with the ranges of layers' results before sums measured; see ``pre_add_ranges``.
 
     They follow from the final weights, and from which layers run in INT8: whoever changes these measures anew.

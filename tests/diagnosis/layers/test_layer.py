@@ -12,7 +12,7 @@ from quantkit.diagnosis.layers.layer import parts
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.arithmetic import dequantize, quantize
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.simulator import Int8Network, float_results, int8_network
 from tests.lowering.networks import NETWORKS
@@ -45,7 +45,7 @@ def test_each_layer_computes_the_integers_of_the_engine(name: str) -> None:
         assert (difference > 0.5).mean() < 0.01, node.name
 
 
-def engine_values(graph: Graph, plan: Plan, data: np.ndarray) -> dict[Tensor, np.ndarray]:
+def engine_values(graph: Graph, plan: QuantizationPlan, data: np.ndarray) -> dict[Tensor, np.ndarray]:
     """Every tensor that a node puts out, in real numbers, as the engine's INT8 network has it."""
     read = [tensor for tensor in graph.consumers if graph.producer(tensor) is not None]
     tensors = [*(node.output for node in graph.nodes), *read]

@@ -11,7 +11,7 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph, Tensor
-from quantkit.quantization.plan import Plan, calibration_targets, make_plan
+from quantkit.quantization.plan import QuantizationPlan, calibration_targets, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
 from tests.networks import DATA, Builder
@@ -28,7 +28,7 @@ def computed_weights() -> Graph:
     return b.graph(b.relu("relu2", b.conv("conv2", shifted, 8, 8)))
 
 
-def planned(graph: Graph, data: np.ndarray, *exclude: str) -> tuple[Fused, Plan]:
+def planned(graph: Graph, data: np.ndarray, *exclude: str) -> tuple[Fused, QuantizationPlan]:
     """The network fused and calibrated on ``data``, and what becomes of it."""
     fused = fuse(graph, data.shape[1:])
     targets = calibration_targets(fused.graph)
@@ -38,7 +38,7 @@ def planned(graph: Graph, data: np.ndarray, *exclude: str) -> tuple[Fused, Plan]
 
 
 def simulated(
-    graph: Graph, plan: Plan, data: np.ndarray, given: Mapping[Tensor, np.ndarray]
+    graph: Graph, plan: QuantizationPlan, data: np.ndarray, given: Mapping[Tensor, np.ndarray]
 ) -> dict[Tensor, np.ndarray]:
     """Every tensor as the INT8 network has it, in real numbers; what follows from a ``given`` one takes that."""
     network = QuantizedGraph(graph, plan)

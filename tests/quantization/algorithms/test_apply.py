@@ -19,7 +19,7 @@ from quantkit.progress import silent
 from quantkit.quantization.algorithms import reconstruction
 from quantkit.quantization.algorithms.apply import apply_algorithms, with_mirrored
 from quantkit.quantization.algorithms.stage import apply_algorithms as apply_to_model
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.ptq_config import NO_ALGORITHMS, PRESETS, PTQConfig, most_waiting, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
@@ -55,7 +55,7 @@ def narrow() -> Graph:
     return replace(graph, params={**graph.params, **heavy})
 
 
-def error(graph: Graph, plan: Plan, reference: Graph) -> float:
+def error(graph: Graph, plan: QuantizationPlan, reference: Graph) -> float:
     """The mean squared error in INT8 on images that nothing was fitted to."""
     exact = run(float_graph(reference), {"data": UNSEEN})[0]
     return float(np.square(run(int8_graph(QuantizedGraph(graph, plan)), {"data": UNSEEN})[0] - exact).mean())

@@ -14,7 +14,7 @@ from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.algorithms.channel_shift import with_channel_shift
 from quantkit.quantization.algorithms.own_params import with_own_params
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.quantization.algorithms.networks import planned
@@ -23,7 +23,7 @@ from tests.quantized import parts_of
 pytestmark = pytest.mark.usefixtures("engine")
 
 
-def shifted(graph: Graph, *exclude: str) -> tuple[Graph, Plan, Graph, Plan]:
+def shifted(graph: Graph, *exclude: str) -> tuple[Graph, QuantizationPlan, Graph, QuantizationPlan]:
     fused, plan = planned(graph, images(), *exclude)
     own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     return own, plan, *parts_of(with_channel_shift(QuantizedGraph(own, plan), images(), "minmax"))

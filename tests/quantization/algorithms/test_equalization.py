@@ -13,7 +13,7 @@ from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.algorithms.equalization import equalized
 from quantkit.quantization.algorithms.own_params import with_own_params
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, inverted_residual, residual_v1, residual_v2
 from tests.quantization.algorithms.networks import planned
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("engine")
 SEEN = images(64)
 
 
-def scaled(graph: Graph, *exclude: str) -> tuple[Graph, Plan, Graph, Plan]:
+def scaled(graph: Graph, *exclude: str) -> tuple[Graph, QuantizationPlan, Graph, QuantizationPlan]:
     fused, plan = planned(graph, SEEN, *exclude)
     own = with_own_params(QuantizedGraph(fused.graph, plan)).graph
     return own, plan, *parts_of(equalized(QuantizedGraph(own, plan), SEEN, "minmax"))

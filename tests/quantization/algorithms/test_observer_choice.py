@@ -13,7 +13,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.quantization.algorithms.observer_choice import CANDIDATES, with_chosen_ranges
-from quantkit.quantization.plan import Plan
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.rounding import rounded
 from tests.networks import DATA, Builder, images
@@ -35,7 +35,7 @@ def with_outlier(read: float) -> Graph:
     return replace(graph, params={**graph.params, **weights})
 
 
-def output_error(graph: Graph, plan: Plan, values: Range) -> float:
+def output_error(graph: Graph, plan: QuantizationPlan, values: Range) -> float:
     """What rounding relu0 to this range does to conv1, computed in NumPy."""
     tensor = Tensor("relu0")
     (value,) = run(float_graph(graph.with_outputs([tensor]).pruned()), {"data": SEEN})

@@ -14,7 +14,7 @@ from quantkit.quantization.algorithms import reconstruction
 from quantkit.quantization.algorithms.reconstruction import reconstruct
 from quantkit.quantization.algorithms.rounding import Matrix, round_jointly
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
-from quantkit.quantization.plan import Plan, TensorQuantization
+from quantkit.quantization.plan import QuantizationPlan, TensorQuantization
 from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.weights import engine_integers, per_channel_int8
@@ -32,7 +32,7 @@ class Layer:
     """A network of one layer, what it reads and what it would put out, as rows of each group."""
 
     graph: Graph
-    plan: Plan
+    plan: QuantizationPlan
     data: np.ndarray
     seen: np.ndarray
     wanted: np.ndarray
