@@ -35,20 +35,20 @@ CONFIG = "config.toml"
 REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
 """The files that every bundle holds besides the manifest."""
 
-REQUIRED_INT8 = REQUIRED | {TABLE, FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION}
+REQUIRED_INT8 = REQUIRED | {TABLE, CONFIG, FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION}
 """The files that every INT8 bundle holds besides the manifest.
 
 The fused network takes its parameters from ``PARAMS``, and those that are not there from ``FUSED_PARAMS``.
 """
 
-KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX, CONFIG}
+KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX}
 """The files that a bundle may hold."""
 
 BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
 """The kind of folder that a bundle is."""
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
-_VERSION: Literal[3] = 3
+_VERSION: Literal[4] = 4
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Shape = Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
@@ -202,7 +202,7 @@ class Manifest:
     files: Annotated[dict[_FileName, FileEntry], FirstFaultOnly()]
     sample: Optional[SampleOrigin] = None
     format: Literal["quantkit-bundle"] = _FORMAT
-    version: Literal[3] = _VERSION
+    version: Literal[4] = _VERSION
 
 
 def manifest_text(manifest: Manifest) -> str:

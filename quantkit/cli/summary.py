@@ -132,9 +132,10 @@ def _algorithms_text(result: Summary) -> str:
     }
     done = [text for name, text in names.items() if algorithms[name]]
     if done:
-        mirrored = ", mirrored ones included" if algorithms["images"] > result["calibration"]["samples"] else ""
+        count = algorithms["num_samples"]
+        mirrored = ", mirrored ones included" if count > result["calibration"]["samples"] else ""
         of = "" if result["calibration"]["origin"] == "measured" else f" {_looked_at(result)}"
-        return f"{', '.join(done)}, with {images(algorithms['images'])}{of}{mirrored}"
+        return f"{', '.join(done)}, with {images(count)}{of}{mirrored}"
     return "nothing (random weights)" if result["weights"]["kind"] == "random" else "nothing (preset none)"
 
 

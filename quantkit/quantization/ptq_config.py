@@ -39,9 +39,9 @@ class PTQConfig:
             left, see ``least_squares``.
         rounding: weights are rounded so that the layer's output changes least, see ``rounding``.
         bias: biases take up the mean error of each channel, see ``bias_correction``.
-        mirror: where there are fewer samples than ``images`` says, their mirror images are looked at too, as in
+        mirror: where there are fewer samples than ``num_samples`` says, their mirror images are looked at too, as in
             training (Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012).
-        images: how many samples of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
+        num_samples: how many samples of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
             same number of pixels. Fewer where the network's largest tensor would need more than about 4 GB.
 
     Raises:
@@ -56,7 +56,7 @@ class PTQConfig:
     rounding: bool = False
     bias: bool = False
     mirror: bool = False
-    images: int = 32
+    num_samples: int = 32
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
@@ -66,7 +66,7 @@ class PTQConfig:
     def __repr__(self) -> str:
         """The techniques that are switched on, and the number of images."""
         on = (f"{each.name}=True" for each in fields(self) if getattr(self, each.name) is True)
-        return f"PTQConfig({', '.join((*on, f'images={self.images}'))})"
+        return f"PTQConfig({', '.join((*on, f'num_samples={self.num_samples}'))})"
 
     def samples(self, fused: Fused) -> int:
         """How many samples to look at for this network, at most."""
@@ -75,7 +75,7 @@ class PTQConfig:
         largest = max(prod(shape) for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
         # Once in FP32 and once in INT8.
         waiting = 2 * most_waiting(fused.graph, fused.shapes)
-        return max(1, min(-(-self.images * _PIXELS // pixels), _MEMORY // (4 * max(_LIVE * largest, waiting))))
+        return max(1, min(-(-self.num_samples * _PIXELS // pixels), _MEMORY // (4 * max(_LIVE * largest, waiting))))
 
     @property
     def works(self) -> bool:
@@ -93,13 +93,13 @@ class PTQConfig:
         return self.refit or self.rounding or self.bias
 
 
-NO_ALGORITHMS = PTQConfig(images=0)
+NO_ALGORITHMS = PTQConfig(num_samples=0)
 
 PRESETS: Mapping[PresetName, PTQConfig] = {
     "none": NO_ALGORITHMS,
-    "fast": PTQConfig(channel_shift=True, bias=True, images=16),
-    "balanced": PTQConfig(channel_shift=True, refit=True, rounding=True, bias=True, mirror=True, images=32),
-    "best": PTQConfig(channel_shift=True, refit=True, rounding=True, bias=True, mirror=True, images=128),
+    "fast": PTQConfig(channel_shift=True, bias=True, num_samples=16),
+    "balanced": PTQConfig(channel_shift=True, refit=True, rounding=True, bias=True, mirror=True, num_samples=32),
+    "best": PTQConfig(channel_shift=True, refit=True, rounding=True, bias=True, mirror=True, num_samples=128),
 }
 
 

@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
 from quantkit.benchmark.results.results import Results
 from quantkit.files.folders import Kind, replacing
@@ -75,7 +75,7 @@ def make_report(
     return Report(content, made)
 
 
-def write_report(report: Report, out: Path) -> tuple[Path, ...]:
+def write_report(report: Report, out: Union[str, Path]) -> tuple[Path, ...]:
     """Write a report's files into a folder, complete or not at all, and return their paths.
 
     The folder may be new or empty, or hold an earlier report, which is replaced.
@@ -84,8 +84,9 @@ def write_report(report: Report, out: Path) -> tuple[Path, ...]:
         UserError: ``out`` is a file, or holds anything else.
         QuantkitError: the folder cannot be written.
     """
-    with replacing(out, False, REPORT) as new:
+    folder = Path(out)
+    with replacing(folder, False, REPORT) as new:
         for name, content in report.files.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             (new / name).write_bytes(content)
-    return tuple(out / name for name in report.files)
+    return tuple(folder / name for name in report.files)

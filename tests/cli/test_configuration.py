@@ -34,7 +34,7 @@ def test_a_bundle_holds_the_configuration_that_makes_it_again(
 
 def test_options_take_precedence(run: Run, options: list[object], int8_engine: None, tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text(
-        'num_samples = 5\nmethod = "minmax"\ndtype = "int8"\n[algorithms]\nbias = true\nimages = 3\n'
+        'num_samples = 5\nmethod = "minmax"\ndtype = "int8"\n[algorithms]\nbias = true\nnum_samples = 3\n'
     )
     result = run("quantize", *options, "--config", "own.toml", "--out", "as-said")
     assert result.exit_code == 0, result.stderr

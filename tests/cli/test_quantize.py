@@ -78,7 +78,7 @@ def test_a_preset_is_used_shown_and_kept(run: Run, options: list[object], int8_e
         return dict(shown["algorithms"])
 
     def of(name: str, images: int) -> dict[str, object]:
-        return asdict(replace(PRESETS[name], images=images))
+        return asdict(replace(PRESETS[name], num_samples=images))
 
     # Five images, and the mirror images of four, where the preset takes these.
     assert algorithms() == algorithms("--preset", "balanced") == of("balanced", 9)
@@ -95,7 +95,7 @@ def test_random_weights_are_recovered_on_demand_only(run: Run, int8_engine: None
     network = ["cifar_resnet20_v1", "--weights", "random", "--calib", 2, "--no-latency"]
     plain = json.loads(run("quantize", *network, "--json", "--out", "plain").stdout)
     asked = json.loads(run("quantize", *network, "--json", "--out", "asked", "--preset", "fast").stdout)
-    assert (plain["algorithms"]["images"], asked["algorithms"]["images"]) == (0, 2)
+    assert (plain["algorithms"]["num_samples"], asked["algorithms"]["num_samples"]) == (0, 2)
 
 
 def test_the_table_says_what_was_gained(run: Run, options: list[object], int8_engine: None) -> None:

@@ -22,7 +22,7 @@ CONFIGS = st.builds(
     dtype=st.sampled_from(["auto", "int8", "uint8"]),
     goal=st.none() | st.builds(Goal, st.floats(0, 100), st.none() | st.floats(0.1, 100)),
 )
-ALGORITHMS = st.sampled_from([{}, {"preset": "best"}, {"algorithms": PTQConfig(bias=True, images=5)}])
+ALGORITHMS = st.sampled_from([{}, {"preset": "best"}, {"algorithms": PTQConfig(bias=True, num_samples=5)}])
 
 
 @given(CONFIGS, ALGORITHMS)
@@ -56,7 +56,7 @@ def test_one_line_tells_what_is_not_the_default() -> None:
     assert repr(QuantizationConfig()) == "QuantizationConfig()"
     config = QuantizationConfig(preset="best", algorithms=None, num_samples=3)
     assert repr(config) == "QuantizationConfig(num_samples=3, preset='best')"
-    assert repr(PTQConfig(bias=True, images=4)) == "PTQConfig(bias=True, images=4)"
+    assert repr(PTQConfig(bias=True, num_samples=4)) == "PTQConfig(bias=True, num_samples=4)"
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_faulty_values_are_refused() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_known_by_their_techniques(name: str) -> None:
     assert preset_of(PRESETS[name]) == name  # type: ignore[index]
-    assert preset_of(PTQConfig(bias=True, images=3)) is None
+    assert preset_of(PTQConfig(bias=True, num_samples=3)) is None

@@ -12,7 +12,7 @@ from quantkit.fusion.fuse import Fused
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.quantization.ptq_config import DEFAULT_PRESET, NO_ALGORITHMS, PRESETS, PTQConfig, preset
 
-TECHNIQUES = [field.name for field in fields(PTQConfig) if field.name not in ("mirror", "images")]
+TECHNIQUES = [field.name for field in fields(PTQConfig) if field.name not in ("mirror", "num_samples")]
 
 
 def fused(pixels: tuple[int, int], *largest: int) -> Fused:
@@ -38,7 +38,7 @@ def fused(pixels: tuple[int, int], *largest: int) -> Fused:
     ],
 )
 def test_how_many_samples_are_looked_at(images: int, network: Fused, samples: int) -> None:
-    assert PTQConfig(images=images).samples(network) == samples
+    assert PTQConfig(num_samples=images).samples(network) == samples
 
 
 def test_what_each_technique_needs() -> None:
@@ -60,8 +60,8 @@ def test_what_each_technique_needs() -> None:
 
 def test_presets_are_found_by_name() -> None:
     assert preset(DEFAULT_PRESET) == PRESETS["balanced"]
-    assert [preset(name).images for name in ("none", "fast", "balanced", "best")] == [0, 16, 32, 128]
-    assert preset("best") == replace(preset("balanced"), images=128)
+    assert [preset(name).num_samples for name in ("none", "fast", "balanced", "best")] == [0, 16, 32, 128]
+    assert preset("best") == replace(preset("balanced"), num_samples=128)
     with pytest.raises(UserError) as caught:
         preset("fastest")
     assert str(caught.value) == "unknown preset 'fastest'; choose one of none, fast, balanced, best"

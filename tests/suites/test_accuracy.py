@@ -57,7 +57,7 @@ def test_the_ablation_has_every_technique_alone_and_left_out_of_balanced() -> No
     found = list(recoveries(suite("ablation")).values())
     for technique in TECHNIQUES:
         if PTQConfig(**{technique: True}).works:
-            assert PTQConfig(**{technique: True}, images=32) in found, f"{technique} alone is not in ablation.toml"
+            assert PTQConfig(**{technique: True}, num_samples=32) in found, f"{technique} alone is not in ablation.toml"
         if getattr(PRESETS["balanced"], technique):
             left_out = replace(PRESETS["balanced"], **{technique: False})
             assert left_out in found, f"balanced without {technique} is not in ablation.toml"

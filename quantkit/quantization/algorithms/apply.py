@@ -24,7 +24,7 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 class AdjustedNetwork:
     """A quantized network whose weights, biases and ranges were changed. In FP32 it is no longer the original.
 
-    ``algorithms`` says how; its ``images`` is how many there were, mirrored ones included. ``requested`` is what
+    ``algorithms`` says how; its ``num_samples`` is how many there were, mirrored ones included. ``requested`` is what
     was asked for. ``exact`` is the same
     network before its weights were adapted to rounding, tensors shifted already: a layer that returns to FP32 takes its
     parameters from there.
@@ -74,7 +74,7 @@ def apply_algorithms(
     network = with_own_params(network)
     if algorithms.analytic_bias:
         corrected = with_analytic_biases(original, network)
-        return AdjustedNetwork(corrected, replace(algorithms, images=0), network.graph)
+        return AdjustedNetwork(corrected, replace(algorithms, num_samples=0), network.graph)
     if not batches:
         raise DataError("there are no samples to recover accuracy with; give some, or use the preset none")
     images = np.concatenate(batches)
@@ -87,4 +87,4 @@ def apply_algorithms(
     exact = network.graph
     if algorithms.simulates:
         network = reconstruct(network, images, algorithms, progress)
-    return AdjustedNetwork(network, replace(algorithms, images=len(images)), exact)
+    return AdjustedNetwork(network, replace(algorithms, num_samples=len(images)), exact)

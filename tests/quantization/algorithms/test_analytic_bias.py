@@ -150,7 +150,7 @@ def test_it_needs_no_images_and_keeps_the_exact_network() -> None:
     found = apply_algorithms(
         QuantizedGraph(fused.graph, plan), fused.original, [], "minmax", PTQConfig(analytic_bias=True), silent
     )
-    assert found.algorithms == PTQConfig(analytic_bias=True, images=0)
+    assert found.algorithms == PTQConfig(analytic_bias=True, num_samples=0)
     layer = fused_layer_of(found.network.graph.by_name["last"])
     assert layer is not None
     assert layer.bias is not None

@@ -81,7 +81,7 @@ def test_all_together_on_blocks_of_real_networks(graph: Graph) -> None:
         QuantizedGraph(fused.graph, plan), fused.original, [SEEN[:10], SEEN[10:]], "minmax", PRESETS["balanced"], silent
     )
     assert error(found.network.graph, found.network.plan, fused.graph) < 0.9 * error(fused.graph, plan, fused.graph)
-    assert found.algorithms == replace(PRESETS["balanced"], images=len(SEEN))
+    assert found.algorithms == replace(PRESETS["balanced"], num_samples=len(SEEN))
     assert found.network.plan.decisions == plan.decisions
 
 
@@ -163,7 +163,7 @@ def test_mirror_images_are_looked_at_where_they_serve_a_technique(
     digits_fused: FusedModel, digits_int8: QuantizedModel, algorithms: PTQConfig, looked_at: int
 ) -> None:
     found = apply_to_model(digits_fused, digits_int8.table, digits_int8.plan, "digits:train", algorithms)
-    assert found.algorithms.images == looked_at
+    assert found.algorithms.num_samples == looked_at
 
 
 def test_none_changes_nothing() -> None:

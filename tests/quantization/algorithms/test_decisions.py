@@ -263,15 +263,15 @@ def test_techniques_follow_one_another() -> None:
     assert same(found.network.graph, graph)
     assert same(found.exact, graph)
     assert vars(found.network.plan) == vars(now)
-    assert found.algorithms == PTQConfig(channel_shift=True, images=10)
+    assert found.algorithms == PTQConfig(channel_shift=True, num_samples=10)
     graph, now = parts_of(equalized(QuantizedGraph(graph, now), SEEN, "minmax"))
     now = with_chosen_ranges(QuantizedGraph(graph, now), SEEN).plan
-    switched = PTQConfig(channel_shift=True, equalize=True, observers=True, bias=True, images=3)
+    switched = PTQConfig(channel_shift=True, equalize=True, observers=True, bias=True, num_samples=3)
     found = apply_algorithms(QuantizedGraph(fused.graph, plan), fused.original, batches, "minmax", switched, silent)
     assert same(found.exact, graph)
     assert vars(found.network.plan) == vars(now)
     assert same(found.network.graph, reconstruct(QuantizedGraph(graph, now), SEEN, switched, silent).graph)
-    assert found.algorithms == replace(switched, images=10)
+    assert found.algorithms == replace(switched, num_samples=10)
     with pytest.raises(DataError) as caught:
         apply_algorithms(QuantizedGraph(fused.graph, plan), fused.original, [], "minmax", PRESETS["fast"], silent)
     assert str(caught.value) == "there are no samples to recover accuracy with; give some, or use the preset none"
