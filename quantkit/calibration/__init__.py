@@ -1,1 +1,1 @@
-"""Calibration: which range of real values each tensor takes on sample data."""
+"""Calibration: the range of real values that each tensor takes on sample data."""

@@ -1,4 +1,4 @@
-"""ClippingObserver: what the observers that choose a threshold on a histogram have in common."""
+"""ClippingObserver: the base of the observers that choose a threshold on a histogram."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from quantkit.errors import UserError
 class ClippingObserver(ABC):
     """Observes a histogram and cuts the tensor's range at a threshold.
 
-    With threshold t, the range of a tensor that was never negative is [0, t], to be quantized in 255
-    steps of uint8; that of any other is [-t, t], 127 steps of int8 on each side of zero, narrowed to
+    With threshold t, a tensor that was never negative has the range [0, t], quantized in 255 steps of
+    uint8. Any other tensor has the range [-t, t], 127 steps of int8 on each side of zero, narrowed to
     the values that occur (the longer side still reaches t). A tensor that was all zero has the range
     [0, 0].
     """
@@ -28,15 +28,15 @@ class ClippingObserver(ABC):
 
     @abstractmethod
     def threshold(self) -> float:
-        """The magnitude to cut at, positive, for a histogram that holds a value other than zero."""
+        """The positive magnitude to cut at; the histogram holds a value other than zero."""
 
     @property
     def levels(self) -> int:
-        """The steps between zero and the threshold: 255 for a tensor that was never negative, else 127."""
+        """The number of steps from zero to the threshold: 255 for a tensor that was never negative, else 127."""
         return 255 if self.histogram.minimum >= 0 else 127
 
     def observe(self, batch: np.ndarray[Any, Any]) -> None:
-        """Take in ``batch``, of any shape, as float32.
+        """Add the values of ``batch``, of any shape, as float32.
 
         Raises:
             DataError: a value is NaN or infinite.
@@ -44,7 +44,7 @@ class ClippingObserver(ABC):
         self.histogram.add(batch)
 
     def merge(self, other: ClippingObserver) -> None:
-        """Take in what ``other`` has observed.
+        """Add what ``other`` has observed.
 
         Raises:
             UserError: ``other`` is of another kind or has other settings.
@@ -54,7 +54,7 @@ class ClippingObserver(ABC):
         self.histogram.merge(other.histogram)
 
     def settings(self) -> tuple[float, ...]:
-        """What the observer was made with."""
+        """The arguments that the observer was made with."""
         return ()
 
     def __repr__(self) -> str:

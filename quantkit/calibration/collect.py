@@ -1,4 +1,4 @@
-"""Collecting ranges: the network runs over the samples, an observer watches each tensor."""
+"""Collecting ranges: the network runs over the samples while an observer watches each tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quantkit.calibration.ranges import Range
 from quantkit.errors import DataError
 from quantkit.ir.graph import Graph, Tensor
 
-# More would mostly wait for each other: every call needs Python's interpreter lock for a part of its time.
+# More threads would mostly wait for each other: every call holds Python's interpreter lock part of the time.
 _MOST_THREADS = 16
 
 
@@ -23,15 +23,15 @@ def collect_ranges(
 ) -> dict[str, Range]:
     """Observe ``tensors`` while the network runs over ``batches``.
 
-    The tensors come out of the network as further outputs, so nothing is called back from the
-    engine's threads, and memory is that of one batch however many there are.
+    The tensors become further outputs of the network, so the engine's threads call nothing back.
+    Memory holds one batch at a time, however many there are.
 
     Args:
         graph: the network in a form that the engine runs.
-        tensors: what to observe, network inputs included.
-        batches: float32 input, at most ``batch_size`` samples each.
-        batch_size: what the network is bound to.
-        method: a calibration method, as ``methods.observer`` reads it.
+        tensors: the tensors to observe; network inputs are allowed.
+        batches: float32 inputs of at most ``batch_size`` samples each.
+        batch_size: the batch size that the network is bound to.
+        method: the calibration method; see ``methods.observer``.
 
     Raises:
         DataError: a tensor holds NaN or infinite values, or there were no batches.
@@ -44,7 +44,7 @@ def collect_ranges(
         except DataError as error:
             raise DataError(f"tensor {str(tensor)!r}: {error}") from error
 
-    # Observers know nothing of each other, and NumPy lets other threads work.
+    # Observers are independent of each other, and NumPy releases the interpreter lock.
     with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST_THREADS)) as pool:
         for values in outputs_of(graph.with_outputs(watchers).pruned(), batches, batch_size):
             for _ in pool.map(observe, watchers, values):

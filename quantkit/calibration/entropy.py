@@ -1,4 +1,4 @@
-"""Entropy: the threshold whose quantized histogram diverges least from the observed one."""
+"""Entropy: the threshold at which the quantized histogram diverges least from the observed one."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from quantkit.calibration.clipping import ClippingObserver
 
 _CANDIDATES = 512
 _EMPTY_CELL = 0.5
-"""What a cell that holds clipped values only counts for, as if half a value had been seen in it."""
+"""The count of a cell that holds only clipped values: as if half a value had been seen in it."""
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Entropy(ClippingObserver):
-    """Cuts where the Kullback-Leibler divergence of the quantized from the clipped histogram is least.
+    """Cuts where the Kullback-Leibler divergence of the quantized from the clipped histogram is smallest.
 
-    The search of Migacz, "8-bit inference with TensorRT" (GTC 2017). For a threshold after i bins, P
-    is the first i bins of each side with all that lies beyond added to the last. Q divides the same
-    bins, without what lies beyond, into ``levels`` cells and spreads the count of each cell evenly
-    over those of its bins that are not empty in P. Zeros are left out: every threshold represents
-    them exactly. The candidates are 512 values of i from ``levels`` to the last bin used.
+    The search is that of Migacz, "8-bit inference with TensorRT" (GTC 2017). For a threshold after i
+    bins, P is the first i bins of each side, with the counts of all bins beyond added to the last. Q
+    divides the same bins, without the counts beyond, into ``levels`` cells and spreads the count of
+    each cell evenly over those of its bins that are not empty in P. Zeros are left out: every
+    threshold represents them exactly. The candidates are 512 values of i from ``levels`` to the last
+    bin used.
 
-    Unlike in the source, both are divided by the count of P, so that Q lacks the share that lies
-    beyond: with each divided by its own count, a threshold below all values would look perfect.
+    Unlike in the source, both P and Q are divided by the count of P, so Q lacks the clipped share. If
+    each were divided by its own count, a threshold below all values would look perfect.
     """
 
     def threshold(self) -> float:
-        """The threshold of the least divergence; of equals, the largest."""
+        """The threshold with the smallest divergence; the largest of equal ones."""
         histogram = self.histogram
         used = histogram.used
         if used <= self.levels:
@@ -65,10 +66,10 @@ def divergences(sides: list[Integers], ends: Integers, levels: int) -> Floats:
 
 
 def _running(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The sums of the first 0, 1, 2 ... of ``values``."""
+    """The sums of the first 0, 1, 2 ... ``values``."""
     return np.concatenate([[0], np.cumsum(values)])
 
 
 def _x_log_x(values: np.ndarray[Any, Any]) -> Floats:
-    """The value times its logarithm, which is 0 for 0."""
+    """Each value times its logarithm; 0 for 0."""
     return np.asarray(values * np.log(np.maximum(values, 1)), np.float64)

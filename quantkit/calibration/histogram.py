@@ -1,4 +1,4 @@
-"""A histogram of a stream of values that does not depend on how the stream is cut into batches."""
+"""A histogram of a stream of values; it does not depend on how the stream is split into batches."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from quantkit.calibration.observer import extrema
 
 BINS = 8192
-"""Bins on each side of zero: 32 for each of the 255 steps of uint8 at full range, 16 at worst."""
+"""Bins on each side of zero: at full range 32 for each of the 255 steps of uint8, 16 in the worst case."""
 
 _EXPONENT_OF_SPAN = BINS.bit_length() - 1
 _SMALLEST_EXPONENT = -149
-"""Of the smallest positive float32."""
+"""The exponent of the smallest positive float32."""
 _CHUNK = 1 << 15
-"""Values binned at a time, so that the intermediate arrays stay in the core's own cache."""
+"""Values binned at a time; the intermediate arrays then stay in the core's private cache."""
 
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -25,10 +25,10 @@ class Histogram:
     """Counts of float32 values by sign and magnitude, in bins whose width is a power of two.
 
     Bin i of a side holds the values whose magnitude lies in [i * width, (i + 1) * width); zeros are
-    counted apart. The width is the smallest power of two for which the largest magnitude so far fits
-    into the last bin. When a larger one comes, neighbouring bins are added up pairwise, which is
-    exactly what binning with the doubled width would have given: the counts depend on the values
-    only, neither on their order nor on the batches. So histograms also merge exactly.
+    counted separately. The width is the smallest power of two for which the largest magnitude so far
+    fits into the last bin. When a larger magnitude comes, pairs of neighbouring bins are added, which
+    gives exactly the counts of bins twice as wide. The counts therefore depend on the values alone,
+    neither on their order nor on the batches, and histograms merge exactly.
 
     Attributes:
         positive, negative: int64 counts of shape (BINS,).
@@ -59,11 +59,11 @@ class Histogram:
 
     @property
     def used(self) -> int:
-        """The number of bins up to and including that of the largest magnitude; 0 where all is zero."""
+        """The number of bins up to and including that of the largest magnitude; 0 if all values are zero."""
         return math.floor(math.ldexp(self.largest, -self._exponent)) + 1 if self.largest else 0
 
     def magnitudes(self) -> Counts:
-        """The counts of both sides together, shape (``used``,)."""
+        """The sum of both sides' counts, shape (``used``,)."""
         return self.positive[: self.used] + self.negative[: self.used]
 
     def add(self, batch: np.ndarray[Any, Any]) -> None:
@@ -98,7 +98,7 @@ class Histogram:
             else:
                 np.abs(chunk, out=scaled[:size])
                 np.multiply(scaled[:size], factor, out=scaled[:size])
-                # Cut before the offset is added: the sum of two integers below 2^24 is exact, another may be rounded.
+                # Truncate before adding the offset: a sum of two integers below 2^24 is exact, others may be rounded.
                 np.trunc(scaled[:size], out=scaled[:size])
                 np.multiply(chunk < 0, np.float32(BINS), out=offset[:size])
                 np.add(scaled[:size], offset[:size], out=scaled[:size])
@@ -110,7 +110,7 @@ class Histogram:
         self.negative += counts[BINS:]
 
     def merge(self, other: Histogram) -> None:
-        """Count all that ``other`` has counted."""
+        """Add the counts of ``other``."""
         if not other.total:
             return
         self._widen(other.minimum, other.maximum, other.total)
@@ -120,7 +120,7 @@ class Histogram:
         self.zeros += other.zeros
 
     def _widen(self, low: float, high: float, count: int) -> None:
-        """Make room for ``count`` values between ``low`` and ``high`` and take note of them."""
+        """Make room for ``count`` values between ``low`` and ``high``; update the extremes and the total."""
         self.minimum = min(low, self.minimum) if self.total else low
         self.maximum = max(high, self.maximum) if self.total else high
         self.total += count
@@ -132,7 +132,7 @@ class Histogram:
 
 
 def _exponent_for(largest: float) -> int | None:
-    """The exponent of the narrowest bins whose span holds ``largest``; None for zero, which needs no bin."""
+    """The exponent of the narrowest bins that can hold ``largest``; None for zero, which needs no bin."""
     if not largest:
         return None
     return max(math.frexp(largest)[1] - _EXPONENT_OF_SPAN, _SMALLEST_EXPONENT)

@@ -20,14 +20,14 @@ METHODS: Mapping[str, Callable[..., Observer]] = {
     "entropy": Entropy,
     "mse": Mse,
 }
-"""What makes a new observer, by the method's name; called with the number after the colon, if there is one."""
+"""Makes a new observer, by the method's name; takes the number after the colon, if there is one."""
 
 
 def observer(method: str) -> Observer:
-    """A new observer for ``method``: a name of ``METHODS``, or name and number as in ``percentile:99.9``.
+    """A new observer for ``method``: a name in ``METHODS``, or a name and a number as in ``percentile:99.9``.
 
     Raises:
-        UserError: no such method, or its number is missing, superfluous or out of range.
+        UserError: the method is unknown, or its number is superfluous, malformed or out of range.
     """
     name, colon, number = method.partition(":")
     if name not in METHODS:

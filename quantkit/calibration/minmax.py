@@ -1,4 +1,4 @@
-"""MinMax: the range that clips nothing."""
+"""MinMax: a range that clips nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quantkit.errors import UserError
 class MinMax:
     """Observes the smallest and the largest value.
 
-    The range is exactly (minimum, maximum), which need not hold zero.
+    The range is exactly (minimum, maximum) and need not contain zero.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class MinMax:
         self._high = -math.inf
 
     def observe(self, batch: np.ndarray[Any, Any]) -> None:
-        """Take in ``batch``, of any shape, as float32.
+        """Add the values of ``batch``, of any shape, as float32.
 
         Raises:
             DataError: a value is NaN or infinite.
@@ -35,7 +35,7 @@ class MinMax:
             self._low, self._high = min(low, self._low), max(high, self._high)
 
     def merge(self, other: MinMax) -> None:
-        """Take in what ``other`` has observed.
+        """Add what ``other`` has observed.
 
         Raises:
             UserError: ``other`` is of another kind.

@@ -1,4 +1,4 @@
-"""Mse: the threshold with the least mean squared quantization error."""
+"""Mse: the threshold with the smallest mean squared quantization error."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from quantkit.calibration.clipping import ClippingObserver
 
 _OCTAVES = 12
-"""How far below the largest magnitude thresholds are looked for: down to 1/4096, about one bin."""
+"""How far the search goes below the largest magnitude: down to 1/4096 of it, about one bin."""
 _PER_OCTAVE = 4
 _REFINED = 33
 
 
 class Mse(ClippingObserver):
-    """Cuts where rounding and clipping together cost least.
+    """Cuts where rounding and clipping together cause the smallest squared error.
 
-    The squared error of a candidate is integrated over the histogram (see ``squared_error``). The
-    candidates are spaced by a quarter of an octave first, then 33 of them around the best.
+    ``squared_error`` integrates the error of a candidate over the histogram. The first candidates are
+    a quarter of an octave apart; 33 more lie around the best of these.
     """
 
     def threshold(self) -> float:
-        """The threshold of the least squared error; of equals, the largest."""
+        """The threshold with the smallest squared error; the largest of equal ones."""
         counts = self.histogram.magnitudes()
         largest = self.histogram.largest / self.histogram.width
         coarse = largest * 2.0 ** (-np.arange(_OCTAVES * _PER_OCTAVE + 1) / _PER_OCTAVE)
@@ -32,17 +32,17 @@ class Mse(ClippingObserver):
 
 
 def _least(counts: np.ndarray[Any, Any], thresholds: np.ndarray[Any, Any], levels: int) -> float:
-    """The first of ``thresholds`` with the least squared error."""
+    """The first of ``thresholds`` with the smallest squared error."""
     return float(min(thresholds, key=lambda threshold: squared_error(counts, float(threshold), levels)))
 
 
 def squared_error(counts: np.ndarray[Any, Any], threshold: float, levels: int) -> float:
     """The summed squared error of quantizing a histogram of magnitudes, in units of squared bins.
 
-    ``counts[i]`` values lie in [i, i + 1), taken as evenly spread there. They are rounded to the
+    ``counts[i]`` values lie in [i, i + 1), assumed to be evenly spread. They are rounded to the
     nearest of the multiples 0 .. ``levels`` of the step s = ``threshold`` / ``levels``. With n the level
     nearest to x, the error integrated from 0 to x is n s^3 / 12 + (x - n s)^3 / 3: n whole cells of
-    width s, then the part since the level.
+    width s, then the part beyond the level.
     """
     edges = np.arange(counts.size + 1, dtype=np.float64)
     step = threshold / levels

@@ -1,9 +1,9 @@
-"""What every observer of a tensor's values promises."""
+"""Observer: the protocol of everything that watches a tensor's values."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -12,30 +12,30 @@ from quantkit.errors import DataError
 
 
 class Observer(Protocol):
-    """Watches one tensor batch by batch and says which range its quantized form should cover.
+    """Watches one tensor batch by batch and chooses the range that its quantized form should cover.
 
-    Memory is bounded whatever is observed, and the range depends on the values alone: it is the same to the last bit
-    in whichever order they come, however they are split into batches, and however these are shared out among observers
-    that are merged afterwards, in any order. So parts of the data can be observed in several processes; observers can
-    be pickled. Neither end of a range is -0.
+    Memory is bounded, and the range depends on the values alone: it is the same to the last bit in whichever order they
+    come, however they are split into batches, and however the batches are distributed among observers that are merged
+    afterwards, in any order. Observers can be pickled, so several processes can observe parts of the data. Neither end
+    of a range is -0.
     """
 
     def observe(self, batch: np.ndarray[Any, Any]) -> None:
-        """Take in ``batch``: any shape, converted to float32; no values at all is no news.
+        """Add the values of ``batch``, of any shape, as float32; an empty batch changes nothing.
 
         Raises:
-            DataError: a value is NaN or infinite. The observer is then as it was before.
+            DataError: a value is NaN or infinite. The observer is then unchanged.
         """
 
-    def merge(self, other: Any) -> None:
-        """Take in all that ``other``, an observer of the same kind and settings, has observed; it stays as it is.
+    def merge(self, other: Self) -> None:
+        """Add what ``other``, an observer of the same kind and settings, has observed; ``other`` is unchanged.
 
         Raises:
             UserError: ``other`` is of another kind or has other settings.
         """
 
     def range(self) -> Range:
-        """The range to quantize for.
+        """The range that the tensor's quantized form should cover.
 
         Raises:
             DataError: no value was observed.
@@ -43,12 +43,12 @@ class Observer(Protocol):
 
 
 def extrema(batch: np.ndarray[Any, Any]) -> tuple[float, float]:
-    """The smallest and the largest of the values of ``batch``, which must not be empty; a zero has no sign.
+    """The smallest and the largest value of ``batch``, which must not be empty; a zero is never -0.
 
     Raises:
         DataError: a value is NaN or infinite (a NaN shows in both extremes).
     """
-    # Of 0 and -0 either may be found first; 0 is what both are when 0 is added.
+    # Either of 0 and -0 may come first; adding 0 makes both of them 0.
     low, high = float(batch.min()) + 0.0, float(batch.max()) + 0.0
     if not (math.isfinite(low) and math.isfinite(high)):
         raise DataError(

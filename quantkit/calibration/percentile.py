@@ -9,11 +9,11 @@ from quantkit.errors import UserError
 
 
 class Percentile(ClippingObserver):
-    """Cuts at the magnitude below which ``percent`` per cent of all values lie, zeros included.
+    """Cuts at the magnitude below which ``percent`` percent of all values lie, zeros included.
 
-    Inside a bin the values count as evenly spread, so the threshold is exact to one bin, which is
-    at most 1/4096 of the largest magnitude. Where zeros alone make up ``percent`` per cent, there is
-    no such magnitude and nothing is cut.
+    Values are assumed to be evenly spread inside a bin, so the threshold is exact to one bin, at most
+    1/4096 of the largest magnitude. Where zeros alone make up ``percent`` percent, there is no such
+    magnitude and nothing is cut.
     """
 
     def __init__(self, percent: float = 99.99) -> None:
@@ -28,7 +28,7 @@ class Percentile(ClippingObserver):
         self.percent = percent
 
     def settings(self) -> tuple[float, ...]:
-        """The percentage."""
+        """The percentage, as the observer's one setting."""
         return (self.percent,)
 
     def threshold(self) -> float:

@@ -12,8 +12,8 @@ from quantkit.errors import UserError
 class Range:
     """The closed interval [``low``, ``high``] of real values, in the units of the tensor.
 
-    ``Range(0, 0)`` belongs to a tensor that was zero in every sample: any positive scale represents
-    it exactly, so what turns ranges into scales should take 1 and must not divide by the range.
+    ``Range(0, 0)`` belongs to a tensor that was zero in every sample. Any positive scale represents it
+    exactly: code that turns ranges into scales should choose 1 and must not divide by the range.
 
     Raises:
         UserError: a bound is NaN or infinite, or ``low`` exceeds ``high``.
@@ -23,7 +23,7 @@ class Range:
     high: float
 
     def __post_init__(self) -> None:
-        """Refuse bounds that describe no interval."""
+        """Reject bounds that describe no interval."""
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             raise UserError(f"range [{self.low}, {self.high}] is not finite; calibrate again")
         if self.low > self.high:

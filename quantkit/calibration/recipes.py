@@ -1,4 +1,4 @@
-"""Recipes: the calibration tables that ship with quantkit, and how each was made."""
+"""Recipes: the calibration tables that ship with quantkit, and how to make each again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from quantkit.files.text import read_toml
 
 @dataclass(frozen=True)
 class RecipeInput:
-    """A file that a table was made from; ``origin`` says what it holds, ``sha256`` is that of its bytes."""
+    """A file that a table was made from; ``origin`` says what it holds, ``sha256`` is its hash."""
 
     file: str
     origin: str
@@ -27,18 +27,18 @@ class RecipeInput:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A calibration table that ships, and how to make it anew.
+    """A calibration table that ships with quantkit, and how to make it again.
 
     Attributes:
         network: the name of the network's card.
         images: what the table was calibrated with, in words.
-        samples: the sample data, of those that quantkit can always open (see ``load_data``), that algorithms and
-            the comparison with FP32 look at instead of these images.
-        command: makes the table, in a folder with the input files.
-        quantkit: the version that made it.
+        samples: the name of sample data that quantkit can always open (see ``load_data``); algorithms and the
+            comparison with FP32 use these instead of the images.
+        command: the command that makes the table, in a folder with the input files.
+        quantkit: the version that made the table.
         table: the table; ``data_name`` is ``images``.
-        weights: the file of the network's weights; None: they ship.
-        data: the file of the images; None: quantkit can always open them.
+        weights: the file of the network's weights; None if they ship with quantkit.
+        data: the file of the images; None if quantkit can always open them.
     """
 
     network: str
@@ -66,7 +66,7 @@ class _Input(BaseModel):
 
 
 class _File(BaseModel):
-    """The recipe as it stands in a file."""
+    """The schema of a recipe's file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -80,10 +80,10 @@ class _File(BaseModel):
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe in ``path``, a TOML file, with the table beside it, of the same name but for the suffix ``.json``.
+    """Read a recipe from the TOML file ``path``, and its table from the file beside it with the suffix ``.json``.
 
     Raises:
-        UserError: one of the two files cannot be read, or holds something else.
+        UserError: one of the two files cannot be read or is not valid.
     """
     try:
         file = _File.model_validate(read_toml(path))
@@ -104,21 +104,21 @@ def read_recipe(path: Path) -> Recipe:
     )
 
 
-def _input(found: Optional[_Input]) -> Optional[RecipeInput]:
-    return None if found is None else RecipeInput(found.file, found.origin, found.sha256)
+def _input(entry: Optional[_Input]) -> Optional[RecipeInput]:
+    return None if entry is None else RecipeInput(entry.file, entry.origin, entry.sha256)
 
 
 @cache
 def recipes() -> tuple[Recipe, ...]:
-    """The recipes that ship with quantkit, by file name."""
+    """The recipes that ship with quantkit, ordered by file name."""
     return tuple(read_recipe(path) for path in sorted(shipped("calibration").glob("*.toml")))
 
 
 def find_recipe(graph_sha256: str, method: str) -> Optional[Recipe]:
-    """The recipe of a fused network, told by its structure and weights; None where no table of this method ships.
+    """The recipe for a fused network and a calibration method; None if no such table ships.
 
     Args:
-        graph_sha256: of the fused network; other weights have another one, and so has another fusion.
+        graph_sha256: the hash of the fused network's structure and weights.
         method: the calibration method.
     """
     fitting = (each for each in recipes() if (each.table.graph_sha256, each.table.method) == (graph_sha256, method))

@@ -1,4 +1,4 @@
-"""CalibrationTable: the ranges that calibration found, and the file that keeps them."""
+"""CalibrationTable: the ranges that calibration measured, and the file that stores them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LARGEST_FILE: Final = 32 * MEBIBYTE
 
 @dataclass(frozen=True)
 class CalibrationTable:
-    """The range of each tensor by its name in the network, and what it was measured with.
+    """The range of each tensor, by its name in the network, and how the ranges were measured.
 
-    ``method`` is the calibration method as given, ``samples`` the number of samples, ``data_name`` what
-    they were drawn from. ``graph_sha256`` is that of the network calibrated (structure and weights) and
-    ``data_sha256`` that of the samples as fed to it, in hexadecimal.
+    ``method`` is the calibration method as given, ``samples`` the number of samples, and ``data_name``
+    where they came from. ``graph_sha256`` is the hash of the calibrated network (structure and weights)
+    and ``data_sha256`` that of the samples as the network read them, both in hexadecimal.
     """
 
     method: str
@@ -44,7 +44,7 @@ _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class _File(BaseModel):
-    """The table as it stands in a file."""
+    """The schema of a table's file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -59,10 +59,10 @@ class _File(BaseModel):
 
 
 def write_table(table: CalibrationTable, path: Path) -> None:
-    """Write ``table`` as JSON, the same bytes for the same table; every range is kept to the last bit.
+    """Write ``table`` as JSON: the same bytes for the same table, every range to the last bit.
 
     Raises:
-        UserError: the table holds something that ``read_table`` would refuse.
+        UserError: the table holds something that ``read_table`` would reject.
         QuantkitError: the file cannot be written.
     """
     fields = {name: getattr(table, name) for name in CalibrationTable.__dataclass_fields__}
@@ -74,40 +74,40 @@ def write_table(table: CalibrationTable, path: Path) -> None:
 
 
 def read_table(path: Path) -> CalibrationTable:
-    """The table that ``write_table`` wrote to ``path``.
+    """Read a table that ``write_table`` wrote to ``path``.
 
     Raises:
-        UserError: the file cannot be read, is of another version, or holds anything but such a table.
+        UserError: the file cannot be read, has another version, or holds no valid table.
     """
     try:
         content = read_json(path, _LARGEST_FILE)
     except OSError as error:
         raise UserError(f"cannot read calibration table {path}: {error.strerror or error}") from error
     except ValueError as error:
-        raise _refused(path, f"is not valid JSON ({error})") from error
+        raise _invalid(path, f"is not valid JSON ({error})") from error
     if not isinstance(content, dict):
-        raise _refused(path, "is not a JSON object")
+        raise _invalid(path, "is not a JSON object")
     if content.get("version") != _VERSION and "version" in content:
-        raise _refused(path, f"is of version {content['version']!r}, and this quantkit reads version {_VERSION}")
+        raise _invalid(path, f"has version {content['version']!r}, but this quantkit reads version {_VERSION}")
     for key in ("format", "version"):
         if key not in content:
-            raise _refused(path, f"has no {key!r}")
+            raise _invalid(path, f"has no {key!r}")
     file = _checked(content, path)
     try:
         ranges = {name: Range(low, high) for name, (low, high) in file.ranges.items()}
     except UserError as error:
-        raise _refused(path, f"holds an impossible range: {error}") from error
+        raise _invalid(path, f"holds an impossible range: {error}") from error
     return CalibrationTable(file.method, file.samples, file.data_name, ranges, file.graph_sha256, file.data_sha256)
 
 
 def _checked(content: Mapping[str, Any], path: Path) -> _File:
-    """``content`` as a valid file."""
+    """Check ``content`` against the schema."""
     try:
         return _File.model_validate(content)
     except ValidationError as error:
         where, what = first_fault(error)
-        raise _refused(path, f"is not valid at {where!r}: {what}") from error
+        raise _invalid(path, f"is not valid at {where!r}: {what}") from error
 
 
-def _refused(path: Path, reason: str) -> UserError:
+def _invalid(path: Path, reason: str) -> UserError:
     return UserError(f"calibration table {path} {reason}; calibrate again or give another table")

@@ -84,12 +84,12 @@ def test_errors_say_what_to_do(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_float64_and_integers_count_as_float32(method: str) -> None:
     values = np.random.default_rng(0).normal(size=500) * 100
-    found = []
+    ranges = []
     for batch in (values.astype(np.float32), values.astype(np.float32).astype(np.float64), values):
         watching = observer(method)
         watching.observe(batch)
-        found.append(watching.range())
-    assert found[0] == found[1] == found[2]
+        ranges.append(watching.range())
+    assert ranges[0] == ranges[1] == ranges[2]
     watching = observer(method)
     watching.observe(np.array([[0, 3], [1, 2]]))
     assert watching.range().high == pytest.approx(3, rel=0.02)

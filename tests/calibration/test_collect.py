@@ -29,8 +29,8 @@ def computed(graph: Graph, batches: Iterable[np.ndarray], batch_size: int) -> It
     assert "unused" not in [node.name for node in graph.nodes]
     assert batch_size == 4
     for batch in batches:
-        found = {"data": batch, "relu": np.maximum(batch, 0), "sin": np.sin(np.maximum(batch, 0))}
-        yield [found[tensor.node] for tensor in graph.outputs]
+        tensors = {"data": batch, "relu": np.maximum(batch, 0), "sin": np.sin(np.maximum(batch, 0))}
+        yield [tensors[tensor.node] for tensor in graph.outputs]
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +40,9 @@ def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_tensor_has_the_range_of_all_batches() -> None:
     data = np.random.default_rng(0).normal(size=(11, 3, 5)).astype(np.float32)
-    found = collect_ranges(network(), [SIN, DATA, RELU], [data[:4], data[4:8], data[8:]], 4, "minmax")
+    ranges = collect_ranges(network(), [SIN, DATA, RELU], [data[:4], data[4:8], data[8:]], 4, "minmax")
     positive = np.maximum(data, 0)
-    assert found == {
+    assert ranges == {
         name: Range(float(values.min()), float(values.max()))
         for name, values in (("sin", np.sin(positive)), ("data", data), ("relu", positive))
     }
@@ -50,8 +50,8 @@ def test_every_tensor_has_the_range_of_all_batches() -> None:
 
 def test_the_method_is_that_asked_for() -> None:
     data = np.concatenate([np.linspace(0, 1, 4096), np.linspace(1, 9, 4096)]).astype(np.float32)
-    found = collect_ranges(network(), [DATA], [data], 4, "percentile:50")
-    assert found["data"].high == pytest.approx(1, abs=9 / 4096)
+    ranges = collect_ranges(network(), [DATA], [data], 4, "percentile:50")
+    assert ranges["data"].high == pytest.approx(1, abs=9 / 4096)
 
 
 def test_errors_name_the_tensor() -> None:

@@ -95,21 +95,20 @@ def test_what_is_merged_stays_as_it_was(method: str) -> None:
 @every_method
 def test_who_has_seen_nothing_adds_nothing(method: str) -> None:
     values = np.array([-1.0, 4.0], np.float32)
-    found, empty = observer(method), observer(method)
-    found.observe(values)
-    found.merge(empty)
-    assert repr(found.range()) == repr(range_of(method, values))
+    full, empty = observer(method), observer(method)
+    full.observe(values)
+    full.merge(empty)
+    assert repr(full.range()) == repr(range_of(method, values))
     with pytest.raises(DataError, match="no values"):
         empty.range()
-    empty.merge(found)
+    empty.merge(full)
     assert repr(empty.range()) == repr(range_of(method, values))
 
 
 @every_method
 @pytest.mark.parametrize("values", [[-0.0, 1.0], [-1.0, -0.0], [-0.0]])
 def test_no_range_ends_at_a_zero_with_a_sign(method: str, values: list[float]) -> None:
-    found = range_of(method, np.array(values, np.float32))
-    assert "-0.0" not in repr(found)
+    assert "-0.0" not in repr(range_of(method, np.array(values, np.float32)))
 
 
 @every_method
@@ -123,23 +122,23 @@ def test_small_and_large_values_keep_their_scale(method: str, scale: float) -> N
 
 @every_method
 def test_never_negative_gives_a_range_from_zero_or_above(method: str) -> None:
-    found = range_of(method, np.random.default_rng(0).exponential(size=3000))
-    assert found.low >= 0 and found.high > 0.5
+    bounds = range_of(method, np.random.default_rng(0).exponential(size=3000))
+    assert bounds.low >= 0 and bounds.high > 0.5
 
 
 @every_method
 def test_range_stays_inside_the_values(method: str) -> None:
     values = np.concatenate([np.random.default_rng(0).uniform(0, 9, 3000), [-0.25]]).astype(np.float32)
-    found = range_of(method, values)
-    assert found.low >= -0.25 and 0 < found.high <= values.max()
+    bounds = range_of(method, values)
+    assert bounds.low >= -0.25 and 0 < bounds.high <= values.max()
 
 
 @every_method
 def test_all_negative_values(method: str) -> None:
     values = -np.random.default_rng(0).uniform(1, 2, 3000)
-    found = range_of(method, values)
-    assert -2 <= found.low < -1.5
-    assert found.high == (np.float32(values.max()) if method == "minmax" else 0.0)
+    bounds = range_of(method, values)
+    assert -2 <= bounds.low < -1.5
+    assert bounds.high == (np.float32(values.max()) if method == "minmax" else 0.0)
 
 
 @every_method
@@ -152,9 +151,9 @@ def test_all_zero_gives_the_zero_range(method: str) -> None:
 @pytest.mark.parametrize("value", [3.0, -3.0, 1e-45, -3e38])
 def test_one_value_is_inside(method: str, value: float) -> None:
     value = float(np.float32(value))
-    found = range_of(method, np.array([value], np.float32))
-    assert found.largest <= abs(value)
-    assert found.largest == pytest.approx(abs(value), rel=2e-2)
+    bounds = range_of(method, np.array([value], np.float32))
+    assert bounds.largest <= abs(value)
+    assert bounds.largest == pytest.approx(abs(value), rel=2e-2)
 
 
 @every_method

@@ -49,10 +49,10 @@ def test_the_command_makes_the_table(network: str, tmp_path: Path, monkeypatch: 
     kept, again = RECIPES[network].table, made(RECIPES[network], tmp_path)
     assert replace(again, data_name="", ranges={}) == replace(kept, data_name="", ranges={})
     assert again.ranges.keys() == kept.ranges.keys()
-    for tensor, found in again.ranges.items():
+    for tensor, bounds in again.ranges.items():
         # Engines and processors add in other orders.
         expected = kept.ranges[tensor].low, kept.ranges[tensor].high
-        assert (found.low, found.high) == pytest.approx(expected, rel=1e-2), tensor
+        assert (bounds.low, bounds.high) == pytest.approx(expected, rel=1e-2), tensor
 
 
 def test_every_table_has_its_recipe() -> None:

@@ -50,10 +50,10 @@ def test_entropy_looks_at_512_thresholds_from_the_levels_to_the_last_bin() -> No
     # The other way round, the whole parts of some are one less.
     ends = np.unique(np.concatenate([ends - 1, ends, ends + 1]))
     ends = ends[(ends >= 127) & (ends <= histogram.used)]
-    found = divergences(sides, ends, 127)
+    every_divergence = divergences(sides, ends, 127)
     ours = divergences(sides, np.array([round(observer.threshold() / histogram.width)]), 127)[0]
     assert observer.threshold() / histogram.width in ends
-    assert ours <= np.quantile(found, 0.01)
+    assert ours <= np.quantile(every_divergence, 0.01)
 
 
 @pytest.mark.parametrize("signed", [True, False])
@@ -65,15 +65,15 @@ def test_mse_finds_the_least_of_its_thresholds(signed: bool, tail: int) -> None:
     observer.observe(values if signed else np.abs(values))
     histogram, levels = observer.histogram, 127 if signed else 255
     counts, largest = histogram.magnitudes(), histogram.largest / histogram.width
-    found = observer.threshold() / histogram.width
-    ours = squared_error(counts, found, levels)
+    chosen = observer.threshold() / histogram.width
+    ours = squared_error(counts, chosen, levels)
     coarse = largest * 2.0 ** (-np.arange(49) / 4)
     best = min(coarse, key=lambda each: squared_error(counts, float(each), levels))
     assert ours <= squared_error(counts, float(best), levels)
     # The finer ones are a 64th of an octave apart, from one neighbour of the best coarse one to the other.
-    steps = np.log2(found / best) * 64
-    assert found == largest or steps == pytest.approx(round(steps), abs=1e-6)
-    assert abs(steps) < 16.001 and found <= largest
+    steps = np.log2(chosen / best) * 64
+    assert chosen == largest or steps == pytest.approx(round(steps), abs=1e-6)
+    assert abs(steps) < 16.001 and chosen <= largest
     near = [each for each in best * 2.0 ** (np.arange(-16, 17) / 64) if each <= largest]
     assert ours <= min(squared_error(counts, float(each), levels) for each in near) * (1 + 1e-9)
 
@@ -95,9 +95,9 @@ def test_mse_cuts_few_values_far_beyond_millions(octaves: int) -> None:
         step = threshold / 127
         return float(many @ (np.clip(np.rint(values / step), -127, 127) * step - values) ** 2)
 
-    found = observer.threshold()
-    assert found < far / 2 ** (octaves - 0.5)
-    assert error(found) <= 1.02 * min(map(error, far * 2.0 ** np.linspace(0, -12, 800)))
+    chosen = observer.threshold()
+    assert chosen < far / 2 ** (octaves - 0.5)
+    assert error(chosen) <= 1.02 * min(map(error, far * 2.0 ** np.linspace(0, -12, 800)))
 
 
 def test_mse_takes_the_largest_of_equals() -> None:

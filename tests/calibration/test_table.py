@@ -83,7 +83,7 @@ def test_refuses(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"version": 2}, "is of version 2, and this quantkit reads version 1"),
+        ({"version": 2}, "has version 2, but this quantkit reads version 1"),
         ({"version": None, "format": None}, "has no 'format'"),
         ({"version": None}, "has no 'version'"),
         ({"samples": 0}, "is not valid at 'samples': Input should be greater than or equal to 1"),
