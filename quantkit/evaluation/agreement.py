@@ -21,9 +21,9 @@ class OutputAgreement:
     """How close one output is to the reference's.
 
     Attributes:
-        name: the output's.
-        cosine: the mean over images of the cosine of the output as a vector.
-        sqnr: the signal-to-quantization-noise ratio over all values in dB, infinite where nothing deviates.
+        name: the output's name.
+        cosine: the cosine of the two outputs as vectors, averaged over images.
+        sqnr: the signal-to-quantization-noise ratio over all values in dB; infinite if nothing deviates.
         deviation: the largest absolute deviation of a value.
         largest: the largest absolute value of the reference, in the same units.
     """
@@ -47,7 +47,7 @@ class OutputAgreement:
 class Agreement:
     """How close a network's outputs are to a reference's.
 
-    ``top1`` is the share of images with the same prediction, from 0 to 1; None where outputs are no class scores.
+    ``top1`` is the share of images with the same prediction, from 0 to 1; None if the outputs are not class scores.
     """
 
     images: int
@@ -56,12 +56,12 @@ class Agreement:
 
     @property
     def cosine(self) -> float:
-        """That of the first output."""
+        """The cosine of the first output."""
         return self.outputs[0].cosine
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The measures in words: one line for class scores, else one for each output."""
+        """The measures in words: one line for class scores, else one line for each output."""
         if self.top1 is not None:
             return (f"top-1 the same for {percent(self.top1)}, cosine {self.cosine:.4f}",)
         if len(self.outputs) == 1:
@@ -70,7 +70,7 @@ class Agreement:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The measures as JSON's own types; ``sqnr`` is null where it is not finite."""
+        """The measures as JSON values; ``sqnr`` is null if it is not finite."""
         return {
             "top1": self.top1,
             "cosine": self.cosine,
@@ -97,7 +97,7 @@ def same_top1(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
 def cosines(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
     """The cosine of each image's outputs as vectors, float64 of shape (images,).
 
-    Two zero vectors agree, a zero and another one do not.
+    The cosine of two zero vectors is 1, that of a zero and another vector 0.
     """
     a, b = (np.asarray(value, np.float64).reshape(len(value), -1) for value in (reference, other))
     norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
@@ -106,43 +106,43 @@ def cosines(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 class AgreementSums:
-    """Takes in outputs batch by batch; memory does not grow with their number."""
+    """Running sums over outputs, batch by batch; memory does not grow with their number."""
 
     def __init__(self, names: Sequence[str], class_scores: bool) -> None:
-        """Start with nothing seen of outputs with these names; ``class_scores``: whether the first is a row of them."""
+        """Start with no outputs of these names; ``class_scores`` says whether the first is a row of class scores."""
         self._outputs = [_OutputSums(name) for name in names]
         self._class_scores = class_scores
         self._images = self._same = 0
 
     def add(self, reference: Outputs, other: Outputs) -> None:
-        """Take in both networks' outputs for the same images."""
+        """Add both networks' outputs for the same images."""
         self._images += len(reference[0])
         if self._class_scores:
             self._same += int(same_top1(reference[0], other[0]).sum())
-        for sums, expected, found in zip(self._outputs, reference, other, strict=True):
-            sums.add(expected, found)
+        for sums, expected, actual in zip(self._outputs, reference, other, strict=True):
+            sums.add(expected, actual)
 
     def result(self) -> Agreement:
-        """What was found; there must have been images."""
+        """The agreement over all images added, of which there must be at least one."""
         top1 = self._same / self._images if self._class_scores else None
         return Agreement(self._images, top1, tuple(sums.result() for sums in self._outputs))
 
 
 class _OutputSums:
-    """The same of one output."""
+    """Running sums over one output."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._noise = DeviationSums()
         self._rows, self._cosines, self._deviation, self._largest = 0, 0.0, 0.0, 0.0
 
-    def add(self, expected: np.ndarray, found: np.ndarray) -> None:
+    def add(self, expected: np.ndarray, actual: np.ndarray) -> None:
         self._rows += len(expected)
         # Rows of scores may have further axes of 1 in one of the networks.
-        found = found.reshape(expected.shape)
-        self._cosines += float(cosines(expected, found).sum())
-        self._noise.add(expected, found)
-        self._deviation = max(self._deviation, float(np.abs(expected - found).max(initial=0.0)))
+        actual = actual.reshape(expected.shape)
+        self._cosines += float(cosines(expected, actual).sum())
+        self._noise.add(expected, actual)
+        self._deviation = max(self._deviation, float(np.abs(expected - actual).max(initial=0.0)))
         self._largest = max(self._largest, float(np.abs(expected).max(initial=0.0)))
 
     def result(self) -> OutputAgreement:
@@ -151,13 +151,14 @@ class _OutputSums:
 
 
 def agreement(pairs: Iterable[tuple[Outputs, Outputs]], names: Sequence[str], class_scores: bool) -> Agreement:
-    """Compare networks' outputs, given batch by batch as (reference, other).
+    """Compare the outputs of two networks.
+
+    Top-1 alone hides changes that cancel; the cosine of each image's outputs as vectors does not.
 
     Args:
-        pairs: the outputs.
-        names: those of the outputs.
-        class_scores: whether the first output is a row of class scores; see ``class_scores.class_scores``. Top-1
-            alone hides changes that cancel; the cosine of each image's outputs as vectors does not.
+        pairs: the outputs (reference, other) of each batch.
+        names: the names of the outputs.
+        class_scores: whether the first output is a row of class scores; see ``class_scores.class_scores``.
     """
     sums = AgreementSums(names, class_scores)
     for reference, other in pairs:

@@ -1,21 +1,20 @@
-"""From two forms of a network to how close their outputs are."""
+"""Comparing two forms of a network by their outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import tee
-from typing import Any
 
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.evaluation.agreement import Agreement, Outputs, agreement
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
-from quantkit.models.dataset import BATCH_SIZE, dataset, steps
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset, steps
 from quantkit.progress import Progress, silent
 
 
-def compare(source: FusedModel, other: Graph, samples: Any, progress: Progress = silent) -> Agreement:
-    """Run the original network and another form of it over samples, batch by batch, and compare their outputs."""
+def compare(source: FusedModel, other: Graph, samples: CalibrationData, progress: Progress = silent) -> Agreement:
+    """Run the original network and another form of it over samples and compare their outputs."""
     reference = source.model.graph
     chosen = dataset(source.model, samples)
 

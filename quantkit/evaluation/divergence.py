@@ -1,4 +1,4 @@
-"""How far a network's outputs are from FP32's: finer than counting predictions."""
+"""How far a network's outputs are from FP32's, on a finer scale than a count of predictions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def log_probabilities(outputs: np.ndarray) -> np.ndarray:
     """The logarithms of the classes' probabilities, float64 of shape (images, classes).
 
     Args:
-        outputs: of shape (images, ...): logits, or probabilities where each image's are positive and sum to 1.
+        outputs: logits of shape (images, ...), or probabilities if none is negative and each image's sum to 1.
     """
     with using("benchmark", "divergences"):
         from scipy.special import log_softmax
@@ -33,12 +33,12 @@ def divergence(reference: np.ndarray, other: np.ndarray) -> float:
 
 
 def noise_share(reference: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> float:
-    """The mean over outputs of E[(x - q)^2] / E[x^2]: the noise in ``other`` as a share of the signal, 0 where equal.
+    """The noise in ``other`` as a share of the signal: the mean over outputs of E[(x - q)^2] / E[x^2].
 
-    For outputs of any kind and shape. An output that is 0 throughout counts as if its signal were 1.
+    Outputs may have any kind and shape. An output that is 0 throughout counts as if its signal were 1.
     """
     shares = []
-    for expected, found in zip(reference, other, strict=True):
-        signal, noise = np.asarray(expected, np.float64), np.asarray(expected, np.float64) - found
+    for expected, actual in zip(reference, other, strict=True):
+        signal, noise = np.asarray(expected, np.float64), np.asarray(expected, np.float64) - actual
         shares.append(float((noise**2).sum()) / (float((signal**2).sum()) or 1.0))
     return float(np.mean(shares))

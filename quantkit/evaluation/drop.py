@@ -16,10 +16,10 @@ _NORMAL_975 = NormalDist().inv_cdf(0.975)
 
 @dataclass(frozen=True)
 class Drop:
-    """What is lost, in points: of top-1 accuracy where there are labels, else of agreement with FP32.
+    """The loss in percentage points: of top-1 accuracy if images are labelled, else of agreement with FP32.
 
-    ``low`` to ``high`` is a 95 % interval. ``reference`` and ``other`` are the two networks' shares from 0 to 1 of
-    images that are right; without labels FP32 counts as right.
+    ``low`` to ``high`` is a 95 % interval. ``reference`` and ``other`` are the shares of images, from 0 to 1, for which
+    each network is right; without labels FP32 counts as right.
     """
 
     images: int
@@ -34,10 +34,10 @@ class Drop:
 def measure_drop(reference: np.ndarray, other: np.ndarray, labels: Optional[np.ndarray]) -> Drop:
     """Compare predicted classes, integers of shape (images,), image by image.
 
-    With labels the interval is that of a difference of paired proportions after Bonett and Price, "Adjusted Wald
+    With labels, the interval is that of Bonett and Price for a difference of paired proportions ("Adjusted Wald
     confidence intervals for a difference of binomial proportions based on paired data", Journal of Educational and
-    Behavioral Statistics 37 (2012): also where no image changed it has a width. Without labels it is the exact
-    one of a proportion, after Clopper and Pearson, Biometrika 26 (1934).
+    Behavioral Statistics 37, 2012), which has a width even if no image changed. Without labels, it is the exact
+    interval of Clopper and Pearson for a proportion (Biometrika 26, 1934).
     """
     images = len(reference)
     if labels is None:

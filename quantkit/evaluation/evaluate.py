@@ -1,4 +1,4 @@
-"""Networks over images: accuracy against labels, agreement with a reference, and what of it is more than chance."""
+"""Evaluating networks on images: accuracy, agreement with a reference, and differences that are more than chance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from quantkit.models.class_scores import ClassScores
 from quantkit.progress import Progress, silent
 
 Role = Literal["network", "reference", "against"]
-"""What a network is in an evaluation: the one that is judged, what it should compute, and one to compare it with."""
+"""A network's role in an evaluation: the one that is judged, what it should compute, or another to compare it with."""
 
 Measure = Literal["accuracy", "agreement", "cosine"]
 
@@ -34,7 +34,7 @@ _TOP1, _TOP5, _SAME, _COSINE = "top1", "top5", "same", "cosine"
 
 @dataclass(frozen=True)
 class Comparison:
-    """The judged network paired with another, image by image: by right answers, or by cosines with the reference."""
+    """The judged network paired with another, image by image, by correct answers or by cosines with the reference."""
 
     measure: Measure
     other: Role
@@ -43,13 +43,13 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured.
+    """The results of an evaluation.
 
     Attributes:
-        images: how many there were.
+        images: the number of images.
         class_scores: whether the outputs are class scores, and how that is known.
-        accuracy: of each network, where images have labels and outputs are class scores.
-        agreement: with the reference, of the others, where there is one.
+        accuracy: the accuracy of each network, if images are labelled and outputs are class scores.
+        agreement: the agreement of each other network with the reference, if there is one.
         comparisons: which network is better, and whether by more than chance.
     """
 
@@ -71,16 +71,16 @@ def evaluate_networks(
     """Run networks over images in one pass; see ``Evaluation``.
 
     Args:
-        networks: by role; ``network`` must be there.
+        networks: the networks by role; ``network`` is required.
         samples: the images.
-        batch_size: how many are run at once.
-        num_samples: how many of them to use; None: all.
+        batch_size: the number of images in a run.
+        num_samples: the number of images to use; None for all.
         progress: wraps the stream of batches.
-        said: whether outputs are class scores, as the user says; see ``class_scores``.
+        said: whether the outputs are class scores, as the user says; see ``class_scores``.
 
     Raises:
-        UserError: networks cannot be compared.
-        DataError: the images cannot be used, or there is nothing to measure on them.
+        UserError: the networks cannot be compared.
+        DataError: the images cannot be used, or nothing can be measured on them.
     """
     check_comparable(networks)
     first = networks["network"]
@@ -97,10 +97,10 @@ def evaluate_networks(
 
 
 def check_comparable(networks: Mapping[Role, Network]) -> None:
-    """Make sure that networks read and put out the same.
+    """Make sure that networks have the same input and output shapes.
 
     Raises:
-        UserError: they do not, or one of them alone has random weights.
+        UserError: they have not, or another network has random weights and the judged one has not.
     """
     first = networks["network"]
     for role, other in networks.items():
@@ -130,7 +130,7 @@ def _check_measurable(network: Network, judged: ClassScores, labelled: bool) -> 
         raise DataError("the data have no labels, so there is no accuracy to measure; give labels or a --reference")
     if not judged.yes:
         raise DataError(
-            f"the outputs of {network.name} are no class scores ({judged.why}), so there is no accuracy to measure; "
+            f"the outputs of {network.name} are not class scores ({judged.why}), so there is no accuracy to measure; "
             "give a --reference to compare them with, or --classes if they are"
         )
 
@@ -143,7 +143,7 @@ def _total(samples: Samples, num_samples: Optional[int], batch_size: int) -> int
 def _measured(
     networks: Mapping[Role, Network], stream: Iterator[Batch], batch_size: int, judged: ClassScores
 ) -> Evaluation:
-    """Run all networks batch by batch; keep what each image says, and sum it up."""
+    """Run all networks batch by batch, collect each image's measures, and sum them up."""
     kept: dict[tuple[Role, str], list[np.ndarray]] = defaultdict(list)
     names = [str(output) for output in networks["network"].graph.outputs]
     sums = {role: AgreementSums(names, judged.yes) for role in networks if role != "reference"}
@@ -173,13 +173,13 @@ def _measured(
             for role in networks
             if (role, _TOP1) in values
         },
-        {role: found.result() for role, found in sums.items() if "reference" in networks},
+        {role: running.result() for role, running in sums.items() if "reference" in networks},
         tuple(_comparisons(values)),
     )
 
 
 def _comparisons(values: Mapping[tuple[Role, str], np.ndarray]) -> Iterator[Comparison]:
-    """The judged network paired with each other one."""
+    """Pair the judged network with each of the others."""
     pairs: tuple[tuple[Measure, Role, str], ...] = (
         ("accuracy", "reference", _TOP1),
         ("accuracy", "against", _TOP1),

@@ -1,4 +1,4 @@
-"""Whether images can be decoded as fast as a network reads them."""
+"""Measuring whether images can be decoded as fast as a network reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from quantkit.ir.graph import Graph
 _ROUNDS = 5
 _LOOKED_AT = 20
 
-# What the first reading of the files may take of the time, and the runs that warm a network up.
+# The share of the time for reading the files for the first time, and the number of runs that warm up a network.
 _FIRST_PASS = 0.2
 _WARM_UP = 3
 
@@ -51,10 +51,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Images:
-    """The images as they are stored; medians of ``looked_at`` of them.
+    """The stored images; all figures are medians over the first ``looked_at`` of them.
 
-    ``short_side`` is in pixels, None where the samples are preprocessed arrays; ``decoding`` and ``preprocessing``
-    are ms for one image in one thread.
+    ``short_side`` is in pixels, None if the samples are preprocessed arrays. ``decoding`` and ``preprocessing`` are the
+    time for one image in one thread, in ms.
     """
 
     looked_at: int
@@ -65,19 +65,19 @@ class Images:
 
 @dataclass(frozen=True)
 class Feed:
-    """How fast images come and go.
+    """How fast images are decoded, and how fast the network reads them.
 
     Attributes:
-        images: what was read.
-        distinct: how many different images there were; they were read over and over.
-        batch: images in one run of the network.
-        workers: the most threads that decoded.
-        first_pass: images per second when the files were read for the first time, by all workers; later
-            passes find them in the system's file cache.
-        from_storage: bytes that came from storage in the first pass, the others came from the file cache; None
-            where the system does not tell.
+        images: the images that were read.
+        distinct: the number of different images, which were read over and over.
+        batch: the number of images in one run of the network.
+        workers: the largest number of threads that decoded.
+        first_pass: images per second when all workers read the files for the first time; later passes read them
+            from the system's file cache.
+        from_storage: the bytes that came from storage in the first pass, the others came from the file cache; None
+            if the system does not tell.
         one_worker: decoding and preprocessing alone, in one background thread.
-        all_workers: the same in all of them.
+        all_workers: decoding and preprocessing alone, in all threads.
         network: the network alone.
         together: the network over the images, which all workers decode ahead.
         waiting: the share of the time that the network waited for images in ``together``, the median over rounds.
@@ -97,12 +97,12 @@ class Feed:
 
     @property
     def lead(self) -> float:
-        """How many times as fast as the network reads images they can be decoded, each alone."""
+        """The rate of decoding over the rate at which the network reads images, each measured alone."""
         return self.all_workers.median / self.network.median
 
     @property
     def verdict(self) -> Verdict:
-        """Whether images are decoded faster than the network reads them, or slower, in every round of either."""
+        """``fed`` if every round decoded faster than any round of the network, ``starved`` if slower than any."""
         if self.all_workers.exceeds(self.network):
             return "fed"
         return "starved" if self.network.exceeds(self.all_workers) else "not distinguishable"
@@ -117,16 +117,16 @@ def measure_feed(
     workers: int,
     seconds: float = 20.0,
 ) -> Feed:
-    """Measure decoding, the network, and both together, in turns so that the machine's moods hit all alike.
+    """Measure decoding, the network, and both together, in turns so that disturbances affect all of them alike.
 
     Args:
         graph: a network with one input.
-        samples: as many as are read in a fifth of the time are used, over and over.
-        preprocess: for images; float32 samples are taken as they are.
-        input_shape: that of one sample.
-        batch: images in one run of the network.
-        workers: the most threads that decode.
-        seconds: how long to measure in all; each of five rounds runs each at least once.
+        samples: the images; those that are read in a fifth of the time are used over and over.
+        preprocess: the preprocessing of images; float32 samples are used as they are.
+        input_shape: the shape of one sample.
+        batch: the number of images in one run of the network.
+        workers: the largest number of threads that decode.
+        seconds: the time to measure in all; each of five rounds runs each at least once.
 
     Raises:
         DataError: the samples cannot be used; see ``batches``.
@@ -142,7 +142,7 @@ def measure_feed(
     def run(data: np.ndarray) -> None:
         network.run({name: data})
 
-    # Also loads all that decoding needs.
+    # Decoding one image also loads the libraries that it needs.
     (one,) = batches(samples, preprocess, input_shape, 1, limit=1, workers=0)
     ready = replace(one, data=np.repeat(one.data, batch, axis=0))
     for _ in range(_WARM_UP):
@@ -177,7 +177,7 @@ def _again(batch: Batch) -> Batches:
 
 
 def _first_pass(stream: Batches, seconds: float) -> tuple[float, int]:
-    """Images per second and how many were read, until the stream or the time ends."""
+    """Read until the stream or the time ends: images per second, and the number of images."""
     count = 0
     with closing(stream):
         begun = perf_counter()
@@ -189,7 +189,7 @@ def _first_pass(stream: Batches, seconds: float) -> tuple[float, int]:
 
 
 def _storage_bytes() -> int | None:
-    """The bytes that this process has had fetched from storage so far, after proc(5)."""
+    """The bytes that this process has read from storage so far; see proc(5)."""
     try:
         lines = Path("/proc/self/io").read_text().splitlines()
     except OSError:
@@ -198,7 +198,7 @@ def _storage_bytes() -> int | None:
 
 
 def _turn(opened: Callable[[], Batches], consume: Consume, seconds: float) -> tuple[float, float]:
-    """Images per second, and the share of the time spent in waiting for them; the first batch only warms up."""
+    """Images per second, and the share of the time spent waiting for them; the first batch only warms up."""
     count, waited = 0, 0.0
     with closing(opened()) as stream:
         consume(next(stream).data)
@@ -213,7 +213,7 @@ def _turn(opened: Callable[[], Batches], consume: Consume, seconds: float) -> tu
 
 
 def _looked_at(samples: Samples, preprocess: Preprocess | None, input_shape: tuple[int, ...]) -> Images:
-    """Time the two steps for the first few images in this thread."""
+    """Time decoding and preprocessing of the first few images in this thread."""
     decoding, preprocessing, sides = [], [], []
     begun = perf_counter()
     for sample in islice(samples, _LOOKED_AT):

@@ -1,4 +1,4 @@
-"""Latency of several networks, measured in turns so that the machine's moods hit all alike."""
+"""The latency of several networks, measured in turns so that disturbances affect all of them alike."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ def median_latencies(networks: Mapping[str, Graph], image: np.ndarray) -> dict[s
 
 
 def latencies_in_turns(networks: Mapping[str, Graph], image: np.ndarray, seconds: float = 3.0) -> dict[str, np.ndarray]:
-    """The time of every run of each network, in milliseconds; runs of one number followed each other.
+    """The time of every run of each network, in milliseconds; the networks' nth runs follow each other.
 
     Args:
-        networks: by name, each with one input.
-        image: the input, float32 with its batch axis.
-        seconds: how long to measure in all; each network runs at least five times.
+        networks: the networks by name, each with one input.
+        image: the input, float32 with a batch axis.
+        seconds: the time to measure in all; each network runs at least five times.
     """
     executors = {name: MxnetSession(graph, {graph.inputs[0]: image.shape}) for name, graph in networks.items()}
     runs = {name: partial(executors[name].run, {graph.inputs[0]: image}) for name, graph in networks.items()}
     for run in runs.values():
         for _ in range(_WARM_UP):
             run()
-    found = interleaved({name: partial(durations, run, 0.0) for name, run in runs.items()}, _LEAST_ROUNDS, seconds)
-    return {name: np.concatenate(values) * 1e3 for name, values in found.items()}
+    rounds = interleaved({name: partial(durations, run, 0.0) for name, run in runs.items()}, _LEAST_ROUNDS, seconds)
+    return {name: np.concatenate(times) * 1e3 for name, times in rounds.items()}
 
 
 def median_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """The median of ``second - first``, pair by pair, and half the width of its 95 % interval.
+    """The median of the paired differences ``second - first``, and half the width of its 95 % interval.
 
-    The interval is that of the sign test, between order statistics, with the normal approximation to their ranks
+    The interval is that of the sign test, between order statistics, with the normal approximation of their ranks
     (Conover, "Practical Nonparametric Statistics", section 3.2).
     """
     ordered = np.sort(second - first)

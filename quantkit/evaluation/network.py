@@ -1,4 +1,4 @@
-"""What can be run over images: an FP32 network or a bundle's, with what it reads and puts out."""
+"""Network: an FP32 network or a bundle's, with its input and outputs, ready to run over images."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Network:
     """A network to run over images.
 
     Attributes:
-        name: what it is called.
-        kind: its precision.
+        name: the name to show.
+        kind: the precision.
         graph: the network as MXNet runs it.
         input_shape: (channels, height, width).
-        preprocess: how photographs become its input; None where that is not known.
-        weights: where they are from, as in ``models.model.Source``.
-        labels: the names of its classes, as far as they are known.
-        said: whether its outputs are class scores, as far as somebody says so.
+        preprocess: how photographs become its input; None if that is not known.
+        weights: the kind of its weights, as in ``models.model.Source``.
+        labels: the names of its classes; empty if they are not known.
+        said: whether its outputs are class scores; None if nobody has said so.
     """
 
     name: str
@@ -38,19 +38,19 @@ class Network:
 
     @cached_property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Those of the outputs for one image, without the batch axis."""
+        """The shapes of the outputs for one image, without the batch axis."""
         shapes = infer_shapes(self.graph, dict.fromkeys(self.graph.inputs, (1, *self.input_shape)))
         return tuple(shapes[output][1:] for output in self.graph.outputs)
 
     def class_scores(self, said: Optional[bool] = None, labelled: bool = False) -> ClassScores:
-        """Whether its outputs are class scores; see ``class_scores.class_scores``.
+        """Whether the outputs are class scores; see ``class_scores.class_scores``.
 
         Args:
-            said: what the user says now, instead of what was said before.
-            labelled: whether the images at hand have labels.
+            said: what the user says; None to use the attribute ``said``.
+            labelled: whether the images have labels.
 
         Raises:
-            UserError: the user says that outputs are class scores which cannot be.
+            UserError: ``said`` is true of outputs that cannot be class scores.
         """
         answer = self.said if said is None else said
         return class_scores(self.graph, self.output_shapes, self.labels, answer, labelled)

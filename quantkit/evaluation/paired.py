@@ -1,4 +1,4 @@
-"""Whether two networks that saw the same images differ by more than chance."""
+"""Testing whether two networks differ by more than chance on the same images."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Paired:
     """Two networks on the same images, each right or wrong about each of them.
 
     Attributes:
-        images: how many there were.
-        first_only: how many of them only the first network is right about.
-        other_only: how many only the other is right about.
-        difference: the first network's share of right images less the other's, from -1 to 1.
+        images: the number of images.
+        first_only: the number of images that only the first network is right about.
+        other_only: the number of images that only the other network is right about.
+        difference: the first network's share of correct images less the other's, from -1 to 1.
         low: the lower end of the difference's 95 % interval.
         high: the upper end.
-        p_value: how probable so uneven a split of the images that one alone is right about is, or a more uneven
-            one, if both networks were equally good.
+        p_value: if both networks were equally good, the probability of a split between ``first_only`` and
+            ``other_only`` at least as uneven as this one.
     """
 
     images: int
@@ -42,7 +42,7 @@ class Paired:
 
     @property
     def verdict(self) -> Verdict:
-        """Where the first network stands: ``ahead`` or ``behind`` where the test at 5 % leaves no doubt."""
+        """Where the first network stands: ``ahead`` or ``behind`` if the difference is significant at 5 %."""
         if self.p_value >= _SIGNIFICANCE:
             return "not distinguishable"
         return "ahead" if self.difference > 0 else "behind"
@@ -54,16 +54,16 @@ def paired(first: np.ndarray, other: np.ndarray) -> Paired:
     Only images that exactly one network is right about tell them apart. The p-value is that of McNemar's test in its
     exact, binomial form (McNemar 1947, "Note on the Sampling Error of the Difference Between Correlated Proportions
     or Percentages"). The interval is the percentile bootstrap's over images (Efron 1979, "Bootstrap Methods: Another
-    Look at the Jackknife"). A resample of images counts only by how many of each kind it holds, which is
-    drawn directly, from the multinomial distribution. With few images that one alone is right about the interval is
-    narrower than it should be: the verdict is therefore the test's.
+    Look at the Jackknife"). Only the counts of each kind of image in a resample matter, so they are drawn directly from
+    the multinomial distribution. The interval is too narrow if few images tell the networks apart; the verdict
+    therefore follows the test.
 
     Args:
-        first: booleans, shape (images,): whether the first network is right about each image.
-        other: the same of the other network, of the same images in the same order.
+        first: booleans of shape (images,): whether the first network is right about each image.
+        other: the same for the other network, with the images in the same order.
 
     Raises:
-        DataError: there are no images, or not as many of both.
+        DataError: there are no images, or the numbers of images differ.
     """
     _check_same_images(first, other, "boolean")
     with using("benchmark", "tests of paired predictions"):
@@ -80,7 +80,7 @@ def paired(first: np.ndarray, other: np.ndarray) -> Paired:
 
 @dataclass(frozen=True)
 class PairedMeans:
-    """A value of each image from two networks: the mean difference, first less other, and its 95 % interval."""
+    """The mean difference of two networks' values for each image, first less other, and its 95 % interval."""
 
     difference: float
     low: float
@@ -88,23 +88,23 @@ class PairedMeans:
 
     @property
     def verdict(self) -> Verdict:
-        """Where the first network stands: ``ahead`` or ``behind`` where the interval does not hold 0."""
+        """Where the first network stands: ``ahead`` or ``behind`` if the interval does not contain 0."""
         if self.low <= 0 <= self.high:
             return "not distinguishable"
         return "ahead" if self.difference > 0 else "behind"
 
 
 def paired_means(first: np.ndarray, other: np.ndarray) -> PairedMeans:
-    """Compare a value that two networks have for each image, such as the cosine with FP32's outputs.
+    """Compare two networks by a value of each image, such as the cosine with FP32's outputs.
 
     The interval is the percentile bootstrap's over images (Efron 1979).
 
     Args:
-        first: real numbers, shape (images,); larger is better.
-        other: the same of the other network, of the same images in the same order.
+        first: real numbers of shape (images,); larger is better.
+        other: the same for the other network, with the images in the same order.
 
     Raises:
-        DataError: there are no images, or not as many of both.
+        DataError: there are no images, or the numbers of images differ.
     """
     _check_same_images(first, other, "value")
     difference = np.asarray(first, np.float64) - other

@@ -79,7 +79,7 @@ def test_evaluate_compares_each_output_by_its_definition(
 def test_labels_say_nothing_of_such_outputs(run: Run, bundle: tuple[Path, str], samples: Path) -> None:
     result = run("evaluate", bundle[0], "--data", samples)
     assert result.exit_code == 2
-    assert "are no class scores (it has 2 outputs)" in result.stderr and "give a --reference" in result.stderr
+    assert "are not class scores (it has 2 outputs)" in result.stderr and "give a --reference" in result.stderr
 
 
 def test_the_user_may_say_that_the_first_output_is_class_scores(

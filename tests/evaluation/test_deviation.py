@@ -12,8 +12,8 @@ from quantkit.evaluation.deviation import DeviationSums
 
 def deviation(*pairs: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
     sums = DeviationSums()
-    for exact, found in pairs:
-        sums.add(exact, found)
+    for exact, actual in pairs:
+        sums.add(exact, actual)
     result = sums.result()
     return result.sqnr, result.cosine
 

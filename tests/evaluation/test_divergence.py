@@ -46,13 +46,13 @@ def test_what_is_no_distribution_is_taken_as_logits() -> None:
 
 def test_probabilities_of_zero_are_far_but_not_infinitely_far() -> None:
     certain = np.eye(3)
-    found = divergence(log_probabilities(certain), log_probabilities(certain[::-1]))
-    assert 10 < found < np.inf
+    nats = divergence(log_probabilities(certain), log_probabilities(certain[::-1]))
+    assert 10 < nats < np.inf
     assert divergence(log_probabilities(certain), log_probabilities(certain)) == pytest.approx(0, abs=1e-9)
 
 
 def test_the_share_of_noise_is_the_mean_over_outputs() -> None:
     one, other = np.array([[3.0, 4.0]], np.float32), np.zeros((1, 2, 2), np.float32)
-    found = noise_share([one, other], [one + np.float32(0.5), other + np.float32(1)])
-    assert found == pytest.approx((2 * 0.25 / 25 + 4) / 2)
+    share = noise_share([one, other], [one + np.float32(0.5), other + np.float32(1)])
+    assert share == pytest.approx((2 * 0.25 / 25 + 4) / 2)
     assert noise_share([one, other], [one, other]) == 0

@@ -19,34 +19,34 @@ def drawn(images: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 def test_points_against_counting() -> None:
     first, second, labels = drawn(500)
-    found = measure_drop(first, second, labels)
+    drop = measure_drop(first, second, labels)
     right = [sum(a == b for a, b in zip(each.tolist(), labels.tolist())) for each in (first, second)]
-    assert (found.images, found.labelled) == (500, True)
-    assert (found.reference, found.other) == (right[0] / 500, right[1] / 500)
-    assert found.points == pytest.approx((right[0] - right[1]) / 5)
+    assert (drop.images, drop.labelled) == (500, True)
+    assert (drop.reference, drop.other) == (right[0] / 500, right[1] / 500)
+    assert drop.points == pytest.approx((right[0] - right[1]) / 5)
 
 
 def test_the_interval_is_the_bootstrap_s_where_that_is_right() -> None:
     first, second, labels = drawn(4000)
-    found = measure_drop(first, second, labels)
+    drop = measure_drop(first, second, labels)
     differences = 100.0 * ((first == labels).astype(float) - (second == labels))
     other = bootstrap((differences,), np.mean, method="percentile", random_state=0).confidence_interval
-    assert found.low == pytest.approx(other.low, abs=0.1)
-    assert found.high == pytest.approx(other.high, abs=0.1)
+    assert drop.low == pytest.approx(other.low, abs=0.1)
+    assert drop.high == pytest.approx(other.high, abs=0.1)
 
 
 def test_a_large_drop_has_the_narrower_interval_of_a_share_far_from_nothing() -> None:
     """Where every second image is lost and none won, what is lost is a share, whose interval SciPy knows."""
     labels = np.zeros(4000, int)
-    found = measure_drop(labels, np.arange(4000) % 2, labels)
+    drop = measure_drop(labels, np.arange(4000) % 2, labels)
     share = binomtest(2000, 4000).proportion_ci(0.95, method="wilson")
-    assert found.high - found.low == pytest.approx(100 * (share.high - share.low), rel=0.01)
+    assert drop.high - drop.low == pytest.approx(100 * (share.high - share.low), rel=0.01)
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     truth = 100 * (0.7 * 0.10 - 0.3 * 0.07)
-    found = [measure_drop(*drawn(150, seed)) for seed in range(1000)]
-    covered = np.mean([drop.low <= truth <= drop.high for drop in found])
+    drops = [measure_drop(*drawn(150, seed)) for seed in range(1000)]
+    covered = np.mean([drop.low <= truth <= drop.high for drop in drops])
     # Three standard deviations of the share of a thousand.
     assert 0.93 < covered < 0.98
 
@@ -54,19 +54,19 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
 def test_no_change_is_no_proof_of_no_drop() -> None:
     labels = np.zeros(100, int)
     for given in (labels, None):
-        found = measure_drop(labels, labels, given)
-        assert found.points == 0
-        assert found.high > 1
+        drop = measure_drop(labels, labels, given)
+        assert drop.points == 0
+        assert drop.high > 1
 
 
 def test_without_labels_what_changed_counts() -> None:
     reference = np.arange(200) % 10
     other = np.where(np.arange(200) < 6, 11, reference)
-    found = measure_drop(reference, other, None)
-    assert (found.labelled, found.reference, found.other, found.points) == (False, 1.0, 0.97, 3.0)
+    drop = measure_drop(reference, other, None)
+    assert (drop.labelled, drop.reference, drop.other, drop.points) == (False, 1.0, 0.97, 3.0)
     # By definition: with either bound as the truth, so few or so many changes have a chance of 2.5 %.
-    assert binom.sf(5, 200, found.low / 100) == pytest.approx(0.025)
-    assert binom.cdf(6, 200, found.high / 100) == pytest.approx(0.025)
+    assert binom.sf(5, 200, drop.low / 100) == pytest.approx(0.025)
+    assert binom.cdf(6, 200, drop.high / 100) == pytest.approx(0.025)
 
 
 def adjusted_wald(images: int, lost: int, won: int) -> tuple[float, float]:
@@ -85,14 +85,14 @@ def test_few_images(images: int, lost: int, won: int) -> None:
     first, second = labels.copy(), labels.copy()
     second[:lost] = 1
     first[lost : lost + won] = 1
-    found = measure_drop(first, second, labels)
-    assert found.points == pytest.approx(100 * (lost - won) / images)
-    assert (found.low, found.high) == pytest.approx(adjusted_wald(images, lost, won))
-    assert (found.reference, found.other) == (1 - won / images, 1 - lost / images)
+    drop = measure_drop(first, second, labels)
+    assert drop.points == pytest.approx(100 * (lost - won) / images)
+    assert (drop.low, drop.high) == pytest.approx(adjusted_wald(images, lost, won))
+    assert (drop.reference, drop.other) == (1 - won / images, 1 - lost / images)
 
 
 def test_both_wrong_in_different_ways_is_no_change_with_labels() -> None:
     labels = np.zeros(4, int)
-    found = measure_drop(np.array([0, 1, 1, 0]), np.array([0, 2, 1, 0]), labels)
-    assert (found.images, found.points, found.reference, found.other) == (4, 0, 0.5, 0.5)
+    drop = measure_drop(np.array([0, 1, 1, 0]), np.array([0, 2, 1, 0]), labels)
+    assert (drop.images, drop.points, drop.reference, drop.other) == (4, 0, 0.5, 0.5)
     assert measure_drop(np.array([0, 1, 1, 0]), np.array([0, 2, 1, 0]), None).points == 25

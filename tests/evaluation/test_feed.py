@@ -109,32 +109,32 @@ def near(rate: Rate, limit: float) -> bool:
 
 def test_a_network_that_starves(network: Network, clock: Clock) -> None:
     network.seconds = 0.005
-    found = measured(slow_samples(clock, 0.02))
-    assert near(found.one_worker, 1 / 0.02)
-    assert near(found.all_workers, 4 / 0.02)
-    assert near(found.network, BATCH / 0.005)
-    assert near(found.together, 4 / 0.02)
-    assert found.lead == found.all_workers.median / found.network.median
+    rates = measured(slow_samples(clock, 0.02))
+    assert near(rates.one_worker, 1 / 0.02)
+    assert near(rates.all_workers, 4 / 0.02)
+    assert near(rates.network, BATCH / 0.005)
+    assert near(rates.together, 4 / 0.02)
+    assert rates.lead == rates.all_workers.median / rates.network.median
     # Four workers read a batch in 20 ms; of these the network runs for 5.
-    assert abs(found.waiting - 0.75) < 2 * 0.02 / TURN
-    assert len(found.together.rounds) == 5
+    assert abs(rates.waiting - 0.75) < 2 * 0.02 / TURN
+    assert len(rates.together.rounds) == 5
 
 
 def test_a_network_that_is_fed_waits_for_nothing(network: Network, clock: Clock) -> None:
     network.seconds = 0.04
-    found = measured(slow_samples(clock, 0.01))
-    assert near(found.network, BATCH / 0.04)
-    assert near(found.together, BATCH / 0.04)
-    assert near(found.one_worker, 1 / 0.01)
-    assert found.waiting == 0
+    rates = measured(slow_samples(clock, 0.01))
+    assert near(rates.network, BATCH / 0.04)
+    assert near(rates.together, BATCH / 0.04)
+    assert near(rates.one_worker, 1 / 0.01)
+    assert rates.waiting == 0
 
 
 def test_the_first_reading_is_told_from_later_ones(network: Network, clock: Clock) -> None:
-    found = measured(slow_samples(clock, 0.002, first=0.02))
-    assert found.distinct == 12
+    rates = measured(slow_samples(clock, 0.002, first=0.02))
+    assert rates.distinct == 12
     # One image has been read before, to see what the samples are.
-    assert found.first_pass == pytest.approx(12 * 4 / (11 * 0.02 + 0.002))
-    assert near(found.all_workers, 4 / 0.002)
+    assert rates.first_pass == pytest.approx(12 * 4 / (11 * 0.02 + 0.002))
+    assert near(rates.all_workers, 4 / 0.002)
 
 
 def test_no_thread_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,15 +170,15 @@ def test_bytes_that_come_from_storage_are_counted(tmp_path: Path) -> None:
 
 
 def test_only_what_the_first_reading_had_time_for_is_used(network: Network, clock: Clock) -> None:
-    found = measured(slow_samples(clock, 1 / 64, count=100_000), workers=1)
-    assert found.distinct == SECONDS / 5 * 64
+    rates = measured(slow_samples(clock, 1 / 64, count=100_000), workers=1)
+    assert rates.distinct == SECONDS / 5 * 64
 
 
 def test_what_is_stored(network: Network, clock: Clock) -> None:
-    found = measured(slow_samples(clock, 0.004)).images
-    assert (found.looked_at, found.short_side) == (12, 5)
-    assert found.decoding == pytest.approx(4)
-    assert found.preprocessing == 0
+    images = measured(slow_samples(clock, 0.004)).images
+    assert (images.looked_at, images.short_side) == (12, 5)
+    assert images.decoding == pytest.approx(4)
+    assert images.preprocessing == 0
 
 
 def test_preprocessed_samples_have_no_size(network: Network, clock: Clock) -> None:
@@ -190,9 +190,9 @@ def test_preprocessed_samples_have_no_size(network: Network, clock: Clock) -> No
             clock.now += 0.1
             yield Sample(data[position], 0, "")
 
-    found = measured(Samples("arrays", read, 5), preprocess=None)
-    assert found.images.short_side is None
-    assert found.distinct == 5
+    rates = measured(Samples("arrays", read, 5), preprocess=None)
+    assert rates.images.short_side is None
+    assert rates.distinct == 5
 
 
 def test_samples_that_do_not_fit_are_refused(network: Network, clock: Clock) -> None:
@@ -219,8 +219,8 @@ def test_there_is_a_verdict_where_no_round_speaks_against_it(
     decoding: tuple[float, ...], network: tuple[float, ...], verdict: str
 ) -> None:
     rates = {"one_worker": Rate(decoding), "all_workers": Rate(decoding), "network": Rate(network)}
-    found = Feed(Images(1, 5, 1.0, 1.0), 9, 1, 1, 1.0, None, together=Rate(network), waiting=0.0, **rates)
-    assert found.verdict == verdict
+    measured_feed = Feed(Images(1, 5, 1.0, 1.0), 9, 1, 1, 1.0, None, together=Rate(network), waiting=0.0, **rates)
+    assert measured_feed.verdict == verdict
 
 
 def test_the_engine_takes_the_batches(engine: None, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,9 +236,9 @@ def test_the_engine_takes_the_batches(engine: None, clock: Clock, monkeypatch: p
             return super().run(inputs)
 
     monkeypatch.setattr(feed, "MxnetSession", MxnetSession)
-    found = measured(slow_samples(clock, 0.001), workers=2)
+    rates = measured(slow_samples(clock, 0.001), workers=2)
     assert len(executors) == 1
-    assert near(found.network, BATCH / 0.1)
+    assert near(rates.network, BATCH / 0.1)
 
 
 def test_the_first_twenty_images_are_looked_at(network: Network, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,17 +246,17 @@ def test_the_first_twenty_images_are_looked_at(network: Network, clock: Clock, m
         clock.now += 0.003 if sample.name == "image 0" else 0.002
 
     monkeypatch.setattr(feed, "prepare", slow_preparation)
-    found = measured(slow_samples(clock, 0.004, count=30)).images
-    assert found.looked_at == 20
-    assert (found.decoding, found.preprocessing) == (pytest.approx(4), pytest.approx(2))
+    images = measured(slow_samples(clock, 0.004, count=30)).images
+    assert images.looked_at == 20
+    assert (images.decoding, images.preprocessing) == (pytest.approx(4), pytest.approx(2))
 
 
 def test_a_rate_is_that_of_whole_batches(network: Network, clock: Clock) -> None:
     # Exact in binary; a turn is two seconds.
     network.seconds = 0.125
-    found = measured(slow_samples(clock, 1 / 64), workers=1)
-    assert found.network.rounds == (BATCH / 0.125,) * 5
-    assert found.one_worker.rounds == (64.0,) * 5
+    rates = measured(slow_samples(clock, 1 / 64), workers=1)
+    assert rates.network.rounds == (BATCH / 0.125,) * 5
+    assert rates.one_worker.rounds == (64.0,) * 5
     # Three warm up; then, alone and over the images, one does in every turn.
     assert network.runs == 3 + 5 * 2 * (1 + TURN / 0.125)
 

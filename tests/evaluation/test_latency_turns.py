@@ -67,19 +67,19 @@ NETWORKS = {"fast": network(TICK, "data"), "slow": network(4 * TICK, "input")}
     ("seconds", "runs"), [(None, 33), (1.0, 18), (0.0, 5), (164 * TICK, 6), (165 * TICK, 6), (166 * TICK, 7)]
 )
 def test_networks_take_turns_until_the_time_is_up(machine: Machine, seconds: Optional[float], runs: int) -> None:
-    found = latencies_in_turns(NETWORKS, IMAGE) if seconds is None else latencies_in_turns(NETWORKS, IMAGE, seconds)
+    times = latencies_in_turns(NETWORKS, IMAGE) if seconds is None else latencies_in_turns(NETWORKS, IMAGE, seconds)
     # Together 15, 20, 25 ... ticks: 165 in six rounds.
     numbers = np.arange(3, 3 + runs) * TICK * 1000
-    assert list(found) == ["fast", "slow"]
-    np.testing.assert_allclose(found["fast"], numbers)
-    np.testing.assert_allclose(found["slow"], 4 * numbers)
+    assert list(times) == ["fast", "slow"]
+    np.testing.assert_allclose(times["fast"], numbers)
+    np.testing.assert_allclose(times["slow"], 4 * numbers)
     # Each is warmed up by two runs first.
     assert machine.log == [str(TICK)] * 2 + [str(4 * TICK)] * 2 + [str(TICK), str(4 * TICK)] * runs
 
 
 @pytest.mark.usefixtures("machine")
 def test_medians() -> None:
-    found = median_latencies(NETWORKS, IMAGE)
+    medians = median_latencies(NETWORKS, IMAGE)
     middle = float(np.median(np.arange(3, 3 + 33))) * TICK * 1000
-    assert found == {"fast": pytest.approx(middle), "slow": pytest.approx(4 * middle)}
-    assert all(type(value) is float for value in found.values())
+    assert medians == {"fast": pytest.approx(middle), "slow": pytest.approx(4 * middle)}
+    assert all(type(value) is float for value in medians.values())

@@ -35,9 +35,9 @@ def test_the_p_value_counts_every_way_to_split_the_images_as_unevenly() -> None:
 def test_counts_and_difference() -> None:
     first = np.array([True, True, False, False, True])
     other = np.array([True, False, True, False, False])
-    found = paired(first, other)
-    assert (found.images, found.first_only, found.other_only) == (5, 2, 1)
-    assert found.difference == pytest.approx(first.mean() - other.mean())
+    result = paired(first, other)
+    assert (result.images, result.first_only, result.other_only) == (5, 2, 1)
+    assert result.difference == pytest.approx(first.mean() - other.mean())
 
 
 def test_the_interval_is_that_of_drawing_images() -> None:
@@ -45,9 +45,9 @@ def test_the_interval_is_that_of_drawing_images() -> None:
     first, other = random.random(300) < 0.9, random.random(300) < 0.8
     difference = first.astype(float) - other
     expected = bootstrap((difference,), np.mean, method="percentile", random_state=1).confidence_interval
-    found = paired(first, other)
+    result = paired(first, other)
     # Both draw; an end is a whole number of images, and may lie one beside the other's.
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1.5 / 300)
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high), abs=1.5 / 300)
 
 
 def test_the_interval_holds_the_true_difference_as_often_as_it_says() -> None:
@@ -55,7 +55,7 @@ def test_the_interval_holds_the_true_difference_as_often_as_it_says() -> None:
     shares, images, trials = np.array([0.08, 0.05, 0.87]), 400, 400
     drawn = random.multinomial(images, shares, trials)
     intervals = [compared(images, won, lost) for won, lost, _ in drawn]
-    held = sum(found.low <= 0.03 <= found.high for found in intervals)
+    held = sum(interval.low <= 0.03 <= interval.high for interval in intervals)
     # Four standard deviations of a binomial count about 95 %.
     assert abs(held / trials - 0.95) < 4 * np.sqrt(0.95 * 0.05 / trials)
 
@@ -84,8 +84,8 @@ def test_verdicts(won: int, lost: int, verdict: str) -> None:
 
 
 def test_networks_that_are_right_about_the_same_images_do_not_differ() -> None:
-    found = compared(40, 0, 0)
-    assert (found.difference, found.low, found.high, found.p_value) == (0, 0, 0, 1)
+    result = compared(40, 0, 0)
+    assert (result.difference, result.low, result.high, result.p_value) == (0, 0, 0, 1)
 
 
 @pytest.mark.parametrize(("first", "other"), [((0,), (0,)), ((3,), (4,)), ((3, 1), (3, 1)), ((1, 3), (1, 3))])
@@ -100,11 +100,11 @@ def test_images_must_belong_together(first: tuple[int, ...], other: tuple[int, .
 def test_the_interval_of_a_mean_difference_is_scipys_bootstrap() -> None:
     random = np.random.default_rng(7)
     first, other = random.exponential(size=(2, 300))
-    found = paired_means(first, other)
+    result = paired_means(first, other)
     wanted = bootstrap((first - other,), np.mean, method="percentile", n_resamples=20_000, random_state=1)
-    assert found.difference == pytest.approx((first - other).mean())
+    assert result.difference == pytest.approx((first - other).mean())
     width = wanted.confidence_interval.high - wanted.confidence_interval.low
-    np.testing.assert_allclose((found.low, found.high), wanted.confidence_interval, atol=0.05 * width)
+    np.testing.assert_allclose((result.low, result.high), wanted.confidence_interval, atol=0.05 * width)
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.5, "ahead"), (-0.5, "behind"), (0.0, "not distinguishable")])
@@ -130,14 +130,14 @@ def test_the_same_images_give_the_same_interval() -> None:
 
 
 def test_one_image_has_no_width() -> None:
-    found = paired_means(np.array([3.0]), np.array([1.0]))
-    assert (found.difference, found.low, found.high, found.verdict) == (2.0, 2.0, 2.0, "ahead")
+    result = paired_means(np.array([3.0]), np.array([1.0]))
+    assert (result.difference, result.low, result.high, result.verdict) == (2.0, 2.0, 2.0, "ahead")
     assert paired(np.array([True]), np.array([False])).verdict == "not distinguishable"
 
 
 def test_float32_values_are_compared_in_float64() -> None:
-    found = paired_means(np.ones(9, np.float32), np.full(9, 2.0**-30, np.float32))
-    assert found.difference == found.low == found.high == 1 - 2.0**-30
+    result = paired_means(np.ones(9, np.float32), np.full(9, 2.0**-30, np.float32))
+    assert result.difference == result.low == result.high == 1 - 2.0**-30
 
 
 @pytest.mark.parametrize(
