@@ -1,4 +1,4 @@
-"""The bundle: a network on disk with all that is needed to deploy it and to trust it."""
+"""The bundle: a network on disk with everything needed to deploy it and to trust it."""
 
 from __future__ import annotations
 

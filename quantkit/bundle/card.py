@@ -10,7 +10,7 @@ from quantkit.models.model import Model
 
 
 def card_text(model: Model, classes: int) -> str:
-    """The card of the bundle's network as TOML; ``classes`` is the number of values that it puts out."""
+    """The card of the bundle's network as TOML; ``classes`` is the number of values in its first output."""
     entries: dict[str, Value] = {
         "name": model.name,
         "symbol": SYMBOL,
@@ -33,5 +33,5 @@ def card_text(model: Model, classes: int) -> str:
 
 
 def label_lines(labels: Iterable[str]) -> str:
-    """One label a line; line breaks inside a label become spaces."""
+    """One label per line; line breaks inside a label become spaces."""
     return "".join(" ".join(label.splitlines()) + "\n" for label in labels)

@@ -1,4 +1,4 @@
-"""What computes here: the versions and the instruction set that a network's output may depend on."""
+"""The engine of this environment: the versions and the instruction set that a network's output may depend on."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.bundle.manifest import Engine
 
-# By NumPy's and by oneDNN's names, widest first. Without VNNI, INT8 products are added in 16 bits and can saturate.
+# NumPy's and oneDNN's names, widest first. Without VNNI, INT8 products are added in 16 bits and can saturate.
 _ISAS = (("AVX512_CLX", "avx512_vnni"), ("AVX512_SKX", "avx512_core"), ("AVX2", "avx2"), ("SSE41", "sse41"))
 
 
 def present_engine() -> Engine:
-    """The engine, and the processor's instruction set unless oneDNN is told to use a narrower one.
+    """The engine with the processor's instruction set, or the narrower one that oneDNN is limited to.
 
     Raises:
         EngineMissing: no engine is installed.
     """
-    # NumPy asks the processor itself, so this holds under an emulator too.
+    # NumPy asks the processor itself, so this is right under an emulator too.
     features = np.core._multiarray_umath.__cpu_features__  # type: ignore[attr-defined]
     names = [isa for _, isa in _ISAS]
     isa = next((isa for feature, isa in _ISAS if features.get(feature)), names[-1])

@@ -1,4 +1,4 @@
-"""Networks as ONNX files: FP32 ones as they were loaded, INT8 ones with their integers."""
+"""Exporting networks as ONNX files: FP32 networks as loaded, INT8 networks with their integers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
     """Write the FP32 network as it was loaded, unfused, with an open batch size.
 
-    The file's metadata say where the network and its weights came from and, as JSON, how images are preprocessed (see
-    ``data.preprocess.Preprocess``) and what the classes are called, as far as these are known.
+    As far as they are known, the file's metadata hold the origin of the network and its weights and, as JSON, the
+    preprocessing of images (see ``data.preprocess.Preprocess``) and the names of the classes.
 
     Raises:
         ModelError: an operator has no ONNX form.
@@ -50,11 +50,11 @@ def int8_onnx(
     """An INT8 network in ONNX's QDQ form, with an open batch size; see ``lowering.qdq``.
 
     Args:
-        model: what was quantized, for its input and its provenance.
+        model: the network that was quantized, for its input and its provenance.
         network: the quantized network.
-        settings: how it was quantized, where that is known; the file's metadata say so.
+        settings: how it was quantized, for the file's metadata; None if that is not known.
         opset: the version of ONNX's operators, 13 to 21.
-        reduce_range: which weights are to have fewer than 8 bits; see ``quantization.reduced_range``.
+        reduce_range: which weights get fewer than 8 bits; see ``quantization.reduced_range``.
 
     Raises:
         ModelError: an operator has no ONNX form.
@@ -69,7 +69,7 @@ def export_int8_onnx(
     """Write a bundle's INT8 network as an ONNX file; see ``int8_onnx``.
 
     Returns:
-        What the network's fused operators became.
+        The plan of the network: what its fused operators became.
 
     Raises:
         BundleError: the bundle is damaged.
@@ -88,16 +88,16 @@ def check_int8_bundle(bundle: Bundle) -> None:
     """Make sure that a bundle holds an INT8 network.
 
     Raises:
-        UserError: it does not.
+        UserError: it holds an FP32 network.
     """
     if bundle.manifest.kind != "int8":
         raise UserError(f"{bundle.directory} holds an FP32 network; give a bundle that `quantkit quantize` wrote")
 
 
 def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET) -> Plan:
-    """Write a bundle's network in FP32: its fused operators, with the weights that the bundle has.
+    """Write a bundle's network in FP32: its fused operators, with the bundle's weights.
 
-    The weights of an INT8 bundle are those that recovery adapted to rounding.
+    The weights of an INT8 bundle are those that the algorithms adapted to rounding.
 
     Raises:
         BundleError, ModelError, UserError, QuantkitError: see ``export_int8_onnx``.
@@ -121,7 +121,7 @@ def _fused_onnx(
 
 
 def _metadata(model: Model) -> Mapping[str, str]:
-    """What is known of a network's origin and of how it is fed."""
+    """What is known of a network's origin, its preprocessing and its labels."""
     known = {
         "network": model.source.network,
         "weights": model.source.weights,

@@ -1,4 +1,4 @@
-"""The manifest: what a bundle says of itself, and the schema of its file."""
+"""The manifest: a bundle's description of itself, and the schema of its file."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
 """The files that every bundle holds besides the manifest."""
 
 REQUIRED_INT8 = REQUIRED | {TABLE, FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION}
-"""Those that INT8 bundles hold.
+"""The files that every INT8 bundle holds besides the manifest.
 
-The fused network has its parameters from ``PARAMS``, and from ``FUSED_PARAMS`` what is not there.
+The fused network takes its parameters from ``PARAMS``, and those that are not there from ``FUSED_PARAMS``.
 """
 
 KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX, CONFIG}
 """The files that a bundle may hold."""
 
 BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
-"""What the folder of a bundle holds."""
+"""The kind of folder that a bundle is."""
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
 _VERSION: Literal[3] = 3
@@ -53,19 +53,19 @@ _VERSION: Literal[3] = 3
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Shape = Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
 _Name = Annotated[str, Field(min_length=1)]
-# No folders, so that no name leads out of the bundle.
+# Without folders, so that no name leads out of the bundle.
 _FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 _Count = Annotated[int, Field(ge=0)]
 _Share = Annotated[FiniteFloat, Field(ge=0, le=1)]
 
 
 SampleOrigin = Literal["built-in", "generated", "own"]
-"""What the stored sample shows: an image that comes with quantkit, nothing, or one of the user's images."""
+"""What the stored sample is: an image that ships with quantkit, noise, or one of the user's images."""
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """A file of the bundle: its hash, and its size in bytes."""
+    """A file of the bundle: its hash and its size in bytes."""
 
     sha256: _Sha256
     size: _Count
@@ -73,9 +73,10 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Engine:
-    """What computed the stored output.
+    """The engine that computed the stored outputs.
 
-    ``mxnet`` and ``numpy`` are versions; ``isa`` is the widest of the instruction sets that tell INT8 kernels apart.
+    ``mxnet`` and ``numpy`` are versions. ``isa`` is the widest instruction set in use, of those on which the results of
+    INT8 kernels depend.
     """
 
     mxnet: _Name
@@ -97,7 +98,7 @@ class Input:
 class Output:
     """One of the network's outputs, float32; ``shape`` is without the batch axis.
 
-    ``scores`` is the operator at its end that makes it scores from 0 to 1; None where there is none.
+    ``scores`` is the final operator that makes the output scores from 0 to 1; None if there is none.
     """
 
     name: _Name
@@ -119,8 +120,8 @@ class Origin:
 class Settings:
     """How the network was quantized; ``method``, ``samples`` and ``data`` are those of the calibration.
 
-    ``algorithms`` are the techniques used, with the number of images that they saw; none in older bundles.
-    ``mixed`` is how layers were returned to FP32; None without a goal, and in older bundles.
+    ``algorithms`` are the algorithms applied, with the number of images that they used; none in older bundles.
+    ``mixed`` is how layers were returned to FP32; None without a goal and in older bundles.
     """
 
     method: _Name
@@ -146,7 +147,7 @@ class FusionResult:
 class OutputResult:
     """The comparison of one output; see ``evaluation.agreement.OutputAgreement``.
 
-    ``sqnr`` is None where it is not finite: nothing deviates, or the reference is 0 throughout.
+    ``sqnr`` is None if it is not finite: nothing deviates, or the reference is 0 throughout.
     """
 
     name: str
@@ -160,7 +161,7 @@ class OutputResult:
 class AgreementResult:
     """The comparison of INT8 with FP32 on the calibration samples; see ``evaluation.agreement.Agreement``.
 
-    ``top1`` is None where the outputs are no class scores.
+    ``top1`` is None if the outputs are not class scores.
     """
 
     images: _Count
@@ -169,19 +170,20 @@ class AgreementResult:
 
     @property
     def cosine(self) -> float:
-        """That of the first output."""
+        """The cosine of the first output."""
         return self.outputs[0].cosine
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a bundle says of itself.
+    """A bundle's description of itself.
 
-    ``settings`` and ``agreement`` are None in bundles of kind ``fp32``, ``agreement`` also where nobody compared.
+    ``settings`` and ``agreement`` are None in bundles of kind ``fp32``; ``agreement`` is also None if it was not
+    measured. ``files`` lists every file of the bundle except the manifest itself. ``class_scores`` says whether the
+    (first) output is a row of class scores.
 
-    ``files`` has every file of the bundle except the manifest itself. ``sample`` is None, and left out of the file,
-    where the stored sample is the first of the images of ``settings.data``: in older bundles, and where these are
-    built in. ``class_scores``: whether the (first) output is a row of class scores.
+    ``sample`` is None, and left out of the file, if the stored sample is the first of the images in
+    ``settings.data``: in older bundles, and if these images are built in.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -212,11 +214,11 @@ def manifest_text(manifest: Manifest) -> str:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of the bundle in ``directory``.
+    """Read the manifest of the bundle in ``directory``.
 
     Raises:
-        BundleError: there is none, or it is damaged, a link out of the bundle, of another version, or lacks a file that
-            bundles have.
+        BundleError: there is none, or it is damaged, a link out of the bundle, of another version, or does not list a
+            required file.
     """
     path = directory / MANIFEST
     try:
@@ -228,7 +230,7 @@ def read_manifest(directory: Path) -> Manifest:
     version = _version(content)
     if version is not None and version != _VERSION:
         raise BundleError(
-            f"{path} is of version {version!r}, and this quantkit reads {_VERSION}; use the one that wrote it"
+            f"{path} has version {version!r}, but this quantkit reads version {_VERSION}; use the one that wrote it"
         )
     try:
         manifest = _schema().validate_json(content)
@@ -243,12 +245,12 @@ def read_manifest(directory: Path) -> Manifest:
 
 @cache
 def _schema() -> TypeAdapter[Manifest]:
-    """It takes longer to make than to use."""
+    """The validator, made once: making it takes longer than using it."""
     return TypeAdapter(Manifest)
 
 
 def _version(content: bytes) -> Optional[object]:
-    """The version that a manifest says it is of; None where it says none."""
+    """The version that a manifest states; None if it states none."""
     try:
         document = parse_json(content)
     except ValueError:

@@ -12,7 +12,7 @@ from quantkit.models.model import Model
 
 
 def network_of(model: Model) -> Network:
-    """An FP32 network, ready to be run over images."""
+    """An FP32 network, ready to run over images."""
     return Network(
         model.name,
         "fp32",
@@ -26,7 +26,7 @@ def network_of(model: Model) -> Network:
 
 
 def network_in(bundle: Path) -> Network:
-    """The network of a bundle, ready to be run over images; it is called by the bundle's path.
+    """The network of a bundle, ready to run over images; its name is the bundle's path.
 
     Raises:
         BundleError: the bundle is damaged.

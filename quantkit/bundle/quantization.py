@@ -1,7 +1,7 @@
-"""The files that hold a bundle's quantized network: the fused network, and how each operator and tensor is quantized.
+"""The files that store a bundle's quantized network: the fused network, and how each operator and tensor is quantized.
 
-Together they are the ``QuantizedGraph`` that was lowered to the bundle's symbol. Parameters that are in the symbol's
-own file are not stored again.
+Together they hold the ``QuantizedGraph`` that was lowered to the bundle's symbol. Parameters that the symbol's file
+holds are not stored again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUANTIZATION = "quantization.json"
 
 _LARGEST_FILE = 16 * MEBIBYTE
 
-# Engines hold scales as float32, and take subnormal ones for 0.
+# Engines store scales as float32, and treat subnormal ones as 0.
 _LEAST_SCALE, _LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 _FORMAT: Literal["quantkit-quantization"] = "quantkit-quantization"
@@ -47,7 +47,7 @@ _Positive = Annotated[FiniteFloat, Field(gt=0)]
 
 @dataclass(frozen=True)
 class _Span:
-    """A tensor (an output of a node), and between which values it lies."""
+    """A tensor (an output of a node) and the range of its values."""
 
     node: str
     index: _Index
@@ -65,7 +65,7 @@ class _Span:
 
 @dataclass(frozen=True)
 class _TensorQuantization(_Span):
-    """The integers of a tensor: ``real = scale * (integer - zero_point)``; the range gives the scale."""
+    """The quantization of a tensor: ``real = scale * (integer - zero_point)``; the scale follows from the range."""
 
     dtype: DType
     scale: _Positive
@@ -74,7 +74,7 @@ class _TensorQuantization(_Span):
 
 @dataclass(frozen=True)
 class _Weight:
-    """A parameter of the fused network that the symbol's parameters hold as integers with a scale per channel."""
+    """A parameter of the fused network that the symbol's file holds as integers with a scale per channel."""
 
     name: str
     integers: str
@@ -97,10 +97,10 @@ class _Document:
 
 
 def write_quantized(network: QuantizedGraph, folder: Path) -> Graph:
-    """Write a quantized network: the fused network, its own parameters, and the plan.
+    """Write a quantized network: the fused network, the parameters that only it has, and the plan.
 
     Returns:
-        What the network is lowered to. Its parameters are not written here, and needed to read the network.
+        The lowered network. Its parameters are not written here, but are needed to read the quantized network.
     """
     symbol = int8_symbol(network)
     (folder / FUSED_SYMBOL).write_bytes(nnvm.serialize(float_graph(network.graph)).encode())
@@ -113,34 +113,34 @@ def write_quantized(network: QuantizedGraph, folder: Path) -> Graph:
 
 
 def read_quantized(folder: Path, lowered: Graph) -> QuantizedGraph:
-    """Read a quantized network; ``lowered`` is what it was lowered to.
+    """Read a quantized network; ``lowered`` is the network that it was lowered to.
 
     Raises:
-        ModelError: a file cannot be read or is damaged, one contradicts another, or the network is lowered to something
-            else.
+        ModelError: a file cannot be read or is damaged, files contradict each other, or the network does not lower to
+            ``lowered``.
     """
     try:
         network = _read(folder, lowered)
         problem = network_difference(int8_graph(network), lowered)
-    # Weights of shapes that do not go together are a ValueError of NumPy's.
+    # NumPy raises ValueError for weights whose shapes do not match.
     except (OSError, UserError, ValueError) as error:
         raise ModelError(str(error)) from error
     if problem:
-        raise ModelError(f"the network is lowered to another one than it says: {problem}")
+        raise ModelError(f"the quantized network does not lower to the stored symbol: {problem}")
     return network
 
 
 def _read(folder: Path, lowered: Graph) -> QuantizedGraph:
     content = read_bytes(folder / QUANTIZATION, _LARGEST_FILE)
     plan, weights = _parsed(content)
-    # What is doubled, left out or of no use would pass otherwise.
+    # Otherwise duplicate, missing or superfluous entries would pass.
     if _text(plan, weights).encode() != content:
         raise ModelError(f"{QUANTIZATION} is not as quantkit writes it")
     text = read_text(folder / FUSED_SYMBOL, nnvm.LARGEST_SYMBOL)
     fused = fused_graph(nnvm.parse(text, {**lowered.params, **read_params(folder / FUSED_PARAMS)}))
     inputs = tuple(name for name in fused.inputs if name not in weights)
     if len(inputs) + len(weights) != len(fused.inputs):
-        raise ModelError(f"{QUANTIZATION} has weights that are no parameters of the fused network")
+        raise ModelError(f"{QUANTIZATION} has weights that are not parameters of the fused network")
     fused = replace(fused, inputs=inputs, params={**fused.params, **_dequantized(weights, lowered.params)})
     if nnvm.serialize(float_graph(fused)) != text:
         raise ModelError(f"{FUSED_SYMBOL} is not as quantkit writes it")
@@ -151,16 +151,16 @@ def _read(folder: Path, lowered: Graph) -> QuantizedGraph:
     return network
 
 
-def network_difference(made: Graph, found: Graph) -> str:
-    """Where two networks differ; empty where they are the same."""
+def network_difference(computed: Graph, stored: Graph) -> str:
+    """Where two networks differ; empty if they are the same."""
     # Symbols do not tell which variables are inputs and which are parameters.
-    if made.inputs != found.inputs:
-        return "its inputs are others"
-    if nnvm.serialize(made) != nnvm.serialize(found):
-        return "its operators are others"
-    pairs = ((name, value, found.params[name]) for name, value in made.params.items())
+    if computed.inputs != stored.inputs:
+        return "its inputs differ"
+    if nnvm.serialize(computed) != nnvm.serialize(stored):
+        return "its operators differ"
+    pairs = ((name, value, stored.params[name]) for name, value in computed.params.items())
     name = next((name for name, a, b in pairs if a.dtype != b.dtype or not np.array_equal(a, b)), None)
-    return "" if name is None else f"the values of {name!r} are others"
+    return "" if name is None else f"the values of {name!r} differ"
 
 
 def _text(plan: Plan, weights: Mapping[str, StoredWeight]) -> str:
@@ -181,7 +181,7 @@ def _tensor(tensor: Tensor, form: TensorQuantization) -> _TensorQuantization:
 
 
 def _parsed(content: bytes) -> tuple[Plan, Mapping[str, StoredWeight]]:
-    """The plan, and the fused network's parameters that are integers in the lowered one's."""
+    """The plan, and the fused network's parameters that the lowered network stores as integers."""
     try:
         document = _schema().validate_json(content)
     except ValidationError as error:
@@ -194,26 +194,26 @@ def _parsed(content: bytes) -> tuple[Plan, Mapping[str, StoredWeight]]:
         raise ModelError(f"{QUANTIZATION}: {error}") from error
     for each in document.tensors:
         if forms[each.tensor].params.scale != each.scale:
-            raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is not the one of its range")
+            raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} does not follow from its range")
         if not _LEAST_SCALE <= each.scale <= _LARGEST_SCALE:
-            raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is no number of float32")
+            raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is not a normal float32 number")
     decisions = {each.node: each for each in document.operators}
     plan = Plan(decisions, forms, document.exclude, document.dtype, pre_add_ranges)
     return plan, {each.name: StoredWeight(each.integers, each.scales) for each in document.weights}
 
 
 def _dequantized(weights: Mapping[str, StoredWeight], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The parameters that are stored as integers, as the FP32 values that these stand for."""
-    found = {}
+    """The parameters that are stored as integers, as FP32 values."""
+    values = {}
     for name, stored in weights.items():
         integers, scales = params.get(stored.integers), params.get(stored.scales)
         if integers is None or scales is None or integers.ndim == 0 or scales.size != len(integers):
-            raise ModelError(f"there are no integers and scales of {name!r}")
-        found[name] = np.asarray(integers * scales.reshape(-1, *(1,) * (integers.ndim - 1)), np.float32)
-    return found
+            raise ModelError(f"{QUANTIZATION} names no integers and scales that fit {name!r}")
+        values[name] = np.asarray(integers * scales.reshape(-1, *(1,) * (integers.ndim - 1)), np.float32)
+    return values
 
 
 @cache
 def _schema() -> TypeAdapter[_Document]:
-    """It takes longer to make than to use."""
+    """The validator, made once: making it takes longer than using it."""
     return TypeAdapter(_Document)

@@ -1,4 +1,4 @@
-"""QuantizedModel: an INT8 network with all that led to it, which can be compared with FP32, saved and exported."""
+"""QuantizedModel: an INT8 network and how it was made; it can be compared with FP32, saved and exported."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from quantkit.quantization.reduced_range import ReduceRange
 
 MXNET, ONNX = "mxnet", "onnx"
 FORMATS = (MXNET, ONNX)
-"""What the network in a bundle may be written as."""
+"""The forms in which a bundle may hold the network."""
 
 _AGREEMENT_SAMPLES = 100
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizedModel:
-    """An INT8 network with all that led to it.
+    """An INT8 network and how it was made.
 
     Attributes:
         source: the fused FP32 network.
         table: its calibration.
         network: the quantized network.
-        config: how it was quantized, so that the same data give the same network again.
-        algorithms: what was done of it to reduce the loss of accuracy, with the number of images.
-        agreement: with FP32; None where nobody has compared them, see ``measure_agreement``.
-        mixed: how layers were returned to FP32; None where no goal was given.
+        config: how it was quantized; with the same data it gives the same network again.
+        algorithms: the algorithms that were applied, with the number of images that they used.
+        agreement: the agreement with FP32; None until ``measure_agreement`` has measured it.
+        mixed: how layers were returned to FP32; None without a goal.
     """
 
     source: FusedModel
@@ -61,7 +61,7 @@ class QuantizedModel:
     mixed: Optional[MixedPrecision] = None
 
     def __repr__(self) -> str:
-        """The network's name, how much of it is INT8, and the agreement with FP32 where it is known."""
+        """The network's name, how much of it is INT8, and the agreement with FP32 if it is known."""
         layers = sum(decision.is_int8 for decision in self.plan.decisions.values())
         agreed = "" if self.agreement is None else f", cosine {self.agreement.cosine:.4f} with FP32"
         return f"QuantizedModel({self.source.model.name!r}, {layers} operators in INT8{agreed})"
@@ -73,12 +73,12 @@ class QuantizedModel:
 
     @property
     def plan(self) -> Plan:
-        """What became of the fused operators and tensors."""
+        """How the fused operators and tensors are quantized."""
         return self.network.plan
 
     @property
     def settings(self) -> Settings:
-        """How the network was quantized, as a bundle's manifest says it."""
+        """How the network was quantized, in the form of a bundle's manifest."""
         table, plan = self.table, self.plan
         asked = (plan.exclude, plan.dtype, self.algorithms, self.mixed)
         return Settings(table.method, table.samples, table.data_name, *asked)
@@ -93,10 +93,10 @@ class QuantizedModel:
         """Write the bundle; see ``bundle.write_bundle``.
 
         Args:
-            directory: where to.
-            force: whether an older bundle may be replaced.
-            formats: ``mxnet``, and ``onnx`` if the bundle is to hold the network's ONNX file too.
-            keep_sample: whether the first of the user's own images is stored, instead of one that is nobody's.
+            directory: the folder to write.
+            force: whether to replace an older bundle.
+            formats: ``mxnet``, and ``onnx`` to store the network's ONNX file too.
+            keep_sample: whether to store the first of the user's images, instead of a built-in one or noise.
 
         Raises:
             UserError: the directory or a format cannot be used, or the package onnx is not installed.
@@ -119,14 +119,14 @@ class QuantizedModel:
 
 
 def check_formats(formats: Sequence[str]) -> None:
-    """Make sure that a bundle can be written in these formats, before the long work.
+    """Make sure that a bundle can be written in these formats, before any long work.
 
     Raises:
         UserError: one is unknown, or ``mxnet`` is not among them, which every bundle holds.
         ExtraMissing: the package onnx, which one needs, is not installed.
     """
     if unknown := sorted(set(formats) - set(FORMATS)):
-        raise UserError(f"{unknown[0]!r} is no format of bundles; choose from {', '.join(FORMATS)}")
+        raise UserError(f"{unknown[0]!r} is not a bundle format; choose from {', '.join(FORMATS)}")
     if MXNET not in formats:
         raise UserError(f"every bundle holds the network as MXNet runs it; give {MXNET} as well, as in mxnet,onnx")
     if ONNX in formats:
@@ -134,7 +134,7 @@ def check_formats(formats: Sequence[str]) -> None:
 
 
 def lower(source: FusedModel, table: CalibrationTable, adjusted: Adjusted) -> QuantizedModel:
-    """The INT8 network of a quantized graph. It needs neither samples nor an engine."""
+    """Make the INT8 network of a quantized graph. This needs neither samples nor an engine."""
     plan, requested = adjusted.network.plan, adjusted.requested
     name = preset_of(requested)
     config = QuantizationConfig(
@@ -151,13 +151,16 @@ def lower(source: FusedModel, table: CalibrationTable, adjusted: Adjusted) -> Qu
 def measure_agreement(
     quantized: QuantizedModel, evaluation_data: CalibrationData = "builtin", progress: Progress = silent
 ) -> QuantizedModel:
-    """The INT8 network with its agreement with FP32.
+    """Measure an INT8 network's agreement with FP32.
 
     Args:
         quantized: the INT8 network.
-        evaluation_data: what to compare on: the first samples, at most 100, and at most as many as were calibrated
-            with.
+        evaluation_data: the samples to compare on. The first ones are used: at most 100, and at most as many as
+            calibration used.
         progress: wraps the stream of batches.
+
+    Returns:
+        The same network, with ``agreement``.
 
     Raises:
         DataError: the samples cannot be used.

@@ -55,13 +55,13 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 _Read = TypeVar("_Read")
 
 _LARGEST_OPERATORS = 64 * MEBIBYTE
-# Protocol buffers end at 2 GiB.
+# Protocol buffers are limited to 2 GiB.
 _LARGEST_ONNX = 2048 * MEBIBYTE
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The stored sample: the network's input and its outputs for it, float32, with batch axes of 1."""
+    """The stored sample: an input and the network's outputs for it, float32, with batch axes of 1."""
 
     input: np.ndarray
     outputs: tuple[np.ndarray, ...]
@@ -69,10 +69,10 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A bundle whose files have the hashes that its manifest names; the large ones are read when asked for.
+    """A bundle whose files have the hashes in its manifest; large files are read on first use.
 
-    Where another has taken its place by then, they are not mixed: reading one raises a BundleError that says so.
-    ``labels`` is empty where the names of the classes are not known, ``preprocess`` None where that is not.
+    If another bundle has replaced it by then, reading raises a BundleError, so the files of two bundles never mix.
+    ``labels`` is empty if the names of the classes are not known; ``preprocess`` is None if it is not known.
     """
 
     directory: Path
@@ -85,7 +85,7 @@ class Bundle:
         """The network as stock MXNet runs it.
 
         Raises:
-            BundleError: symbol and parameters are not a network with the manifest's one input.
+            BundleError: symbol and parameters do not form a network with the manifest's one input.
         """
         return self._unmixed(self._read_graph)
 
@@ -103,10 +103,10 @@ class Bundle:
 
     @cached_property
     def network(self) -> QuantizedGraph:
-        """The fused network and how it is quantized; all of it in FP32 in FP32 bundles.
+        """The fused network and how it is quantized; in an FP32 bundle, all of it stays in FP32.
 
         Raises:
-            BundleError: it contradicts itself, or ``graph`` is not what it is lowered to.
+            BundleError: it contradicts itself, or does not lower to ``graph``.
         """
         return self._unmixed(self._read_network)
 
@@ -117,7 +117,7 @@ class Bundle:
             if is_fp32:
                 fused = fused_graph(self.graph)
                 if problem := network_difference(float_graph(fused), self.graph):
-                    raise ModelError(f"it is no network as quantkit fuses them: {problem}")
+                    raise ModelError(f"it is not a network that quantkit fused: {problem}")
                 return QuantizedGraph(fused, float_plan(fused))
             return read_quantized(self.directory, self.graph)
         except ModelError as error:
@@ -139,10 +139,10 @@ class Bundle:
 
     @cached_property
     def table(self) -> Optional[CalibrationTable]:
-        """The calibration; None in FP32 bundles.
+        """The calibration table; None in an FP32 bundle.
 
         Raises:
-            BundleError: the file holds no such table.
+            BundleError: the file holds no valid table.
         """
         return self._unmixed(self._read_table)
 
@@ -161,7 +161,7 @@ class Bundle:
 
     @property
     def onnx(self) -> Optional[bytes]:
-        """The network's ONNX file; None where the bundle holds none.
+        """The network's ONNX file; None if the bundle holds none.
 
         Raises:
             BundleError: it cannot be read, has more parts than any network, or is not as quantkit writes ONNX files.
@@ -182,7 +182,7 @@ class Bundle:
         """What became of each operator of the original network.
 
         Raises:
-            BundleError: the file holds no such list.
+            BundleError: the file holds no valid list.
         """
         return self._unmixed(self._read_operators)
 
@@ -201,7 +201,7 @@ class Bundle:
         """The stored sample.
 
         Raises:
-            BundleError: the file holds none that fits the manifest.
+            BundleError: the file holds no sample that fits the manifest.
         """
         return self._unmixed(self._read_sample)
 
@@ -212,20 +212,20 @@ class Bundle:
             raise _damaged(self.directory, SAMPLE, error) from error
         shapes = {f"output{index}": output.shape for index, output in enumerate(self.manifest.outputs)}
         shapes["input"] = self.manifest.input.shape
-        found = {name: value.shape for name, value in arrays.items() if value.dtype == np.float32}
-        if found != {name: (1, *shape) for name, shape in shapes.items()}:
-            raise BundleError(f"{self.directory / SAMPLE} does not fit the manifest: it holds {found}")
+        stored = {name: value.shape for name, value in arrays.items() if value.dtype == np.float32}
+        if stored != {name: (1, *shape) for name, shape in shapes.items()}:
+            raise BundleError(f"{self.directory / SAMPLE} does not fit the manifest: it holds {stored}")
         return Sample(arrays["input"], tuple(arrays[f"output{index}"] for index in range(len(shapes) - 1)))
 
     def _unmixed(self, read: Callable[[], _Read]) -> _Read:
-        """What ``read`` makes of files that still are this bundle's."""
+        """The result of ``read``, if the files still are this bundle's afterwards."""
         try:
-            found = read()
+            content = read()
         except BundleError:
             self._check_not_replaced()
             raise
         self._check_not_replaced()
-        return found
+        return content
 
     def _check_not_replaced(self) -> None:
         if read_manifest(self.directory).files != self.manifest.files:
@@ -236,7 +236,7 @@ def read_bundle(directory: Union[str, Path]) -> Bundle:
     """Open a bundle and check the hash of every file.
 
     Raises:
-        BundleError: the directory is no bundle, or a file is missing, was changed, or contradicts the manifest.
+        BundleError: the directory is not a bundle, or a file is missing, was changed, or contradicts the manifest.
     """
     directory = Path(directory)
     return reading_whole(directory, lambda: _checked(directory))
@@ -251,10 +251,10 @@ def _checked(directory: Path) -> Bundle:
 
 
 def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
-    """The bundle in ``directory``, whose hashes are not checked here.
+    """Open the bundle in ``directory`` without checking hashes.
 
     Raises:
-        BundleError: the card contradicts the manifest, or names a file that is not in it.
+        BundleError: the card contradicts the manifest, or names a file that the manifest does not list.
     """
     try:
         card = read_card(directory / CARD)
@@ -271,7 +271,7 @@ def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
 
 
 def _check_listed(card: Card, manifest: Manifest) -> None:
-    """Refuse files of the card's that are no part of the bundle, and so have no hash."""
+    """Refuse a card that names files without a hash, which are not part of the bundle."""
     labels = card.labels if isinstance(card.labels, str) and card.labels not in NAMED else None
     for name in filter(None, (card.symbol, card.params, labels)):
         if name not in manifest.files:
@@ -279,13 +279,13 @@ def _check_listed(card: Card, manifest: Manifest) -> None:
 
 
 def file_problem(path: Path, entry: FileEntry) -> Optional[str]:
-    """What is wrong with a file of a bundle; None where it is the one that was written."""
+    """What is wrong with a file of a bundle; None if it is unchanged."""
     try:
         file_in(path.parent, path.name)
         size = path.stat().st_size
         if size != entry.size:
             return f"has {size} bytes where {entry.size} were written"
-        return None if sha256_of(path) == entry.sha256 else "was changed: its hash is another"
+        return None if sha256_of(path) == entry.sha256 else "was changed: its hash differs"
     except UserError as error:
         return f"cannot be used: {error}"
     except FileNotFoundError:

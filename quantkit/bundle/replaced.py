@@ -17,24 +17,24 @@ _ATTEMPTS = 10
 
 
 def reading_whole(directory: Path, read: Callable[[], _Read]) -> _Read:
-    """What ``read`` makes of the bundle in ``directory``, all of whose files are of one bundle.
+    """The result of ``read`` for the bundle in ``directory``, with all files from one bundle.
 
-    Where another has taken the bundle's place meanwhile, which its manifest tells, that one is read.
+    If another bundle has replaced it meanwhile, which the manifest shows, that one is read instead.
 
     Raises:
-        BundleError: it was replaced each of ten times.
-        Exception: what ``read`` raises about a bundle that was not replaced.
+        BundleError: the bundle was replaced in each of ten attempts.
+        Exception: whatever ``read`` raises for a bundle that was not replaced.
     """
     for _ in range(_ATTEMPTS):
         before = _manifest(directory)
         try:
-            found = read()
+            content = read()
         except QuantkitError:
             if _manifest(directory) == before:
                 raise
         else:
             if _manifest(directory) == before:
-                return found
+                return content
     raise BundleError(f"{directory} was replaced each time it was read; wait for the process that writes it")
 
 

@@ -1,4 +1,4 @@
-"""The sample that a bundle stores, so that another machine can tell whether it computes the same."""
+"""The sample that a bundle stores, so that another machine can check that it computes the same outputs."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _USUAL = Range(-1.0, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class StoredSample:
-    """One input of a network, float32 with a batch axis of 1, and what the manifest says of it."""
+    """One input of a network, float32 with a batch axis of 1, and its origin as the manifest states it."""
 
     input: np.ndarray
     origin: Optional[SampleOrigin]
 
 
 def stored_sample(source: FusedModel, table: Optional[CalibrationTable], keep: bool) -> StoredSample:
-    """The sample to store: nothing of the user's images, unless one is to be kept.
+    """Choose the sample to store: none of the user's images, unless ``keep`` is set.
 
-    It is the image that the fused network was compared on where that is built in, else a built-in photograph where the
-    network reads images, else noise over the input's calibrated range.
+    The sample is the image that the fused network was compared on if that is built in, else a built-in photograph if
+    the network reads images, else noise over the input's calibrated range.
 
     Args:
         source: the fused model.
         table: its calibration; None in FP32 bundles.
-        keep: whether to store the image that the fused network was compared on, whosever it is.
+        keep: whether to store the image that the fused network was compared on, even if it is the user's.
 
     Raises:
         DataError: the built-in photographs are not installed.
@@ -51,6 +51,6 @@ def stored_sample(source: FusedModel, table: Optional[CalibrationTable], keep: b
         return StoredSample(photograph.data, "built-in")
     (name,) = model.graph.inputs
     bounds = _USUAL if table is None else table.ranges.get(name, _USUAL)
-    # The stream of this generator never changes, so that the same network gives the same bundle.
+    # This generator's stream never changes, so the same network always gives the same bundle.
     noise = np.random.RandomState(0).uniform(bounds.low, bounds.high, (1, *model.input_shape))
     return StoredSample(noise.astype(np.float32), "generated")

@@ -1,4 +1,4 @@
-"""What became of a network that was fused or quantized, measured and summed up for those who show it."""
+"""Summaries of fused and quantized networks, with their measurements, for the command line to show."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from quantkit.ir.graph import Graph
 Summary = dict[str, Any]
 
 TableOrigin = Literal["measured", "given", "shipped"]
-"""Where a calibration table is from: this run, the user, or quantkit's own tables."""
+"""The origin of a calibration table: this run, the user, or the tables that ship with quantkit."""
 
 
 def latencies(source: FusedModel, int8: Optional[Graph] = None) -> dict[str, float]:
-    """Median latency in ms at batch 1 of the network unfused, fused, and in INT8 if given, in one interleaved run."""
+    """The median latency in ms at batch size 1 of the network unfused, fused, and in INT8 if given, run in turns."""
     networks = {"fp32": source.model.graph, "fp32_fused": source.graph}
     if int8 is not None:
         networks["int8"] = int8
@@ -52,10 +52,10 @@ def quantize_summary(
     calibrated: TableOrigin,
     data: str,
 ) -> Summary:
-    """All that there is to tell of an INT8 network whose bundle was written, as JSON's own types.
+    """The summary of an INT8 network whose bundle was written, as JSON values.
 
-    Sizes in bytes, latency in ms, shares from 0 to 1. ``data`` is the name of the images that recovery and the
-    comparison with FP32 looked at.
+    Sizes are in bytes, latencies in ms, shares from 0 to 1. ``data`` is the name of the images that the algorithms and
+    the comparison with FP32 used.
     """
     source, table, onnx, agreement = quantized.source, quantized.table, bundle / ONNX, quantized.agreement
     decisions = quantized.plan.decisions.values()
@@ -89,7 +89,7 @@ def quantize_summary(
 
 
 def fuse_summary(source: FusedModel, bundle: Path, milliseconds: Optional[Mapping[str, float]]) -> Summary:
-    """All that there is to tell of a fused network, as JSON's own types; latency in ms."""
+    """The summary of a fused network, as JSON values; latencies in ms."""
     applied = Counter(step.rule for step in source.fused.applied)
     return {
         "model": source.model.name,
@@ -98,7 +98,8 @@ def fuse_summary(source: FusedModel, bundle: Path, milliseconds: Optional[Mappin
         "operators": {"original": len(source.fused.original.nodes), "fused": len(source.fused.graph.nodes)},
         "applied": dict(applied),
         "rejected": [
-            {"rule": refusal.rule, "node": refusal.node, "reason": refusal.reason} for refusal in source.fused.rejected
+            {"rule": rejection.rule, "node": rejection.node, "reason": rejection.reason}
+            for rejection in source.fused.rejected
         ],
         "class_scores": asdict(source.class_scores),
         "check": {

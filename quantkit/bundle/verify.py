@@ -1,4 +1,4 @@
-"""Verifying bundles: is this what was written, and does it compute here what it computed there?"""
+"""Verifying bundles: are the files unchanged, and does the network compute the stored outputs here?"""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from quantkit.formats.mxnet.params import read_params
 from quantkit.fusion.numeric_check import relative_difference
 from quantkit.ir.operators import scores_kind
 
-# Of the output's largest value. FP32 sums in another order differ by some 1e-6 of it (more in networks that
-# amplify rounding, as the fusion check found), INT8 sums are exact.
+# Relative to the output's largest value. FP32 sums in another order differ by about 1e-6 of it, more in networks that
+# amplify rounding, which the check of the fusion has measured. INT8 sums are exact.
 FLOAT_TOLERANCE = 1e-4
 
-# Another engine may quantize a few activations to the neighbouring integer. One step of an 8-bit output is
-# the resolution that INT8 promises at all.
+# Another engine may round a few values to the neighbouring integer. One step of an 8-bit output is the resolution of
+# INT8.
 INT8_TOLERANCE = 1 / 127
 
 _SHOWN = {"built-in": "a built-in image", "generated": "noise", "own": "one of the images it was made with"}
@@ -37,7 +37,7 @@ _OTHER_ISA = (
 
 @dataclass(frozen=True)
 class Check:
-    """One check by name; ``why`` says what was found, in success too."""
+    """One check: its name, whether it succeeded, and in ``why`` the reason for either."""
 
     name: str
     ok: bool
@@ -46,7 +46,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """All checks of a bundle in the order in which they were made."""
+    """All checks of a bundle, in the order in which they were made."""
 
     checks: tuple[Check, ...]
 
@@ -57,12 +57,11 @@ class Verification:
 
 
 def verify_bundle(directory: Union[str, Path]) -> Verification:
-    """Check a bundle: its manifest, every file's hash, that there are no others, its signature, its stored sample.
+    """Check a bundle: its manifest, every file's hash, that there are no other files, its signature, its stored sample.
 
-    So is what the symbol was lowered from, of which the files for other engines are written.
+    The quantized network, from which files for other engines are written, must also lower to the symbol again.
 
-    The network is not touched where a file is not the one that was written. What fails is found in the
-    result and not raised.
+    If a file was changed, the network is not run. Failed checks are in the result; they raise nothing.
 
     Raises:
         EngineMissing: no engine is installed.
@@ -71,11 +70,11 @@ def verify_bundle(directory: Union[str, Path]) -> Verification:
 
 
 def _verified(directory: Path) -> Verification:
-    found = verify_files(directory)
-    checks = list(found.checks)
-    if not found.ok:
+    files = verify_files(directory)
+    checks = list(files.checks)
+    if not files.ok:
         stopped = Check("network", False, "not run: the files are not those that were written")
-        return Verification((*checks, stopped)) if checks[0].ok else found
+        return Verification((*checks, stopped)) if checks[0].ok else files
     try:
         bundle = open_bundle(directory, read_manifest(directory))
         checks.append(_signature(bundle))
@@ -87,7 +86,7 @@ def _verified(directory: Path) -> Verification:
 
 
 def verify_files(directory: Path) -> Verification:
-    """The checks of a bundle that need no engine: its manifest, every file's hash, that there are no others."""
+    """Make the checks that need no engine: the manifest, every file's hash, and that there are no other files."""
     try:
         manifest = read_manifest(directory)
     except BundleError as error:
@@ -100,16 +99,16 @@ def _files(directory: Path, manifest: Manifest) -> Iterator[Check]:
     for name, entry in sorted(manifest.files.items()):
         problem = file_problem(directory / name, entry)
         yield Check(f"file {name}", problem is None, problem or f"{entry.size} bytes, SHA-256 {entry.sha256[:12]}...")
-    strangers = sorted(
+    unlisted = sorted(
         {path.name for path in directory.iterdir() if not is_temporary(path.name)} - {MANIFEST, *manifest.files}
     )
     yield Check(
-        "no other files", not strangers, f"not in the manifest: {', '.join(strangers)}" if strangers else "none found"
+        "no other files", not unlisted, f"not in the manifest: {', '.join(unlisted)}" if unlisted else "none found"
     )
 
 
 def _signature(bundle: Bundle) -> Check:
-    """The symbol against the parameters file and the manifest's outputs; its input is checked in reading it."""
+    """Compare the symbol with the parameters file and the manifest's outputs; reading it has checked the input."""
     graph, manifest = bundle.graph, bundle.manifest
     problems = []
     if extra := sorted(set(stored_names(graph).values()) ^ set(read_params(bundle.directory / PARAMS))):
@@ -127,7 +126,7 @@ def _signature(bundle: Bundle) -> Check:
 
 
 def _quantization(bundle: Bundle) -> Check:
-    """The fused network and its plan, from which other engines' files are written, against what MXNet runs."""
+    """Compare the fused network and its plan, from which other engines' files are written, with what MXNet runs."""
     try:
         layers = len(bundle.network.int8_layers)
     except BundleError as error:
@@ -136,7 +135,7 @@ def _quantization(bundle: Bundle) -> Check:
 
 
 def _sample(bundle: Bundle) -> Iterator[Check]:
-    """The stored sample's outputs against those computed here, by the largest deviation over the largest value."""
+    """Compare the stored outputs with those computed here, by the largest deviation over the largest value."""
     sample, manifest = bundle.sample, bundle.manifest
     computed = run(bundle.graph, {manifest.input.name: sample.input})
     there, here = manifest.engine, present_engine()
@@ -145,8 +144,8 @@ def _sample(bundle: Bundle) -> Iterator[Check]:
     places = (
         f"{_shown(manifest)}, stored by mxnet {there.mxnet} ({there.isa}), computed by mxnet {here.mxnet} ({here.isa})"
     )
-    for output, expected, found in zip(manifest.outputs, sample.outputs, computed):
-        difference = relative_difference(expected, found) if expected.shape == found.shape else float("inf")
+    for output, expected, actual in zip(manifest.outputs, sample.outputs, computed):
+        difference = relative_difference(expected, actual) if expected.shape == actual.shape else float("inf")
         ok = difference <= tolerance
         size = f"{difference:.2g}" if alike else f"{difference:.2g} ({difference / INT8_TOLERANCE:.2g} steps of 8 bits)"
         advice = "" if ok or alike or there.isa == here.isa else f"; {_OTHER_ISA}"
@@ -155,7 +154,7 @@ def _sample(bundle: Bundle) -> Iterator[Check]:
 
 
 def _shown(manifest: Manifest) -> str:
-    """What the stored sample is."""
+    """What the stored sample is, in words."""
     if manifest.sample is not None:
         return _SHOWN[manifest.sample]
     return "an image" if manifest.settings is None else f"an image of {manifest.settings.data}"

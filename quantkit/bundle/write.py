@@ -57,7 +57,7 @@ from quantkit.version import __version__
 
 @dataclass(frozen=True, eq=False)
 class Quantization:
-    """What an INT8 bundle holds beside its fused model: the quantized network, and how it was made and judged."""
+    """What an INT8 bundle holds besides its fused model: the quantized network, how it was made, and its agreement."""
 
     network: QuantizedGraph
     table: CalibrationTable
@@ -74,16 +74,16 @@ def write_bundle(
     onnx: Optional[bytes] = None,
     keep_sample: bool = False,
 ) -> Path:
-    """Write an INT8 network as a bundle, complete or not at all; with its ONNX file where that is given.
+    """Write an INT8 network as a bundle, completely or not at all, with its ONNX file if that is given.
 
-    The same network gives the same bytes. The directory may be new or empty; with ``force`` it may also
-    be an older bundle, which is replaced once the new one is complete. The sample that is stored shows nothing of the
-    user's, see ``sample.stored_sample``, or with ``keep_sample`` the first of the user's images.
+    The same network gives the same bytes. The directory may be new or empty. With ``force`` it may also be an older
+    bundle, which is replaced once the new one is complete. With ``keep_sample`` the stored sample is the first of the
+    user's images, otherwise it is none of them; see ``sample.stored_sample``.
 
     Raises:
         UserError: the directory holds a bundle and ``force`` is not given, or holds anything else.
         QuantkitError: the disk is full or the place cannot be written.
-        EngineError: this engine cannot run the network on the sample that is stored with it.
+        EngineError: this engine cannot run the network on the stored sample.
     """
     directory = Path(directory)
     with replacing(directory, force, BUNDLE) as new:
@@ -127,7 +127,7 @@ def _write(
     settings: Optional[Settings],
     agreement: Optional[AgreementResult],
 ) -> None:
-    """Fill ``directory``, which may hold further files of the bundle already; the manifest comes last."""
+    """Fill ``directory``, which may already hold other files of the bundle; the manifest comes last."""
     model, check = source.model, source.check
     (input_name,) = graph.inputs
     outputs = run(graph, {input_name: sample.input})
@@ -166,7 +166,7 @@ def _write(
 def _write_sample(data: np.ndarray, outputs: Sequence[np.ndarray], path: Path) -> None:
     """``input`` and ``output0``, ``output1``, ... with their batch axes of 1."""
     arrays = {f"output{index}": output for index, output in enumerate(outputs)}
-    archive = io.BytesIO()  # an archive that fails halfway would complain once more when it is forgotten
+    archive = io.BytesIO()  # an archive on disk that fails halfway would raise again when it is collected
     np.savez(archive, input=data, **arrays)  # type: ignore[arg-type]
     path.write_bytes(archive.getbuffer())
 

@@ -127,8 +127,8 @@ def test_the_sample_holds_every_output(two_outputs: FusedModel, tmp_path: Path) 
     stored = bundle.sample
     expected = run(source.graph, {"data": stored.input})
     assert len(stored.outputs) == len(expected) == 2
-    for found, value in zip(stored.outputs, expected):
-        np.testing.assert_array_equal(found, value)
+    for output, value in zip(stored.outputs, expected):
+        np.testing.assert_array_equal(output, value)
 
 
 def test_without_labels_there_is_no_file_of_them(tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_an_image_that_ships_is_stored_whoever_asks(source: FusedModel, quantize
     other = replace(quantized.table, data_name="digits:test")
     for keep in (False, True):
         for table, origin in ((None, "built-in"), (other, "built-in"), (quantized.table, None)):
-            found = stored_sample(shipped, table, keep)
-            assert found.origin == origin
-            np.testing.assert_array_equal(found.input, source.sample)
+            chosen = stored_sample(shipped, table, keep)
+            assert chosen.origin == origin
+            np.testing.assert_array_equal(chosen.input, source.sample)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_noise_fills_the_range_of_what_no_photograph_can_be_read_by(
 ) -> None:
     model = replace(source.model, input_shape=(channels, 30, 3), preprocess=PREPROCESS if channels == 1 else None)
     table = None if bounds is None else replace(quantized.table, ranges=bounds)
-    found = stored_sample(replace(source, model=model), table, keep=False)
-    np.testing.assert_array_equal(stored_sample(replace(source, model=model), table, keep=False).input, found.input)
-    assert (found.input.dtype, found.input.shape, found.origin) == (np.float32, (1, channels, 30, 3), "generated")
-    assert low <= found.input.min() < low + 0.1 * (high - low) < high - 0.1 * (high - low) < found.input.max() <= high
+    sample = stored_sample(replace(source, model=model), table, keep=False)
+    np.testing.assert_array_equal(stored_sample(replace(source, model=model), table, keep=False).input, sample.input)
+    assert (sample.input.dtype, sample.input.shape, sample.origin) == (np.float32, (1, channels, 30, 3), "generated")
+    assert low <= sample.input.min() < low + 0.1 * (high - low) < high - 0.1 * (high - low) < sample.input.max() <= high

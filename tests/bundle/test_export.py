@@ -44,14 +44,14 @@ def difference(model: Model, data: np.ndarray, folder: Path) -> float:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(folder / "net.onnx"), options, providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {"data": data})
+    (output,) = session.run(None, {"data": data})
     (expected,) = run(model.graph, {"data": data})
-    assert found.shape == expected.shape
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
+    assert output.shape == expected.shape
+    return float(np.abs(output - expected).max() / np.abs(expected).max())
 
 
 def rounding(model: Model, data: np.ndarray) -> float:
-    """What rounding may change, as the gate of fusion reckons: 8 times the effect of a millionth of the input."""
+    """What rounding may change by the numeric check of fusion: 8 times the effect of a millionth of the input."""
     signs = np.random.default_rng(0).choice(np.array([-1, 1], np.float32), data.shape)
     expected, noisy = (run(model.graph, {"data": each})[0] for each in (data, data * (1 + np.float32(2**-20) * signs)))
     return 8 * float(np.abs(noisy - expected).max() / np.abs(expected).max())

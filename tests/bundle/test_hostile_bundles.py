@@ -28,9 +28,9 @@ def test_a_pointer_in_a_bundle_is_refused(bundle: Path, resign: Callable[[Path],
     resign(bundle)
     with pytest.raises(BundleError, match="'_Native', which is not allowed"):
         _ = read_bundle(bundle).graph
-    found = verify_bundle(bundle)
-    assert not found.ok
-    assert "_Native" in found.checks[-1].why
+    verification = verify_bundle(bundle)
+    assert not verification.ok
+    assert "_Native" in verification.checks[-1].why
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_bundle_with_it_is_replaced_like_any_other(
 
 @pytest.mark.parametrize(
     ("formats", "message"),
-    [(("mxnet", "tflite"), "'tflite' is no format"), (("onnx",), "every bundle holds .* give mxnet as well")],
+    [(("mxnet", "tflite"), "'tflite' is not a bundle format"), (("onnx",), "every bundle holds .* give mxnet as well")],
 )
 def test_formats_that_cannot_be_written_are_refused(
     digits_int8: QuantizedModel, tmp_path: Path, formats: tuple[str, ...], message: str

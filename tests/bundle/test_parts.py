@@ -59,7 +59,7 @@ def test_an_fp32_network_that_quantkit_would_not_fuse_so_is_told(
         inner["node_row_ptr"] = list(range(last + 2))
     (bundle / "model-symbol.json").write_text(json.dumps(symbol))
     resign(bundle)
-    with pytest.raises(BundleError, match=r"model-symbol\.json cannot be used: (it is no network as|the layer )"):
+    with pytest.raises(BundleError, match=r"model-symbol\.json cannot be used: (it is not a network that|the layer )"):
         _ = read_bundle(bundle).network
 
 
@@ -68,9 +68,9 @@ def test_the_network_of_an_int8_bundle_is_what_was_lowered(quantized: QuantizedM
     write_quantized(network, tmp_path)
     bundle = Bundle(tmp_path, read_bundle(quantized.save(tmp_path / "bundle")).manifest, None, ())
     vars(bundle)["graph"] = int8_graph(network)
-    found = bundle._read_network()
-    assert nnvm.serialize(found.graph) == nnvm.serialize(network.graph)
-    assert vars(found.plan) == vars(network.plan)
+    reread = bundle._read_network()
+    assert nnvm.serialize(reread.graph) == nnvm.serialize(network.graph)
+    assert vars(reread.plan) == vars(network.plan)
 
 
 def test_a_network_that_is_lowered_to_another_is_told(quantized: QuantizedModel, tmp_path: Path, resign: Any) -> None:
@@ -81,12 +81,12 @@ def test_a_network_that_is_lowered_to_another_is_told(quantized: QuantizedModel,
     with pytest.raises(
         BundleError,
         match=rf"^bundle {path}: quantization\.json with fused-symbol\.json and fused-0000\.params cannot be "
-        "used: the network is lowered to another one than it says: its operators are others$",
+        "used: the quantized network does not lower to the stored symbol: its operators differ$",
     ):
         _ = read_bundle(path).network
     (failed,) = (check for check in verify_bundle(path).checks if not check.ok)
     assert failed.name == "quantization"
-    assert failed.why.endswith("its operators are others")
+    assert failed.why.endswith("its operators differ")
 
 
 def test_an_onnx_file_that_quantkit_never_wrote_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,13 +43,13 @@ def again(network: QuantizedGraph, folder: Path) -> QuantizedGraph:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_is_what_it_was(name: str, preset: str, tmp_path: Path) -> None:
     network = quantized(name, preset)
-    found = again(network, tmp_path)
-    assert vars(found.plan) == vars(network.plan)
-    assert nnvm.serialize(found.graph) == nnvm.serialize(network.graph)
-    assert [node.origin for node in found.graph.nodes] == [node.origin for node in network.graph.nodes]
-    assert found.graph.params.keys() == network.graph.params.keys()
-    dense = {unit.weight.node for unit in network.int8_layers if not unit.is_convolution}
-    for name, value in found.graph.params.items():
+    reread = again(network, tmp_path)
+    assert vars(reread.plan) == vars(network.plan)
+    assert nnvm.serialize(reread.graph) == nnvm.serialize(network.graph)
+    assert [node.origin for node in reread.graph.nodes] == [node.origin for node in network.graph.nodes]
+    assert reread.graph.params.keys() == network.graph.params.keys()
+    dense = {layer.weight.node for layer in network.int8_layers if not layer.is_convolution}
+    for name, value in reread.graph.params.items():
         before = network.graph.params[name]
         # Stored as integers of 127 levels, of which the same integers are made again.
         tolerance = np.abs(before).max() / 250 if name in dense else 0.0
@@ -59,9 +59,9 @@ def test_a_network_is_what_it_was(name: str, preset: str, tmp_path: Path) -> Non
 def test_pre_add_ranges_and_what_was_asked_for_come_along(tmp_path: Path) -> None:
     network = quantized("v1", "none", "conv1")
     plan = replace(network.plan, pre_add_ranges={Tensor("relu2"): Range(-1.25, 3.5)}, dtype="int8")
-    found = again(replace(network, plan=plan), tmp_path).plan
-    assert vars(found) == vars(plan)
-    assert found.exclude == ("conv1",)
+    plan_again = again(replace(network, plan=plan), tmp_path).plan
+    assert vars(plan_again) == vars(plan)
+    assert plan_again.exclude == ("conv1",)
 
 
 def test_the_file_is_for_people_too(tmp_path: Path) -> None:
@@ -85,43 +85,43 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def tensor(document: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in document["tensors"] if each["node"] == name)
-    return found
+    entry: dict[str, Any] = next(each for each in document["tensors"] if each["node"] == name)
+    return entry
 
 
 def operator(document: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in document["operators"] if each["node"] == name)
-    return found
+    entry: dict[str, Any] = next(each for each in document["operators"] if each["node"] == name)
+    return entry
 
 
 DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "another version": (lambda d: d.update(version=3), "at version: "),
     "a field too many": (lambda d: d.update(further=1), "at further: "),
     "no tensors": (lambda d: d.update(tensors=[]), "has no integer form, and node '.*' runs in INT8"),
-    "another scale": (lambda d: tensor(d, "relu1").update(scale=1.0), "scale of 'relu1' is not the one"),
+    "another scale": (lambda d: tensor(d, "relu1").update(scale=1.0), "scale of 'relu1' does not follow from its range"),
     "an empty range": (lambda d: tensor(d, "relu1").update(low=3.0, high=1.0), "low end lies above its high end"),
     "a zero point": (lambda d: tensor(d, "relu1").update(zero_point=3), "zero_point"),
     "another range": (
-        lambda d: tensor(d, "relu1").update(high=255.5, scale=1.0), "lowered to another one than it says: its operators"
+        lambda d: tensor(d, "relu1").update(high=255.5, scale=1.0), "does not lower to the stored symbol: its operators"
     ),
-    "a layer in FP32": (lambda d: operator(d, "relu1").update(precision="fp32"), "its operators are others"),
+    "a layer in FP32": (lambda d: operator(d, "relu1").update(precision="fp32"), "its operators differ"),
     "an operator that has no INT8 form": (
         lambda d: d["operators"].append({**operator(d, "flatten"), "node": "more"}), "whether there is a node 'more'"
     ),
     "an operator too few": (lambda d: d["operators"].pop(), "do not agree on whether there is a node 'dense'"),
     "weights that are not there": (
-        lambda d: d["weights"][0].update(integers="nothing"), "there are no integers and scales of 'dense_weight'"
+        lambda d: d["weights"][0].update(integers="nothing"), "no integers and scales that fit 'dense_weight'"
     ),
     "an operator without a name": (lambda d: d["operators"][0].pop("node"), r"at operators\.0\.node: "),
     "scales of another parameter": (
-        lambda d: d["weights"][0].update(scales="relu0_weight"), "there are no integers and scales of 'dense_weight'"
+        lambda d: d["weights"][0].update(scales="relu0_weight"), "no integers and scales that fit 'dense_weight'"
     ),
     "weights of another parameter": (
-        lambda d: d["weights"][0].update(name="relu0_weight"), "weights that are no parameters of the fused network"
+        lambda d: d["weights"][0].update(name="relu0_weight"), "weights that are not parameters of the fused network"
     ),
     "one array for many parameters": (
         lambda d: d["weights"].extend({**d["weights"][0], "name": f"more{index}"} for index in range(9)),
-        "weights that are no parameters of the fused network"
+        "weights that are not parameters of the fused network"
     ),
     "weights twice": (lambda d: d["weights"].append(d["weights"][0]), "is not as quantkit writes it"),
     "an operator twice": (lambda d: d["operators"].append(operator(d, "dense")), "is not as quantkit writes it"),
@@ -136,7 +136,7 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda d: tensor(d, "relu1").update(
             low=0.0, high=1e-38, scale=activation_params(Range(0.0, 1e-38), tensor(d, "relu1")["dtype"]).scale
         ),
-        "the scale of 'relu1' is no number of float32"
+        "the scale of 'relu1' is not a normal float32 number"
     ),
 }  # fmt: skip
 
@@ -164,7 +164,7 @@ def test_other_weights_are_another_network(tmp_path: Path) -> None:
     write_quantized(network, tmp_path)
     lowered = int8_graph(network)
     params = {**lowered.params, "dense_bias_row": lowered.params["dense_bias_row"] + 1}
-    with pytest.raises(ModelError, match="the values of 'dense_bias_row' are others"):
+    with pytest.raises(ModelError, match="the values of 'dense_bias_row' differ"):
         read_quantized(tmp_path, replace(lowered, params=params))
     with pytest.raises(ModelError):
         read_quantized(tmp_path, int8_graph(other))
@@ -184,12 +184,12 @@ def test_networks_differ_by_inputs_operators_and_parameters() -> None:
     graph = int8_graph(quantized("v1"))
     assert network_difference(graph, graph) == ""
     given = replace(graph, inputs=(), params={**graph.params, "data": np.ones((1, 3, 16, 16), np.float32)})
-    assert network_difference(graph, given) == "its inputs are others"
-    assert network_difference(graph, replace(graph, outputs=graph.outputs * 2)) == "its operators are others"
+    assert network_difference(graph, given) == "its inputs differ"
+    assert network_difference(graph, replace(graph, outputs=graph.outputs * 2)) == "its operators differ"
     row = graph.params["dense_bias_row"]
     for other in (row + 1, row.astype(np.float64)):
         changed = replace(graph, params={**graph.params, "dense_bias_row": other})
-        assert network_difference(graph, changed) == "the values of 'dense_bias_row' are others"
+        assert network_difference(graph, changed) == "the values of 'dense_bias_row' differ"
 
 
 def test_a_scalar_holds_no_weights(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_scalar_holds_no_weights(tmp_path: Path) -> None:
     lowered = int8_graph(network)
     name = json.loads((tmp_path / QUANTIZATION).read_text())["weights"][0]["integers"]
     scalar = replace(lowered, params={**lowered.params, name: np.array(3, np.int8)})
-    with pytest.raises(ModelError, match="there are no integers and scales of 'dense_weight'"):
+    with pytest.raises(ModelError, match="no integers and scales that fit 'dense_weight'"):
         read_quantized(tmp_path, scalar)
 
 
@@ -208,7 +208,7 @@ def test_other_types_are_other_values(tmp_path: Path) -> None:
     lowered = int8_graph(network)
     name = json.loads((tmp_path / QUANTIZATION).read_text())["weights"][0]["integers"]
     as_floats = {**lowered.params, name: lowered.params[name].astype(np.float32)}
-    with pytest.raises(ModelError, match=f"the values of '{name}' are others"):
+    with pytest.raises(ModelError, match=f"the values of '{name}' differ"):
         read_quantized(tmp_path, replace(lowered, params=as_floats))
 
 

@@ -34,10 +34,10 @@ def digits() -> Samples:
     return take(quantkit.load_data("digits:train"), 20)
 
 
-def assert_same(found: quantkit.QuantizedModel, expected: quantkit.QuantizedModel) -> None:
-    assert nnvm.sha256_of(found.graph) == nnvm.sha256_of(expected.graph)
-    assert vars(found.plan) == vars(expected.plan)
-    assert found.agreement == expected.agreement
+def assert_same(actual: quantkit.QuantizedModel, expected: quantkit.QuantizedModel) -> None:
+    assert nnvm.sha256_of(actual.graph) == nnvm.sha256_of(expected.graph)
+    assert vars(actual.plan) == vars(expected.plan)
+    assert actual.agreement == expected.agreement
 
 
 def test_each_image_is_decoded_once(
@@ -121,7 +121,7 @@ def test_algorithms_complete_the_network_and_lowering_runs_nothing(
     fused = quantkit.fuse(quantkit.load_model(NETWORK), digits)
     table = quantkit.calibrate(fused, digits, 8)
     adjusted = quantkit.apply_algorithms(fused, table, quantkit.plan(fused, table), digits, "none")
-    sums = {unit.node.output for unit in adjusted.network.int8_layers if unit.addition is not None}
+    sums = {layer.node.output for layer in adjusted.network.int8_layers if layer.addition is not None}
     assert sums and adjusted.network.plan.pre_add_ranges.keys() == sums
     for module in ("calls", "execute", "symbols"):
         engine = f"quantkit.backends.mxnet.{module}.load_mxnet"

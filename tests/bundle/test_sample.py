@@ -82,9 +82,9 @@ def test_of_the_users_arrays_nothing_is_stored(arrays: QuantizedModel, tmp_path:
     assert stored.manifest.sample == "generated"
     assert not holds(bundle, arrays.source.sample)
     # All integers of the input occur, so that the check is worth something.
-    found = stored.sample.input
-    assert bounds.low <= found.min() < found.max() <= bounds.high
-    assert found.max() - found.min() > 0.99 * (bounds.high - bounds.low)
+    noise = stored.sample.input
+    assert bounds.low <= noise.min() < noise.max() <= bounds.high
+    assert noise.max() - noise.min() > 0.99 * (bounds.high - bounds.low)
     assert verify_bundle(bundle).ok
 
 

@@ -31,7 +31,7 @@ block = mx.gluon.SymbolBlock.imports("model-symbol.json", ["data"], "model-0000.
 by_block = block(mx.nd.array(data)).asnumpy()
 assert not any(name.split(".")[0] == "quantkit" for name in sys.modules)
 scale = float(abs(expected).max())
-print(json.dumps([float(abs(found - expected).max()) / scale for found in (by_module, by_block)]))
+print(json.dumps([float(abs(output - expected).max()) / scale for output in (by_module, by_block)]))
 """
 
 

@@ -17,9 +17,9 @@ from quantkit.formats.mxnet.params import read_params, write_params
 
 def failures(directory: Path) -> dict[str, str]:
     """The failed checks of a bundle: what each says by its name."""
-    found = verify_bundle(directory)
-    failed = {check.name: check.why for check in found.checks if not check.ok}
-    assert found.ok == (not failed)
+    verification = verify_bundle(directory)
+    failed = {check.name: check.why for check in verification.checks if not check.ok}
+    assert verification.ok == (not failed)
     return failed
 
 
@@ -59,7 +59,7 @@ def test_an_altered_file_fails_and_the_network_is_not_run(bundle: Path, name: st
     content[-1] ^= 1
     (bundle / name).write_bytes(content)
     assert failures(bundle) == {
-        f"file {name}": "was changed: its hash is another",
+        f"file {name}": "was changed: its hash differs",
         "network": "not run: the files are not those that were written",
     }
 
@@ -145,10 +145,10 @@ def test_another_engine_may_deviate_by_one_step_of_8_bits_in_int8_only(
     resign(bundle)
     edit(bundle, lambda manifest: manifest["engine"].update({part: "another"}))
     int8 = bundle.joinpath("calibration.json").exists()
-    found = sample_check(bundle)
-    assert found.ok is (ok and int8)
-    assert "another" in found.why
-    assert ("VNNI" in found.why) is (part == "isa" and int8 and not found.ok)
+    check = sample_check(bundle)
+    assert check.ok is (ok and int8)
+    assert "another" in check.why
+    assert ("VNNI" in check.why) is (part == "isa" and int8 and not check.ok)
 
 
 def test_weights_that_compute_something_else_fail(bundle: Path, resign: Callable[[Path], None]) -> None:
@@ -174,15 +174,15 @@ def test_all_that_is_wrong_with_a_signature_is_told(
 
 
 @pytest.mark.parametrize(("deviation", "ok"), [(0.4, True), (0.6, False)])
-def test_networks_that_amplify_rounding_may_deviate_as_far_as_the_gate_allowed(
+def test_networks_that_amplify_rounding_may_deviate_as_far_as_the_numeric_check_allowed(
     bundle: Path, edit: Callable[..., None], resign: Callable[[Path], None], deviation: float, ok: bool
 ) -> None:
     rewrite_sample(bundle, shift=-deviation, at=0)
     resign(bundle)
     edit(bundle, lambda manifest: manifest["fusion"].update(allowed=0.5))
-    found = sample_check(bundle)
-    assert found.ok is ok
-    assert found.why.endswith("of the largest value, 0.5 is allowed")
+    check = sample_check(bundle)
+    assert check.ok is ok
+    assert check.why.endswith("of the largest value, 0.5 is allowed")
 
 
 def test_where_another_engine_deviates_the_steps_are_told(
@@ -210,11 +210,11 @@ def test_samples_of_older_bundles_are_of_the_calibration(bundle: Path, edit: Cal
 
 def test_a_damaged_manifest_says_so_and_no_more(bundle: Path) -> None:
     (bundle / "manifest.json").write_text("{")
-    found = verify_bundle(bundle)
-    assert [(check.name, check.ok) for check in found.checks] == [("manifest", False)]
-    assert "is damaged at its beginning" in found.checks[0].why
+    verification = verify_bundle(bundle)
+    assert [(check.name, check.ok) for check in verification.checks] == [("manifest", False)]
+    assert "is damaged at its beginning" in verification.checks[0].why
 
 
-def test_what_another_process_is_writing_is_no_stranger(bundle: Path) -> None:
+def test_what_another_process_is_writing_is_no_other_file(bundle: Path) -> None:
     temporary_name(bundle / "model.onnx").write_text("")
     assert verify_bundle(bundle).ok

@@ -100,7 +100,7 @@ def test_an_int8_bundle_tells_how_it_was_made(digits_int8, tmp_path: Path) -> No
     assert "int8" in {row.precision for row in bundle.operators}
 
 
-def test_bundles_from_before_recovery_and_goals_are_read(
+def test_bundles_from_before_algorithms_and_goals_are_read(
     digits_int8, tmp_path: Path, edit: Callable[..., None]
 ) -> None:
     path = digits_int8.save(tmp_path / "out")
