@@ -98,7 +98,7 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "another version": (lambda d: d.update(version=3), "at version: "),
     "a field too many": (lambda d: d.update(further=1), "at further: "),
     "no tensors": (lambda d: d.update(tensors=[]), "has no integer form, and node '.*' runs in INT8"),
-    "another scale": (lambda d: tensor(d, "relu1").update(scale=1.0), "scale of 'relu1' does not follow from its range"),
+    "another scale": (lambda d: tensor(d, "relu1").update(scale=1.0), "scale of 'relu1' does not follow from"),
     "an empty range": (lambda d: tensor(d, "relu1").update(low=3.0, high=1.0), "low end lies above its high end"),
     "a zero point": (lambda d: tensor(d, "relu1").update(zero_point=3), "zero_point"),
     "another range": (
