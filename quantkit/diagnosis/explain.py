@@ -1,4 +1,4 @@
-"""What would become of a network's operators: quantized in memory, with a few samples."""
+"""Explaining what would become of a network's operators, by quantizing it in memory with a few samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from quantkit.quantization.exclude import excluded_nodes
 from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import TensorDtype
 
-# Ranges hardly matter for what becomes of an operator, as long as they are not empty.
+# The ranges hardly affect what becomes of an operator, as long as they are not empty.
 _SAMPLES = 4
 
 
@@ -26,19 +26,19 @@ def explain_model(
     tell: Tell = untold,
     progress: Progress = silent,
 ) -> tuple[Explanation, ...]:
-    """Say what becomes of each operator of a model that is quantized, and why.
+    """Say what becomes of each operator of a model when it is quantized, and why.
 
     Args:
         model: the FP32 network.
-        calibration_data: anything that ``load_data`` takes; few of the samples are looked at.
-        exclude: what stays in FP32: names, globs over them, or types of operators.
-        dtype: of tensors, ``auto``, ``uint8`` or ``int8``.
-        tell: is told what begins.
+        calibration_data: anything that ``load_data`` takes; only a few of the samples are used.
+        exclude: what stays in FP32: operator names, globs over them, or operator types.
+        dtype: the type of quantized tensors: ``auto``, ``uint8`` or ``int8``.
+        tell: receives a line as each stage begins.
         progress: wraps the stream of batches.
 
     Raises:
         FusionError: the fused network computes something else.
-        ModelError: the network puts out NaN or infinite values for a sample.
+        ModelError: the network computes NaN or infinite values for a sample.
         UserError: an exclusion matches nothing.
         DataError: the samples cannot be used.
     """

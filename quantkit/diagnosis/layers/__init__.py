@@ -1,1 +1,1 @@
-"""Why an INT8 network differs from FP32, layer by layer."""
+"""Analysis: why an INT8 network differs from FP32, layer by layer."""

@@ -1,4 +1,4 @@
-"""What an analysis finds, as values."""
+"""The results of an analysis, as values."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from quantkit.evaluation.deviation import Deviation
 
 @dataclass(frozen=True)
 class LayerError:
-    """How one INT8 layer's output differs from FP32's own.
+    """How the output of one INT8 layer differs from that of FP32.
 
-    In networks whose weights or biases recovery changed, they are meant for the inputs that the quantized layers
-    before leave, not for FP32's: what a layer adds to exact inputs may then be more than without recovery, and what is
-    accumulated less.
+    Algorithms adapt weights and biases to the inputs that quantized layers compute, not to those of FP32. In an
+    adjusted network, a layer's own error, for exact inputs, may therefore be larger than without algorithms, and the
+    accumulated error smaller.
 
     Attributes:
-        name: the layer, by its name in the fused network.
-        operator: what it does, with what is fused into it.
-        accumulated: in the INT8 network, with the errors of all layers before.
-        own: for FP32's inputs: what the layer adds itself.
-        weights: the same with INT8 weights and biases, but tensors in FP32; None for what has no weights.
-        tensors: the same with FP32 weights and biases, but tensors in 8 bits.
+        name: the layer's name in the fused network.
+        operator: its operator, with those fused into it.
+        accumulated: the error in the INT8 network, including the errors of all layers before.
+        own: the error for FP32's inputs, which the layer itself adds.
+        weights: ``own`` with INT8 weights and biases, but tensors in FP32; None if the layer has no weights.
+        tensors: ``own`` with FP32 weights and biases, but tensors in 8 bits.
         without_vnni: ``own`` on processors without VNNI, where sums of unsigned input may saturate in 16 bits and
             weights for signed input have half as many levels.
         overflow: how many of these sums saturate.
-        shifted: whether each channel's shift was taken out first; see ``walk.Comparison``.
-        output: how FP32's values fit into the integers of the output; None for dense layers, which put out floats.
+        shifted: whether each channel's shift was removed first; see ``walk.Comparison``.
+        output: how FP32's values fit into the integers of the output; None for dense layers, whose output is float.
     """
 
     name: str
@@ -51,14 +51,14 @@ class Analysis:
     """Why an INT8 network differs from FP32.
 
     Attributes:
-        network: the bundle's name of it.
-        data: the images' name.
-        images: how many of them there were.
-        agreement: of the network's outputs with FP32's.
-        layers: in the order of the network.
-        tensors: all that become integers, in the order of the network, its input included.
-        calibration: the bundle's calibration held against the images.
-        findings: what stands out, each a sentence with the remedy.
+        network: the network's name in the bundle.
+        data: the name of the images.
+        images: the number of images.
+        agreement: the agreement of the network's outputs with FP32's.
+        layers: the errors of the layers, in the order of the network.
+        tensors: all tensors that become integers, in the order of the network, including its input.
+        calibration: the bundle's calibration compared with the images.
+        findings: what stands out; each is a sentence with the remedy.
     """
 
     network: str
@@ -72,5 +72,5 @@ class Analysis:
 
     @property
     def worst(self) -> tuple[LayerError, ...]:
-        """The layers, those first that add most error themselves."""
+        """The layers, ordered by their own error, the largest first."""
         return tuple(sorted(self.layers, key=lambda layer: layer.own.sqnr))

@@ -1,4 +1,4 @@
-"""Analysing a bundle: both networks over the images, batch by batch, and what follows from it."""
+"""Analysing a bundle: comparing the INT8 and the FP32 network on images, batch by batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from quantkit.quantization.simulation.simulator import int8_network
 
 DEFAULT_IMAGES = 100
 
-# A batch holds as many pixels as 8 images of 224 x 224; its number of images is even, since halves are compared.
+# A batch holds the pixels of at most 8 images of 224 x 224. Its number of images is even, since halves are compared.
 _PIXELS = 8 * 224 * 224
 _LARGEST_BATCH = 64
 
@@ -42,20 +42,21 @@ def analyze(
 ) -> Analysis:
     """Say why an INT8 network differs from FP32, layer by layer.
 
-    The FP32 network is the fused one, whose tensors have the INT8 network's names. The INT8 network is simulated in
-    exact integers. Each image is read and preprocessed once, as far as a ``CalibrationDataset`` holds them; beyond
-    that, memory does not grow with their number.
+    The FP32 network is the fused one, whose tensors have the same names as the INT8 network's. The INT8 network is
+    simulated in exact integers. Each image is read and preprocessed once, as far as a ``CalibrationDataset`` caches
+    them; beyond that, memory does not grow with their number.
 
     Args:
         bundle: an INT8 bundle, or its directory.
-        evaluation_data: anything that ``load_data`` takes, or a dataset in the bundle's form; best images that it was
-            not calibrated with.
-        reference: the FP32 network, a Model or anything that ``load_model`` takes; None: what the bundle names.
-        num_samples: how many of the samples; None: 100, or all where there are fewer.
+        evaluation_data: anything that ``load_data`` takes, or a dataset in the bundle's form; preferably images that
+            the network was not calibrated with.
+        reference: the FP32 network, a Model or anything that ``load_model`` takes; None for the one that the bundle
+            names.
+        num_samples: the number of samples to use; None for 100, or all if there are fewer.
         progress: wraps the stream of batches.
 
     Raises:
-        UserError: the bundle is an FP32 one, or the reference cannot be loaded or is another network.
+        UserError: the bundle holds an FP32 network, or the reference cannot be loaded or is another network.
         BundleError: the bundle is damaged.
         DataError: the samples cannot be used.
     """
@@ -102,12 +103,12 @@ def analyze(
 
 def _uses(comparison: Comparison, table: CalibrationTable) -> dict[str, TensorUse]:
     """How each tensor fits into its integers, by name."""
-    found = {}
+    uses = {}
     for tensor, watch in comparison.tensors.items():
         name = str(tensor)
         known = None if tensor in comparison.shifts else table.ranges.get(name)
-        found[name] = watch.use(name, table.method, None if known is None else known.largest)
-    return found
+        uses[name] = watch.use(name, table.method, None if known is None else known.largest)
+    return uses
 
 
 def _layer(graph: Graph, comparison: Comparison, name: str, uses: Mapping[str, TensorUse]) -> LayerError:

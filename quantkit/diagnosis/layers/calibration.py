@@ -20,9 +20,9 @@ class InputStatistics:
     """The network's input over all images.
 
     Attributes:
-        mean, deviation: of each channel.
-        constant: the images in which each channel holds one value throughout.
-        whole: whether all values are whole numbers, as those of pixels that were not preprocessed.
+        mean, deviation: the mean and the standard deviation of each channel.
+        constant: the number of images in which each channel holds one value throughout.
+        whole: whether all values are whole numbers, like those of pixels that were not preprocessed.
     """
 
     mean: tuple[float, ...]
@@ -33,15 +33,15 @@ class InputStatistics:
 
 @dataclass(frozen=True)
 class Audit:
-    """What the bundle was calibrated with, held against the analysed images.
+    """The bundle's calibration compared with the analysed images.
 
     Attributes:
-        method, images, data: of the calibration.
-        repeated: how many of the analysed images were calibrated with; None where that is not known.
-        half_change: by how much ranges of half of the analysed images differ from those of all: the median over
+        method, images, data: the calibration's method, number of images and name of images.
+        repeated: the number of analysed images that calibration used as well; None if that is not known.
+        half_change: how far the ranges from half of the analysed images are from those of all: the median over
             tensors, and the largest.
-        moved: by how much the ranges that the same method chooses for the analysed images differ from those of the
-            bundle: the median over tensors, and the largest.
+        moved: how far the ranges that the same method chooses for the analysed images are from those of the bundle:
+            the median over tensors, and the largest.
         beyond: the share of all values, over all tensors, that the bundle's ranges cut off.
         input: statistics of the network's input.
     """
@@ -68,7 +68,7 @@ class InputWatch:
         self._whole = True
 
     def add(self, images: np.ndarray) -> None:
-        """Take in a batch, float32 (images, channels, height, width)."""
+        """Add a batch, float32 of shape (images, channels, height, width)."""
         self.digests += [_digest(image) for image in images]
         flat = images.reshape(*images.shape[:2], -1).astype(np.float64)
         zeros = np.zeros(flat.shape[1])
@@ -88,13 +88,13 @@ class InputWatch:
 def audit(
     table: CalibrationTable, tensors: Sequence[TensorUse], seen: InputWatch, calibrated: Optional[frozenset[str]]
 ) -> Audit:
-    """Hold the calibration against the analysed images.
+    """Compare the calibration with the analysed images.
 
     Args:
         table: the bundle's calibration.
-        tensors: how the analysed images' tensors fit into their integers.
+        tensors: how the tensors of the analysed images fit into their integers.
         seen: the input of the analysed images.
-        calibrated: what ``calibration_digests`` gives.
+        calibrated: the result of ``calibration_digests``.
     """
     moved = [abs(each.measured / each.calibrated - 1) for each in tensors if each.calibrated]
     changes = [each.half_change for each in tensors]
@@ -111,16 +111,16 @@ def audit(
 
 
 def calibration_digests(table: CalibrationTable, samples: CalibrationDataset) -> Optional[frozenset[str]]:
-    """What identifies each image that a bundle was calibrated with, if these samples are where they came from.
+    """The digests of the images that a bundle was calibrated with, if they came from these samples; else None.
 
-    The table has one hash over all calibration images. So the images are chosen from the samples as calibration
-    chooses them; if their hash is another, nothing is known: None.
+    The table has only one hash over all calibration images. So this chooses images from the samples as calibration does
+    and compares their hash with the table's.
     """
     if samples.size is None or samples.size < table.samples:
         return None
     chosen = samples.subset(table.samples)
-    found = frozenset(_digest(batch.data[0]) for batch in chosen.batches(1))
-    return found if chosen.sha256 == table.data_sha256 else None
+    digests = frozenset(_digest(batch.data[0]) for batch in chosen.batches(1))
+    return digests if chosen.sha256 == table.data_sha256 else None
 
 
 def _digest(image: np.ndarray) -> str:

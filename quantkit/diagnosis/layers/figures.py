@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WIDE = 7.0
 _ROWS = 12
 _HISTOGRAMS = 6
-# Where the logarithmic axis of counts begins, below a single value.
+# The start of the logarithmic axis of counts, below a single value.
 _LEAST = 0.5
 _NAME = 34
 
@@ -31,7 +31,7 @@ _VALUES, _THRESHOLD = Style("series1"), Style("series2", line="--")
 
 
 def along(analysis: Analysis) -> Figure:
-    """The ratio of each layer, accumulated and its own, in the order of the network."""
+    """The signal-to-noise ratio of each layer, accumulated and own, in the order of the network."""
     layers = analysis.layers
     last, worst = layers[-1], analysis.worst[0]
     text = (
@@ -63,7 +63,7 @@ def _draw_along(axes: Axes, layers: Sequence[LayerError]) -> None:
 
 
 def shares(analysis: Analysis) -> Optional[Figure]:
-    """Which part of the error is that of the weights; None where no layer has weights."""
+    """The errors of weights and of tensors in the worst layers; None if no layer has weights."""
     layers = [layer for layer in analysis.worst if layer.weights is not None][:_ROWS]
     if not layers:
         return None
@@ -96,7 +96,7 @@ def _draw_shares(axes: Axes, layers: Sequence[LayerError]) -> None:
 
 
 def histograms(analysis: Analysis) -> Optional[Figure]:
-    """The values of the outputs of the worst layers, and where they are cut off."""
+    """Histograms of the outputs of the worst layers, with their thresholds; None if no layer has integer output."""
     uses = [layer.output for layer in analysis.worst if layer.output is not None][:_HISTOGRAMS]
     if not uses:
         return None
@@ -132,7 +132,7 @@ def _draw_histogram(axes: Axes, use: TensorUse) -> None:
 
 
 def saturation(analysis: Analysis) -> Optional[Figure]:
-    """The tensors of which most is cut off; None where nothing is."""
+    """The tensors with the largest share of values cut off; None if nothing is cut off."""
     tensors = sorted(analysis.tensors, key=lambda tensor: -tensor.saturated)
     cut = [tensor for tensor in tensors if tensor.saturated > 0][:_ROWS]
     if not cut:

@@ -1,4 +1,4 @@
-"""What stands out in an analysis, in sentences that say what to do about it."""
+"""Findings: what stands out in an analysis, in sentences that say what to do about it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from quantkit.diagnosis.layers.analysis import LayerError
 from quantkit.diagnosis.layers.calibration import Audit
 from quantkit.diagnosis.layers.tensor import TensorUse
 
-# A layer stands out where it adds this much more error than the median one, in dB; at most so many are named.
+# A layer stands out if it adds this much more error than the median layer, in dB; at most so many are named.
 _STANDS_OUT = 6.0
 _MOST = 3
 
-# Shares from which on a thing is worth a sentence.
+# The shares above which something is worth a sentence.
 _SATURATED = 5e-3
 _WIDE = 0.5
 _NARROW = 0.25
@@ -30,14 +30,14 @@ _OTHER_SCALE = 1.5
 def findings(
     layers: Sequence[LayerError], tensors: Sequence[TensorUse], audit: Audit, images: int, fitted: bool
 ) -> tuple[str, ...]:
-    """The sentences, what concerns the data first.
+    """The sentences, those about the data first.
 
     Args:
         layers: the errors of all layers.
         tensors: how the tensors fit into their integers, the network's input first.
-        audit: the calibration.
-        images: how many were analysed.
-        fitted: whether recovery has fitted the weights already.
+        audit: the calibration compared with the images.
+        images: the number of analysed images.
+        fitted: whether an algorithm has fitted the weights already.
     """
     return (
         *_input(tensors[0], audit),
@@ -48,13 +48,13 @@ def findings(
     )
 
 
-def _input(found: TensorUse, audit: Audit) -> Iterator[str]:
+def _input(use: TensorUse, audit: Audit) -> Iterator[str]:
     statistics = audit.input
-    largest = max(abs(found.minimum), abs(found.maximum))
-    if found.calibrated and not found.calibrated / _OTHER_SCALE <= largest <= found.calibrated * _OTHER_SCALE:
+    largest = max(abs(use.minimum), abs(use.maximum))
+    if use.calibrated and not use.calibrated / _OTHER_SCALE <= largest <= use.calibrated * _OTHER_SCALE:
         pixels = ", all of them whole numbers as pixels are" if statistics.whole else ""
         yield (
-            f"The network's input reaches {largest:.3g}{pixels}, where calibration chose {found.calibrated:.3g}: these "
+            f"The network's input reaches {largest:.3g}{pixels}, where calibration chose {use.calibrated:.3g}: these "
             "images are preprocessed in another way; compare the preprocessing in the bundle's card.toml with that of "
             "the data"
         )

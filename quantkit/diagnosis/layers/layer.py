@@ -1,4 +1,4 @@
-"""One layer alone: what it computes in FP32 and in INT8, and which part of its error is whose."""
+"""One layer alone: what it computes in FP32 and in INT8, and what its error is due to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from quantkit.quantization.weights import engine_integers
 
 
 def without_vnni(network: Int8Network, node: Node, values: Values) -> tuple[Optional[Saturating], np.ndarray]:
-    """What saturates in an INT8 layer on processors without VNNI, and what it puts out there; see ``overflow``.
+    """What saturates in an INT8 layer on processors without VNNI, and its output there; see ``overflow``.
 
-    Nothing (None) where nothing can saturate.
+    The first is None if nothing can saturate.
     """
     fused_layer = fused_layer_of(node)
     if fused_layer is None:
@@ -32,17 +32,17 @@ def without_vnni(network: Int8Network, node: Node, values: Values) -> tuple[Opti
     if not can_saturate(fused_layer, form.dtype):
         return None, network.results(node, values)[0]
     weights = network.weights[node.name]
-    found = saturating(fused_layer, quantize(values[fused_layer.data], form.params), weights.integers)
-    step = (weights.scale * np.float32(form.params.scale)).reshape(-1, *(1,) * (found.lost.ndim - 2))
-    return found, network.layer(fused_layer, values, weights, found.lost * step)
+    losses = saturating(fused_layer, quantize(values[fused_layer.data], form.params), weights.integers)
+    step = (weights.scale * np.float32(form.params.scale)).reshape(-1, *(1,) * (losses.lost.ndim - 2))
+    return losses, network.layer(fused_layer, values, weights, losses.lost * step)
 
 
 class Parts(NamedTuple):
-    """What a layer puts out for FP32's own inputs.
+    """A layer's outputs for FP32's inputs.
 
-    ``own`` is with everything in INT8; in ``weights`` only weights and biases are those of INT8 (None for what has no
-    weights), in ``activations`` only the tensors that it reads and writes go through integers. ``without_vnni`` is
-    ``own`` on processors without VNNI, where ``saturating`` sums lose something.
+    In ``own`` everything is in INT8. In ``weights`` only weights and biases are those of INT8; it is None if the layer
+    has no weights. In ``tensors`` only the tensors that it reads and writes are rounded to integers. ``without_vnni``
+    is ``own`` on processors without VNNI, where the sums in ``saturating`` lose something.
     """
 
     own: np.ndarray
@@ -59,9 +59,9 @@ def parts(network: Int8Network, reference: Graph, node: Node, exact: Values, shi
         network: the INT8 network.
         reference: the FP32 network, with nodes and tensors of the same names.
         node: a node of ``network``.
-        exact: FP32's tensors.
-        shifts: what some of the INT8 network's tensors are shifted by, in a shape that can be added to them. It is
-            taken out of the results again.
+        exact: the tensors of the FP32 network.
+        shifts: by how much some of the INT8 network's tensors are shifted, in a shape that can be added to them. The
+            results are without these shifts.
     """
     moved = {
         tensor: exact[tensor] + shifts[tensor] if tensor in shifts else exact[tensor] for tensor in _data(node, exact)

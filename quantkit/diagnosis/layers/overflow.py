@@ -1,11 +1,11 @@
 """Sums that saturate in 16 bits on processors without VNNI, predicted from the integers.
 
 Without VNNI, oneDNN multiplies unsigned with signed bytes by VPMADDUBSW, which adds the products of two neighbouring
-bytes and saturates the sum to 16 bits, before it goes on in 32 (oneDNN's developer guide, "Nuances of int8
+bytes and saturates the sum to 16 bits before it continues in 32 bits (oneDNN's developer guide, "Nuances of int8
 computations", section 1.1). Neighbours are input channels 2i and 2i + 1 at one position of the kernel, and inputs
-2i and 2i + 1 of dense layers. Depthwise convolutions multiply in wider types. To signed input oneDNN adds 128, which
-makes it unsigned, and takes that out again; convolutions then have weights of half as many levels, so that
-nothing saturates (section 2), dense layers have not.
+2i and 2i + 1 of dense layers. Depthwise convolutions multiply in wider types. oneDNN adds 128 to signed input, which
+makes it unsigned, and compensates for it afterwards. Convolutions of signed input have weights with half as many
+levels, so that nothing saturates (section 2); dense layers do not.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from quantkit.quantization.arithmetic import DType
 
 _LOWEST, _HIGHEST = -(2**15), 2**15 - 1
 _SHIFT = 128
-# No pair of inputs that sum up to less can saturate: 128 is the largest weight.
+# A pair of inputs with a smaller sum cannot saturate: the largest magnitude of a weight is 128.
 _LEAST_INPUTS = -_LOWEST // 128
-# Sums of pairs that are held at once.
+# The number of pair sums in memory at once.
 _AT_ONCE = 4_000_000
 
 
@@ -33,7 +33,7 @@ _AT_ONCE = 4_000_000
 class Overflow:
     """The share of pairs of products whose sum saturates without VNNI, over all images and positions, from 0 to 1.
 
-    ``channels`` is the share of output channels where any does, ``worst`` the largest share in one of them.
+    ``channels`` is the share of output channels where any sum saturates, ``worst`` the largest share in one channel.
     """
 
     share: float
@@ -49,13 +49,13 @@ class OverflowSums:
         self._saturated = np.zeros(0, np.int64)
         self._pairs = 0
 
-    def add(self, found: Saturating) -> None:
-        """Take in a batch."""
-        self._saturated = self._saturated + found.counts if self._pairs else found.counts
-        self._pairs += found.pairs
+    def add(self, batch: Saturating) -> None:
+        """Add the counts of a batch."""
+        self._saturated = self._saturated + batch.counts if self._pairs else batch.counts
+        self._pairs += batch.pairs
 
     def result(self) -> Overflow:
-        """What was counted."""
+        """The shares over all batches."""
         if not self._pairs:
             return Overflow(0.0, 0.0, 0.0)
         shares = self._saturated / self._pairs
@@ -63,7 +63,10 @@ class OverflowSums:
 
 
 class Saturating(NamedTuple):
-    """How many pairs of each output channel saturate, of how many; what its sums lose, of the output's shape."""
+    """The number of saturating pairs in each output channel, the number of all pairs, and what each sum loses.
+
+    ``lost`` has the shape of the output.
+    """
 
     counts: np.ndarray
     pairs: int
@@ -81,9 +84,9 @@ def saturating(layer: FusedLayer, inputs: np.ndarray, weights: np.ndarray) -> Sa
     """Find the pairs that saturate.
 
     Args:
-        layer: the layer, of which ``can_saturate`` is true.
-        inputs: its integers, uint8, or for dense layers int8 too, (images, channels, ...).
-        weights: its integers, int8 (channels, ...).
+        layer: a layer for which ``can_saturate`` is true.
+        inputs: its integer inputs, uint8, or also int8 for dense layers, of shape (images, channels, ...).
+        weights: its integer weights, int8 of shape (channels, ...).
     """
     unsigned = inputs.astype(np.int32) + (_SHIFT if inputs.dtype == np.int8 else 0)
     weights = weights.astype(np.int32)

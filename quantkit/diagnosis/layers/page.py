@@ -23,10 +23,10 @@ _DEFINITIONS = (
     "SQNR is the signal-to-quantization-noise ratio, 10 log10(E[x²] / E[(x-q)²]), of FP32's values x and INT8's q.",
     "Accumulated is the error in the INT8 network; own is that of the layer alone, with FP32's inputs. Errors of "
     "layers do not simply add up: later layers pass on, shrink or enlarge those of earlier ones.",
-    "In a network whose weights recovery has fitted, they are meant for the inputs that quantized layers leave: a "
-    "layer's own error may then be larger than without recovery, and what is accumulated is smaller.",
-    "Recovery shifts some signed tensors by a constant per channel, which their readers take out again. These are "
-    "compared after taking out each channel's mean difference from FP32.",
+    "Algorithms fit weights to the inputs that quantized layers compute, not to those of FP32: a layer's own error may "
+    "then be larger than without algorithms, and the accumulated error smaller.",
+    "Channel shift moves some signed tensors by a constant per channel, which their readers subtract again. These are "
+    "compared after subtracting each channel's mean difference from FP32.",
     "Cut off is what lies beyond the largest integer by more than half a step. Integers used is the share of the 256 "
     "values of 8 bits that occur. Channels are narrow whose largest value is below 1/16 of the threshold: they have 4 "
     "of 8 bits at most.",
@@ -41,9 +41,9 @@ def analysis_page(analysis: Analysis) -> str:
 
 
 def analysis_json(analysis: Analysis) -> dict[str, Any]:
-    """The analysis as JSON's own types; ratios in dB, null where nothing deviates, shares from 0 to 1."""
-    found = _plain(asdict(_recorded(analysis)))
-    return {"format": "quantkit-analysis", "version": 1, "revision": asdict(own_revision()), **found}
+    """The analysis as JSON values: ratios in dB, null if nothing deviates; shares from 0 to 1."""
+    content = _plain(asdict(_recorded(analysis)))
+    return {"format": "quantkit-analysis", "version": 1, "revision": asdict(own_revision()), **content}
 
 
 def _recorded(analysis: Analysis) -> Analysis:

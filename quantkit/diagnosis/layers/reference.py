@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Union
 
 from quantkit.bundle import Bundle
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.errors import ModelError, UserError, WeightsUnavailable
 from quantkit.fusion.fused_model import FusedModel, fuse_model
-from quantkit.models.load import load_model
+from quantkit.models.load import NetworkSpec, load_model
 from quantkit.models.model import Model
 
 
@@ -28,19 +28,21 @@ def calibration_of(bundle: Bundle) -> CalibrationTable:
     return table
 
 
-def fused_reference(bundle: Bundle, reference: Optional[Any], samples: CalibrationDataset) -> FusedModel:
-    """The network that the bundle was calibrated as: fused, and exactly that one.
+def fused_reference(
+    bundle: Bundle, reference: Union[Model, NetworkSpec, None], samples: CalibrationDataset
+) -> FusedModel:
+    """Load and fuse the FP32 network that the bundle was calibrated with, and make sure that it is that network.
 
     It reads images as the bundle does, whatever its own card says.
 
     Args:
         bundle: an INT8 bundle.
-        reference: a Model, or anything that ``load_model`` takes; None: what the bundle's manifest names.
-        samples: in the bundle's form, some to check the fusion with.
+        reference: a Model, or anything that ``load_model`` takes; None for the network that the manifest names.
+        samples: samples in the bundle's form, to check the fusion with.
 
     Raises:
-        UserError: it cannot be loaded, or is another network or has other weights.
-        WeightsUnavailable: the weights of a reference that was given can be had nowhere.
+        UserError: it cannot be loaded, is another network, or has other weights.
+        WeightsUnavailable: ``reference`` is given and its weights cannot be found.
     """
     source = bundle.manifest.source
     if isinstance(reference, Model):
@@ -70,10 +72,10 @@ def fused_reference(bundle: Bundle, reference: Optional[Any], samples: Calibrati
 
 
 def _check_weights(bundle: Bundle, model: Model) -> None:
-    wanted, found = bundle.manifest.source.sha256, model.source.sha256
-    if wanted and found and wanted != found:
+    expected, actual = bundle.manifest.source.sha256, model.source.sha256
+    if expected and actual and expected != actual:
         raise ModelError(
-            f"{model.name!r} has other weights (SHA-256 {found[:12]}..., {model.source.weights}) than the network that "
-            f"{bundle.directory} was made from ({wanted[:12]}..., {bundle.manifest.source.location}); give that one "
-            "with --reference (reference=)"
+            f"{model.name!r} has other weights (SHA-256 {actual[:12]}..., {model.source.weights}) than the network "
+            f"that {bundle.directory} was made from ({expected[:12]}..., {bundle.manifest.source.location}); give that "
+            "one with --reference (reference=)"
         )

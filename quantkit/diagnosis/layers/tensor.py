@@ -1,4 +1,4 @@
-"""What becomes of a tensor's values on their way into 8 bits."""
+"""How a tensor's FP32 values fit into 8 bits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Grid:
 
 
 def grid(form: TensorQuantization, halved: bool = False) -> Grid:
-    """The integers of a form; ``halved``: in every second one of an unsigned type, see ``lowering.mxnet_int8``."""
+    """The integers of a form; ``halved``: with steps twice as large, see ``lowering.mxnet_int8``."""
     params = form.params
     low, high = LIMITS[form.dtype]
     if halved:
@@ -66,16 +66,18 @@ class TensorUse:
         dtype: the type of its integers.
         step: the real value of one step.
         threshold: the largest value that is not cut off.
-        values: how many there were.
-        minimum, maximum: of the values.
-        percentiles: the values that so many per cent of all do not exceed, to one bin of 1/8192 of the largest.
+        values: the number of values.
+        minimum, maximum: the extremes of the values.
+        percentiles: the values that the given percentages of all values do not exceed, to one bin of 1/8192 of the
+            largest.
         saturated: the share of values that are cut off by more than rounding would change them, from 0 to 1.
         levels: the share of the 256 integers of 8 bits that occur, from 0 to 1.
         narrow_channels: the share of channels whose largest magnitude is below 1/16 of the threshold, from 0 to 1.
         measured: the largest magnitude of the range that the calibration method chooses for the values.
-        calibrated: the same in the calibration table; None where it has none, or one of values before a shift.
-        half_change: how far the range that the calibration method chooses from half of the images is from that
-            of all, over that of all; the worse of two halves.
+        calibrated: the largest magnitude of the range in the calibration table; None if the table has none, or has
+            that of the values before a shift.
+        half_change: the relative difference of the range that the calibration method chooses from half of the images
+            and that from all; the larger of two halves.
         bins: a histogram of the values.
     """
 
@@ -108,7 +110,7 @@ class TensorWatch:
         self._peaks = np.zeros(0)
 
     def add(self, values: np.ndarray) -> None:
-        """Take in a batch, (images, channels, ...)."""
+        """Add a batch of shape (images, channels, ...)."""
         for half, histogram in enumerate(self._halves):
             histogram.add(values[half::2])
         peaks = np.abs(values).max(axis=(0, *range(2, values.ndim)))
@@ -128,7 +130,7 @@ class TensorWatch:
         return both
 
     def use(self, name: str, method: str, calibrated: Optional[float]) -> TensorUse:
-        """What was seen; ``method`` is the calibration method, ``calibrated`` what it chose in the bundle's table."""
+        """The use of the tensor's integers; ``calibrated`` is what ``method`` chose in the bundle's table."""
         values = self.histogram
         whole = range_of(values, method).largest
         halves = [range_of(half, method).largest for half in self._halves if half.total]
@@ -161,16 +163,16 @@ def range_of(values: Histogram, method: str) -> Range:
 
 
 def percentiles(values: Histogram, wanted: tuple[float, ...]) -> dict[float, float]:
-    """The values that so many per cent do not exceed, each the upper edge of its bin, within the extremes."""
+    """The values that the ``wanted`` percentages do not exceed: the upper edges of their bins, within the extremes."""
     edges = np.arange(1, len(values.positive) + 1) * values.width
     counts = np.concatenate([values.negative[::-1], [values.zeros], values.positive])
     highest = np.concatenate([-(edges - values.width)[::-1], [0.0], edges])
     upto = np.cumsum(counts)
-    found = {}
+    limits = {}
     for percent in wanted:
         index = int(np.searchsorted(upto, percent / 100 * values.total))
-        found[percent] = float(np.clip(highest[min(index, highest.size - 1)], values.minimum, values.maximum))
-    return found
+        limits[percent] = float(np.clip(highest[min(index, highest.size - 1)], values.minimum, values.maximum))
+    return limits
 
 
 def bins(values: Histogram, number: int) -> Bins:

@@ -1,4 +1,4 @@
-"""The FP32 and the INT8 network side by side, operator by operator, and what is seen on the way."""
+"""Running the FP32 and the INT8 network side by side, operator by operator."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class LayerSums:
 
 
 class Comparison:
-    """Runs both networks over batches of images and sums up how they differ; memory is that of one batch.
+    """Runs both networks over batches of images and sums up how they differ; memory holds one batch.
 
     The INT8 network is simulated in exact integers, so the result is that of processors with VNNI.
 
-    Tensors that recovery shifted by a constant per channel (see ``algorithms.channel shift``) are compared after each
-    channel's shift was taken out. Which tensors these may be follows from recovery's own rule; the constants are the
-    channels' mean differences from FP32 in the first batch.
+    Tensors that channel shift moved by a constant per channel are compared after subtracting each channel's shift. The
+    rule of ``algorithms.channel_shift`` decides which tensors these may be; the constants are the channels' mean
+    differences from FP32 in the first batch.
 
     Attributes:
-        layers: by name of the INT8 layers.
-        tensors: for each tensor that becomes integers.
-        shifts: the constants found, each of a shape that can be added to its tensor.
+        layers: the sums of each INT8 layer, by its name.
+        tensors: the watch of each tensor that becomes integers.
+        shifts: the estimated constants, each of a shape that can be added to its tensor.
     """
 
     def __init__(self, reference: Graph, network: Int8Network, with_channel_shift: bool) -> None:
-        """Start with nothing seen; ``with_channel_shift``: whether recovery may have shifted tensors.
+        """Start with nothing seen; ``with_channel_shift``: whether channel shift may have moved tensors.
 
         Raises:
             ModelError: the networks have different operators.
@@ -79,30 +79,30 @@ class Comparison:
         self.shifts: dict[Tensor, np.ndarray] = {}
 
     def add(self, images: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Take in a batch of the networks' input; gives the outputs of the FP32 and the INT8 network."""
+        """Add a batch of the networks' input; return the outputs of the FP32 and of the INT8 network."""
         (name,) = self._reference.inputs
         self._watch(Tensor(name), images)
         both = SideBySide(self._reference, self._network, images)
-        exact, found = both.exact, both.quantized
+        exact, quantized = both.exact, both.quantized
         for node in both.run():
             if node.output in self._shiftable and node.output not in self.shifts:
-                difference = found[node.output] - exact[node.output]
+                difference = quantized[node.output] - exact[node.output]
                 self.shifts[node.output] = difference.mean(axis=(0, *range(2, difference.ndim)), keepdims=True)
             for tensor in [tensor for tensor in exact if tensor.node == node.name]:
                 self._watch(tensor, exact[tensor])
             if node.name in self.layers:
-                self._compare(node, exact, found)
+                self._compare(node, exact, quantized)
         outputs = self._reference.outputs
-        return [exact[output] for output in outputs], [found[output] for output in outputs]
+        return [exact[output] for output in outputs], [quantized[output] for output in outputs]
 
     def _watch(self, tensor: Tensor, values: np.ndarray) -> None:
         if tensor in self.tensors:
             self.tensors[tensor].add(values + self.shifts[tensor] if tensor in self.shifts else values)
 
-    def _compare(self, node: Node, exact: Values, found: Values) -> None:
+    def _compare(self, node: Node, exact: Values, quantized: Values) -> None:
         wanted, sums = exact[node.output], self.layers[node.name]
         alone = parts(self._network, self._reference, node, exact, self.shifts)
-        sums.accumulated.add(wanted, found[node.output] - self.shifts.get(node.output, np.float32(0.0)))
+        sums.accumulated.add(wanted, quantized[node.output] - self.shifts.get(node.output, np.float32(0.0)))
         sums.own.add(wanted, alone.own)
         sums.tensors.add(wanted, alone.tensors)
         sums.without_vnni.add(wanted, alone.without_vnni)

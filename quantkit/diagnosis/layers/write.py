@@ -12,11 +12,11 @@ PAGE = "index.html"
 DATA = "analysis.json"
 
 ANALYSIS = Kind("an analysis", DATA, frozenset({PAGE, DATA}))
-"""What the folder of an analysis holds."""
+"""The kind of folder that an analysis is."""
 
 
 def write_analysis(analysis: Analysis, directory: Path, force: bool = False) -> None:
-    """Write the page and the JSON, complete or not at all.
+    """Write the page and the JSON, completely or not at all.
 
     Raises:
         UserError: the directory holds an analysis and ``force`` is not given, or holds anything else.

@@ -1,1 +1,1 @@
-"""Whether an ONNX file computes what the bundle's network does in MXNet, and in integers."""
+"""Parity: whether an ONNX file computes what the bundle's network computes in MXNet, and in integers."""

@@ -1,4 +1,4 @@
-"""An engine put to the test: does it compute what the bundle's MXNet network does, and in integers?"""
+"""Checking an engine: does it compute what the bundle's network computes in MXNet, and in integers?"""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from quantkit.progress import Progress, silent
 
 @dataclass(frozen=True)
 class EngineParity:
-    """What was found of one engine.
+    """How one engine compares with MXNet.
 
-    ``sample`` is for the bundle's stored sample, ``images`` for others (None where there were none, and the sample is
-    judged). ``precision`` is None where the engine has no kernels, ``layers`` where they were not asked for.
+    ``sample`` is for the bundle's stored sample, ``images`` for other images; if that is None, the sample is judged.
+    ``precision`` is None if the engine reports no kernels, ``layers`` if they were not compared.
     """
 
     engine: str
@@ -38,13 +38,13 @@ class EngineParity:
     def checks(self) -> tuple[Check, ...]:
         """The verdicts, each with its reason."""
         what, outputs = ("sample", self.sample) if self.images is None else ("outputs", self.images)
-        found = [Check(f"{self.engine} {what}", outputs.ok, _outputs_text(outputs))]
+        checks = [Check(f"{self.engine} {what}", outputs.ok, _outputs_text(outputs))]
         if self.precision is not None:
-            found.append(Check(f"{self.engine} in INT8", self.precision.ok, _precision_text(self.precision)))
+            checks.append(Check(f"{self.engine} in INT8", self.precision.ok, _precision_text(self.precision)))
         if self.layers is not None:
             wrong = first_diverging(self.layers)
-            found.append(Check(f"{self.engine} layers", not wrong, _layers_text(self.layers, wrong)))
-        return tuple(found)
+            checks.append(Check(f"{self.engine} layers", not wrong, _layers_text(self.layers, wrong)))
+        return tuple(checks)
 
     @property
     def ok(self) -> bool:
@@ -61,22 +61,22 @@ def engine_parity(
     layers: bool = False,
     progress: Progress = silent,
 ) -> EngineParity:
-    """Run an INT8 bundle's ONNX file in an engine beside the bundle's network in MXNet.
+    """Compare an INT8 bundle's ONNX file in an engine with the bundle's network in MXNet.
 
     Args:
         bundle: the bundle.
-        content: its ONNX file's bytes.
+        content: the bytes of its ONNX file.
         engine: one of ``ONNX_ENGINES``.
-        batches: the network's input, float32, at most ``batch_size`` images each; None: the stored sample alone, whose
-            output in MXNet the bundle holds. No MXNet is needed for that.
-        batch_size: of the largest batch.
+        batches: the network's input, float32, at most ``batch_size`` images each. None compares on the stored sample
+            alone; the bundle holds MXNet's outputs for it, so MXNet is not needed.
+        batch_size: the size of the largest batch.
         layers: whether to compare layer by layer as well, on the stored sample.
         progress: wraps the walk over the layers.
 
     Raises:
         EngineMissing: the engine, or the package onnx, is not installed.
         EngineError: an engine cannot run the network.
-        ModelError: the ONNX file is of another network.
+        ModelError: the ONNX file holds another network.
     """
     chosen, file, sample = ONNX_ENGINES[engine], parse(content), bundle.sample.input
     backend = chosen.backend()
@@ -84,7 +84,7 @@ def engine_parity(
     agreement, class_scores = bundle.manifest.agreement, bundle.manifest.class_scores
     demand = Demand()
     if agreement is not None:
-        # An engine's own rounding may change as much as INT8 itself does.
+        # An engine's rounding may change as much as INT8 itself does.
         least = min(LEAST_COSINE, *(output.cosine for output in agreement.outputs))
         changed = 0.0 if agreement.top1 is None else 1 - agreement.top1
         demand = Demand(least, max(MOST_CHANGED, changed))
@@ -98,19 +98,19 @@ def engine_parity(
     return EngineParity(engine, backend.version(), on_sample, on_images, precision, by_layer)
 
 
-def _outputs_text(found: OutputParity) -> str:
-    images = "1 image" if found.images == 1 else f"{found.images} images"
-    same = f"same top-1 as MXNet for {found.same} of {images}" if found.same is not None else f"{images}"
+def _outputs_text(parity: OutputParity) -> str:
+    images = "1 image" if parity.images == 1 else f"{parity.images} images"
+    same = f"same top-1 as MXNet for {parity.same} of {images}" if parity.same is not None else f"{images}"
     return (
-        f"cosine {found.cosine:.5f} ({found.demand.cosine:.5g} is needed), {same}, "
-        f"at most {found.steps:.2g} steps of 8 bits away"
+        f"cosine {parity.cosine:.5f} ({parity.demand.cosine:.5g} is needed), {same}, "
+        f"at most {parity.steps:.2g} steps of 8 bits away"
     )
 
 
-def _precision_text(found: PrecisionParity) -> str:
-    ran = ", ".join(f"{count} {kernel}" for kernel, count in found.kernels.items()) or "no layer in integers"
-    planned = f"; in FP32 as planned: {', '.join(found.planned)}" if found.planned else ""
-    left = f"; left in FP32: {', '.join(found.left)}" if found.left else ", no layer left in FP32"
+def _precision_text(parity: PrecisionParity) -> str:
+    ran = ", ".join(f"{count} {kernel}" for kernel, count in parity.kernels.items()) or "no layer in integers"
+    planned = f"; in FP32 as planned: {', '.join(parity.planned)}" if parity.planned else ""
+    left = f"; left in FP32: {', '.join(parity.left)}" if parity.left else ", no layer left in FP32"
     return f"{ran}{left}{planned}"
 
 

@@ -1,4 +1,4 @@
-"""Layer by layer: the integers of MXNet's INT8 network against those of an ONNX file in another engine."""
+"""Comparing the integers of MXNet's INT8 network with those of an ONNX file in another engine, layer by layer."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from quantkit.quantization.plan import operator_name
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 MOST_BEYOND = 0.01
-"""The share of a layer's integers that may differ by more than one step, with the same integers as input.
+"""The share of a layer's integers that may differ by more than one step, given the same integers as input.
 
-Weights and sums are integers in both; the last bit of a scale's float decides between two neighbours. More than
-one step apart are only results that were rounded more than once on their way, which happens where tensors are added.
+Weights and sums are integers in both engines, so results differ by one step where the last bit of a scale decides
+between two neighbours. Only results that were rounded more than once, as where tensors are added, differ by more.
 """
 
 
@@ -34,10 +34,10 @@ one step apart are only results that were rounded more than once on their way, w
 class LayerParity:
     """How an engine's values of a tensor compare with MXNet's.
 
-    A step is that of the tensor's integers, the coarser one where the engines' differ; of the network's FP32 results,
-    which have none, the 127th of the largest value. ``cosine`` and ``beyond`` (the share of values that differ by more
-    than one step) are of the whole network, with what the layers before hand on; ``alone`` is that share where the
-    layer reads what it does in MXNet.
+    ``cosine`` and ``beyond`` (the share of values that differ by more than one step) are measured in the whole network,
+    with the errors of the layers before; ``alone`` is the same share if the layer reads what it reads in MXNet. A step
+    is that of the tensor's integers, or the coarser one if the engines' differ. FP32 results have no integers: their
+    step is 1/127 of the largest value.
     """
 
     tensor: str
@@ -48,13 +48,13 @@ class LayerParity:
 
     @property
     def ok(self) -> bool:
-        """Whether the layer itself computes what it does in MXNet."""
+        """Whether the layer itself computes what it computes in MXNet."""
         return self.alone <= MOST_BEYOND
 
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """An operator that puts out integers, or a dense layer: by name what it reads and writes in the file."""
+    """An operator that computes integers, or a dense layer: what it reads and writes in the file, by name."""
 
     tensor: Tensor
     operator: str
@@ -69,15 +69,15 @@ def layer_parity(
 ) -> list[LayerParity]:
     """Compare every tensor that has integers, and the results of dense layers, in the network's order.
 
-    Each layer is cut out of the file and run by itself besides, with the integers that MXNet computes as its input, so
-    that it answers for its own errors alone. What the layers before hand on is found with the network cut off after
-    each tensor: to show an inner tensor of a whole network would keep engines from fusing what computes it.
+    The tensors are read from the network cut off after each of them: making an inner tensor an output of the whole
+    network would keep engines from fusing the operators that compute it. Each layer is also cut out of the file and run
+    alone, on the integers that MXNet computes, which shows its own error.
 
     Args:
         network: the quantized network.
         file: its ONNX file.
         engine: the engine.
-        images: a batch of the network's input, float32; all tensors of it are held at once.
+        images: a batch of the network's input, float32; all its tensors are held in memory at once.
         progress: wraps the walk over the layers.
 
     Raises:
@@ -88,13 +88,13 @@ def layer_parity(
     (name,) = network.graph.inputs
     tensors = [layer.writes for layer in layers]
     backend = engine.backend()
-    found = _tensors(file, backend, {name: images}, tensors)
-    walk = progress(zip(layers, found), len(layers), f"comparing {engine.title} with MXNet layer by layer")
+    computed = _tensors(file, backend, {name: images}, tensors)
+    walk = progress(zip(layers, computed), len(layers), f"comparing {engine.title} with MXNet layer by layer")
     return [_compared(layer, file, backend, values) for layer, values in walk]
 
 
 def first_diverging(layers: Sequence[LayerParity]) -> str:
-    """The first tensor whose layer does not compute what it does in MXNet; empty where all do."""
+    """The first tensor whose layer does not compute what it computes in MXNet; empty if all do."""
     return next((layer.tensor for layer in layers if not layer.ok), "")
 
 
@@ -108,22 +108,22 @@ def _tensors(file: OnnxFile, backend: Backend[bytes], inputs: Inputs, tensors: S
             yield backend.open_session(file.part(shapes, [tensor])).run(inputs)[0]
 
 
-def _compared(layer: _Layer, file: OnnxFile, backend: Backend[bytes], found: np.ndarray) -> LayerParity:
+def _compared(layer: _Layer, file: OnnxFile, backend: Backend[bytes], actual: np.ndarray) -> LayerParity:
     part = file.part({name: value.shape for name, value in layer.reads.items()}, [layer.writes])
     alone = backend.open_session(part).run(layer.reads)[0]
-    cosine = float(cosines(layer.expected[None], found[None])[0])
+    cosine = float(cosines(layer.expected[None], actual[None])[0])
     return LayerParity(
         str(layer.tensor),
         layer.operator,
         cosine if np.isfinite(cosine) else 0.0,
-        _share_beyond(layer.expected, found, layer.step),
+        _share_beyond(layer.expected, actual, layer.step),
         _share_beyond(layer.expected, alone, layer.step),
     )
 
 
-def _share_beyond(expected: np.ndarray, found: np.ndarray, step: float) -> float:
-    # Real values stand for the integers: a thousandth of a step is left to their rounding.
-    close = np.abs(expected - found) <= 1.001 * step
+def _share_beyond(expected: np.ndarray, actual: np.ndarray, step: float) -> float:
+    # Real values stand for the integers; a thousandth of a step allows for their rounding.
+    close = np.abs(expected - actual) <= 1.001 * step
     return 1.0 - float(close.mean())
 
 
@@ -142,24 +142,24 @@ def _layers(network: QuantizedGraph, file: OnnxFile, images: np.ndarray) -> list
                 yield rounded(tensor, "quantize", {file.rounding(name_of(tensor)).before: values.floats[tensor]})
 
     seen: set[Tensor] = set()
-    found: list[_Layer] = []
+    layers: list[_Layer] = []
     for node in network.graph.nodes:
         if not network.is_int8(node):
             continue
         data = _data(node, network.graph)
-        found += quantized_later(data)
+        layers += quantized_later(data)
         reads = {file.rounding(name_of(tensor)).before: values.integers[tensor] for tensor in data}
         if network.computes_integers(node):
-            found.append(rounded(node.output, operator_name(node), reads))
+            layers.append(rounded(node.output, operator_name(node), reads))
         else:
             expected = values.floats[node.output]
             step = float(np.abs(expected).max()) / 127 or 1.0
-            found.append(_Layer(node.output, operator_name(node), reads, name_of(node.output), expected, step))
-    return found
+            layers.append(_Layer(node.output, operator_name(node), reads, name_of(node.output), expected, step))
+    return layers
 
 
 def _data(node: Node, graph: Graph) -> list[Tensor]:
-    """What a node reads besides parameters."""
+    """The tensors that a node reads, without parameters."""
     fused_layer = fused_layer_of(node)
     read = (
         node.inputs
@@ -171,7 +171,7 @@ def _data(node: Node, graph: Graph) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """What MXNet computes: FP32 tensors that become integers or follow from them, and what integers stand for."""
+    """What MXNet computes: FP32 tensors that become integers or follow from them, and the real values of integers."""
 
     floats: Mapping[Tensor, np.ndarray]
     integers: Mapping[Tensor, np.ndarray]

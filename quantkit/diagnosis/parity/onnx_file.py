@@ -1,17 +1,17 @@
-"""What an ONNX file of an INT8 network says of its tensors and layers, and parts of it as files of their own."""
+"""OnnxFile: an INT8 network's ONNX file, with its roundings and layers, and parts of it as separate files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Optional
+from typing import TYPE_CHECKING, Literal, Optional
 
 from quantkit.errors import ModelError
 from quantkit.extras import using
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
 
 QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Rounding:
-    """A tensor's way to integers and back: what is rounded, and the result, by name."""
+    """A tensor's rounding to integers and back: the names of the tensors before and after it."""
 
     before: str
     after: str
@@ -36,11 +36,11 @@ class OnnxFile:
     model: ModelProto
 
     @cached_property
-    def _producers(self) -> Mapping[str, Any]:
+    def _producers(self) -> Mapping[str, NodeProto]:
         return {output: node for node in self.model.graph.node for output in node.output}
 
     def rounding(self, tensor: str) -> Rounding:
-        """How a tensor of the fused network is rounded; its name is that of either end, see ``lowering.qdq``.
+        """How a tensor of the fused network is rounded; one end of the rounding has its name, see ``lowering.qdq``.
 
         Raises:
             ModelError: the file does not round it.
@@ -58,47 +58,47 @@ class OnnxFile:
             "by this version of quantkit, or for another network; export it again"
         )
 
-    def _source(self, node: Optional[Any], op: str) -> Optional[Any]:
-        """What computes the first input of ``node``, if that is an ``op``."""
+    def _source(self, node: Optional[NodeProto], op: str) -> Optional[NodeProto]:
+        """The node that computes the first input of ``node``, if ``node`` is an ``op``."""
         return self._producers.get(node.input[0]) if node is not None and node.op_type == op else None
 
     @cached_property
     def layers(self) -> Mapping[str, Literal["int8", "fp32"]]:
-        """Convolutions and products by name: whether the file has them compute with integers."""
-        found: dict[str, Literal["int8", "fp32"]] = {}
+        """The precision of convolutions and matrix products in the file, by name."""
+        precisions: dict[str, Literal["int8", "fp32"]] = {}
         for node in self.model.graph.node:
             if node.op_type in LAYERS:
                 operands = [self._producers.get(name) for name in node.input[:2]]
                 integers = all(operand is not None and operand.op_type == DEQUANTIZE for operand in operands)
-                found[node.name] = "int8" if integers else "fp32"
-        return found
+                precisions[node.name] = "int8" if integers else "fp32"
+        return precisions
 
     def reshaped(self, name: str) -> tuple[str, ...]:
-        """The operators, by name, that do nothing but give a layer's result another shape; engines drop some."""
-        found = []
+        """The names of the operators after a layer that only reshape its result; engines drop some of them."""
+        names = []
         node = next(each for each in self.model.graph.node if each.name == name)
         while len(readers := self._readers.get(node.output[0], ())) == 1 and readers[0].op_type in _RESHAPING:
             node = readers[0]
-            found.append(node.name)
-        return tuple(found)
+            names.append(node.name)
+        return tuple(names)
 
     @cached_property
-    def _readers(self) -> Mapping[str, Sequence[Any]]:
-        found: dict[str, list[Any]] = {}
+    def _readers(self) -> Mapping[str, Sequence[NodeProto]]:
+        readers: dict[str, list[NodeProto]] = {}
         for node in self.model.graph.node:
             for name in node.input:
-                found.setdefault(name, []).append(node)
-        return found
+                readers.setdefault(name, []).append(node)
+        return readers
 
     def part(self, inputs: Mapping[str, Shape], outputs: Sequence[str]) -> bytes:
-        """What leads from some tensors to others, as a file of its own.
+        """The operators that compute some tensors from others, as a separate file.
 
         Args:
-            inputs: float32 tensors by name, with their shapes; the batch size is left open.
-            outputs: float32 tensors.
+            inputs: the shapes of float32 tensors, by name; the batch size is left open.
+            outputs: the names of float32 tensors.
 
         Raises:
-            ModelError: they depend on something else besides.
+            ModelError: the outputs depend on more than the inputs.
         """
         from onnx import ModelProto, TensorProto, helper
 
@@ -123,11 +123,11 @@ class OnnxFile:
 
 
 def parse(content: bytes) -> OnnxFile:
-    """Read a file's bytes.
+    """Parse the bytes of an ONNX file.
 
     Raises:
         EngineMissing: the package onnx is not installed.
-        ModelError: they are no ONNX file.
+        ModelError: they are not an ONNX file.
     """
     with using("onnx", "looks into ONNX files"):
         from google.protobuf.message import DecodeError
@@ -135,8 +135,8 @@ def parse(content: bytes) -> OnnxFile:
     try:
         return OnnxFile(load_model_from_string(content))
     except DecodeError as error:
-        raise ModelError(f"this is no ONNX file ({error}); export it again") from error
+        raise ModelError(f"this is not an ONNX file ({error}); export it again") from error
 
 
-def _reads(node: Any, op: str, tensor: str) -> bool:
+def _reads(node: NodeProto, op: str, tensor: str) -> bool:
     return bool(node.op_type == op and node.input[0] == tensor)

@@ -1,4 +1,4 @@
-"""A network's outputs from MXNet and from another engine, image by image."""
+"""Comparing a network's outputs in MXNet and in another engine, image by image."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ STEPS = 127
 """Steps of 8 bits from 0 to an output's largest value."""
 
 LEAST_COSINE = 0.998
-"""Of the outputs of the two engines, on average, or as much as MXNet's INT8 network has with FP32, where that is less.
+"""The mean cosine that the outputs of two engines need, or that of MXNet's INT8 network with FP32 if it is lower.
 
-Engines round to the same integers, but for values that lie between two of them, and where tensors are added. Both is
-noise of the size of a step, as quantization itself is; an engine may add as much as that did to an output, not more.
+Engines round to the same integers, except for values halfway between two of them and where tensors are added. Both
+differences are noise of the size of a step, like quantization itself. An engine may add as much noise to an output as
+quantization did, but no more.
 """
 
 MOST_CHANGED = 0.05
-"""The share of images whose top-1 the other engine may change, or as many as INT8 itself does, where these are more."""
+"""The share of images whose top-1 the other engine may change, or the share that INT8 changes if that is larger."""
 
 SIGNIFICANCE = 0.01
-"""How unlikely a count of changed images must be, were that share of all images changed, to fail.
+"""The check fails if a count of changed images at least as large is less probable than this at the allowed share.
 
-So with ``MOST_CHANGED`` 1 changed image is never enough; of 4 it takes 3, of 32 it takes 6, of 100 it takes 12.
+With ``MOST_CHANGED``, 1 changed image never fails; of 4 images it takes 3, of 32 it takes 6, of 100 it takes 12.
 """
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What an engine's outputs must keep: the mean cosine, and all top-1s but a share ``changed``."""
+    """What an engine's outputs must keep: the mean cosine, and the top-1 of all images but a share ``changed``."""
 
     cosine: float = LEAST_COSINE
     changed: float = MOST_CHANGED
@@ -48,9 +49,9 @@ class Demand:
 class OutputParity:
     """How an engine's outputs compare with MXNet's.
 
-    ``same`` is the number of images with the same top-1, None where outputs are no class scores; ``cosine`` the
-    mean cosine of the output that has the lowest, ``steps`` the largest deviation of any output, in 127ths of the
-    image's largest value of that output.
+    ``same`` is the number of images with the same top-1, None if the outputs are not class scores. ``cosine`` is the
+    lowest mean cosine of any output. ``steps`` is the largest deviation of any output, in 127ths of the image's largest
+    value of that output.
     """
 
     images: int
@@ -61,7 +62,7 @@ class OutputParity:
 
     @property
     def ok(self) -> bool:
-        """Whether the engine computes the same network: by cosine, and by top-1 as far as so few images can tell."""
+        """Whether the engine computes the same network: by cosine, and by top-1 as far as the images can tell."""
         with using("benchmark", "tests of outputs"):
             from scipy.stats import binom
 
@@ -78,15 +79,15 @@ def output_parity(
     class_scores: bool,
     demand: Demand = Demand(),
 ) -> OutputParity:
-    """Run both over batches of at most ``batch_size`` images, and compare their outputs.
+    """Run both engines over batches of at most ``batch_size`` images and compare their outputs.
 
     Args:
         graph: the bundle's network, as MXNet runs it.
         session: its ONNX file in another engine.
         batches: the network's input, float32.
-        batch_size: of the largest batch.
+        batch_size: the size of the largest batch.
         class_scores: whether the first output is a row of class scores.
-        demand: what is asked for.
+        demand: what the outputs must keep.
 
     Raises:
         EngineError: an engine cannot run the network.
@@ -98,38 +99,38 @@ def output_parity(
 
 
 def parity_of(pairs: Iterable[tuple[Outputs, Outputs]], class_scores: bool, demand: Demand = Demand()) -> OutputParity:
-    """Compare outputs, given batch by batch as (MXNet's, the engine's); see ``output_parity``.
+    """Compare pairs (MXNet's outputs, the engine's outputs), one for each batch; see ``output_parity``.
 
     Raises:
-        EngineError: the engine's have another shape, or are not finite.
+        EngineError: the engine's outputs have another shape or are not finite.
     """
     images, same, steps = 0, 0, 0.0
     totals: list[float] = []
     rows: list[int] = []
-    for expected, found in pairs:
-        if len(found) != len(expected):
+    for expected, actual in pairs:
+        if len(actual) != len(expected):
             raise EngineError(
-                f"the ONNX file has {len(found)} outputs where MXNet has {len(expected)}; export it again"
+                f"the ONNX file has {len(actual)} outputs where MXNet has {len(expected)}; export it again"
             )
         totals, rows = totals or [0.0] * len(expected), rows or [0] * len(expected)
-        for index, (wanted, values) in enumerate(zip(expected, found)):
+        for index, (wanted, values) in enumerate(zip(expected, actual)):
             if values.shape != wanted.shape or not np.isfinite(values).all():
                 raise EngineError(
-                    f"the ONNX file puts out {_described(values)} where MXNet puts out {_described(wanted)}; "
+                    f"the ONNX file computes {_described(values)} where MXNet computes {_described(wanted)}; "
                     "export it again"
                 )
             totals[index] += float(cosines(wanted, values).sum())
             rows[index] += len(wanted)
             steps = max(steps, largest_steps(wanted, values))
         images += len(expected[0])
-        same += int(same_top1(expected[0], found[0]).sum())
+        same += int(same_top1(expected[0], actual[0]).sum())
     cosine = min(total / count for total, count in zip(totals, rows))
     return OutputParity(images, same if class_scores else None, cosine, steps, demand)
 
 
-def largest_steps(expected: np.ndarray, found: np.ndarray) -> float:
+def largest_steps(expected: np.ndarray, actual: np.ndarray) -> float:
     """The largest deviation of finite outputs, in 127ths of the largest absolute output of its image."""
-    deviation = np.abs(expected - found).reshape(len(expected), -1).max(axis=1)
+    deviation = np.abs(expected - actual).reshape(len(expected), -1).max(axis=1)
     largest = np.abs(expected).reshape(len(expected), -1).max(axis=1)
     return float((deviation / np.where(largest > 0, largest, 1.0)).max() * STEPS)
 

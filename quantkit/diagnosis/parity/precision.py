@@ -1,4 +1,4 @@
-"""Which layers of an ONNX file an engine computes in integers, and which it leaves in FP32."""
+"""Checking which layers of an ONNX file an engine computes in integers, and which it leaves in FP32."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from quantkit.diagnosis.parity.onnx_file import OnnxFile
 class PrecisionParity:
     """How convolutions and dense layers ran.
 
-    ``kernels`` counts the engine's own names of what computed in integers; ``left`` are the layers that should have,
-    by their names in the file; ``planned`` those that the plan leaves in FP32.
+    ``kernels`` counts the kernels that computed in integers, by the engine's names. ``left`` are the layers that ran in
+    FP32 but should not have, by their names in the file; ``planned`` are those that the plan leaves in FP32.
     """
 
     kernels: Mapping[str, int]
@@ -24,12 +24,12 @@ class PrecisionParity:
 
     @property
     def ok(self) -> bool:
-        """Whether no layer is in FP32 that should not be."""
+        """Whether only layers that the plan leaves in FP32 ran in FP32."""
         return not self.left
 
 
 def precision_parity(file: OnnxFile, executed: Iterable[ExecutedLayer]) -> PrecisionParity:
-    """Compare what an engine ran with what the file says."""
+    """Compare the precision in which an engine ran each layer with the precision in the file."""
     in_integers = [layer for layer in executed if layer.precision == "int8"]
     names = frozenset(name for layer in in_integers for name in layer.names)
     wanted = {

@@ -22,16 +22,16 @@ from quantkit.errors import EngineError, EngineMissing
 from quantkit.progress import Progress, Tell, silent, untold
 
 IMAGES = 100
-"""How many images are compared at most, unless another number is asked for."""
+"""The number of images to compare on, if no other is given."""
 
 REFERENCE_IMAGES = 4
-"""The same for the reference evaluator, which takes seconds for an image."""
+"""The number for the reference evaluator, which takes seconds per image."""
 
 _BATCH_SIZE = 8
 
 
 class NoMXNetWarning(UserWarning):
-    """MXNet is not installed, so that engines are compared on the stored sample alone."""
+    """MXNet is not installed, so engines are compared on the stored sample alone."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class EnginesVerification:
 
     Attributes:
         bundle: the checks of the bundle itself.
-        engine_checks: those of the engines, in their order; none where the bundle failed.
-        engines: how each engine compares with MXNet; without those that cannot run the network.
+        engine_checks: the checks of the engines, in their order; empty if the bundle failed.
+        engines: how each engine compares with MXNet; those that cannot run the network are missing.
     """
 
     bundle: Verification
@@ -50,7 +50,7 @@ class EnginesVerification:
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """All checks in the order in which they were made."""
+        """All checks, in the order in which they were made."""
         return self.bundle.checks + self.engine_checks
 
     @property
@@ -70,22 +70,23 @@ def verify_in_engines(
 ) -> EnginesVerification:
     """Check a bundle, then run its INT8 network as an ONNX file in engines and compare each with MXNet.
 
-    A bundle that does not hold its ONNX file gets one in memory. Warns with ``NoMXNetWarning`` where MXNet is not
-    installed; the bundle's files are then checked, and engines are compared with what MXNet put out for the stored
-    sample when the bundle was made.
+    If the bundle does not hold its ONNX file, it is made in memory. If MXNet is not installed, this warns with
+    ``NoMXNetWarning``, checks only the bundle's files, and compares engines with the outputs that MXNet computed for
+    the stored sample when the bundle was made.
 
     Args:
-        directory: the bundle's.
+        directory: the bundle.
         engines: names from ``ONNX_ENGINES``.
-        evaluation_data: images to compare on, anything that ``load_data`` takes; None: the built-in ones, or the
-            stored sample where the bundle does not know how images are preprocessed.
-        num_samples: at most how many images; None: ``IMAGES``, or ``REFERENCE_IMAGES`` for the reference evaluator.
+        evaluation_data: images to compare on, anything that ``load_data`` takes. None for the built-in ones, or the
+            stored sample if the bundle does not know how images are preprocessed.
+        num_samples: the largest number of images; None for ``IMAGES``, or ``REFERENCE_IMAGES`` for the reference
+            evaluator.
         layers: whether to compare layer by layer as well; this needs MXNet.
-        tell: is told what happens.
+        tell: receives a line for each event.
         progress: wraps the streams of batches and of layers.
 
     Raises:
-        UserError: the bundle is an FP32 one.
+        UserError: the bundle holds an FP32 network.
         EngineMissing: an engine, or the package onnx, is not installed.
         DataError: the images cannot be used.
     """
@@ -113,7 +114,7 @@ def verify_in_engines(
 
 
 def _verified(directory: Path) -> tuple[Verification, bool]:
-    """The checks of the bundle itself, and whether MXNet is there; where it is not, the checks of its files alone."""
+    """The checks of the bundle itself, of its files alone if there is no MXNet; and whether there is."""
     try:
         return verify_bundle(directory), True
     except EngineMissing:
@@ -134,7 +135,7 @@ def _images(
     tell: Tell,
     progress: Progress,
 ) -> Optional[Iterator[np.ndarray]]:
-    """Batches of the network's input; None where nobody knows how to make them of photographs."""
+    """Batches of the network's input; None if the preprocessing of photographs is not known."""
     if data is None and bundle.preprocess is None:
         tell(f"{engine}: the stored sample only, the preprocessing of images is not known; give images with --data")
         return None

@@ -1,1 +1,1 @@
-"""Where a network's time goes: by layer, by operator, by kernel, against what the machine can reach."""
+"""Profiling: where a network's time goes, by layer, operator and kernel, compared with the machine's peak."""

@@ -1,4 +1,4 @@
-"""From the events of runs to the time of each operator, so that the parts add up to the whole."""
+"""Attributing the events of runs to operators, so that the parts add up to the whole."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from quantkit.ir.graph import Graph
 
 @dataclass(frozen=True)
 class Times:
-    """The times of one run, in ms: the mean of the settled runs, so ``total`` is the sum of all parts.
+    """The times of one run, in ms: means over the settled runs, so ``total`` is the sum of all parts.
 
     Attributes:
-        total: from the call to the finished result, the profiler watching.
-        nodes: of each node that ran, by name, in order.
-        others: of operators that cannot be told to be a certain node's, by type.
-        between: outside of all operators.
-        spread: how much longer the slowest settled run took than the fastest, as a share of that.
-        doubt: why operators were not attributed to nodes; empty where all were.
+        total: the time from the call to the finished result, under the profiler.
+        nodes: the time of each node that ran, by name, in order.
+        others: the time of operators that no node is known to own, by type.
+        between: the time outside of all operators.
+        spread: how much longer the slowest settled run took than the fastest, as a share of the fastest.
+        doubt: why operators were not attributed to nodes; empty if all were.
     """
 
     total: float
@@ -32,25 +32,25 @@ class Times:
 
 
 def settled(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """The middle half of the runs by their time: free of first runs and of what else the machine did."""
+    """The middle half of the runs by time, without first runs and disturbed ones."""
     ranked = sorted(runs, key=lambda run: run.milliseconds)
     cut = len(ranked) // 4
     return tuple(ranked[cut : len(ranked) - cut])
 
 
 def attribute(recording: Recording, graph: Graph) -> Times:
-    """The time of each node: events count as nodes' only if types and order agree with them in every settled run.
+    """Attribute events to nodes, if their types and order match the nodes in every settled run.
 
-    MXNet's events tell the type of an operator, not its node. Where they do not follow the nodes
-    exactly, the times are by type alone, and ``doubt`` says what did not fit.
+    MXNet's events name the type of an operator, not its node. If they do not match the nodes exactly, times are by type
+    alone and ``doubt`` says what did not match.
     """
     runs = settled(recording.runs)
     total = sum(run.milliseconds for run in runs) / len(runs)
-    stranger = next((name for name in recording.executed if name not in graph.by_name), None)
+    unknown = next((name for name in recording.executed if name not in graph.by_name), None)
     expected = [graph.by_name[name].op for name in recording.executed if name in graph.by_name]
     known = set(expected)
-    if stranger is not None:
-        doubt = f"the engine ran an operator for {stranger!r}, which the network does not have"
+    if unknown is not None:
+        doubt = f"the engine ran an operator for {unknown!r}, which the network does not have"
     else:
         doubt = next(filter(None, (_misfit(run, expected, known) for run in runs)), "")
     nodes: defaultdict[str, float] = defaultdict(float)
@@ -68,7 +68,7 @@ def attribute(recording: Recording, graph: Graph) -> Times:
 
 
 def _misfit(run: Run, expected: Sequence[str], known: set[str]) -> str:
-    """What keeps the events of a run from being those of the nodes; MXNet's own operators among them are no matter."""
+    """Why the events of a run do not match the nodes; empty if they do. Operators that MXNet adds do not count."""
     seen = [event.operator for event in run.events if event.operator in known]
     if len(seen) != len(expected):
         return f"the engine ran {len(seen)} operators where the network has {len(expected)}"

@@ -1,11 +1,11 @@
-"""A trace for chrome://tracing and Perfetto, in which operators bear the names of the user's layers.
+"""A trace for chrome://tracing and Perfetto, in which operators have the names of the user's layers.
 
 The format is Chrome's "Trace Event Format": complete events (``ph`` X) with times in microseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from quantkit.backends.mxnet.profiler import Recording
@@ -17,13 +17,13 @@ _PROCESS = {"pid": 1, "tid": 1}
 
 
 def chrome_trace(name: str, graph: Graph, recording: Recording, profile: Profile) -> dict[str, Any]:
-    """The settled runs one after the other, the operators inside; what a layer is stands in its ``args``.
+    """The settled runs one after the other, with the operators inside; the ``args`` of an event describe its layer.
 
     Args:
-        name: the network's.
+        name: the network's name.
         graph: the network that was recorded.
-        recording: of it.
-        profile: of the recording.
+        recording: the recording.
+        profile: the profile of the recording.
     """
     events = [
         {"name": "process_name", "ph": "M", **_PROCESS, "args": {"name": name}},
@@ -51,8 +51,10 @@ def _events(graph: Graph, recording: Recording, profile: Profile) -> Iterator[di
         at += run.milliseconds * 1e3
 
 
-def _complete(name: str, category: str, begun: float, milliseconds: float, arguments: Any) -> dict[str, Any]:
-    # Viewers reckon in nanoseconds; neighbours that overlap by one would count as nested.
+def _complete(
+    name: str, category: str, begun: float, milliseconds: float, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    # Viewers count in nanoseconds and show neighbours that overlap by one as nested.
     first, last = round(begun, 3), round(begun + milliseconds * 1e3, 3)
     times = {"ts": first, "dur": round(last - first, 3)}
     return {"name": name, "cat": category, "ph": "X", **_PROCESS, **times, "args": arguments}

@@ -1,4 +1,4 @@
-"""A profile as JSON's own types."""
+"""A profile as JSON values."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from quantkit.diagnosis.profile.profile import Profile, Row
 from quantkit.ir.graph import Graph
 
 
-def profile_document(found: Profile, graph: Graph) -> dict[str, Any]:
-    """What was found, as JSON's own types: times in ms, speeds in GMAC/s, shares from 0 to 1."""
-    times = found.times
+def profile_document(profile: Profile, graph: Graph) -> dict[str, Any]:
+    """A profile as JSON values: times in ms, speeds in GMAC/s, shares from 0 to 1."""
+    times = profile.times
     return {
-        "batch": found.batch,
+        "batch": profile.batch,
         "threads": os.environ.get("OMP_NUM_THREADS"),
-        "latency_ms": found.latency,
+        "latency_ms": profile.latency,
         "profiled_ms": times.total,
-        "macs": found.macs,
-        "gmacs_per_s": found.gmacs,
-        "of_peak": found.of_peak,
-        "peak_gmacs_per_s": asdict(found.peak),
-        "spent_ms": asdict(found.spent),
-        "int8_share": found.spent.int8 / times.total,
-        "int8_isa": list(found.isa),
-        "layers": [_layer(row, graph) for row in found.rows] if times.nodes else [],
+        "macs": profile.macs,
+        "gmacs_per_s": profile.gmacs,
+        "of_peak": profile.of_peak,
+        "peak_gmacs_per_s": asdict(profile.peak),
+        "spent_ms": asdict(profile.spent),
+        "int8_share": profile.spent.int8 / times.total,
+        "int8_isa": list(profile.isa),
+        "layers": [_layer(row, graph) for row in profile.rows] if times.nodes else [],
         "operators": [
-            {"operator": name, "count": count, "ms": spent} for name, (count, spent) in found.operators.items()
+            {"operator": name, "count": count, "ms": spent} for name, (count, spent) in profile.operators.items()
         ],
         "others_ms": dict(times.others),
         "between_ms": times.between,
-        "skipped": list(found.skipped),
+        "skipped": list(profile.skipped),
         "doubt": times.doubt,
     }
 

@@ -1,4 +1,4 @@
-"""Which of the user's layers each operator of a network works for."""
+"""Which of the user's layers each operator of a network belongs to."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Original = tuple[str, str]
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer by the user's names: that of its main operator and that operator's type, and all that it stands for.
+    """One layer in the user's terms: the name and type of its main operator, and the names of all its originals.
 
-    A conversion between FP32 and INT8 is a layer of its own, of the name of the layer whose result it converts.
+    A conversion between FP32 and INT8 is a separate layer, named after the layer whose result it converts.
     """
 
     name: str
@@ -32,26 +32,26 @@ def layers_of(graph: Graph, originals: Mapping[str, Sequence[Original]]) -> dict
 
     Args:
         graph: the network as it runs.
-        originals: by name of a fused node, the names and types of the user's operators that it computes.
-            Nodes that quantkit's lowering has derived from it are found by their names.
+        originals: the names and types of the user's operators that a fused node computes, by the node's name. The
+            names of nodes that lowering derives from a fused node lead back to it.
     """
-    found: dict[str, Layer] = {}
+    layers: dict[str, Layer] = {}
     for node in graph.nodes:
         stem = _stem(node.name, originals)
         if node.op in CONVERSIONS:
             source = node.inputs[0].node
-            converted = found.get(source, Layer(source, "input", (source,)))
+            converted = layers.get(source, Layer(source, "input", (source,)))
             operator = node.op.replace("_contrib_", "").replace("_v2", "")
-            found[node.name] = Layer(converted.name, operator, converted.originals)
+            layers[node.name] = Layer(converted.name, operator, converted.originals)
         elif stem:
-            found[node.name] = _layer(originals[stem])
+            layers[node.name] = _layer(originals[stem])
         else:
-            found[node.name] = _own(node)
-    return found
+            layers[node.name] = _own(node)
+    return layers
 
 
 def _stem(name: str, known: Mapping[str, object]) -> str:
-    """The longest known name that ``name`` is derived from; empty where there is none."""
+    """The longest known name that ``name`` is derived from; empty if there is none."""
     candidate = name[len(_PREFIX) :] if name.startswith(_PREFIX) and name not in known else name
     while candidate and candidate not in known:
         candidate = candidate.rpartition("_")[0]

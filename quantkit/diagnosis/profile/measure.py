@@ -1,4 +1,4 @@
-"""Measuring a profile: a network's runs recorded, and brought together with the machine's peak."""
+"""Measuring a profile: recording a network's runs and comparing them with the machine's peak."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quantkit.quantization.explain import Explanation
 
 @dataclass(frozen=True)
 class ProfiledNetwork:
-    """A profile with what it was made of: the network as it ran, ``fp32`` or ``int8``, and the recording of it."""
+    """A profile, with the network as it ran, its kind (``fp32`` or ``int8``), and its recording."""
 
     kind: str
     graph: Graph
@@ -35,10 +35,10 @@ def profile_network(
     """Record where the time of a network goes, in MXNet.
 
     Args:
-        network: a model, or a bundle, whose layers get the names of the operators that it was made from.
-        batch: images in a run.
-        runs: how many runs to record; None: as many as a few seconds allow.
-        tell: is told what begins.
+        network: a model or a bundle; a bundle's layers get the names of the operators that it was made from.
+        batch: the number of images in a run.
+        runs: the number of runs to record; None for as many as a few seconds allow.
+        tell: receives a line as each stage begins.
 
     Raises:
         EngineMissing: MXNet is not installed.
@@ -54,12 +54,12 @@ def profile_network(
     recording = record(graph, shape, runs, tell)
     tell("measuring the peak of this machine")
     peak = measured_peak()
-    found = profile(graph, recording, layers_of(graph, originals), counts, peak, batch)
-    return ProfiledNetwork(kind, graph, recording, found)
+    layers = layers_of(graph, originals)
+    return ProfiledNetwork(kind, graph, recording, profile(graph, recording, layers, counts, peak, batch))
 
 
 def _originals(operators: Iterable[Explanation]) -> dict[str, list[Original]]:
-    """By name of a fused operator, the names and types of the original ones that it computes."""
+    """The names and types of the original operators that a fused one computes, by its name."""
     originals: dict[str, list[Original]] = {}
     for row in operators:
         if row.into:

@@ -1,4 +1,4 @@
-"""Profile: rows by layer, sums by operator, and what all the time was spent on."""
+"""Profile: a row for each layer, sums by operator, and what the time was spent on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _INTEGERS = ("u8", "s8")
 
 @dataclass(frozen=True)
 class Row:
-    """One layer: ``nodes`` compute it in ``milliseconds`` of one run, ``macs`` multiply-accumulates in all.
+    """One layer: ``nodes`` compute its ``macs`` multiply-accumulates in ``milliseconds`` of one run.
 
-    ``kernels`` are the engine's, their times cut to what the profiler saw of the operators they are in;
-    ``int8`` tells whether the layer multiplies in INT8, ``peak`` what the machine reaches at that (GMAC/s).
+    ``kernels`` are the engine's; their times are scaled down to fit those of their operators. ``int8`` tells whether
+    the layer multiplies in INT8, ``peak`` is what the machine reaches in that precision (GMAC/s).
     """
 
     layer: Layer
@@ -36,31 +36,31 @@ class Row:
 
     @property
     def kernel(self) -> Optional[Kernel]:
-        """The kernel that takes longest, reorders only where there is no other; None where MXNet computes by itself."""
+        """The kernel that takes longest, a reorder only if there is no other; None if MXNet uses no kernel."""
         return max(self.kernels, key=lambda each: (each.primitive != "reorder", each.milliseconds), default=None)
 
     @property
     def gmacs(self) -> Optional[float]:
-        """10^9 multiply-accumulates a second; None where there are none."""
+        """10^9 multiply-accumulates per second; None if there are none."""
         return _rate(self.macs, self.milliseconds)
 
     @property
     def of_peak(self) -> Optional[float]:
-        """The share of the machine's measured peak in this precision."""
+        """The speed as a share of the machine's measured peak in this precision."""
         return self.gmacs / self.peak if self.gmacs is not None and self.peak else None
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What the time of one run went into, in ms; the parts add up to the run.
+    """What the time of one run was spent on, in ms; the parts add up to the run.
 
     Attributes:
         int8: kernels on INT8 data.
         floating: kernels on other data.
-        reorders: the engine's changes of layout and type, quantization included.
-        around: in operators that use kernels, outside of these.
+        reorders: the engine's changes of layout and type, including quantization.
+        around: operators that use kernels, outside of their kernels.
         own: operators that MXNet computes without the engine's kernels.
-        others: operators that belong to no node for certain.
+        others: operators that no node is known to own.
         between: outside of operators.
     """
 
@@ -77,8 +77,8 @@ class Spent:
 class Profile:
     """Where the time of one run goes.
 
-    ``latency`` is the median of runs as MXNet always runs them; ``times`` are of runs under the profiler,
-    which the rows split. ``skipped`` are nodes that the engine need not run. Times in ms.
+    ``latency`` is the median of runs without the profiler. ``times`` are those of runs under the profiler; the rows
+    divide them by layer. ``skipped`` are nodes that the engine did not run. All times are in ms.
     """
 
     batch: int
@@ -98,7 +98,7 @@ class Profile:
 
     @property
     def gmacs(self) -> Optional[float]:
-        """10^9 multiply-accumulates a second, of the network as MXNet always runs it."""
+        """10^9 multiply-accumulates per second, without the profiler."""
         return _rate(self.macs, self.latency)
 
     @property
@@ -116,20 +116,20 @@ def profile(
     peak: Peak,
     batch: int,
 ) -> Profile:
-    """Bring together what was recorded of a network and what is known of it.
+    """Make the profile of a recording.
 
     Args:
         graph: the network that was recorded.
-        recording: of it.
-        layers: of each node (``layers_of``).
-        macs: multiply-accumulates by node (``quantkit.ir.macs.macs``).
-        peak: of the machine.
-        batch: images in a run.
+        recording: the recording.
+        layers: the layer of each node (``layers_of``).
+        macs: the multiply-accumulates of each node (``quantkit.ir.macs.macs``).
+        peak: the peak of the machine.
+        batch: the number of images in a run.
     """
     times = attribute(recording, graph)
     kernels = {name: _fitted(recording.kernels.get(name, ()), spent) for name, spent in times.nodes.items()}
     grouped: dict[Layer, list[str]] = {}
-    # Where no time can be attributed there are no rows, but the work is still known.
+    # Where no time can be attributed, the multiply-accumulates of the nodes are known all the same.
     for name in times.nodes or [name for name in recording.executed if name in layers]:
         grouped.setdefault(layers[name], []).append(name)
     rows = tuple(
@@ -171,7 +171,7 @@ def _row(
 
 
 def _fitted(kernels: Sequence[Kernel], milliseconds: float) -> tuple[Kernel, ...]:
-    """The kernels of an operator, taking no longer than it did: they were timed in other runs."""
+    """The kernels of an operator, scaled to take no longer than it did: they were timed in other runs."""
     together = sum(kernel.milliseconds for kernel in kernels)
     factor = min(1.0, milliseconds / together) if together else 1.0
     return tuple(replace(kernel, milliseconds=kernel.milliseconds * factor) for kernel in kernels)

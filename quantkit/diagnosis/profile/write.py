@@ -12,7 +12,7 @@ from quantkit.files.files import writing
 
 
 def write_trace(trace: Mapping[str, Any], path: Path) -> None:
-    """Write what ``chrome_trace`` makes to a file, complete or not at all; its folder is made where there is none.
+    """Write a trace of ``chrome_trace`` to a file, completely or not at all; make its folder if there is none.
 
     Raises:
         QuantkitError: the disk is full, or the place cannot be written.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def digits_bundle(digits_int8: QuantizedModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The digits network in INT8 without recovery, calibrated with 8 images of digits:train."""
+    """The digits network in INT8 without algorithms, calibrated with 8 images of digits:train."""
     return digits_int8.save(tmp_path_factory.mktemp("analysis") / "digits")
 
 

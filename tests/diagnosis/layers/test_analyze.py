@@ -71,31 +71,31 @@ def test_each_image_is_decoded_once(
         return decode(file, name)
 
     monkeypatch.setattr(folder, "decode", counted)
-    found = analyze(digits_bundle, tmp_path)
+    decoded_once = analyze(digits_bundle, tmp_path)
     assert (len(decoded), set(decoded.values())) == (12, {1})
-    assert found.images == 12
-    assert sorted(layer.own.sqnr for layer in found.layers) == pytest.approx(
+    assert decoded_once.images == 12
+    assert sorted(layer.own.sqnr for layer in decoded_once.layers) == pytest.approx(
         sorted(layer.own.sqnr for layer in analysis.layers)
     )
 
 
 def test_images_can_be_given_one_by_one(digits_bundle: Path, analysis: Analysis) -> None:
     pixels = _pixels(load_data("digits:test"), 12)
-    found = analyze(digits_bundle, (image[None] for image in pixels))
-    assert found.images == 12
-    assert found.agreement == analysis.agreement
+    one_by_one = analyze(digits_bundle, (image[None] for image in pixels))
+    assert one_by_one.images == 12
+    assert one_by_one.agreement == analysis.agreement
 
 
 def test_pixels_that_were_not_preprocessed(digits_bundle: Path) -> None:
     pixels = _pixels(load_data("digits:test"), 4).transpose(0, 3, 1, 2).astype(np.float32)
     pixels[1] = 0
-    found = analyze(digits_bundle, pixels)
-    assert found.calibration.input.whole
-    assert found.calibration.input.constant == 1
-    assert any("whole numbers as pixels are" in text for text in found.findings)
+    unprocessed = analyze(digits_bundle, pixels)
+    assert unprocessed.calibration.input.whole
+    assert unprocessed.calibration.input.constant == 1
+    assert any("whole numbers as pixels are" in text for text in unprocessed.findings)
     channels = pixels.transpose(1, 0, 2, 3).reshape(3, -1).astype(np.float64)
-    np.testing.assert_allclose(found.calibration.input.mean, channels.mean(axis=1), rtol=1e-6)
-    np.testing.assert_allclose(found.calibration.input.deviation, channels.std(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(unprocessed.calibration.input.mean, channels.mean(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(unprocessed.calibration.input.deviation, channels.std(axis=1), rtol=1e-6)
 
 
 def test_another_reference_is_refused_by_its_weights(digits_bundle: Path) -> None:

@@ -36,10 +36,10 @@ def test_each_layer_computes_the_integers_of_the_engine(name: str) -> None:
     layers = [node for node in network.graph.nodes if network.is_layer(node)]
     assert layers
     for node in layers:
-        (found,) = network.results(node, values)
+        (computed,) = network.results(node, values)
         form = network.network.plan.tensors.get(node.output)
-        step = form.params.scale if form else np.abs(found).max() * 1e-5
-        difference = np.abs(found - values[node.output]) / step
+        step = form.params.scale if form else np.abs(computed).max() * 1e-5
+        difference = np.abs(computed - values[node.output]) / step
         # A sum on the edge between two integers may fall to either side.
         assert difference.max() < (2.01 if network.has_seven_bits(node.output) else 1.01), node.name
         assert (difference > 0.5).mean() < 0.01, node.name
@@ -70,13 +70,13 @@ def test_the_parts_of_an_error_against_numpy() -> None:
     def product(values: np.ndarray, matrix: np.ndarray) -> np.ndarray:
         return np.einsum("oc,nchw->nohw", matrix, values) + bias[:, None, None]
 
-    found = parts(network, reference, network.graph.nodes[0], {DATA: data}, {})
-    assert found.weights is not None
-    np.testing.assert_allclose(found.weights, product(data, coarse), atol=1e-5)
+    outputs = parts(network, reference, network.graph.nodes[0], {DATA: data}, {})
+    assert outputs.weights is not None
+    np.testing.assert_allclose(outputs.weights, product(data, coarse), atol=1e-5)
     close = 1.01 * put.scale
     for values, expected in (
-        (found.own, through(product(through(data, given), coarse), put)),
-        (found.tensors, through(product(through(data, given), weight), put)),
+        (outputs.own, through(product(through(data, given), coarse), put)),
+        (outputs.tensors, through(product(through(data, given), weight), put)),
     ):
         assert np.abs(values - expected).max() < close
         assert (np.abs(values - expected) > 0.5 * put.scale).mean() < 1e-3
@@ -96,15 +96,15 @@ def test_a_shift_of_tensors_is_taken_out_again() -> None:
     graph = Graph(network.graph.nodes, ("data",), network.graph.outputs, params)
     moved = replace(network, network=replace(network.network, graph=graph))
     plain = parts(network, reference, node, {DATA: data}, {})
-    found = parts(moved, reference, node, {DATA: data}, {DATA: shift_in, Tensor("conv"): shift_out})
+    shifted = parts(moved, reference, node, {DATA: data}, {DATA: shift_in, Tensor("conv"): shift_out})
     assert plain.weights is not None
-    assert found.weights is not None
-    np.testing.assert_allclose(found.weights, plain.weights, atol=1e-5)
+    assert shifted.weights is not None
+    np.testing.assert_allclose(shifted.weights, plain.weights, atol=1e-5)
     exact = float_results(reference, reference.nodes[0], {DATA: data})[0]
-    for one, other in ((plain.own, found.own), (plain.tensors, found.tensors)):
+    for one, other in ((plain.own, shifted.own), (plain.tensors, shifted.tensors)):
         errors = [np.square(each - exact).mean() for each in (one, other)]
         assert errors[1] == pytest.approx(errors[0], rel=0.3)
     step = network.network.form(Tensor("conv")).params.scale
-    for each in (found.own, found.tensors):
+    for each in (shifted.own, shifted.tensors):
         integers = (each + shift_out) / step
         np.testing.assert_allclose(integers, np.rint(integers), atol=1e-3)

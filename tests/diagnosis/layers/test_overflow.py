@@ -34,7 +34,7 @@ def convolution(channels: int, kernel: int = 3, groups: int = 1, stride: int = 1
     return replace(graph, nodes=(replace(node, attrs={**node.attrs, "stride": f"({stride}, {stride})"}),))
 
 
-def unit_in(graph: Graph) -> FusedLayer:
+def layer_in(graph: Graph) -> FusedLayer:
     fused_layer = fused_layer_of(graph.nodes[0])
     assert fused_layer is not None
     return fused_layer
@@ -65,12 +65,12 @@ def test_convolutions_against_a_loop(channels: int, kernel: int, stride: int) ->
     random = np.random.default_rng(0)
     inputs = random.integers(0, 256, (2, channels, 5, 6)).astype(np.uint8)
     weights = random.integers(-128, 128, (8, channels, kernel, kernel)).astype(np.int8)
-    found = saturating(unit_in(convolution(channels, kernel, stride=stride)), inputs, weights)
+    losses = saturating(layer_in(convolution(channels, kernel, stride=stride)), inputs, weights)
     counts, pairs, lost = brute_force(inputs, weights, stride)
     assert counts.sum() > 10
-    np.testing.assert_array_equal(found.counts, counts)
-    np.testing.assert_array_equal(found.lost, lost)
-    assert found.pairs == pairs
+    np.testing.assert_array_equal(losses.counts, counts)
+    np.testing.assert_array_equal(losses.lost, lost)
+    assert losses.pairs == pairs
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
@@ -79,19 +79,19 @@ def test_dense_layers_against_a_loop(dtype: str) -> None:
     inputs = random.integers(0, 256, (4, 7)).astype(np.uint8)
     weights = random.integers(-128, 128, (5, 7)).astype(np.int8)
     given = inputs if dtype == "uint8" else (inputs.astype(int) - 128).astype(np.int8)
-    found = saturating(unit_in(dense(7)), given, weights)
+    losses = saturating(layer_in(dense(7)), given, weights)
     counts, pairs, lost = brute_force(inputs[:, :, None, None], weights[:, :, None, None], 1)
     assert counts.sum() > 2
-    np.testing.assert_array_equal(found.counts, counts)
-    np.testing.assert_array_equal(found.lost, lost[:, :, 0, 0])
-    assert found.pairs == pairs
+    np.testing.assert_array_equal(losses.counts, counts)
+    np.testing.assert_array_equal(losses.lost, lost[:, :, 0, 0])
+    assert losses.pairs == pairs
 
 
 def test_shares() -> None:
     sums = OverflowSums()
     inputs = np.full((3, 2), 255, np.uint8)
     weights = np.array([[127, 127], [127, 1], [-128, -128], [0, 0], [64, 64]], np.int8)
-    fused_layer = unit_in(dense(2))
+    fused_layer = layer_in(dense(2))
     for batch in (inputs, 0 * inputs):
         sums.add(saturating(fused_layer, batch, weights))
     result = sums.result()
@@ -99,10 +99,10 @@ def test_shares() -> None:
 
 
 def test_where_nothing_can_saturate() -> None:
-    assert can_saturate(unit_in(convolution(4)), "uint8")
-    assert not can_saturate(unit_in(convolution(4)), "int8")
-    assert not can_saturate(unit_in(convolution(8, groups=8)), "uint8")
-    assert can_saturate(unit_in(dense(4)), "int8")
+    assert can_saturate(layer_in(convolution(4)), "uint8")
+    assert not can_saturate(layer_in(convolution(4)), "int8")
+    assert not can_saturate(layer_in(convolution(8, groups=8)), "uint8")
+    assert can_saturate(layer_in(dense(4)), "int8")
 
 
 CASES = {
@@ -128,12 +128,12 @@ def test_the_engine_without_vnni_loses_what_is_predicted(name: str, tmp_path: Pa
     fused, plan = planned(graph, data)
     network = int8_network(QuantizedGraph(fused.graph, plan))
     node = network.graph.nodes[0]
-    found, predicted = without_vnni(network, node, {DATA: data})
+    losses, predicted = without_vnni(network, node, {DATA: data})
     exact = network.results(node, {DATA: data})[0]
     engine = run_without_vnni(int8_graph(QuantizedGraph(fused.graph, plan)), data, tmp_path)
     step = np.abs(exact).max() / 127
     # Depthwise convolutions and those of signed input do not saturate, but the latter have coarser weights.
-    assert (np.abs(engine - exact).max() > 2.5 * step) == (found is not None and bool(found.counts.any()))
+    assert (np.abs(engine - exact).max() > 2.5 * step) == (losses is not None and bool(losses.counts.any()))
     assert (np.abs(engine - exact) > 0.5 * step).any() == (name != "depthwise")
     # Sums on the edge between two integers may fall to either side.
     assert np.abs(engine - predicted).max() < 1.01 * step

@@ -74,8 +74,8 @@ def test_percentiles_to_one_bin() -> None:
     values = np.concatenate([normal(5000), np.zeros(500, np.float32)])
     histogram = Histogram()
     histogram.add(values)
-    found = percentiles(histogram, (1.0, 50.0, 99.9))
-    for percent, value in found.items():
+    computed = percentiles(histogram, (1.0, 50.0, 99.9))
+    for percent, value in computed.items():
         assert value == pytest.approx(np.percentile(values, percent, method="inverted_cdf"), abs=1.01 * histogram.width)
 
 
@@ -85,12 +85,12 @@ def test_percentiles_to_one_bin() -> None:
 def test_bins_hold_every_value_where_it_lies(values: np.ndarray) -> None:
     histogram = Histogram()
     histogram.add(values)
-    found = bins(histogram, 64)
-    assert sum(found.counts) == values.size
-    assert len(found.counts) <= 64
-    edges = found.start + found.width * np.arange(len(found.counts) + 1)
+    coarse = bins(histogram, 64)
+    assert sum(coarse.counts) == values.size
+    assert len(coarse.counts) <= 64
+    edges = coarse.start + coarse.width * np.arange(len(coarse.counts) + 1)
     assert edges[0] <= values.min() + 1e-6
     assert edges[-1] >= values.max() - 1e-6
     # A value on the edge between two bins may be counted in either.
     expected = np.histogram(values, edges)[0]
-    assert np.abs(np.cumsum(expected) - np.cumsum(found.counts)).max() <= 1 + (values == 0).sum()
+    assert np.abs(np.cumsum(expected) - np.cumsum(coarse.counts)).max() <= 1 + (values == 0).sum()

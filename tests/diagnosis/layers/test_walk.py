@@ -26,9 +26,9 @@ DATA = images(16, seed=3)
 
 def compared(graph: Graph, algorithms: PTQConfig, batch: int, with_channel_shift: bool) -> Comparison:
     fused, plan = planned(graph, DATA)
-    found = apply_algorithms(QuantizedGraph(fused.graph, plan), fused.original, [DATA], "minmax", algorithms, silent)
+    adjusted = apply_algorithms(QuantizedGraph(fused.graph, plan), fused.original, [DATA], "minmax", algorithms, silent)
     comparison = Comparison(
-        fused.graph, int8_network(QuantizedGraph(found.network.graph, found.network.plan)), with_channel_shift
+        fused.graph, int8_network(QuantizedGraph(adjusted.network.graph, adjusted.network.plan)), with_channel_shift
     )
     for start in range(0, len(DATA), batch):
         comparison.add(DATA[start : start + batch])
@@ -38,9 +38,9 @@ def compared(graph: Graph, algorithms: PTQConfig, batch: int, with_channel_shift
 def test_the_same_whatever_the_batches() -> None:
     one, other = (compared(residual_v1(), PTQConfig(), size, False) for size in (16, 4))
     for name, sums in one.layers.items():
-        found = other.layers[name]
-        assert found.accumulated.result().sqnr == pytest.approx(sums.accumulated.result().sqnr, abs=1e-3)
-        assert found.own.result().sqnr == pytest.approx(sums.own.result().sqnr, abs=1e-3)
+        other_sums = other.layers[name]
+        assert other_sums.accumulated.result().sqnr == pytest.approx(sums.accumulated.result().sqnr, abs=1e-3)
+        assert other_sums.own.result().sqnr == pytest.approx(sums.own.result().sqnr, abs=1e-3)
     for tensor, watch in one.tensors.items():
         assert other.tensors[tensor].use("", "mse", None) == watch.use("", "mse", None)
 
@@ -48,15 +48,15 @@ def test_the_same_whatever_the_batches() -> None:
 def test_the_outputs_are_those_of_the_engine() -> None:
     fused, plan = planned(residual_v2(), DATA)
     network = QuantizedGraph(fused.graph, plan)
-    (exact,), (found,) = Comparison(fused.graph, int8_network(network), False).add(DATA)
+    (exact,), (quantized,) = Comparison(fused.graph, int8_network(network), False).add(DATA)
     np.testing.assert_allclose(exact, run(float_graph(fused.graph), {"data": DATA})[0], atol=1e-4)
     engine = run(int8_graph(network), {"data": DATA})[0]
     # Without VNNI the engine's own sums may saturate.
-    assert np.abs(found - engine).max() < 0.2 * np.abs(engine - exact).max() + 0.01 * np.abs(exact).max()
+    assert np.abs(quantized - engine).max() < 0.2 * np.abs(engine - exact).max() + 0.01 * np.abs(exact).max()
 
 
 @pytest.mark.parametrize("graph", [residual_v2(), inverted_residual()], ids=["v2", "inverted"])
-def test_tensors_that_recovery_shifted(graph: Graph) -> None:
+def test_tensors_that_channel_shift_moved(graph: Graph) -> None:
     shifted = compared(graph, PTQConfig(channel_shift=True), 4, True)
     plain = compared(graph, PTQConfig(), 4, True)
     assert any(np.abs(shift).max() > 0.1 for shift in shifted.shifts.values())

@@ -20,17 +20,17 @@ from quantkit.evaluation.deviation import Deviation
 def test_the_json_holds_every_layer_and_tensor(analysis: Analysis, tmp_path: Path) -> None:
     write_analysis(analysis, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"analysis.json", "index.html"}
-    found = json.loads((tmp_path / "out" / "analysis.json").read_text())
-    assert (found["format"], found["version"]) == ("quantkit-analysis", 1)
-    assert [layer["name"] for layer in found["layers"]] == [layer.name for layer in analysis.layers]
-    assert found["layers"][0]["own"]["sqnr"] == analysis.layers[0].own.sqnr
-    assert len(found["tensors"]) == len(analysis.tensors)
+    document = json.loads((tmp_path / "out" / "analysis.json").read_text())
+    assert (document["format"], document["version"]) == ("quantkit-analysis", 1)
+    assert [layer["name"] for layer in document["layers"]] == [layer.name for layer in analysis.layers]
+    assert document["layers"][0]["own"]["sqnr"] == analysis.layers[0].own.sqnr
+    assert len(document["tensors"]) == len(analysis.tensors)
 
 
 def test_no_deviation_is_null(analysis: Analysis) -> None:
     exact = replace(analysis.layers[0], own=Deviation(math.inf, 1.0))
-    found = analysis_json(replace(analysis, layers=(exact, *analysis.layers[1:])))
-    assert found["layers"][0]["own"]["sqnr"] is None
+    document = analysis_json(replace(analysis, layers=(exact, *analysis.layers[1:])))
+    assert document["layers"][0]["own"]["sqnr"] is None
 
 
 def test_the_page_shows_everything_and_needs_no_network(analysis: Analysis) -> None:

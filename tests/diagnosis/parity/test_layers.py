@@ -29,10 +29,10 @@ def compared(int8: QuantizedGraph, file: OnnxFile, name: str = "reference") -> l
 @pytest.mark.parametrize("name", ONNX_ENGINES)
 def test_every_layer_computes_what_it_does_in_mxnet(network: str, name: str) -> None:
     int8 = quantized_there(network, "balanced")
-    found = compared(int8, parse(int8_file(int8)), name)
-    assert {layer.tensor for layer in found} >= {str(tensor) for tensor in int8.plan.tensors}
-    assert {layer.tensor: layer.alone for layer in found if not layer.ok} == {}
-    assert min(layer.cosine for layer in found) > 0.998
+    layers = compared(int8, parse(int8_file(int8)), name)
+    assert {layer.tensor for layer in layers} >= {str(tensor) for tensor in int8.plan.tensors}
+    assert {layer.tensor: layer.alone for layer in layers if not layer.ok} == {}
+    assert min(layer.cosine for layer in layers) > 0.998
 
 
 def with_changed(file: OnnxFile, name: str, change: Callable[[np.ndarray], np.ndarray]) -> OnnxFile:
@@ -49,10 +49,10 @@ def with_changed(file: OnnxFile, name: str, change: Callable[[np.ndarray], np.nd
 def test_a_layer_with_other_weights_is_named_and_those_after_it_are_not() -> None:
     int8 = quantized(residual_v1(), images(4))
     file = parse(int8_file(int8))
-    found = compared(int8, with_changed(file, "bn1_weight_integers", lambda weight: np.roll(weight, 1, axis=0)))
-    wrong = [layer for layer in found if not layer.ok]
-    assert [layer.tensor for layer in wrong] == ["relu1"] == [first_diverging(found)]
-    after = next(layer for layer in found if layer.tensor == "relu2")
+    layers = compared(int8, with_changed(file, "bn1_weight_integers", lambda weight: np.roll(weight, 1, axis=0)))
+    wrong = [layer for layer in layers if not layer.ok]
+    assert [layer.tensor for layer in wrong] == ["relu1"] == [first_diverging(layers)]
+    after = next(layer for layer in layers if layer.tensor == "relu2")
     assert after.beyond > 0.05
     assert after.alone < 0.01
 

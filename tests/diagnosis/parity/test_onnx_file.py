@@ -29,14 +29,14 @@ def test_where_tensors_are_rounded(file: OnnxFile) -> None:
     values = images(2)
     content = file.part({"data": values.shape}, [stem.before, stem.after, data.after])
     before, after, rounded = open_reference(content).run({"data": values})
-    for exact, found in ((before, after), (values, rounded)):
-        levels = np.unique(found)
+    for exact, result in ((before, after), (values, rounded)):
+        levels = np.unique(result)
         step = np.diff(levels).min()
         assert len(levels) <= 256
         np.testing.assert_allclose(levels / step, np.rint(levels / step), atol=1e-2)
         inside = (exact >= levels.min()) & (exact <= levels.max())
         assert inside.mean() > 0.99
-        assert np.abs(exact - found)[inside].max() <= 0.51 * step
+        assert np.abs(exact - result)[inside].max() <= 0.51 * step
 
 
 def test_a_tensor_that_is_not_rounded_is_named(file: OnnxFile) -> None:
@@ -55,8 +55,8 @@ def test_a_part_computes_what_it_does_in_the_whole(file: OnnxFile) -> None:
     before, expected = open_reference(whole).run({"data": images(2)})
     part = file.part({stem.before: before.shape}, [last.after])
     assert set(parse(part).layers) < set(file.layers)
-    (found,) = open_reference(part).run({stem.before: before})
-    np.testing.assert_array_equal(found, expected)
+    (result,) = open_reference(part).run({stem.before: before})
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_a_part_that_needs_more_is_refused(file: OnnxFile) -> None:
@@ -65,5 +65,5 @@ def test_a_part_that_needs_more_is_refused(file: OnnxFile) -> None:
 
 
 def test_what_is_no_onnx_file_is_refused() -> None:
-    with pytest.raises(ModelError, match="this is no ONNX file"):
+    with pytest.raises(ModelError, match="this is not an ONNX file"):
         parse(b"\xff\xff no network")

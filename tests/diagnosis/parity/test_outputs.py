@@ -28,11 +28,11 @@ def parity(change: object) -> OutputParity:
 
 
 def test_the_same_outputs(engine: None) -> None:
-    found = parity(lambda output: output)
-    assert (found.images, found.same) == (7, 7)
-    assert found.cosine == pytest.approx(1)
-    assert found.steps < 0.01
-    assert found.ok
+    outputs = parity(lambda output: output)
+    assert (outputs.images, outputs.same) == (7, 7)
+    assert outputs.cosine == pytest.approx(1)
+    assert outputs.steps < 0.01
+    assert outputs.ok
 
 
 def test_deviations_are_counted_in_steps_of_the_image_s_largest_output(engine: None) -> None:
@@ -45,9 +45,9 @@ def test_deviations_are_counted_in_steps_of_the_image_s_largest_output(engine: N
 
 
 def test_another_network_fails(engine: None) -> None:
-    found = parity(lambda output: output[:, ::-1])
-    assert found.cosine < 0.9
-    assert not found.ok
+    outputs = parity(lambda output: output[:, ::-1])
+    assert outputs.cosine < 0.9
+    assert not outputs.ok
 
 
 @pytest.mark.parametrize("images", [1, 4, 32, 100, 1000])
@@ -67,9 +67,9 @@ def test_as_much_may_change_as_int8_itself_changes() -> None:
 def test_what_is_no_class_score_has_no_top1() -> None:
     random = np.random.default_rng(0)
     maps = random.normal(size=(3, 4, 5, 6)).astype(np.float32)
-    found = parity_of([([maps], [maps[..., ::-1].copy()])], False)
-    assert (found.images, found.same) == (3, None)
-    assert not found.ok
+    outputs = parity_of([([maps], [maps[..., ::-1].copy()])], False)
+    assert (outputs.images, outputs.same) == (3, None)
+    assert not outputs.ok
     assert parity_of([([maps], [maps + np.float32(1e-4)])], False).ok
     assert parity_of([([maps[:, :, :1, :1]], [maps[:, :, :1, :1]])], True).same == 3
 
@@ -77,8 +77,8 @@ def test_what_is_no_class_score_has_no_top1() -> None:
 def test_the_output_that_is_furthest_away_counts() -> None:
     one, other = np.random.default_rng(0).normal(size=(2, 3, 8)).astype(np.float32)
     assert parity_of([([one, other], [one, other])], False).ok
-    found = parity_of([([one, other], [one, other[:, ::-1].copy()])], False)
-    assert found.cosine < 0.9 and found.steps > 10
+    outputs = parity_of([([one, other], [one, other[:, ::-1].copy()])], False)
+    assert outputs.cosine < 0.9 and outputs.steps > 10
 
 
 def test_a_missing_output_is_an_error() -> None:
@@ -95,5 +95,5 @@ def test_a_low_cosine_fails() -> None:
     "change", [lambda output: output * np.float32(np.nan), lambda output: output[:, :3], lambda output: output[:1]]
 )
 def test_outputs_that_cannot_be_compared_are_described(engine: None, change: object) -> None:
-    with pytest.raises(EngineError, match=r"the ONNX file puts out values of shape .* where MXNet"):
+    with pytest.raises(EngineError, match=r"the ONNX file computes values of shape .* where MXNet"):
         parity(change)

@@ -26,17 +26,17 @@ def ran(int8: QuantizedGraph, name: str) -> PrecisionParity:
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 @pytest.mark.parametrize("network", [residual_v1, residual_v2, inverted_residual])
 def test_every_layer_runs_in_integers(name: str, network: object) -> None:
-    found = ran(quantized(network(), images(4)), name)  # type: ignore[operator]
-    assert found.ok
-    assert (found.left, found.planned) == ((), ())
-    assert sum(found.kernels.values()) >= 4
+    parity = ran(quantized(network(), images(4)), name)  # type: ignore[operator]
+    assert parity.ok
+    assert (parity.left, parity.planned) == ((), ())
+    assert sum(parity.kernels.values()) >= 4
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_layers_that_the_plan_leaves_in_fp32_are_named_and_allowed(name: str) -> None:
-    found = ran(quantized(residual_v1(), images(4), "dense"), name)
-    assert found.ok
-    assert found.planned == ("dense",)
+    parity = ran(quantized(residual_v1(), images(4), "dense"), name)
+    assert parity.ok
+    assert parity.planned == ("dense",)
 
 
 def test_a_layer_that_ran_in_fp32_all_the_same_is_named() -> None:
@@ -44,10 +44,10 @@ def test_a_layer_that_ran_in_fp32_all_the_same_is_named() -> None:
     layers = [ExecutedLayer(frozenset({name}), "QLinearConv", "int8") for name in file.layers]
     assert precision_parity(file, layers).ok
     slow = [ExecutedLayer(layers[1].names, "Conv", "fp32")]
-    found = precision_parity(file, [layers[0], *slow, *layers[2:]])
-    assert not found.ok
-    assert {*found.left} == layers[1].names
-    assert found.kernels == {"QLinearConv": len(layers) - 1}
+    parity = precision_parity(file, [layers[0], *slow, *layers[2:]])
+    assert not parity.ok
+    assert {*parity.left} == layers[1].names
+    assert parity.kernels == {"QLinearConv": len(layers) - 1}
 
 
 def reshaped_at_the_end() -> Graph:

@@ -17,11 +17,11 @@ from tests.requirements import requires
 def test_each_engine_is_compared_once_on_as_many_images_as_asked_for(digits_onnx: Path) -> None:
     requires("onnxruntime")
     told: list[str] = []
-    found = verify_in_engines(digits_onnx, ["onnxruntime", "onnxruntime"], "digits:test", 3, tell=told.append)
-    (engine,) = found.engines
+    verification = verify_in_engines(digits_onnx, ["onnxruntime", "onnxruntime"], "digits:test", 3, tell=told.append)
+    (engine,) = verification.engines
     assert engine.images is not None
-    assert (engine.images.images, engine.layers, engine.ok, found.ok) == (3, None, True, True)
-    assert found.checks == found.bundle.checks + engine.checks
+    assert (engine.images.images, engine.layers, engine.ok, verification.ok) == (3, None, True, True)
+    assert verification.checks == verification.bundle.checks + engine.checks
     assert told == []
 
 
@@ -35,8 +35,13 @@ def test_the_reference_evaluator_gets_few_images(digits_onnx: Path) -> None:
 def test_a_damaged_bundle_is_run_in_no_engine(digits_onnx: Path, tmp_path: Path) -> None:
     bundle = Path(shutil.copytree(digits_onnx, tmp_path / "damaged"))
     (bundle / "model.onnx").write_bytes(b"another")
-    found = verify_in_engines(bundle, ["onnxruntime"])
-    assert (found.ok, found.bundle.ok, found.engine_checks, found.engines) == (False, False, (), ())
+    verification = verify_in_engines(bundle, ["onnxruntime"])
+    assert (verification.ok, verification.bundle.ok, verification.engine_checks, verification.engines) == (
+        False,
+        False,
+        (),
+        (),
+    )
 
 
 def test_an_engine_that_refuses_the_file_is_a_failed_check(digits_onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,10 +49,10 @@ def test_an_engine_that_refuses_the_file_is_a_failed_check(digits_onnx: Path, mo
         raise EngineError("cannot load the network")
 
     monkeypatch.setattr(verify, "engine_parity", refused)
-    found = verify_in_engines(digits_onnx, ["onnxruntime"], "digits:test", 3)
-    (check,) = found.engine_checks
+    verification = verify_in_engines(digits_onnx, ["onnxruntime"], "digits:test", 3)
+    (check,) = verification.engine_checks
     assert (check.name, check.ok, check.why) == ("onnxruntime", False, "cannot load the network")
-    assert (found.engines, found.bundle.ok, found.ok) == ((), True, False)
+    assert (verification.engines, verification.bundle.ok, verification.ok) == ((), True, False)
 
 
 def test_without_mxnet_the_files_and_the_stored_sample_are_left(
@@ -60,6 +65,6 @@ def test_without_mxnet_the_files_and_the_stored_sample_are_left(
 
     monkeypatch.setattr(verify, "verify_bundle", missing)
     with pytest.warns(NoMXNetWarning, match="there is no MXNet in this environment"):
-        found = verify_in_engines(digits_onnx, ["onnxruntime"], "digits:test", layers=True)
-    (engine,) = found.engines
-    assert (engine.images, engine.layers, found.ok) == (None, None, True)
+        verification = verify_in_engines(digits_onnx, ["onnxruntime"], "digits:test", layers=True)
+    (engine,) = verification.engines
+    assert (engine.images, engine.layers, verification.ok) == (None, None, True)

@@ -50,6 +50,6 @@ def test_events_that_do_not_follow_the_nodes_are_no_nodes(wrong: Run, reason: st
 
 
 def test_an_unknown_node_is_a_doubt() -> None:
-    times = attribute(recording(run(20.0, (4, 1, 10)), executed=("conv", "relu", "stranger")), GRAPH)
+    times = attribute(recording(run(20.0, (4, 1, 10)), executed=("conv", "relu", "unknown")), GRAPH)
     assert times.nodes == {}
-    assert "'stranger'" in times.doubt
+    assert "'unknown'" in times.doubt

@@ -15,8 +15,8 @@ from tests.diagnosis.profile.recordings import GRAPH, OPERATORS, kernel, recordi
 
 def traced(seen: Recording) -> list[dict[str, Any]]:
     originals = {"conv": [("first_layer", "Convolution"), ("norm", "BatchNorm")]}
-    found = profile(GRAPH, seen, layers_of(GRAPH, originals), {"conv": 7}, Peak(None, 1.0), 1)
-    trace = json.loads(json.dumps(chrome_trace("net", GRAPH, seen, found)))
+    measured = profile(GRAPH, seen, layers_of(GRAPH, originals), {"conv": 7}, Peak(None, 1.0), 1)
+    trace = json.loads(json.dumps(chrome_trace("net", GRAPH, seen, measured)))
     return [event for event in trace["traceEvents"] if event["ph"] == "X"]
 
 

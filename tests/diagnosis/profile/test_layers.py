@@ -16,7 +16,7 @@ def chain(*nodes: tuple[str, str]) -> Graph:
     return Graph(built, ("data",), (Tensor(names[-1]),))
 
 
-def test_emitted_operators_are_found_by_the_names_that_emission_gives_them() -> None:
+def test_lowered_operators_lead_back_to_layers_by_their_names() -> None:
     graph = chain(
         ("data_int8", "_contrib_quantize_v2"),
         ("quantized_relu0", "_sg_mkldnn_conv"),

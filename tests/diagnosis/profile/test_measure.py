@@ -37,22 +37,22 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 def test_a_model_has_its_own_names(engine: None, asked: list[tuple[Any, ...]]) -> None:
     model = load_model("digits_resnet20_v1")
     told: list[str] = []
-    found = profile_network(model, batch=2, runs=7, tell=told.append)
-    assert (found.kind, found.graph, found.profile.batch) == ("fp32", model.graph, 2)
+    profiled = profile_network(model, batch=2, runs=7, tell=told.append)
+    assert (profiled.kind, profiled.graph, profiled.profile.batch) == ("fp32", model.graph, 2)
     assert asked == [((2, *model.input_shape), 7)]
     assert told == ["recording", "measuring the peak of this machine"]
-    assert all(row.layer.originals == (row.layer.name,) for row in found.profile.rows)
+    assert all(row.layer.originals == (row.layer.name,) for row in profiled.profile.rows)
     # Twice the work of one image.
-    assert found.profile.macs == 2 * profile_network(model).profile.macs
+    assert profiled.profile.macs == 2 * profile_network(model).profile.macs
 
 
 def test_layers_of_a_bundle_stand_for_the_operators_it_was_made_from(
     digits_int8: QuantizedModel, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     bundle = read_bundle(digits_int8.save(tmp_path_factory.mktemp("profile") / "digits"))
-    found = profile_network(bundle)
-    assert found.kind == "int8"
-    fused = {row.layer.originals for row in found.profile.rows if len(row.layer.originals) > 1}
+    profiled = profile_network(bundle)
+    assert profiled.kind == "int8"
+    fused = {row.layer.originals for row in profiled.profile.rows if len(row.layer.originals) > 1}
     together: dict[str, list[str]] = {}
     for row in bundle.operators:
         if row.into:

@@ -23,27 +23,27 @@ def test_what_was_spent_adds_up_whatever_the_kernels_say() -> None:
         # Timed in another run, in which it took longer than the whole operator does here.
         "more": (kernel(12.0), kernel(4.0, "u8", "reorder")),
     }
-    found = profiled(recording(run(20.0, (4, 1, 8)), kernels=kernels))
-    spent = found.spent
+    measured = profiled(recording(run(20.0, (4, 1, 8)), kernels=kernels))
+    spent = measured.spent
     assert (spent.int8, spent.reorders) == (2.0, 1.0 + 2.0)
     assert (spent.floating, spent.around, spent.own) == (6.0, 1.0, 1.0)
     assert spent.between == pytest.approx(7.0)
-    assert sum(astuple(spent)) == pytest.approx(found.times.total)
-    assert sum(row.milliseconds for row in found.rows) + found.times.between == pytest.approx(20.0)
-    assert found.isa == ("avx512_core_vnni",)
+    assert sum(astuple(spent)) == pytest.approx(measured.times.total)
+    assert sum(row.milliseconds for row in measured.rows) + measured.times.between == pytest.approx(20.0)
+    assert measured.isa == ("avx512_core_vnni",)
 
 
 def test_speeds_are_against_the_peak_of_the_precision() -> None:
     kernels = {"conv": (kernel(3.0, "u8"),), "more": (kernel(3.0),)}
-    found = profiled(recording(run(20.0, (4, 1, 8)), kernels=kernels), conv=800_000_000, more=400_000_000)
-    first, relu, last = found.rows
+    measured = profiled(recording(run(20.0, (4, 1, 8)), kernels=kernels), conv=800_000_000, more=400_000_000)
+    first, relu, last = measured.rows
     assert (first.int8, first.gmacs, first.of_peak) == (True, 200.0, 0.5)
     assert (last.int8, last.gmacs, last.of_peak) == (False, 50.0, 0.5)
     assert (relu.gmacs, relu.of_peak) == (None, None)
     # 2 ms and 4 ms at peak, of the 10 ms that the median run took without the profiler.
-    assert found.latency == 10.0
-    assert found.of_peak == pytest.approx(0.6)
-    assert found.gmacs == pytest.approx(120.0)
+    assert measured.latency == 10.0
+    assert measured.of_peak == pytest.approx(0.6)
+    assert measured.gmacs == pytest.approx(120.0)
 
 
 def test_one_layer_gathers_its_nodes_and_shows_its_longest_kernel() -> None:
@@ -61,20 +61,20 @@ def test_one_layer_gathers_its_nodes_and_shows_its_longest_kernel() -> None:
 
 
 def test_operators_are_counted_and_added_by_type() -> None:
-    found = profiled(recording(run(20.0, (4, 1, 8))))
-    assert found.operators == {"Convolution": (2, 12.0), "Activation": (1, 1.0)}
-    assert found.skipped == ()
+    measured = profiled(recording(run(20.0, (4, 1, 8))))
+    assert measured.operators == {"Convolution": (2, 12.0), "Activation": (1, 1.0)}
+    assert measured.skipped == ()
 
 
 def test_a_node_that_the_engine_passes_over_is_named() -> None:
     seen = recording(run(20.0, (4, 8), ["Convolution", "Convolution"]), executed=("conv", "more"))
-    found = profiled(seen)
-    assert found.skipped == ("relu",)
-    assert found.times.nodes == {"conv": 4.0, "more": 8.0}
+    measured = profiled(seen)
+    assert measured.skipped == ("relu",)
+    assert measured.times.nodes == {"conv": 4.0, "more": 8.0}
 
 
 def test_without_attribution_the_work_is_still_known() -> None:
-    found = profiled(recording(run(20.0, (4,), ["Convolution"])), conv=10**9)
-    assert found.times.doubt
-    assert found.gmacs == pytest.approx(100.0)
-    assert sum(astuple(found.spent)) == pytest.approx(20.0)
+    measured = profiled(recording(run(20.0, (4,), ["Convolution"])), conv=10**9)
+    assert measured.times.doubt
+    assert measured.gmacs == pytest.approx(100.0)
+    assert sum(astuple(measured.spent)) == pytest.approx(20.0)
