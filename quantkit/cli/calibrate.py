@@ -1,4 +1,4 @@
-"""``quantkit calibrate``: the ranges of a network's tensors, kept in a file."""
+"""``quantkit calibrate``: the ranges of a network's tensors, written to a file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from quantkit.cli.targets import check_file_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from quantkit.calibration.table import CalibrationTable
 
 _SHOWN = 3
@@ -85,7 +87,7 @@ def _result(model: str, table: CalibrationTable, out: Path) -> dict[str, Any]:
     }
 
 
-def _tables(result: dict[str, Any]) -> list[Any]:
+def _tables(result: dict[str, Any]) -> list[RenderableType]:
     from rich.text import Text
 
     from quantkit.cli.summary import grid_of

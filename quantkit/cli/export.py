@@ -16,6 +16,8 @@ from quantkit.errors import UserError
 from quantkit.units import megabytes
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from quantkit.bundle.read import Bundle
     from quantkit.quantization.plan import Plan
 
@@ -137,7 +139,7 @@ def _export_bundle(
 def _result(
     source: str, out: Path, form: str, precision: str, opset: int, reduce_range: str, plan: Optional[Plan]
 ) -> dict[str, Any]:
-    """All that there is to tell; ``size`` is in bytes. ``int8`` counts operators, ``fp32_layers`` are names."""
+    """The result as JSON values: ``size`` in bytes, counts of operators in ``int8``, names in ``fp32_layers``."""
     decisions = list(plan.decisions.values()) if plan is not None else []
     return {
         "source": source,
@@ -156,7 +158,7 @@ def _result(
     }
 
 
-def _tables(result: dict[str, Any]) -> list[Any]:
+def _tables(result: dict[str, Any]) -> list[RenderableType]:
     from rich.text import Text
 
     from quantkit.cli.summary import grid_of
