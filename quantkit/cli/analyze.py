@@ -15,8 +15,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+    from quantkit.cli.console import RenderableType
     from quantkit.diagnosis.layers.analysis import Analysis, LayerError
     from quantkit.models.model import Model
 

@@ -12,7 +12,7 @@ from quantkit.files.cache import KINDS
 from quantkit.units import megabytes
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from quantkit.cli.console import RenderableType
 
 
 @click.command(

@@ -14,9 +14,8 @@ from quantkit.cli.targets import check_file_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from quantkit.calibration.table import CalibrationTable
+    from quantkit.cli.console import RenderableType
 
 _SHOWN = 3
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Optional
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions
+from rich.console import RenderableType as RenderableType
 from rich.segment import Segment
 
 from quantkit.cli.work import without_controls

@@ -15,8 +15,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.units import percent
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+    from quantkit.cli.console import RenderableType
     from quantkit.evaluation.evaluate import Comparison, Evaluation, Role
     from quantkit.evaluation.network import Network
 

@@ -18,8 +18,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
+    from quantkit.cli.console import RenderableType
     from quantkit.quantization.explain import Explanation
 
 _MARKS = {"int8": ("INT8", "green"), "fp32": ("FP32", "yellow"), "gone": ("gone", "dim")}

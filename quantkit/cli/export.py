@@ -16,9 +16,8 @@ from quantkit.errors import UserError
 from quantkit.units import megabytes
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from quantkit.bundle.read import Bundle
+    from quantkit.cli.console import RenderableType
     from quantkit.quantization.plan import Plan
 
 _LAYERS = ("Convolution", "FullyConnected")

@@ -14,10 +14,10 @@ from quantkit.errors import UserError
 from quantkit.units import megabytes, percent
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.text import Text
 
     from quantkit.benchmark.workloads.feed import Feeding
+    from quantkit.cli.console import RenderableType
     from quantkit.evaluation.feed import Rate
 
 

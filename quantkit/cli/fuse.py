@@ -13,7 +13,7 @@ from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from quantkit.cli.console import RenderableType
 
 _SHOWN = 5
 

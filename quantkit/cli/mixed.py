@@ -10,8 +10,9 @@ from quantkit.quantization.goal import Goal
 from quantkit.units import images, percent
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
+
+    from quantkit.cli.console import RenderableType
 
 
 def mixed_tables(result: Mapping[str, Any]) -> list[RenderableType]:

@@ -12,10 +12,10 @@ from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
+    from quantkit.cli.console import RenderableType
     from quantkit.models.card import Card
 
 

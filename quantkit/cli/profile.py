@@ -15,11 +15,11 @@ from quantkit.cli.terminal import Terminal
 from quantkit.units import percent
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
     from quantkit.bundle import Bundle
+    from quantkit.cli.console import RenderableType
     from quantkit.diagnosis.profile.profile import Profile, Row
     from quantkit.models.model import Model
 

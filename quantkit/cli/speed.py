@@ -8,9 +8,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from quantkit.benchmark.results.results import Cell, Results
+    from quantkit.cli.console import RenderableType
 
 
 # The number of last lines shown of a failed instance's output.

@@ -10,10 +10,10 @@ from quantkit.backends.registry import DEPLOYED_ONNX, ONNXRUNTIME
 from quantkit.units import images, megabytes
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
 
     from quantkit.bundle.summary import Summary
+    from quantkit.cli.console import RenderableType
     from quantkit.evaluation.agreement import Agreement
 
 

@@ -12,7 +12,7 @@ from quantkit.cli.work import Work, print_json, print_result, shortened, without
 from quantkit.progress import T
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from quantkit.cli.console import RenderableType
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from quantkit.cli.work import without_controls
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
     from quantkit.bundle import Check
+    from quantkit.cli.console import RenderableType
     from quantkit.diagnosis.parity.check import EngineParity
     from quantkit.diagnosis.parity.verify import EnginesVerification
 

@@ -146,7 +146,7 @@ def test_other_hosts_are_refused(run: Run, old: Path, tmp_path: Path) -> None:
 def test_the_help_tells_the_exit_code_and_what_an_interval_lacks(run: Run) -> None:
     text = " ".join(run("compare", "--help").stdout.split())
     assert "Exit code 3" in text
-    assert "does not hold the variation from one run to the next" in text
+    assert "does not cover the variation from one run to the next" in text
 
 
 def test_cells_with_warnings_are_marked(run: Run, tmp_path: Path) -> None:
