@@ -107,7 +107,7 @@ def _rows(network: Mapping[str, Any], suite: Mapping[str, Any], root: Path) -> I
         yield Row(
             network=model.name,
             ranges=form.ranges,
-            algorithms=f"{form.named}, {adjusted.recovery.images}" if adjusted.algorithms.works else "none",
+            algorithms=f"{form.named}, {adjusted.algorithms.num_samples}" if adjusted.algorithms.works else "none",
             preset=form.preset,
             images=len(inputs),
             top1=float(hits(outputs, labels).mean()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
 import click
 
@@ -15,6 +15,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
+    from quantkit.cli.console import RenderableType
     from quantkit.diagnosis.layers.analysis import Analysis, LayerError
     from quantkit.models.model import Model
 
@@ -68,7 +69,7 @@ def analyze(
     these images. Writes DIR/index.html, a page that needs no network, and DIR/analysis.json.
     """
     if not is_bundle(str(bundle)):
-        raise UserError(f"{bundle} is no bundle; give the folder that `quantkit quantize` wrote")
+        raise UserError(f"{bundle} is not a bundle; give the folder that `quantkit quantize` wrote")
     out = out or Path(f"{bundle.resolve().name}-analysis")
     from quantkit.bundle import read_bundle
     from quantkit.cli.networks import load
@@ -83,15 +84,15 @@ def analyze(
     if weights is not None:
         manifest = opened.manifest
         fp32 = load(terminal, reference or manifest.source.network, Loading(weights, manifest.input.shape))
-    found = analyzed(opened, data, fp32, limit, terminal.progress)
+    analysis = analyzed(opened, data, fp32, limit, terminal.progress)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
-        write_analysis(found, out, force)
-    result = {"bundle": str(bundle), "page": str(out / PAGE), **analysis_json(found)}
-    terminal.show(result, *_tables(found, str(out / PAGE), everything))
+        write_analysis(analysis, out, force)
+    result = {"bundle": str(bundle), "page": str(out / PAGE), **analysis_json(analysis)}
+    terminal.show(result, *_tables(analysis, str(out / PAGE), everything))
 
 
-def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
+def _tables(analysis: Analysis, page: str, everything: bool) -> list[RenderableType]:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -100,14 +101,14 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
     table.add_column("layer", overflow="fold")
     for column in ("own", "weights", "tensors", "network", "cut off"):
         table.add_column(column, justify="right", no_wrap=True)
-    shown = found.worst if everything else found.worst[:_TOP]
+    shown = analysis.worst if everything else analysis.worst[:_TOP]
     for layer in shown:
         table.add_row(layer.name, *_numbers(layer))
-    rest = len(found.layers) - len(shown)
-    title = Text(f"\n{found.network} over {found.images} images of {found.data}", "bold")
+    rest = len(analysis.layers) - len(shown)
+    title = Text(f"\n{analysis.network} over {analysis.images} images of {analysis.data}", "bold")
     agreed = [
-        *(f"agreement with FP32: {text}" for text in found.agreement.texts),
-        f"{100 * found.calibration.beyond:.2g} % of all values are cut off",
+        *(f"agreement with FP32: {text}" for text in analysis.agreement.texts),
+        f"{100 * analysis.calibration.beyond:.2g} % of all values are cut off",
     ]
     more = [Text(f"and {rest} layers that add less; show them with --all", "dim")] if rest else []
     legend = (
@@ -120,7 +121,7 @@ def _tables(found: Analysis, page: str, everything: bool) -> list[Any]:
         Text(legend, "dim"),
         table,
         *more,
-        *(Text.assemble(("finding", "yellow"), f": {text}") for text in found.findings),
+        *(Text.assemble(("finding", "yellow"), f": {text}") for text in analysis.findings),
         f"\n{page}",
     ]
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Optional
 
 import click
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _DEFAULT_BUILDS = "native,here"
 _DEFAULT_VARIANTS = "fp32,fused,int8"
+
+_Choice = tuple[list[str], list[str], list[str], tuple[int, ...]]
+"""Builds, variants, policies and batch sizes, as far as the options name them."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,7 @@ def benchmark(
 
 
 def _scenario(scenario: Optional[str], bound: Optional[float]) -> Optional[str]:
-    """The scenario asked for; a latency bound asks for server."""
+    """The scenario asked for; a latency bound implies ``server``."""
     if bound is not None and scenario not in (None, "server"):
         raise UserError(f"--latency-bound belongs to --scenario server, not to {scenario}")
     return scenario if bound is None else "server"
@@ -207,14 +210,14 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _check_used(interpreters: Collection[str], builds: Collection[str]) -> None:
-    """Make sure that no --build was given in vain."""
+    """Make sure that every --build is measured."""
     idle = next((name for name in interpreters if name not in builds), None)
     if idle is not None:
         raise UserError(f"--build {idle} is not among the builds to measure: {', '.join(sorted(builds))}")
 
 
 def _policies(instances: Optional[str], cores: Optional[int]) -> list[str]:
-    """What --instances and --cores ask for, in the words of placement."""
+    """The policies of placement that --instances and --cores ask for."""
     asked = listed(instances)
     if cores is not None and not any(each.isdigit() for each in asked):
         raise UserError("--cores is the number of cores of each of N instances; give --instances N as well")
@@ -234,7 +237,7 @@ def _check_target(target: str) -> None:
         raise UserError(f"{error}; suites that ship: {', '.join(shipped_suites())}") from error
 
 
-def _part(path: Path, chosen: tuple[Any, ...], networks: list[str], scenario: Optional[str]) -> Suite:
+def _part(path: Path, chosen: _Choice, networks: list[str], scenario: Optional[str]) -> Suite:
     from quantkit.benchmark.suites.compose import part
     from quantkit.benchmark.suites.suite import read_suite
 
@@ -243,14 +246,14 @@ def _part(path: Path, chosen: tuple[Any, ...], networks: list[str], scenario: Op
 
 
 def _composed(
-    target: str, opened: list[Build], chosen: tuple[Any, ...], scenario: Optional[str], reference: Optional[str]
+    target: str, opened: list[Build], chosen: _Choice, scenario: Optional[str], reference: Optional[str]
 ) -> Suite:
     from quantkit.benchmark.suites.compose import compose
     from quantkit.benchmark.suites.suite import Subject
 
     _, variants, policies, batches = chosen
     scenario = scenario or "throughput"
-    # A bundle by itself has its own form only.
+    # A bundle without its reference has only its own form.
     possible = ["int8"] if is_bundle(target) and reference is None else listed(_DEFAULT_VARIANTS)
     return compose(
         Subject(network_name(target), model=target),

@@ -1,4 +1,4 @@
-"""``quantkit builds``: the engines that a benchmark compares, each in an environment of its own."""
+"""``quantkit builds``: the engines that a benchmark compares, each in a separate environment."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from quantkit.cli.terminal import Terminal
 from quantkit.units import megabytes
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from quantkit.benchmark.build import Build
     from quantkit.benchmark.builds.environments import BuildState
 
@@ -156,7 +158,7 @@ def _engine(build: Build) -> str:
     return kind if build.engine == MXNET.name else DEPLOYED[build.engine].title
 
 
-def _table(states: Sequence[BuildState]) -> Any:
+def _table(states: Sequence[BuildState]) -> Table:
     from rich.table import Table
     from rich.text import Text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
 from quantkit.files.cache import KINDS
 from quantkit.units import megabytes
+
+if TYPE_CHECKING:
+    from quantkit.cli.console import RenderableType
 
 
 @click.command(
@@ -26,7 +29,7 @@ from quantkit.units import megabytes
 def cache(terminal: Terminal, clean: tuple[str, ...]) -> None:
     """List what is kept in QUANTKIT_HOME, or remove it.
 
-    Everything here is made or fetched anew when it is needed. Workloads are bounded: beyond 10 GB
+    Everything here is made or fetched again when it is needed. Workloads are bounded: beyond 10 GB
     (QUANTKIT_WORKLOADS_GB) the least recently used are removed. What a running process uses stays, and so does
     what links lead to, an interpreter of your own, and the record of weights that were trusted once.
     """
@@ -38,7 +41,7 @@ def cache(terminal: Terminal, clean: tuple[str, ...]) -> None:
         terminal.stage(f"removing {name}")
         removed[name] = remove_unused(KINDS[name].entries())
     kept = {name: kind.entries() for name, kind in KINDS.items()}
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "home": str(home()),
         "kinds": [
             {
@@ -52,18 +55,18 @@ def cache(terminal: Terminal, clean: tuple[str, ...]) -> None:
             for name, entries in kept.items()
         ],
     }
-    terminal.show(found, *_summary(found, bool(removed)))
+    terminal.show(result, *_summary(result, bool(removed)))
 
 
-def _summary(found: dict[str, Any], cleaned: bool) -> list[Any]:
+def _summary(result: dict[str, Any], cleaned: bool) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for title in ("kind", "holds", "entries", "size", *(["removed"] if cleaned else [])):
         table.add_column(title, no_wrap=title != "holds", justify="left" if title in ("kind", "holds") else "right")
-    for kind in found["kinds"]:
+    for kind in result["kinds"]:
         gone = [megabytes(kind["removed_bytes"]) if kind["removed"] else ""] if cleaned else []
         table.add_row(kind["kind"], kind["holds"], str(kind["entries"]), megabytes(kind["bytes"]), *gone)
-    total = sum(kind["bytes"] for kind in found["kinds"])
-    return [table, Text(f"\n{found['home']}: {megabytes(total)}")]
+    total = sum(kind["bytes"] for kind in result["kinds"])
+    return [table, Text(f"\n{result['home']}: {megabytes(total)}")]

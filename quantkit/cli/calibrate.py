@@ -1,4 +1,4 @@
-"""``quantkit calibrate``: the ranges of a network's tensors, kept in a file."""
+"""``quantkit calibrate``: the ranges of a network's tensors, written to a file."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from quantkit.calibration.table import CalibrationTable
+    from quantkit.cli.console import RenderableType
 
 _SHOWN = 3
 
@@ -85,7 +86,7 @@ def _result(model: str, table: CalibrationTable, out: Path) -> dict[str, Any]:
     }
 
 
-def _tables(result: dict[str, Any]) -> list[Any]:
+def _tables(result: dict[str, Any]) -> list[RenderableType]:
     from rich.text import Text
 
     from quantkit.cli.summary import grid_of

@@ -1,4 +1,4 @@
-"""What ``quantize`` and ``calibrate`` say of the data that ranges are from."""
+"""What ``quantize`` and ``calibrate`` say about the data that ranges come from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tell_calibration(terminal: Terminal, calibration: Calibration, calib: Optional[int]) -> None:
-    """Say where ranges will be from; ``calib`` is the number of images asked for."""
+    """Say where ranges will come from; ``calib`` is the number of images asked for."""
     if calibration.recipe is not None:
         _tell_recipe(terminal, calibration.recipe, calib)
     elif calibration.origin == "measured":
@@ -22,14 +22,14 @@ def tell_calibration(terminal: Terminal, calibration: Calibration, calib: Option
 def _tell_recipe(terminal: Terminal, recipe: Recipe, calib: Optional[int]) -> None:
     from quantkit.data.sources import load_data
 
-    unused = "" if calib is None else f"; --calib {calib} has nothing to do without --calib-data"
+    unused = "" if calib is None else f"; --calib {calib} has no effect without --calib-data"
     looked_at = load_data(recipe.samples).name
     terminal.tell(f"calibration: {recipe}{unused}")
-    terminal.tell(f"the preset and the comparison with FP32 look at {looked_at}; give your own with --calib-data")
+    terminal.tell(f"the preset and the comparison with FP32 use {looked_at}; give your own with --calib-data")
 
 
 def tell_default_samples(terminal: Terminal, name: str) -> None:
-    """Say what the default samples can stand for, where sample data of this name are these."""
+    """Say how far the default samples are suitable, if ``name`` is theirs."""
     from quantkit.data.default_samples import LIMITS, are_default
 
     if are_default(name):

@@ -57,13 +57,13 @@ def compare(
 ) -> None:
     """Compare two runs of a benchmark, cell by cell.
 
-    A ratio above 1 says that NEW is faster. It comes with a 95 % interval, a bootstrap over the rounds of each
-    run; where that holds 1, the two are not distinguishable. The interval does not hold the variation from one
-    run to the next: two runs of the very same thing may differ by more. Repeat both runs before you believe a
+    A ratio above 1 means that NEW is faster. It comes with a 95 % interval, a bootstrap over the rounds of each
+    run; if that contains 1, the two are not distinguishable. The interval does not cover the variation from one
+    run to the next: two runs of the same thing may differ by more. Repeat both runs before you believe a
     small difference. A cell that others disturbed in either run gets no verdict.
 
-    Cells of the server scenario are compared by the rates found, whatever the metric. A search finds a single
-    rate, hence no interval: two rates differ where they are further apart than the searches could tell.
+    Cells of the server scenario are compared by their rates, whatever the metric. A search finds a single rate,
+    without an interval: two rates differ if they are further apart than the resolution of the searches.
 
     Runs of different hosts, of networks with other weights, or with other latency bounds are refused.
 
@@ -136,7 +136,7 @@ def _result(comparison: Comparison, fail_below: Optional[float]) -> dict[str, An
 
 
 def _shown(comparison: Comparison) -> Iterator[Union[str, Table]]:
-    """A table for each network and metric, then what is to be known about them."""
+    """A table for each network and metric, then notes about them."""
     from quantkit.report.study.words import LEGEND, drawn_together, printable
 
     groups: dict[str, list[Compared]] = {}
@@ -146,9 +146,11 @@ def _shown(comparison: Comparison) -> Iterator[Union[str, Table]]:
         yield _table(title, cells)
     notes = [f"Disturbed: {text}" for text in drawn_together(_disturbances(comparison), "cell")]
     if any(cell.interval for cell in comparison.cells):
-        notes.append("The intervals do not hold the variation from one run to the next.")
+        notes.append("The intervals do not cover the variation from one run to the next.")
     if any(cell.metric == "rate" for cell in comparison.cells):
-        notes.append("Rates have no interval: they differ where they are further apart than the searches could tell.")
+        notes.append(
+            "Rates have no interval: they differ if they are further apart than the resolution of the searches."
+        )
     if any(cell.metric != "rate" and not cell.interval for cell in comparison.cells):
         notes.append("There is no interval where OLD or NEW has a single round.")
     doubts = [text for cell in comparison.cells for text in cell.warnings if text not in cell.disturbed]
@@ -165,7 +167,7 @@ def _disturbances(comparison: Comparison) -> Iterator[str]:
 
 
 def _table(title: str, cells: list[Compared]) -> Table:
-    """Cells under a title; only the contestants' names are wrapped where the terminal is narrow."""
+    """Cells under a title; only the contestants' names wrap on a narrow terminal."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,11 +1,12 @@
-"""A console for texts of strangers: a string is printed as it stands, styles come from rich's ``Text`` alone."""
+"""A console for untrusted text: strings are printed literally, styles come from rich's ``Text`` alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Optional
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions
+from rich.console import RenderableType as RenderableType
 from rich.segment import Segment
 
 from quantkit.cli.work import without_controls
@@ -18,6 +19,6 @@ class PlainConsole(Console):
         super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
 
     def render(self, renderable: RenderableType, options: Optional[ConsoleOptions] = None) -> Iterable[Segment]:
-        """Rich's segments: their text is printed, what steers the terminal is made of their style later."""
+        """Rich's segments, with controls removed from their text; their styles become controls later."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=without_controls(segment.text))

@@ -22,8 +22,8 @@ def doctor(terminal: Terminal) -> None:
     """Look at engine and machine, say what to change.
 
     Engine, NumPy, the instruction sets that INT8 needs (VNNI, AMX), OpenMP, threads against cores,
-    the container's quota, and who else keeps the cores busy. Ends with 1 where something must be
-    mended before quantkit can work, else with 0.
+    the container's quota, and who else keeps the cores busy. Ends with 1 if something must be
+    fixed before quantkit can work, else with 0.
     """
     from quantkit.backends.mxnet.build import installed
     from quantkit.backends.registry import DEPLOYED_ONNX, installed_versions
@@ -41,7 +41,7 @@ def doctor(terminal: Terminal) -> None:
     summary = {
         "ok": "\nAll is well.",
         "warn": "\nINT8 networks run here, but slower or less exactly than they could: see →.",
-        "fail": "\nquantkit cannot work here before FAIL is mended: see →.",
+        "fail": "\nquantkit cannot work here until each FAIL is fixed: see →.",
     }
     terminal.show(report.as_dict(), table, summary[report.worst])
     if report.worst == "fail":

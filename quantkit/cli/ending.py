@@ -1,4 +1,4 @@
-"""The signals that end a command before it is done: Ctrl-C, SIGTERM, and SIGHUP where a terminal has gone."""
+"""The signals that end a command early: Ctrl-C, SIGTERM, and SIGHUP from a terminal that has closed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def on_end(notice: Callable[[int], bool]) -> None:
-    """From now on have each of these signals do what Ctrl-C does: raise KeyboardInterrupt.
+    """Make each of these signals raise KeyboardInterrupt, as Ctrl-C does.
 
-    ``notice`` is told its number, and whether it is to be raised is what it returns.
-    What whoever started this process has it ignore (nohup, a shell's background) stays ignored.
+    ``notice`` receives the signal's number and returns whether to raise. Signals that this process was started to
+    ignore (by nohup, or in a shell's background) stay ignored.
     """
 
     def end(number: int, frame: Optional[FrameType]) -> None:
@@ -27,7 +27,7 @@ def on_end(notice: Callable[[int], bool]) -> None:
 
 
 def no_more() -> None:
-    """From now on let these signals end the process as the system does."""
+    """Restore the system's handling of these signals: they end the process."""
     for each in SIGNALS:
         if signal.getsignal(each) is not signal.SIG_IGN:
             signal.signal(each, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""``quantkit evaluate``: accuracy against labels, agreement with a reference, and what of it is more than chance."""
+"""``quantkit evaluate``: accuracy, agreement with a reference, and which differences are more than chance."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.units import percent
 
 if TYPE_CHECKING:
+    from quantkit.cli.console import RenderableType
     from quantkit.evaluation.evaluate import Comparison, Evaluation, Role
     from quantkit.evaluation.network import Network
 
@@ -63,7 +64,7 @@ def evaluate(
     With --reference, the share of images with the same top-1 and the mean cosine of the outputs need
     none. Differences come with the p-value of McNemar's test over the images, a 95 % interval, and a verdict.
 
-    Of networks that put out no class scores (several outputs, maps, embeddings), each output is compared with the
+    For networks without class scores (several outputs, maps, embeddings), each output is compared with the
     reference's: its cosine, its signal-to-noise ratio, and its largest deviation.
 
     --weights, --input-shape and the preprocessing are for MODELs; a bundle has its own.
@@ -77,7 +78,7 @@ def evaluate(
     networks = {
         role: open_network(terminal, spec, loading, preprocessing) for role, spec in named.items() if spec is not None
     }
-    found = evaluate_networks(networks, samples, batch_size, limit, terminal.progress, classes)
+    evaluation = evaluate_networks(networks, samples, batch_size, limit, terminal.progress, classes)
     first = networks["network"]
     result = {
         "network": network,
@@ -86,54 +87,54 @@ def evaluate(
         "kind": first.kind,
         "weights": first.weights,
         "data": samples.name,
-        **_result(found),
+        **_result(evaluation),
     }
-    terminal.show(result, *_tables(result, first, found))
+    terminal.show(result, *_tables(result, first, evaluation))
 
 
-def _result(found: Evaluation) -> dict[str, Any]:
-    """What was measured as JSON's own types: shares from 0 to 1, ratios in dB; None for what nothing was given for."""
+def _result(evaluation: Evaluation) -> dict[str, Any]:
+    """The evaluation as JSON values: shares from 0 to 1, ratios in dB; None for what was not measured."""
     return {
-        "images": found.images,
-        "class_scores": asdict(found.class_scores),
-        "accuracy": _accuracy(found, "network"),
-        "reference_accuracy": _accuracy(found, "reference"),
-        "against_accuracy": _accuracy(found, "against"),
-        "agreement": _agreement(found, "network"),
-        "against_agreement": _agreement(found, "against"),
+        "images": evaluation.images,
+        "class_scores": asdict(evaluation.class_scores),
+        "accuracy": _accuracy(evaluation, "network"),
+        "reference_accuracy": _accuracy(evaluation, "reference"),
+        "against_accuracy": _accuracy(evaluation, "against"),
+        "agreement": _agreement(evaluation, "network"),
+        "against_agreement": _agreement(evaluation, "against"),
         "comparisons": [
             {"measure": each.measure, "with": each.other, **asdict(each.result), "verdict": each.result.verdict}
-            for each in found.comparisons
+            for each in evaluation.comparisons
         ],
     }
 
 
-def _accuracy(found: Evaluation, role: Role) -> Optional[dict[str, float]]:
-    accuracy = found.accuracy.get(role)
+def _accuracy(evaluation: Evaluation, role: Role) -> Optional[dict[str, float]]:
+    accuracy = evaluation.accuracy.get(role)
     return None if accuracy is None else {"top1": accuracy.top1, "top5": accuracy.top5}
 
 
-def _agreement(found: Evaluation, role: Role) -> Optional[dict[str, Any]]:
-    return found.agreement[role].document if role in found.agreement else None
+def _agreement(evaluation: Evaluation, role: Role) -> Optional[dict[str, Any]]:
+    return evaluation.agreement[role].document if role in evaluation.agreement else None
 
 
-def _tables(result: Mapping[str, Any], network: Network, found: Evaluation) -> list[Any]:
+def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation) -> list[RenderableType]:
     from rich.text import Text
 
     from quantkit.cli.summary import agreement_rows, grid_of
 
-    rows = [("images", f"{found.images} of {result['data']}")]
+    rows = [("images", f"{evaluation.images} of {result['data']}")]
     for role, label in _LABELS.items():
-        if role in found.accuracy:
-            accuracy = found.accuracy[role]
+        if role in evaluation.accuracy:
+            accuracy = evaluation.accuracy[role]
             top5 = f", top-5 {percent(accuracy.top5)}" if prod(network.output_shapes[0]) > 5 else ""
             rows.append((label, f"top-1 {percent(accuracy.top1)}{top5}"))
     for label, role in (("agreement", "network"), ("of other", "against")):
-        if role in found.agreement:
-            rows += agreement_rows(label, found.agreement[role])
-    rows += [_comparison_row(each) for each in found.comparisons]
-    if not found.class_scores.yes:
-        rows.append(("outputs", f"no class scores: {found.class_scores.why}"))
+        if role in evaluation.agreement:
+            rows += agreement_rows(label, evaluation.agreement[role])
+    rows += [_comparison_row(each) for each in evaluation.comparisons]
+    if not evaluation.class_scores.yes:
+        rows.append(("outputs", f"no class scores: {evaluation.class_scores.why}"))
     if network.weights == "random":
         rows.append(("weights", "RANDOM: accuracy means nothing"))
     others = [result[role] for role in ("reference", "against") if result[role]]
@@ -141,16 +142,16 @@ def _tables(result: Mapping[str, Any], network: Network, found: Evaluation) -> l
     return [Text(f"\n{result['network']} ({network.kind.upper()}){against}", "bold"), grid_of(rows)]
 
 
-def _comparison_row(found: Comparison) -> tuple[str, str]:
+def _comparison_row(comparison: Comparison) -> tuple[str, str]:
     """The label and the text of a paired comparison."""
     from quantkit.evaluation.paired import Paired
 
-    label, paired = "to reference" if found.other == "reference" else "to other", found.result
+    label, paired = "to reference" if comparison.other == "reference" else "to other", comparison.result
     if not isinstance(paired, Paired):
         interval = f"[{paired.low:+.2g}, {paired.high:+.2g}]"
-        return label, f"{found.measure} {paired.difference:+.2g} {interval}: {paired.verdict}"
+        return label, f"{comparison.measure} {paired.difference:+.2g} {interval}: {paired.verdict}"
     points, low, high = (100 * value for value in (paired.difference, paired.low, paired.high))
     return label, (
-        f"{found.measure} {points:+.2f} points [{low:+.2f}, {high:+.2f}]: {paired.verdict}\n"
+        f"{comparison.measure} {points:+.2f} points [{low:+.2f}, {high:+.2f}]: {paired.verdict}\n"
         f"{paired.first_only} images won, {paired.other_only} lost; McNemar p = {paired.p_value:.2g}"
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Optional
 
 import click
 
@@ -18,6 +18,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
+    from quantkit.cli.console import RenderableType
     from quantkit.quantization.explain import Explanation
 
 _MARKS = {"int8": ("INT8", "green"), "fp32": ("FP32", "yellow"), "gone": ("gone", "dim")}
@@ -50,7 +51,7 @@ def explain(
     """Say what became of each operator, and why.
 
     Each is listed by its original name, together with those that were fused with it: whether they run
-    in INT8 or why not, and which fusions were refused and why. A MODEL is quantized in memory with a
+    in INT8 or why not, and which fusions were rejected and why. A MODEL is quantized in memory with a
     few samples; nothing is written.
     """
     if is_bundle(network):
@@ -79,8 +80,8 @@ def explain(
     terminal.show(result, *_tables(shown, counts))
 
 
-def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Any]:
-    """What was fused into one operator stands together, under one mark."""
+def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[RenderableType]:
+    """A table of the operators; those fused into one form a group under one mark."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text

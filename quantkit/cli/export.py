@@ -17,6 +17,7 @@ from quantkit.units import megabytes
 
 if TYPE_CHECKING:
     from quantkit.bundle.read import Bundle
+    from quantkit.cli.console import RenderableType
     from quantkit.quantization.plan import QuantizationPlan
 
 _LAYERS = ("Convolution", "FullyConnected")
@@ -137,7 +138,7 @@ def _export_bundle(
 def _result(
     source: str, out: Path, form: str, precision: str, opset: int, reduce_range: str, plan: Optional[QuantizationPlan]
 ) -> dict[str, Any]:
-    """All that there is to tell; ``size`` is in bytes. ``int8`` counts operators, ``fp32_layers`` are names."""
+    """The result as JSON values: ``size`` in bytes, counts of operators in ``int8``, names in ``fp32_layers``."""
     decisions = list(plan.decisions.values()) if plan is not None else []
     return {
         "source": source,
@@ -156,7 +157,7 @@ def _result(
     }
 
 
-def _tables(result: dict[str, Any]) -> list[Any]:
+def _tables(result: dict[str, Any]) -> list[RenderableType]:
     from rich.text import Text
 
     from quantkit.cli.summary import grid_of

@@ -14,7 +14,10 @@ from quantkit.errors import UserError
 from quantkit.units import megabytes, percent
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from quantkit.benchmark.workloads.feed import Feeding
+    from quantkit.cli.console import RenderableType
     from quantkit.evaluation.feed import Rate
 
 
@@ -70,20 +73,20 @@ def feed(
         check_int8()
         opened = quantized(load(terminal, network, loading, preprocessing), samples, terminal.tell)
     terminal.stage(f"decoding {samples.name} for {opened.name} ({opened.kind.upper()}), about {seconds:.0f} s")
-    found = measure_feeding(opened, "bundle" if bundle else "quantized", samples, batch, seconds)
-    result = _result(found)
+    feeding = measure_feeding(opened, "bundle" if bundle else "quantized", samples, batch, seconds)
+    result = _result(feeding)
     terminal.show(result, *_tables(result))
 
 
-def _result(found: Feeding) -> dict[str, Any]:
-    """A measurement as JSON's own types. Rates in images per second, times in ms for one image, shares from 0 to 1."""
-    network, feed = found.network, found.feed
+def _result(feeding: Feeding) -> dict[str, Any]:
+    """A measurement as JSON values: rates in images per second, times in ms for one image, shares from 0 to 1."""
+    network, feed = feeding.network, feeding.feed
     return {
         "network": network.name,
-        "form": found.form,
+        "form": feeding.form,
         "kind": network.kind,
         "weights": network.weights,
-        "data": found.data,
+        "data": feeding.data,
         "batch": feed.batch,
         "workers": feed.workers,
         "images": feed.distinct,
@@ -101,8 +104,8 @@ def _result(found: Feeding) -> dict[str, Any]:
         "waiting": feed.waiting,
         "verdict": feed.verdict,
         "decoded_per_read": feed.lead,
-        "advice": list(found.advice),
-        "warnings": list(found.warnings),
+        "advice": list(feeding.advice),
+        "warnings": list(feeding.warnings),
     }
 
 
@@ -110,7 +113,7 @@ def _rate(rate: Rate) -> dict[str, Any]:
     return {"median": rate.median, "low": min(rate.rounds), "high": max(rate.rounds), "rounds": list(rate.rounds)}
 
 
-def _tables(result: dict[str, Any]) -> list[Any]:
+def _tables(result: dict[str, Any]) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
@@ -141,7 +144,7 @@ def _tables(result: dict[str, Any]) -> list[Any]:
     return [title, table, f"\n{one}; {waiting}", _verdict(result), *advised, *warned]
 
 
-def _verdict(result: dict[str, Any]) -> Any:
+def _verdict(result: dict[str, Any]) -> Text:
     from rich.text import Text
 
     lead, verdict = result["decoded_per_read"], result["verdict"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
@@ -11,6 +11,9 @@ from quantkit.cli.option_groups import BundleWriting, Loading, Preprocessing, cl
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from quantkit.cli.console import RenderableType
 
 _SHOWN = 5
 
@@ -71,7 +74,7 @@ def fuse(
     terminal.show(result, *_tables(result))
 
 
-def _tables(result: dict[str, Any]) -> list[Any]:
+def _tables(result: dict[str, Any]) -> list[RenderableType]:
     from rich.text import Text
 
     from quantkit.cli.summary import grid_of, latency_rows, weights_text

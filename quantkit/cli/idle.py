@@ -1,4 +1,4 @@
-"""Options of ``quantkit benchmark`` that would change nothing for what is measured: refused instead of ignored."""
+"""Refusing options of ``quantkit benchmark`` that would have no effect, instead of ignoring them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def refuse_idle(context: click.Context, kind: str) -> None:
     """Refuse options without effect.
 
     Args:
-        context: of the command as it was called.
+        context: the context of the command.
         kind: what is measured: a suite, a model, a bundle, or a bundle with its reference.
 
     Raises:
-        UserError: naming the first of them.
+        UserError: names the first of them.
     """
     given = _given(context)
     if kind != "suite":

@@ -37,8 +37,8 @@ _MORE_MEMORY = (
 )
 _ALLOCATION = ("Failed to allocate", "bad_alloc")
 
-# In the order of use, with the first lines of their helps. The module of each, of the same name, is imported when it is
-# asked for.
+# In the order of use, with the first lines of their help texts. The module of each verb has its name and is imported
+# on demand.
 _VERBS = {
     "quantize": "Quantize a network to INT8 and write a bundle.",
     "evaluate": "Measure accuracy, and agreement with a reference.",
@@ -69,8 +69,8 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
         if cmd_name not in _VERBS:
             return super().get_command(ctx, cmd_name)
-        found: click.Command = getattr(import_module(f"quantkit.cli.{cmd_name}"), cmd_name)
-        return found
+        command: click.Command = getattr(import_module(f"quantkit.cli.{cmd_name}"), cmd_name)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -81,7 +81,7 @@ class _Verbs(click.Group):
         write_examples(formatter, _EXAMPLES)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Known before the verb reads its options, for errors in these too.
+        # Set before the verb parses its options, so that errors in them are printed as JSON too.
         ctx.ensure_object(Work).json = "--json" in args
         return super().parse_args(ctx, args)
 
@@ -116,7 +116,7 @@ class _Verbs(click.Group):
 
 
 def _lacked_memory(error: QuantkitError) -> bool:
-    """Whether the engine failed for want of memory, which MXNet tells in its own words or in those of C++."""
+    """Whether the engine ran out of memory, which MXNet reports in its own words or in those of C++."""
     told = any(words in str(error) for words in _ALLOCATION)
     return isinstance(error, EngineError) and (told or isinstance(error.__cause__, MemoryError))
 
@@ -172,7 +172,7 @@ def main() -> NoReturn:
 
 
 def _reserve_standard_descriptors() -> None:
-    """Have 0, 1 and 2 stand for something where they were closed, so that no file or pipe gets these numbers."""
+    """Open descriptors 0, 1 and 2 if they are closed, so that no file or pipe gets these numbers."""
     while True:
         opened = os.open(os.devnull, os.O_RDWR)
         if opened > 2:
@@ -183,7 +183,7 @@ def _reserve_standard_descriptors() -> None:
 
 
 def _keep_standard_output() -> None:
-    """Leave standard output to the results alone: what the engine prints by itself goes to standard error."""
+    """Reserve standard output for results: what the engine prints goes to standard error."""
     encoding = sys.stdout.encoding if sys.stdout else "utf-8"
     with suppress(OSError):
         private = os.dup(1)
@@ -198,13 +198,13 @@ def _end(code: int, work: Work) -> NoReturn:
         sys.stdout.flush()
     except OSError as error:
         code = _BROKEN_PIPE if isinstance(error, BrokenPipeError) else code or 1
-        # Python would try to flush again at its end and complain.
+        # Otherwise Python would flush again at exit and print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if work.signal is not None:
         kill_descendants()
-        # The signal may have come while something of this was removed.
+        # The signal may have come while temporary files were being removed.
         remove_own()
-        # The engine would finish what it has begun.
+        # A normal exit would wait for the engine to finish.
         with suppress(OSError):
             sys.stderr.flush()
         os._exit(work.ended)

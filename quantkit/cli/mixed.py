@@ -1,20 +1,25 @@
-"""What ``quantize`` tells of a search for a mixed-precision network."""
+"""What ``quantize`` prints about a search for a mixed-precision network."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.cli.summary import grid_of
 from quantkit.quantization.goal import Goal
 from quantkit.units import images, percent
 
+if TYPE_CHECKING:
+    from rich.table import Table
 
-def mixed_tables(result: Mapping[str, Any]) -> list[Any]:
+    from quantkit.cli.console import RenderableType
+
+
+def mixed_tables(result: Mapping[str, Any]) -> list[RenderableType]:
     """``mixed_precision.summary.search_summary`` in words."""
     from rich.text import Text
 
-    parts: list[Any] = []
+    parts: list[RenderableType] = []
     if result["layers"]:
         parts += [Text("\nKept in FP32 for accuracy", "bold"), _layers_table(result)]
     counted = f"{images(result['images'])} of {result['data']}"
@@ -67,7 +72,7 @@ def _speed_text(result: Mapping[str, Any]) -> str:
     return f"{text} (all INT8: {int8['speedup']:.2f}x)" if result["layers"] else text
 
 
-def _layers_table(result: Mapping[str, Any]) -> Any:
+def _layers_table(result: Mapping[str, Any]) -> Table:
     from rich import box
     from rich.table import Table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import click
 
@@ -12,6 +12,10 @@ from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from quantkit.cli.console import RenderableType
     from quantkit.models.card import Card
 
 
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 def models(terminal: Terminal, as_long: bool) -> None:
     """List the networks that have a model card.
 
-    Each can be given as MODEL by its name or alias. Other classifiers of GluonCV's can be given by
+    Each can be given as MODEL by its name or alias. GluonCV's other classifiers can be given by
     their names too; GluonCV's usual preprocessing is then assumed.
     """
     from quantkit.models.card import cards
@@ -39,7 +43,7 @@ def models(terminal: Terminal, as_long: bool) -> None:
     terminal.show({"models": list(known.values())}, *(_long(cards(), known) if as_long else [_short(known)]), _legend())
 
 
-def _legend() -> Any:
+def _legend() -> Text:
     from rich.text import Text
 
     return Text.assemble(
@@ -74,7 +78,7 @@ def _sources(card: Card) -> list[dict[str, Any]]:
     ]
 
 
-def _short(known: dict[str, dict[str, Any]]) -> Any:
+def _short(known: dict[str, dict[str, Any]]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -92,7 +96,7 @@ def _short(known: dict[str, dict[str, Any]]) -> Any:
     return table
 
 
-def _whereabouts(card: dict[str, Any]) -> Any:
+def _whereabouts(card: dict[str, Any]) -> Union[str, Text]:
     from rich.text import Text
 
     if any(source["cached"] for source in card["sources"]):
@@ -100,11 +104,11 @@ def _whereabouts(card: dict[str, Any]) -> Any:
     return ", ".join(dict.fromkeys(source["kind"] for source in card["sources"])) or "none"
 
 
-def _long(cards: Sequence[Card], known: dict[str, dict[str, Any]]) -> list[Any]:
+def _long(cards: Sequence[Card], known: dict[str, dict[str, Any]]) -> list[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    parts: list[Any] = []
+    parts: list[RenderableType] = []
     for each in cards:
         card = known[each.name]
         table = Table.grid(padding=(0, 2))

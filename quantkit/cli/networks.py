@@ -1,4 +1,4 @@
-"""Loading what the verbs work on: an FP32 network to quantize, or anything that can be evaluated."""
+"""Loading the networks that commands work on: an FP32 network to quantize, or one to evaluate."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def load(
     preprocessing: Preprocessing = NOTHING_SAID,
     class_scores: Optional[bool] = None,
 ) -> Model:
-    """Load an FP32 network, make plain where its weights are random, and tell which preprocessing was put together.
+    """Load an FP32 network, warn if its weights are random, and say which preprocessing options apply.
 
     Raises:
-        UserError: it is a bundle, unknown, damaged, or does not fit.
-        WeightsUnavailable: trained weights were insisted on and cannot be had.
+        UserError: it is a bundle, unknown or damaged, or the options do not fit it.
+        WeightsUnavailable: trained weights are required and cannot be found.
     """
     from quantkit.models.load import load_model
     from quantkit.models.preprocess_change import PreprocessChange
@@ -51,15 +51,15 @@ def load(
     )
     if preprocessing != NOTHING_SAID and model.preprocess is not None:
         terminal.tell(f"images: {model.preprocess.text}")
-    # Where they were tried for and not found, a warning has said how to get them.
+    # If trained weights were looked for in vain, a warning has said how to get them.
     remedy = " For trained weights give --weights pretrained or --weights FILE." if weights == "random" else ""
     _warn_if_random(terminal, model.name, model.source.weights, remedy)
     return model
 
 
 def warn_of_bundle(terminal: Terminal, bundle: str, weights: str) -> None:
-    """Say so, loudly, where a bundle's weights are random."""
-    _warn_if_random(terminal, bundle, weights, " For accuracy make it anew, of the trained network.")
+    """Print an alarm if a bundle's weights are random."""
+    _warn_if_random(terminal, bundle, weights, " For accuracy, make it again from the trained network.")
 
 
 def _warn_if_random(terminal: Terminal, name: str, weights: str, remedy: str) -> None:
@@ -77,7 +77,7 @@ def open_network(
     """Open a bundle, or load an FP32 network.
 
     Raises:
-        UserError: there is no such thing, or it cannot be used.
+        UserError: there is no such network, or it cannot be used.
         BundleError: the bundle is damaged.
     """
     from quantkit.bundle.network import network_in, network_of
@@ -85,16 +85,16 @@ def open_network(
     if not is_bundle(spec):
         model = load(terminal, spec, loading, preprocessing)
         return network_of(model)
-    found = network_in(Path(spec))
-    warn_of_bundle(terminal, spec, found.weights)
-    return found
+    network = network_in(Path(spec))
+    warn_of_bundle(terminal, spec, network.weights)
+    return network
 
 
 def check_count(data: str, count: Optional[int]) -> None:
-    """Make sure that sample data exist and are enough, before anything long begins.
+    """Make sure that there are enough sample data, before any long work.
 
     Raises:
-        DataError: they are not, or cannot be opened.
+        DataError: there are too few, or they cannot be opened.
     """
     from quantkit.data.samples import take
     from quantkit.data.sources import load_data

@@ -1,4 +1,4 @@
-"""Groups of options that several commands share, each one value."""
+"""Groups of options that several commands share; each group is one value."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How photographs become the network's input, where nothing else says so, or otherwise than it says."""
+    """How photographs become the network's input, where the card does not say or should not apply."""
 
     resize: Optional[int] = option(
         "--resize",

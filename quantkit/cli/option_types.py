@@ -1,4 +1,4 @@
-"""The types of options: what is written on the command line becomes a value, or an error that shows how to write it."""
+"""The types of options: text on the command line becomes a value, or an error that shows how to write it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIDE = click.IntRange(min=1, max=(1 << 31) - 1)
 
 
 def listed(text: Optional[str]) -> list[str]:
-    """The different parts of a list, in its order."""
+    """The distinct entries of a comma-separated list, in order."""
     return list(dict.fromkeys(part.strip() for part in (text or "").split(",") if part.strip()))
 
 
@@ -33,7 +33,7 @@ class Shape(click.ParamType):
 
 
 class Number(click.ParamType):
-    """A finite number, above zero where that is asked for."""
+    """A finite number; with ``above_zero``, a positive one."""
 
     name = "NUMBER"
 

@@ -6,12 +6,15 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, fields
 from functools import update_wrapper
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import Work
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Command = Callable[..., None]
 
@@ -31,14 +34,14 @@ class Verb(click.Command):
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
-    """Write commands into a help text, each on a line of its own."""
+    """Write commands into a help text, one per line."""
     with formatter.section("Examples"):
         for example in examples:
             formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
 
 def output_options(command: Command) -> Command:
-    """Add --json and --quiet, and call the command with a ``Terminal`` in first place."""
+    """Add --json and --quiet, and call the command with a ``Terminal`` as its first argument."""
 
     def speaking(context: click.Context, as_json: bool, quiet: bool, **options: Any) -> None:
         work = context.find_object(Work) or Work()
@@ -55,16 +58,16 @@ def output_options(command: Command) -> Command:
 
 
 def option(*declarations: str, **attributes: Any) -> Any:
-    """A field of a group of options, in the words of ``click.option``; the field's name is the parameter's."""
+    """A field of a group of options, declared as with ``click.option``; the field's name is that of the parameter."""
     default = () if attributes.get("multiple") else attributes.get("default")
     return field(default=default, metadata={_OPTION: (declarations, attributes)})
 
 
-def collected(name: str, group: type[Any]) -> Callable[[Command], Command]:
+def collected(name: str, group: type[DataclassInstance]) -> Callable[[Command], Command]:
     """Add the options of a group and call the command with one value of it.
 
     Args:
-        name: of the command's parameter that takes the value.
+        name: the command's parameter that takes the value.
         group: a frozen dataclass whose fields are made by ``option``; options appear in their order.
     """
 
@@ -83,8 +86,8 @@ def collected(name: str, group: type[Any]) -> Callable[[Command], Command]:
     return added
 
 
-def given(group: Any) -> Iterator[str]:
-    """The options of a group that have another value than their default, as they are written."""
+def given(group: DataclassInstance) -> Iterator[str]:
+    """The options of a group whose values differ from their defaults, as they are written on the command line."""
     for each in fields(group):
         if getattr(group, each.name) != each.default:
             declarations, _ = each.metadata[_OPTION]

@@ -15,9 +15,11 @@ from quantkit.cli.terminal import Terminal
 from quantkit.units import percent
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from rich.text import Text
 
     from quantkit.bundle import Bundle
+    from quantkit.cli.console import RenderableType
     from quantkit.diagnosis.profile.profile import Profile, Row
     from quantkit.models.model import Model
 
@@ -78,7 +80,7 @@ def profile(
 ) -> None:
     """Show where the time goes: by layer, by operator and by kernel.
 
-    Layers bear their original names. Times are those of MXNet's profiler and add up to one run; the
+    Layers have their original names. Times are those of MXNet's profiler and add up to one run; the
     kernels and the instruction set are what the engine itself reports. Speeds are in 10^9
     multiply-accumulates a second, beside the peak that this machine reaches in the same precision.
     """
@@ -91,24 +93,24 @@ def profile(
     if trace is not None:
         check_file_target(trace, force, make_folder=True)
     measured = profile_network(_opened(terminal, network, loading), batch, runs, terminal.stage)
-    found = measured.profile
+    profiled = measured.profile
     if trace is not None:
         with terminal.work.writing(trace):
-            write_trace(chrome_trace(network, measured.graph, measured.recording, found), trace)
+            write_trace(chrome_trace(network, measured.graph, measured.recording, profiled), trace)
     result = {
         "network": network,
         "kind": measured.kind,
-        **profile_document(found, measured.graph),
+        **profile_document(profiled, measured.graph),
         "trace": str(trace) if trace else None,
     }
-    terminal.show(result, *_tables(result, found, everything))
-    if found.times.spread > _STEADY:
+    terminal.show(result, *_tables(result, profiled, everything))
+    if profiled.times.spread > _STEADY:
         terminal.warn(
-            f"even the middle half of the runs differ by {percent(found.times.spread)}: other work keeps this machine "
-            "busy; times and shares are no better than that"
+            f"even the middle half of the runs differ by {percent(profiled.times.spread)}: other work keeps this "
+            "machine busy; times and shares are no better than that"
         )
-    if found.times.doubt:
-        terminal.warn(f"times are by operator, not by layer: {found.times.doubt}")
+    if profiled.times.doubt:
+        terminal.warn(f"times are by operator, not by layer: {profiled.times.doubt}")
 
 
 def _opened(terminal: Terminal, spec: str, loading: Loading) -> Union[Model, Bundle]:
@@ -124,24 +126,24 @@ def _opened(terminal: Terminal, spec: str, loading: Loading) -> Union[Model, Bun
     return bundle
 
 
-def _tables(result: dict[str, Any], found: Profile, everything: bool) -> list[Any]:
+def _tables(result: dict[str, Any], profile: Profile, everything: bool) -> list[RenderableType]:
     from rich.text import Text
 
     kind = result["kind"].upper()
-    title = Text(f"\n{result['network']} ({kind}), batch {found.batch}, {result['threads']} threads", "bold")
-    parts: list[Any] = [title]
-    if found.times.nodes:
-        parts += [_layers_table(found, everything), Text("\nby operator", "bold")]
-    parts += [_operators_table(found), Text("\nin all", "bold"), _summary(result, found)]
+    title = Text(f"\n{result['network']} ({kind}), batch {profile.batch}, {result['threads']} threads", "bold")
+    parts: list[RenderableType] = [title]
+    if profile.times.nodes:
+        parts += [_layers_table(profile, everything), Text("\nby operator", "bold")]
+    parts += [_operators_table(profile), Text("\nin all", "bold"), _summary(result, profile)]
     if result["trace"]:
         parts.append(f"\ntrace: {result['trace']}    open it in chrome://tracing or ui.perfetto.dev")
     return parts
 
 
-def _layers_table(found: Profile, everything: bool) -> Any:
+def _layers_table(profile: Profile, everything: bool) -> Table:
     from rich.text import Text
 
-    rows = sorted(found.rows, key=lambda row: -row.milliseconds)
+    rows = sorted(profile.rows, key=lambda row: -row.milliseconds)
     shown = rows if everything else rows[:_TOP]
     texts = [(row.layer.name, row.layer.operator, _kernel_text(row)) for row in shown]
     widths = _widths(texts)
@@ -153,70 +155,72 @@ def _layers_table(found: Profile, everything: bool) -> Any:
     for row, (name, operator, kernel) in zip(shown, texts):
         below = Text.assemble(f"{name}\n", (f"{operator}, ", "dim"), kernel)
         table.add_row(
-            *((name, operator, kernel) if beside else (below,)), *_time(found, row.milliseconds),
+            *((name, operator, kernel) if beside else (below,)), *_time(profile, row.milliseconds),
             "" if row.gmacs is None else f"{row.gmacs:.1f}",
             "" if row.of_peak is None else f"{100 * row.of_peak:.0f} %",
         )  # fmt: skip
     rest = rows[len(shown) :]
     if rest:
         name = "1 other layer" if len(rest) == 1 else f"{len(rest)} other layers"
-        table.add_row(Text(name, "dim"), *others, *_time(found, sum(row.milliseconds for row in rest)))
-    if found.times.others:
-        table.add_row(Text("operators of no layer", "dim"), *others, *_time(found, sum(found.times.others.values())))
-    table.add_row(Text("outside of operators", "dim"), *others, *_time(found, found.times.between))
-    table.add_row(Text("one run, profiled", "bold"), *others, *_time(found, found.times.total))
+        table.add_row(Text(name, "dim"), *others, *_time(profile, sum(row.milliseconds for row in rest)))
+    if profile.times.others:
+        table.add_row(
+            Text("operators of no layer", "dim"), *others, *_time(profile, sum(profile.times.others.values()))
+        )
+    table.add_row(Text("outside of operators", "dim"), *others, *_time(profile, profile.times.between))
+    table.add_row(Text("one run, profiled", "bold"), *others, *_time(profile, profile.times.total))
     return table
 
 
 def _widths(texts: Sequence[tuple[str, str, Text]]) -> tuple[int, ...]:
-    """Of names and operators that stand whole beside the kernels; none where the terminal has no room for that."""
+    """The widths that show names and operators whole beside the kernels; empty if the terminal is too narrow."""
     from rich.cells import cell_len
 
     from quantkit.cli.console import PlainConsole
 
-    # Kernels are words, which are wrapped, as is what stands below the names where there is no room for it.
+    # Kernels consist of words, which wrap; so does the text below the names on a narrow terminal.
     name = max([_WORD, *(cell_len(row[0]) for row in texts)])
     operator = max([_WORD, *(cell_len(row[1]) for row in texts)])
     room = PlainConsole().width - operator - _KERNEL - _FIGURES
     return (min(max(name, _WORDS), room), operator) if name <= room else ()
 
 
-def _operators_table(found: Profile) -> Any:
+def _operators_table(profile: Profile) -> Table:
     table = _table("operator", "", "calls", "ms", "%")
-    rows = [(name, str(count), spent) for name, (count, spent) in found.operators.items()]
-    rows += [(name, "", spent) for name, spent in found.times.others.items()]
+    rows = [(name, str(count), spent) for name, (count, spent) in profile.operators.items()]
+    rows += [(name, "", spent) for name, spent in profile.times.others.items()]
     for name, count, spent in sorted(rows, key=lambda row: -row[2]):
-        table.add_row(name, "", count, *_time(found, spent))
+        table.add_row(name, "", count, *_time(profile, spent))
     return table
 
 
-def _summary(result: dict[str, Any], found: Profile) -> Any:
+def _summary(result: dict[str, Any], profile: Profile) -> Table:
     from quantkit.cli.summary import grid_of
 
-    total = found.times.total
-    change = 100 * (total / found.latency - 1)
+    total = profile.times.total
+    change = 100 * (total / profile.latency - 1)
     rows = [
-        ("latency", f"{found.latency:.3g} ms a run without the profiler (median)"),
+        ("latency", f"{profile.latency:.3g} ms a run without the profiler (median)"),
         ("profiled", f"{total:.3g} ms a run, operators one by one: {change:+.1f} %"),
     ]
     for key, name in _SPENT.items():
         spent = result["spent_ms"][key]
         if spent or (key == "int8" and result["kind"] == "int8"):
-            isa = f", on {', '.join(found.isa)}" if key == "int8" and found.isa else ""
+            isa = f", on {', '.join(profile.isa)}" if key == "int8" and profile.isa else ""
             rows.append((name, f"{spent:.3f} ms, {percent(spent / total)}{isa}"))
-    if found.gmacs is not None:
-        share = f", {percent(found.of_peak)} of the peak" if found.of_peak is not None else ""
+    if profile.gmacs is not None:
+        share = f", {percent(profile.of_peak)} of the peak" if profile.of_peak is not None else ""
         rows.append(
-            ("speed", f"{found.macs / 1e9:.3g} GMAC in {found.latency:.3g} ms: {found.gmacs:.0f} GMAC/s{share}")
+            ("speed", f"{profile.macs / 1e9:.3g} GMAC in {profile.latency:.3g} ms: {profile.gmacs:.0f} GMAC/s{share}")
         )
-    int8 = "INT8 cannot run here" if found.peak.int8 is None else f"INT8 {found.peak.int8:.0f}"
-    rows.append(("peak, measured", f"{int8}, FP32 {found.peak.fp32:.0f} GMAC/s"))
-    if any(row.of_peak is not None and row.of_peak > 1.05 for row in found.rows):
+    int8 = "INT8 cannot run here" if profile.peak.int8 is None else f"INT8 {profile.peak.int8:.0f}"
+    rows.append(("peak, measured", f"{int8}, FP32 {profile.peak.fp32:.0f} GMAC/s"))
+    if any(row.of_peak is not None and row.of_peak > 1.05 for row in profile.rows):
         rows.append(("", "layers above the peak: the machine was busy while it was measured; run again"))
     return grid_of(rows)
 
 
-def _table(*columns: str) -> Any:
+def _table(*columns: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -230,10 +234,10 @@ def _table(*columns: str) -> Any:
     return table
 
 
-def _time(found: Profile, milliseconds: float) -> tuple[str, str]:
-    # As many digits as there is room for on a narrow terminal.
+def _time(profile: Profile, milliseconds: float) -> tuple[str, str]:
+    # As many digits as a narrow terminal has room for.
     decimals = 3 if milliseconds < 10 else 2 if milliseconds < 100 else 1
-    return f"{milliseconds:.{decimals}f}", f"{100 * milliseconds / found.times.total:.1f}"
+    return f"{milliseconds:.{decimals}f}", f"{100 * milliseconds / profile.times.total:.1f}"
 
 
 def _kernel_text(row: Row) -> Text:
@@ -243,6 +247,6 @@ def _kernel_text(row: Row) -> Text:
         return Text("MXNet's own", "dim")
     kernel = row.kernel
     types = "x".join(filter(None, (kernel.source, kernel.weights)))
-    # Words, which a narrow terminal can wrap.
+    # Separate words, which wrap on a narrow terminal.
     name = kernel.implementation.replace(f":{kernel.isa}", "") if kernel.isa else kernel.implementation
     return Text(" ".join(filter(None, (name, types, kernel.isa))))

@@ -1,4 +1,4 @@
-"""``quantkit quantize``: from an FP32 network to an INT8 bundle, with the proof of what was gained."""
+"""``quantkit quantize``: from an FP32 network to an INT8 bundle, with its measured accuracy and speed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TableOrCalibration(Calibration):
 
 @dataclass(frozen=True)
 class Configuration(Planning):
-    """What a ``QuantizationConfig`` holds beside calibration and goal, and a file that holds all of it."""
+    """The options of a ``QuantizationConfig`` besides calibration and goal, and a file that holds all of them."""
 
     preset: Optional[PresetName] = option(
         "--preset",
@@ -176,7 +176,7 @@ def quantize(
 def _config(
     calibration: TableOrCalibration, configuration: Configuration, wanted: MixedPrecisionGoal
 ) -> QuantizationConfig:
-    """What the options say, over what the file says."""
+    """The configuration of the file, with the options given beside it."""
     from quantkit.quantization.config import QuantizationConfig
     from quantkit.quantization.goal import Goal
 
@@ -199,18 +199,18 @@ def _config(
 
 
 def _prepared(calibration: TableOrCalibration, config: QuantizationConfig, data: str) -> Optional[CalibrationTable]:
-    """Find the user's mistakes before the long work; the table to use, if one is given."""
+    """Check calibration options before any long work; return the table to use, if one is given."""
     from quantkit.calibration.table import read_table
     from quantkit.cli.networks import check_count
 
-    # Where no data are named, a table that ships may need none.
+    # Without named data, a shipped table may be used, which needs none.
     check_count(data, calibration.calib if calibration.calib_data is None else config.num_samples)
     if calibration.calib_table is None:
         return None
     for name, value in (("--calib", calibration.calib), ("--method", calibration.method)):
         if value is not None:
             raise UserError(
-                f"--calib-table takes ranges that were measured before, so {name} has nothing to do; "
+                f"--calib-table takes ranges that were measured before, so {name} has no effect; "
                 "leave one of them out (--calib-data may stay: the INT8 network is compared with FP32 on it)"
             )
     return read_table(calibration.calib_table)
@@ -219,7 +219,7 @@ def _prepared(calibration: TableOrCalibration, config: QuantizationConfig, data:
 def _check_goal(
     terminal: Terminal, data: str, config: QuantizationConfig, wanted: MixedPrecisionGoal, no_latency: bool
 ) -> None:
-    """Find what is wrong with a goal, or with options for one where there is none."""
+    """Check a goal, or that no options for one are given without it."""
     from quantkit.cli.networks import check_count
 
     if config.goal is None:
@@ -243,7 +243,7 @@ def _check_goal(
 
 
 def _begun(terminal: Terminal) -> Callable[[Journal], None]:
-    """What to say and to remember when the search begins."""
+    """The callback for the start of the search: it reports and records what is kept."""
 
     def begun(journal: Journal) -> None:
         if journal.resumed:

@@ -49,7 +49,7 @@ def report(
     made = make_report(runs, title, price_per_hour, terminal.stage)
     with terminal.work.writing(out):
         written = write_report(made, out)
-    found = {
+    result = {
         "page": str(out / PAGE),
         "files": [str(path) for path in written],
         "runs": [
@@ -57,7 +57,7 @@ def report(
             for part in made.document.parts
         ],
     }
-    terminal.show(found, *_summary(found))
+    terminal.show(result, *_summary(result))
 
 
 def _check_distinct(folders: Sequence[Path]) -> None:
@@ -69,14 +69,14 @@ def _check_distinct(folders: Sequence[Path]) -> None:
         seen[place] = folder
 
 
-def _summary(found: dict[str, Any]) -> list[Union[str, Text]]:
+def _summary(result: dict[str, Any]) -> list[Union[str, Text]]:
     from rich.text import Text
 
     from quantkit.report.study.words import printable
 
     lines: list[Union[str, Text]] = []
-    for run in found["runs"]:
+    for run in result["runs"]:
         lines.append(Text(f"\n{printable(run['title'])}", "bold"))
         lines += [f"  {printable(text)}" for text in run["verdicts"]]
         lines += [Text(f"  {printable(text)}", "yellow") for text in run["reservations"]]
-    return [*lines, f"\n{found['page']}"]
+    return [*lines, f"\n{result['page']}"]

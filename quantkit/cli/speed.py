@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quantkit.benchmark.results.results import Cell, Results
+    from quantkit.cli.console import RenderableType
 
 
-# Of what a failed instance wrote at last, so many lines are shown.
+# The number of last lines shown of a failed instance's output.
 _LAST_LINES = 5
 
 
-def tables(results: Results) -> Iterator[Any]:
+def tables(results: Results) -> Iterator[RenderableType]:
     """A table for each network, then what failed and what was left out."""
     from rich.table import Table
     from rich.text import Text
@@ -74,12 +75,12 @@ def tables(results: Results) -> Iterator[Any]:
 
 
 def _speedup(row: dict[str, Any], baseline: str) -> str:
-    found = row["speedup"]
-    if found is None or row["contestant"] == baseline:
-        return "1" if found else "baseline missing"
-    high = "inf" if found["high"] is None else f"{found['high']:.3g}"
-    shown = f"{found['value']:.3g}  [{found['low']:.3g}, {high}]"
-    return shown if found["verdict"] != "not distinguishable" else f"{shown} not distinguishable"
+    speedup = row["speedup"]
+    if speedup is None or row["contestant"] == baseline:
+        return "1" if speedup else "baseline missing"
+    high = "inf" if speedup["high"] is None else f"{speedup['high']:.3g}"
+    shown = f"{speedup['value']:.3g}  [{speedup['low']:.3g}, {high}]"
+    return shown if speedup["verdict"] != "not distinguishable" else f"{shown} not distinguishable"
 
 
 def _rate(row: Mapping[str, Any]) -> str:

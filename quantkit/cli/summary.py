@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.backends.registry import DEPLOYED_ONNX, ONNXRUNTIME
 from quantkit.units import images, megabytes
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from quantkit.bundle.summary import Summary
+    from quantkit.cli.console import RenderableType
     from quantkit.evaluation.agreement import Agreement
 
 
-def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str, weights: str) -> list[Any]:
-    """``summary.quantize_summary`` in words, and what to do next.
+def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str, weights: str) -> list[RenderableType]:
+    """Print ``summary.quantize_summary`` in words, and suggest the next commands.
 
     Args:
-        result: what is told.
-        agreement: with FP32, None where nobody has compared them.
-        model: how the network was called.
-        weights: how its weights were.
+        result: the summary.
+        agreement: the agreement with FP32; None if it was not measured.
+        model: the network as given on the command line.
+        weights: its weights as given on the command line.
     """
     from rich.text import Text
 
@@ -80,7 +83,7 @@ def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str,
 
 
 def agreement_rows(label: str, agreement: Agreement, whose: str = "") -> list[tuple[str, str]]:
-    """How far two networks agree: one line, or one for each output."""
+    """How far two networks agree: one row, or one row for each output."""
     counted = f"of {images(agreement.images)}{whose}" if whose else ""
     if len(agreement.texts) == 1:
         return [(label, f"{agreement.texts[0]} ({counted})" if counted else agreement.texts[0])]
@@ -96,7 +99,7 @@ def weights_text(weights: Mapping[str, str]) -> str:
     return f"{kind} ({location})" if location else kind
 
 
-def grid_of(rows: list[tuple[str, str]]) -> Any:
+def grid_of(rows: list[tuple[str, str]]) -> Table:
     """Labels and texts side by side."""
     from rich.table import Table
     from rich.text import Text
@@ -117,7 +120,7 @@ def _calibration_text(calibration: Mapping[str, Any]) -> str:
 
 
 def _looked_at(result: Summary) -> str:
-    """Which images algorithms and the comparison with FP32 are of."""
+    """The images that algorithms and the comparison with FP32 used, in words."""
     measured = result["calibration"]["origin"] == "measured"
     return "that it was calibrated with" if measured else f"of {result['data']}"
 
@@ -139,7 +142,7 @@ def _algorithms_text(result: Summary) -> str:
     return "nothing (random weights)" if result["weights"]["kind"] == "random" else "nothing (preset none)"
 
 
-def _counted(counts: Any) -> str:
+def _counted(counts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts)
 
 

@@ -1,4 +1,4 @@
-"""Where results go, checked before the work that makes them."""
+"""Checking where results go, before the work that makes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def default_bundle(spec: str) -> Path:
 
 
 def network_name(spec: str) -> str:
-    """The name for folders of the network ``spec``, found without loading it; one of a card's leads to no other folder.
+    """The name for folders of the network ``spec``, without loading it; the name of a card cannot lead elsewhere.
 
     Raises:
         ModelError: ``spec`` is a card that cannot be read.
@@ -46,7 +46,7 @@ def network_name(spec: str) -> str:
 
 
 def check_not_bundle(spec: str) -> None:
-    """Refuse a bundle where a network to quantize or fuse is needed, and folders that have no name.
+    """Refuse bundles, where an FP32 network is needed, and specs without a name.
 
     Raises:
         UserError: it is one of them.
@@ -73,7 +73,7 @@ def check_target(path: Path, force: bool, kind: Kind) -> None:
     from quantkit.files.folders import check_destination
     from quantkit.files.temporary import remove_leftovers
 
-    # An older folder that a killed run has left aside goes back first.
+    # A killed run may have moved an older folder aside; it is put back first.
     remove_leftovers(path.resolve().parent)
     check_destination(path, force, kind)
     _check_folder(path)

@@ -1,4 +1,4 @@
-"""How commands speak: results on standard output, progress and warnings on standard error."""
+"""Terminal: results on standard output, progress and warnings on standard error."""
 
 from __future__ import annotations
 
@@ -6,31 +6,34 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from quantkit.cli.work import Work, print_json, print_result, shortened, without_controls
 from quantkit.progress import T
 
+if TYPE_CHECKING:
+    from quantkit.cli.console import RenderableType
+
 
 @dataclass(frozen=True)
 class Terminal:
-    """What --json and --quiet ask for, and the work to report on."""
+    """Prints what --json and --quiet ask for, and knows the work to report on."""
 
     work: Work
     json: bool = False
     quiet: bool = False
 
     def stage(self, title: str) -> None:
-        """Say what begins now."""
+        """Print that a stage begins."""
         self.tell(f"{title} ...")
 
     def tell(self, text: str) -> None:
-        """Say what happens."""
+        """Print a line, unless --quiet."""
         if not self.quiet:
             print(without_controls(text), file=sys.stderr, flush=True)
 
     def progress(self, stream: Iterable[T], total: int, title: str) -> Iterable[T]:
-        """Show how far a stream of ``total`` batches has come: a bar on a terminal, elsewhere one line."""
+        """Show the progress of a stream of ``total`` batches: a bar on a terminal, elsewhere one line."""
         if self.quiet or not sys.stderr.isatty():
             self.stage(title)
             return stream
@@ -40,10 +43,10 @@ class Terminal:
         bar: Iterable[T] = tqdm(stream, total=total, desc=desc, unit="batch", leave=False, file=sys.stderr)
         return bar
 
-    def show(self, result: Mapping[str, Any], *parts: Any) -> None:
-        """Print the result: with --json ``result``, else ``parts`` (what rich can render) unless --quiet.
+    def show(self, result: Mapping[str, Any], *parts: RenderableType) -> None:
+        """Print the result: ``result`` with --json, else ``parts`` unless --quiet.
 
-        Strings are printed as they stand, in tables too; what has a style is a ``rich.text.Text``.
+        Strings are printed literally, in tables too; styled text is a ``rich.text.Text``.
         """
         if self.json:
             print_json(result)
@@ -55,7 +58,7 @@ class Terminal:
             console = PlainConsole()
             with console.capture() as capture:
                 for part in parts:
-                    # Only tables are fitted to the width: commands that are shown can then be copied.
+                    # Only tables are fitted to the width, so that printed commands can be copied.
                     console.print(part, soft_wrap=isinstance(part, (str, Text)))
             print_result("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
@@ -64,18 +67,18 @@ class Terminal:
         print(without_controls(f"Warning: {shortened(str(message))}"), file=sys.stderr, flush=True)
 
     def alarm(self, title: str, message: str) -> None:
-        """Print a warning that nobody can overlook."""
+        """Print a warning in a frame."""
         from rich.panel import Panel
         from rich.text import Text
 
         from quantkit.cli.console import PlainConsole
 
-        # Before rich measures it, for the frame.
+        # Removed before rich measures the text for the frame.
         text = without_controls(message)
         PlainConsole(stderr=True).print(Panel(text, title=Text(title), border_style="bold red", expand=False))
 
     def take_warnings(self) -> None:
-        """From now on print quantkit's own warnings as ``warn`` does and leave out those of the libraries."""
+        """Print quantkit's warnings as ``warn`` does from now on, and drop those of other libraries."""
 
         def printed(message: Union[Warning, str], category: type[Warning], *_: Any, **__: Any) -> None:
             if category.__module__.startswith("quantkit."):

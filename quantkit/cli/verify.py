@@ -19,14 +19,18 @@ from quantkit.cli.work import without_controls
 from quantkit.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
     from quantkit.bundle import Check
+    from quantkit.cli.console import RenderableType
     from quantkit.diagnosis.parity.check import EngineParity
     from quantkit.diagnosis.parity.verify import EnginesVerification
 
 _COLUMNS = [
     ("cosine", "of the tensor's values with MXNet's"),
-    ("away", "values more than one step from MXNet's, for what the layers before hand on as well"),
-    ("alone", "the same where the layer reads the integers that it does in MXNet"),
+    ("away", "values more than one step from MXNet's, with the errors of the layers before"),
+    ("alone", "the same if the layer reads the integers that it reads in MXNet"),
 ]
 
 
@@ -71,13 +75,13 @@ def verify(
     sample with what was written. Ends with 0 if all is well and with 1 if not.
 
     With --engine the INT8 network as an ONNX file (the bundle's own, or one that is written for the purpose) must
-    compute what MXNet does: the mean cosine of the outputs is at least 0.998 (or what INT8 has with FP32, where that
+    compute what MXNet does: the mean cosine of the outputs is at least 0.998 (or what INT8 has with FP32, if that
     is less), the top-1 is the same for 95 % of the images (or as many as for INT8 and FP32) as far as their number
     allows one to tell (2 of 4 and 5 of 32 may differ), and no layer that should run in INT8 runs in FP32. Without
     images to compare on, and where MXNet is not installed, the stored sample is compared.
     """
     if not is_bundle(bundle):
-        raise UserError(f"{bundle} is no bundle: it has no manifest.json; give a folder that quantkit wrote")
+        raise UserError(f"{bundle} is not a bundle: it has no manifest.json; give a folder that quantkit wrote")
     if not engines:
         for option, given in (("--data", data), ("--limit", limit), ("--layers", layers or None)):
             if given is not None:
@@ -113,7 +117,7 @@ def _verdict(bundle: str, verified: EnginesVerification) -> str:
     return f"{bundle} is sound in MXNet, but its ONNX file is NOT: do not deploy it where a check failed."
 
 
-def _check_table(checks: Sequence[Check]) -> Any:
+def _check_table(checks: Sequence[Check]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
@@ -124,14 +128,14 @@ def _check_table(checks: Sequence[Check]) -> Any:
     return table
 
 
-def _layer_tables(engines: Sequence[EngineParity]) -> list[Any]:
+def _layer_tables(engines: Sequence[EngineParity]) -> list[RenderableType]:
     from quantkit.cli.summary import grid_of
 
     tables = [part for each in engines if each.layers is not None for part in _layer_table(each)]
     return [*tables, "", grid_of(_COLUMNS)] if tables else []
 
 
-def _layer_table(parity: EngineParity) -> tuple[Any, Any]:
+def _layer_table(parity: EngineParity) -> tuple[Text, Table]:
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""What a command has done so far, for those who must say so when it ends early; and ending it at once."""
+"""Work: the state of a command, so that it can be ended early and say what is complete."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 from quantkit.cli.ending import SIGNALS, exit_code, on_end
 from quantkit.errors import QuantkitError
 from quantkit.files.temporary import remove_own
 from quantkit.host.children import kill_descendants
 
-# Python runs no signal handler while the engine computes. Who pressed Ctrl-C should not wait longer than a second.
+# Python runs no signal handler while the engine computes. Ctrl-C should take effect within a second.
 _PATIENCE = 0.6
 
-# Once the main thread has noticed, it ends what it has begun: children, temporary files, the state of a run.
+# Once the main thread has noticed, it cleans up: children, temporary files, the state of a run.
 _UNWINDING = 20.0
 _TICK = 0.05
 
 _LONGEST_MESSAGE = 8_000
 
-# What steers a terminal, turns the reading direction or begins a line of its own, but for line ends and tabs.
+# Characters that control a terminal, change the reading direction or break lines, except line feeds and tabs.
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Work:
-    """The state of one command: how it was asked to speak, and what there is of its work (``kept``)."""
+    """The state of one command: its output options, and what its work has left behind (``kept``)."""
 
     def __init__(self) -> None:
         self.json = False
@@ -47,14 +47,14 @@ class Work:
 
     @contextmanager
     def writing(self, path: Path) -> Iterator[None]:
-        """While ``path`` is written nobody ends the process; afterwards it counts as written."""
+        """Keep signals from ending the process while ``path`` is written; afterwards, ``path`` counts as written."""
         self._writing = True
         before = _identity(path)
         try:
             yield
             self.kept = f"{path} is complete"
         finally:
-            # A signal may come when the last step is done.
+            # A signal may come after the last step.
             if _identity(path) != before:
                 self.kept = f"{path} is complete"
             self._writing = False
@@ -69,17 +69,17 @@ class Work:
     def error_object(self, kind: str, message: str) -> None:
         """With --json print an error as an object on standard output."""
         if self.json:
-            # Where nothing can be printed, the exit code tells.
+            # If nothing can be printed, the exit code remains.
             with suppress(OSError, QuantkitError):
                 print_json({"error": {"type": kind, "message": message}})
 
     def interrupted(self) -> None:
-        """Say that the user ended the work, and what there is of it."""
+        """Print that the command was interrupted, and what is complete."""
         if self._told:
             return
         self._told = True
         by = "" if self.signal in (None, signal.SIGINT) else f" by {signal.Signals(self.signal).name}"
-        # The terminal has put ^C on the line, or a progress bar stands there.
+        # The line holds the terminal's ^C or a progress bar.
         with suppress(OSError):
             fresh = "\n" if sys.stderr.isatty() else ""
             print(f"{fresh}interrupted{by}; {without_controls(self.kept)}", file=sys.stderr, flush=True)
@@ -91,10 +91,10 @@ class Work:
         return exit_code(self.signal or signal.SIGINT)
 
     def end_on_signals(self) -> None:
-        """From now on end the process soon after Ctrl-C, SIGTERM or SIGHUP, even where the engine keeps it busy.
+        """End the process soon after Ctrl-C, SIGTERM or SIGHUP from now on, even while the engine keeps it busy.
 
-        It ends with all that it has started, and without what it has not written whole. A second signal ends it at
-        once; the next run removes what is left then.
+        Its children end too, and incomplete files are removed. A second signal ends it at once; the next run then
+        removes what is left.
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
@@ -103,7 +103,7 @@ class Work:
         threading.Thread(target=self._end_after, args=(reader,), daemon=True).start()
 
     def _notice(self, number: int) -> bool:
-        """Whether the main thread hears of a signal for the first time; the second is for the thread that ends all."""
+        """Whether this is the first signal; the second one is left to the thread that ends the process."""
         first, self._noticed = not self._noticed, True
         self.signal = self.signal or number
         return first
@@ -124,7 +124,7 @@ class Work:
 
 
 def _identity(path: Path) -> Optional[tuple[int, int]]:
-    """What tells one file or folder of a name from another."""
+    """What distinguishes a file or folder from another one of the same name; None if there is none."""
     with suppress(OSError):
         status = path.stat()
         return status.st_dev, status.st_ino
@@ -132,14 +132,14 @@ def _identity(path: Path) -> Optional[tuple[int, int]]:
 
 
 def without_controls(text: str) -> str:
-    """A text without what would steer a terminal: names in files of strangers may hold anything."""
+    """A text without characters that control a terminal: names in untrusted files may hold anything."""
     return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def shortened(message: str) -> str:
-    """A message without its middle where it is too long to be read: names in files of strangers may be of any length.
+    """A message, without its middle if it is too long to read: names in untrusted files may have any length.
 
-    The beginning says what is wrong, the end what helps.
+    The beginning says what is wrong, the end how to fix it.
     """
     left_out = len(message) - _LONGEST_MESSAGE
     if left_out <= 0:
@@ -148,13 +148,13 @@ def shortened(message: str) -> str:
     return f"{message[:half]} [... {left_out} characters ...] {message[-half:]}"
 
 
-def print_json(result: Any) -> None:
+def print_json(result: Mapping[str, object]) -> None:
     """Print one object on standard output; see ``print_result``."""
     print_result(without_controls(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)))
 
 
 def print_result(text: str) -> None:
-    """Print on standard output, as it is: what is not ours in ``text`` has been through ``without_controls``.
+    """Print on standard output as it is; untrusted parts of ``text`` have been through ``without_controls``.
 
     Raises:
         BrokenPipeError: nobody reads.

@@ -34,7 +34,7 @@ class Drop:
 def measure_drop(reference: np.ndarray, other: np.ndarray, labels: Optional[np.ndarray]) -> Drop:
     """Compare predicted classes, integers of shape (images,), image by image.
 
-    With labels, the interval is that of Bonett and Price for a difference of paired proportions ("AdjustedNetwork Wald
+    With labels, the interval is that of Bonett and Price for a difference of paired proportions ("Adjusted Wald
     confidence intervals for a difference of binomial proportions based on paired data", Journal of Educational and
     Behavioral Statistics 37, 2012), which has a width even if no image changed. Without labels, it is the exact
     interval of Clopper and Pearson for a proportion (Biometrika 26, 1934).

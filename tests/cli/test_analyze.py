@@ -38,11 +38,11 @@ def test_what_is_printed_and_written(run: Run, bundle: Path, checkpoint: Path, s
 def test_json_is_what_the_file_holds(run: Run, bundle: Path, checkpoint: Path, samples: Path) -> None:
     result = run("analyze", bundle, "--data", samples, "--reference", checkpoint, "--out", "why", "--json")
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
-    assert found.pop("page") == "why/index.html"
-    assert found.pop("bundle") == "tiny-int8"
-    assert found == json.loads(Path("why/analysis.json").read_text())
-    assert found["images"] == 23
+    document = json.loads(result.stdout)
+    assert document.pop("page") == "why/index.html"
+    assert document.pop("bundle") == "tiny-int8"
+    assert document == json.loads(Path("why/analysis.json").read_text())
+    assert document["images"] == 23
 
 
 def test_weights_that_the_name_does_not_find(run: Run, int8_engine: None, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_weights_that_the_name_does_not_find(run: Run, int8_engine: None, tmp_pa
 
 def test_requests_that_cannot_be_served(run: Run, bundle: Path, checkpoint: Path, samples: Path) -> None:
     for arguments, text in (
-        (("analyze", checkpoint, "--data", samples), "is no bundle"),
+        (("analyze", checkpoint, "--data", samples), "is not a bundle"),
         (("analyze", bundle, "--data", samples), "cannot be loaded by its name"),
         (("analyze", bundle, "--data", "nowhere", "--reference", checkpoint), "there is no sample data"),
         (("analyze", bundle, "--data", samples, "--out", "tiny-int8", "--force"), "not an analysis"),

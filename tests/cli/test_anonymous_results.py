@@ -59,11 +59,11 @@ def test_nothing_that_is_written_tells_folders_host_or_user(
     assert result.exit_code == 0, result.stderr
     assert run("report", out, "--out", tmp_path / USER / "page").exit_code == 0
 
-    found = {**written(out), **written(tmp_path / USER / "page")}
-    assert {"run.json", "index.html", "report.md", "report.json", "cells.csv"} <= set(found)
-    assert any(name.startswith("cells/") for name in found)
+    files = {**written(out), **written(tmp_path / USER / "page")}
+    assert {"run.json", "index.html", "report.md", "report.json", "cells.csv"} <= set(files)
+    assert any(name.startswith("cells/") for name in files)
     private = [str(tmp_path), str(checkpoint.parent), str(samples.parent), str(Path(sys.executable).parent), HOST, USER]
-    for name, text in found.items():
+    for name, text in files.items():
         assert [each for each in private if each in text] == [], name
         # Nor any other folder than the system's own; the page's own styles and drawings have slashes, too.
         if name.endswith(("run.json", "cells.csv")) or name.startswith("cells/"):

@@ -187,7 +187,7 @@ CASES: dict[str, tuple[Prepare, str]] = {
     "no labels": (_unlabelled, "--reference"),
     "no such option": (_plain("quantize", "--calibrate"), "--calibrate"),
     "no such verb": (_plain("quantise"), "quantise"),
-    "not a bundle": (_plain("verify", "."), "no bundle"),
+    "not a bundle": (_plain("verify", "."), "not a bundle"),
 }
 
 

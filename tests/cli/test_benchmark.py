@@ -58,16 +58,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def instances(folder: Path) -> list[int]:
     """The workers that run for a command started in a folder."""
-    found = []
+    numbers = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if b"/worker.py\0serve" in (process / "cmdline").read_bytes() and os.readlink(process / "cwd") == str(
                 folder
             ):
-                found.append(int(process.name))
+                numbers.append(int(process.name))
         except OSError:
             continue
-    return found
+    return numbers
 
 
 def test_a_suite_from_start_to_report(run: Run, quick: None, checkpoint: Path, samples: Path, tmp_path: Path) -> None:
@@ -75,16 +75,16 @@ def test_a_suite_from_start_to_report(run: Run, quick: None, checkpoint: Path, s
     options = ["--input-shape", SHAPE, "--data", samples, "--json"]
     first = run("benchmark", "toy.toml", *options)
     assert first.exit_code == 0, first.stderr
-    found = json.loads(first.stdout)
-    assert {(row["batch"], row["contestant"]) for row in found["figures"]} == {
+    document = json.loads(first.stdout)
+    assert {(row["batch"], row["contestant"]) for row in document["figures"]} == {
         (batch, name) for batch in (1, 2) for name in ("FP32", "fused")
     }
-    assert all(row["throughput"] > 0 and row["p50"] <= row["p90"] <= row["p99"] for row in found["figures"])
-    assert found["failed"] == [] and found["results"] == "toy-benchmark"
+    assert all(row["throughput"] > 0 and row["p50"] <= row["p90"] <= row["p99"] for row in document["figures"])
+    assert document["failed"] == [] and document["results"] == "toy-benchmark"
     assert "impossible is left out: there is no room for 4096 instances" in first.stderr
 
     again = run("benchmark", "toy.toml", *options)
-    assert json.loads(again.stdout)["figures"] == found["figures"]
+    assert json.loads(again.stdout)["figures"] == document["figures"]
 
     other = run("benchmark", "toy.toml", *options, "--scenario", "latency")
     assert other.exit_code == 2 and "holds another run (scenario" in other.stderr

@@ -12,8 +12,8 @@ from tests.cli.conftest import Run, start
 
 def test_list_shows_what_can_be_made_and_what_is(run: Run, fake: Fake) -> None:
     assert run("builds", "add", "native", f"mine={fake.python}").exit_code == 0
-    found = {each["name"]: each for each in json.loads(run("builds", "list", "--json").stdout)["builds"]}
-    assert list(found) == [
+    builds = {each["name"]: each for each in json.loads(run("builds", "list", "--json").stdout)["builds"]}
+    assert list(builds) == [
         "native",
         "native-1.8",
         "mkl-1.5",
@@ -24,7 +24,7 @@ def test_list_shows_what_can_be_made_and_what_is(run: Run, fake: Fake) -> None:
         "peers",
         "mine",
     ]
-    native, mine, onednn = found["native"], found["mine"], found["onednn"]
+    native, mine, onednn = builds["native"], builds["mine"], builds["onednn"]
     assert [native[each] for each in ("state", "version", "engine", "int8")] == [
         "ready",
         "1.5.0",
@@ -80,9 +80,9 @@ def test_check_tells_which_is_broken_and_why(run: Run, fake: Fake) -> None:
     fake.behave(probe="exit:the last words [of it]")
     result = run("builds", "check", "--json")
     assert result.exit_code == 1
-    (found,) = json.loads(result.stdout)["builds"]
-    assert (found["name"], found["state"]) == ("native", "broken")
-    assert "the last words [of it]" in found["problem"]
+    (build,) = json.loads(result.stdout)["builds"]
+    assert (build["name"], build["state"]) == ("native", "broken")
+    assert "the last words [of it]" in build["problem"]
     printed = run("builds", "check").stdout
     assert "BROKEN" in printed
     assert "the last words [of it]" in printed

@@ -34,17 +34,17 @@ def test_a_regression_ends_with_3_and_is_named(run: Run, old: Path, slower: Path
     assert result.stderr.count("slower than 0.95 times OLD") == 2
     assert "resnet50_v1, batch size 8, INT8" in result.stderr
     assert "REGRESSED" in result.stdout
-    found = json.loads(run("compare", old, slower, "--fail-below", "0.95", "--json").stdout)
-    assert found["regressions"] == 2
-    assert [cell["regressed"] for cell in found["cells"]] == [False, True, False, True]
+    document = json.loads(run("compare", old, slower, "--fail-below", "0.95", "--json").stdout)
+    assert document["regressions"] == 2
+    assert [cell["regressed"] for cell in document["cells"]] == [False, True, False, True]
 
 
 def test_no_regression_ends_with_0(run: Run, old: Path, slower: Path) -> None:
     for command in ([old, slower], [old, slower, "--fail-below", "0.5"], [slower, old, "--fail-below", "0.95"]):
         assert run("compare", *command).exit_code == 0
-    found = json.loads(run("compare", old, old, "--metric", "latency", "--json").stdout)
-    assert {cell["ratio"] for cell in found["cells"]} == {1.0}
-    assert {cell["metric"] for cell in found["cells"]} == {"latency"}
+    document = json.loads(run("compare", old, old, "--metric", "latency", "--json").stdout)
+    assert {cell["ratio"] for cell in document["cells"]} == {1.0}
+    assert {cell["metric"] for cell in document["cells"]} == {"latency"}
 
 
 def test_cells_of_one_side_are_named_and_missing_ones_count(run: Run, old: Path, tmp_path: Path) -> None:
@@ -87,9 +87,9 @@ def test_what_others_disturbed_is_shown_and_does_not_fail(run: Run, old: Path, t
     shown = "Disturbed: in NEW, the hypervisor took 0.10 to 0.80 cores of processor time meanwhile (4 cells)"
     assert shown in result.stdout
     assert "4 cells were disturbed by others and not judged" in result.stderr
-    found = json.loads(run("compare", old, new, "--json").stdout)
-    assert found["cells"][0]["disturbed"] == ["in NEW, the hypervisor took 0.10 cores of processor time meanwhile"]
-    assert found["cells"][0]["verdict"] == "unsure: disturbed"
+    document = json.loads(run("compare", old, new, "--json").stdout)
+    assert document["cells"][0]["disturbed"] == ["in NEW, the hypervisor took 0.10 cores of processor time meanwhile"]
+    assert document["cells"][0]["verdict"] == "unsure: disturbed"
 
 
 @pytest.mark.parametrize("scenario", ["throughput", "latency"])
@@ -110,7 +110,7 @@ def test_what_an_interval_lacks_is_below_the_table(run: Run, old: Path, tmp_path
     given = made(10.0)
     single = tuple(replace(cell, rounds=cell.rounds[:1]) for cell in given.cells)
     new = stored(Results(given.run, single), tmp_path / "single")
-    notes = ("do not hold the variation from one run to the next", "OLD or NEW has a single round", "Rates have no")
+    notes = ("do not cover the variation from one run to the next", "OLD or NEW has a single round", "Rates have no")
     for pair, shown in (((old, old), [True, False, False]), ((old, new), [False, True, False])):
         text = run("compare", *pair).stdout
         assert [note in text for note in notes] == shown
@@ -127,8 +127,8 @@ def test_rates_have_no_interval(run: Run, tmp_path: Path) -> None:
     assert result.exit_code == 3
     assert "Rates have no interval" in result.stdout
     assert "net, rate" in result.stdout
-    found = json.loads(run("compare", old, new, "--json").stdout)
-    assert [(cell["ratio"], cell["interval"], cell["verdict"]) for cell in found["cells"]] == [
+    document = json.loads(run("compare", old, new, "--json").stdout)
+    assert [(cell["ratio"], cell["interval"], cell["verdict"]) for cell in document["cells"]] == [
         (1.0, None, "not distinguishable"),
         (None, None, "faster"),
     ]
@@ -146,7 +146,7 @@ def test_other_hosts_are_refused(run: Run, old: Path, tmp_path: Path) -> None:
 def test_the_help_tells_the_exit_code_and_what_an_interval_lacks(run: Run) -> None:
     text = " ".join(run("compare", "--help").stdout.split())
     assert "Exit code 3" in text
-    assert "does not hold the variation from one run to the next" in text
+    assert "does not cover the variation from one run to the next" in text
 
 
 def test_cells_with_warnings_are_marked(run: Run, tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ def test_a_signal_ends_a_command_and_its_children(
     words = ["profile", checkpoint, "--input-shape", SHAPE, "--weights", "auto", "--out", "out", "--runs", 200000]
     process = start(tmp_path, *words, TMPDIR=str(tmp_path / "tmp"))
     begun(process, "taking the time")
-    found, said = ended_by(process, number, random.Random(SEED).uniform(0, 3))
-    assert found == code, f"seed {SEED}: {said}"
+    ended, said = ended_by(process, number, random.Random(SEED).uniform(0, 3))
+    assert ended == code, f"seed {SEED}: {said}"
     assert said == f"interrupted{f' by {name}' if name else ''}; nothing was written", f"seed {SEED}"
     assert os.listdir(tmp_path) == ["tmp"] and os.listdir(tmp_path / "tmp") == []
 
@@ -246,8 +246,8 @@ def test_two_signals_while_a_bundle_is_replaced(
     shutil.copytree(older, tmp_path / "out")
     process = held(quantizing, tmp_path, done)
     process.send_signal(signal.SIGTERM)
-    found = ended_by(process, signal.SIGINT, random.Random(SEED).uniform(0, 0.1))
-    assert found == (143, f"interrupted by SIGTERM; {kept}"), f"seed {SEED}"
+    ended = ended_by(process, signal.SIGINT, random.Random(SEED).uniform(0, 0.1))
+    assert ended == (143, f"interrupted by SIGTERM; {kept}"), f"seed {SEED}"
     assert (tree(tmp_path / "out") == tree(older)) == (not done), f"seed {SEED}"
     assert run("verify", "out").exit_code == 0, f"seed {SEED}"
     # What the second signal left no time to remove, the next command does.

@@ -37,21 +37,21 @@ def test_evaluate_counts_as_numpy_does(
     assert run("quantize", checkpoint, *options).exit_code == 0
     spec, reference = ("b", checkpoint) if kind == "int8" else (checkpoint, "b")
     result = run("evaluate", spec, "--data", samples, "--reference", reference, "--input-shape", SHAPE, "--json")
-    found = json.loads(result.stdout)
+    document = json.loads(result.stdout)
     with np.load(samples) as archive:
         images, labels = archive["x"], archive["y"]
     fp32 = run_graph(load_model(checkpoint, input_shape=(3, 16, 16)).graph, {"data": images})[0]
     int8 = run_graph(read_bundle(tmp_path / "b").graph, {"data": images})[0]
     mine = int8 if kind == "int8" else fp32
     ranked = np.argsort(-mine, axis=1)
-    assert found["images"] == 23
-    assert found["accuracy"]["top1"] == pytest.approx((ranked[:, 0] == labels).mean())
-    assert found["accuracy"]["top5"] == pytest.approx((ranked[:, :5] == labels[:, None]).any(axis=1).mean())
-    assert found["agreement"]["top1"] == pytest.approx((fp32.argmax(1) == int8.argmax(1)).mean())
+    assert document["images"] == 23
+    assert document["accuracy"]["top1"] == pytest.approx((ranked[:, 0] == labels).mean())
+    assert document["accuracy"]["top5"] == pytest.approx((ranked[:, :5] == labels[:, None]).any(axis=1).mean())
+    assert document["agreement"]["top1"] == pytest.approx((fp32.argmax(1) == int8.argmax(1)).mean())
     lengths = np.linalg.norm(fp32, axis=1) * np.linalg.norm(int8, axis=1)
-    assert found["agreement"]["cosine"] == pytest.approx(((fp32 * int8).sum(1) / lengths).mean(), abs=1e-6)
+    assert document["agreement"]["cosine"] == pytest.approx(((fp32 * int8).sum(1) / lengths).mean(), abs=1e-6)
     right, other = ranked[:, 0] == labels, (fp32 if kind == "int8" else int8).argmax(1) == labels
-    (comparison,) = found["comparisons"]
+    (comparison,) = document["comparisons"]
     assert (comparison["measure"], comparison["with"]) == ("accuracy", "reference")
     assert comparison["first_only"] == (right & ~other).sum()
     assert comparison["other_only"] == (other & ~right).sum()
@@ -82,10 +82,10 @@ def test_evaluate_tells_which_of_two_networks_is_better(
     options = ["--reference", checkpoint, "--data", "labelled.npz", "--input-shape", SHAPE]
     for first, other, verdict in ((near, far, "ahead"), (far, near, "behind")):
         result = json.loads(run("evaluate", first, "--against", other, *options, "--json").stdout)
-        found = {(each["measure"], each["with"]): each for each in result["comparisons"]}
-        assert list(found) == [("accuracy", "reference"), ("accuracy", "against"), ("agreement", "against")]
-        assert found["agreement", "against"]["verdict"] == verdict
-        for (measure, role), each in found.items():
+        comparisons = {(each["measure"], each["with"]): each for each in result["comparisons"]}
+        assert list(comparisons) == [("accuracy", "reference"), ("accuracy", "against"), ("agreement", "against")]
+        assert comparisons["agreement", "against"]["verdict"] == verdict
+        for (measure, role), each in comparisons.items():
             target = labels if measure == "accuracy" else classes[checkpoint]
             one, two = (classes[path] == target for path in (first, checkpoint if role == "reference" else other))
             assert (each["first_only"], each["other_only"]) == ((one & ~two).sum(), (two & ~one).sum())

@@ -19,7 +19,7 @@ onnxruntime = package("onnxruntime")
 
 @pytest.fixture
 def bundle(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> str:
-    """An INT8 bundle with nothing recovered."""
+    """An INT8 bundle without algorithms."""
     common = ["--input-shape", SHAPE, "--calib-data", samples, "--preset", "none", "--no-latency"]
     assert run("quantize", checkpoint, *common, "--out", "net-int8").exit_code == 0
     return "net-int8"
@@ -45,8 +45,8 @@ def test_a_bundle_becomes_an_int8_file(run: Run, bundle: str, checkpoint: Path, 
     assert written.opset_import[0].version == 17
     assert result["size"] == Path(result["file"]).stat().st_size
     assert run("export", checkpoint, "--input-shape", SHAPE, "--out", "fp32.onnx").exit_code == 0
-    found, expected = outputs("net-int8.onnx", samples), outputs("fp32.onnx", samples)
-    assert np.sum(found * expected) / np.linalg.norm(found) / np.linalg.norm(expected) > 0.999
+    actual, expected = outputs("net-int8.onnx", samples), outputs("fp32.onnx", samples)
+    assert np.sum(actual * expected) / np.linalg.norm(actual) / np.linalg.norm(expected) > 0.999
 
 
 def test_a_bundle_in_fp32_computes_what_the_network_does(
@@ -54,10 +54,10 @@ def test_a_bundle_in_fp32_computes_what_the_network_does(
 ) -> None:
     assert run("export", bundle, "--precision", "fp32", "--out", "bundle.onnx").exit_code == 0
     assert run("export", checkpoint, "--input-shape", SHAPE, "--out", "network.onnx").exit_code == 0
-    found, expected = outputs("bundle.onnx", samples), outputs("network.onnx", samples)
+    actual, expected = outputs("bundle.onnx", samples), outputs("network.onnx", samples)
     # The bundle has its dense weights as integers only.
-    assert np.abs(found - expected).max() < 0.02 * np.abs(expected).max()
-    assert np.abs(found - expected).max() > 0
+    assert np.abs(actual - expected).max() < 0.02 * np.abs(expected).max()
+    assert np.abs(actual - expected).max() > 0
 
 
 def test_a_fused_network_is_written_in_fp32(run: Run, checkpoint: Path, samples: Path) -> None:
@@ -66,8 +66,8 @@ def test_a_fused_network_is_written_in_fp32(run: Run, checkpoint: Path, samples:
     result = json.loads(run("export", "f", "--json").stdout)
     assert (result["precision"], result["int8"]) == ("fp32", {})
     assert run("export", checkpoint, *common, "--out", "network.onnx").exit_code == 0
-    found, expected = outputs("f.onnx", samples), outputs("network.onnx", samples)
-    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+    actual, expected = outputs("f.onnx", samples), outputs("network.onnx", samples)
+    assert np.abs(actual - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
 def test_layers_left_in_fp32_are_named(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:
@@ -76,7 +76,7 @@ def test_layers_left_in_fp32_are_named(run: Run, checkpoint: Path, samples: Path
     assert json.loads(run("export", "b", "--json").stdout)["fp32_layers"] == ["joined"]
 
 
-def test_recovered_weights_in_fp32_are_warned_of(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:
+def test_adjusted_weights_in_fp32_are_warned_of(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:
     common = ["--input-shape", SHAPE, "--calib-data", samples, "--preset", "fast", "--no-latency"]
     assert run("quantize", checkpoint, *common, "--out", "b").exit_code == 0
     done = run("export", "b", "--precision", "fp32")

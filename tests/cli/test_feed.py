@@ -35,8 +35,8 @@ def options(samples: Path) -> list[object]:
 
 def measured(run: Run, checkpoint: Path, samples: Path) -> dict[str, Any]:
     """A measurement as JSON."""
-    found: dict[str, Any] = json.loads(run("feed", checkpoint, *options(samples), "--json", "--quiet").stdout)
-    return found
+    document: dict[str, Any] = json.loads(run("feed", checkpoint, *options(samples), "--json", "--quiet").stdout)
+    return document
 
 
 def test_the_result_as_json(run: Run, quantizable: Path, samples: Path) -> None:

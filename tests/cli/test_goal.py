@@ -30,14 +30,14 @@ def test_a_goal_that_is_met(run: Run, int8_engine: None, tmp_path: Path) -> None
     done = run(*NETWORK, *JUDGED, "--max-drop", 0.3, "--json")
     assert done.exit_code == 0, done.stderr
     printed = json.loads(done.stdout)
-    found, latency = printed["search"], printed["latency_ms"]
-    assert found["met"]
+    search, latency = printed["search"], printed["latency_ms"]
+    assert search["met"]
     for name, form in (("all_int8", "int8"), ("mixed", "mixed")):
-        assert found[name]["speedup"] == latency["fp32"] / latency[form]
-    assert found["mixed"]["drop"] <= 0.3 < found["all_int8"]["drop"]
-    assert (found["measure"], found["images"]) == ("top-1", 360)
+        assert search[name]["speedup"] == latency["fp32"] / latency[form]
+    assert search["mixed"]["drop"] <= 0.3 < search["all_int8"]["drop"]
+    assert (search["measure"], search["images"]) == ("top-1", 360)
     mixed = json.loads((tmp_path / "b" / "manifest.json").read_text())["settings"]["mixed"]
-    assert mixed["layers"] == sorted(layer["layer"] for layer in found["layers"])
+    assert mixed["layers"] == sorted(layer["layer"] for layer in search["layers"])
     assert (mixed["max_drop"], mixed["met"]) == (0.3, True)
     explained = json.loads(run("explain", "b", "--json").stdout)["operators"]
     assert {row["into"] for row in explained if row["reason"] == "kept in FP32 for accuracy"} == set(mixed["layers"])
@@ -45,10 +45,10 @@ def test_a_goal_that_is_met(run: Run, int8_engine: None, tmp_path: Path) -> None
         run("evaluate", "b", "--data", "digits:test", "--reference", "digits_resnet20_v1", "--json").stdout
     )
     lost = checked["reference_accuracy"]["top1"] - checked["accuracy"]["top1"]
-    assert found["mixed"]["drop"] == pytest.approx(100 * lost)
+    assert search["mixed"]["drop"] == pytest.approx(100 * lost)
 
     again = run(*NETWORK, *JUDGED, "--max-drop", 0.3, "--force")
-    assert f"resuming: {found['measurements']['made']} measurements made before" in again.stderr
+    assert f"resuming: {search['measurements']['made']} measurements made before" in again.stderr
     for words in ("Kept in FP32 for accuracy", "at most 0.3 points less top-1: met", "95 % interval", "360 images",
                   "chosen on these same images", "mixed is", "kept in FP32 for accuracy"):  # fmt: skip
         assert words in again.stdout

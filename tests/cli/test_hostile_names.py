@@ -233,9 +233,9 @@ def test_what_is_told_of_a_goal(capsys: pytest.CaptureFixture[str]) -> None:
     check = {"drop": 0.1, "interval": [0, 1], "divergence": 0.5, "latency_ms": 1, "extra_ms": 1, "noise_ms": 0,
              "speedup": 2, "share": 0.9}  # fmt: skip
     layer = {"layer": NAME, "operator": NAME, "gain": 0.5, "cost_ms": 1, "noise_ms": 0}
-    found = {"layers": [layer], "measure": "top-1", "images": 3, "data": NAME, "fp32": 1, "all_int8": check,
+    search = {"layers": [layer], "measure": "top-1", "images": 3, "data": NAME, "fp32": 1, "all_int8": check,
              "mixed": check, "goal": {"max_drop": 1, "min_speedup": None}, "time_is_up": False}  # fmt: skip
-    Terminal(Work()).show({}, *mixed_tables(found))
+    Terminal(Work()).show({}, *mixed_tables(search))
     assert as_they_stand(capsys.readouterr().out).count(NAME) == 3
 
 

@@ -60,16 +60,16 @@ def test_evaluate_compares_each_output_by_its_definition(
     from quantkit.models.load import load_model
 
     options = ["--data", samples, "--reference", detector, "--against", detector, "--input-shape", SHAPE]
-    found = json.loads(run("evaluate", bundle[0], *options, "--json").stdout)
+    document = json.loads(run("evaluate", bundle[0], *options, "--json").stdout)
     images = np.load(samples)["x"]
     fp32 = run_graph(load_model(detector, input_shape=(3, 16, 16)).graph, {"data": images})
     int8 = run_graph(read_bundle(bundle[0]).graph, {"data": images})
-    for output, exact, rounded in zip(found["agreement"]["outputs"], fp32, int8):
+    for output, exact, rounded in zip(document["agreement"]["outputs"], fp32, int8):
         noise = np.sum((exact - rounded).astype(float) ** 2)
         assert output["sqnr"] == pytest.approx(10 * np.log10(np.sum(exact.astype(float) ** 2) / noise), abs=0.01)
         assert output["deviation"] == pytest.approx(np.abs(exact - rounded).max(), rel=1e-4)
-    assert found["accuracy"] is None and found["agreement"]["top1"] is None
-    (comparison,) = found["comparisons"]
+    assert document["accuracy"] is None and document["agreement"]["top1"] is None
+    (comparison,) = document["comparisons"]
     assert (comparison["measure"], comparison["verdict"]) == ("cosine", "behind")
     said = run("evaluate", bundle[0], *options).stdout
     assert "no class scores" in said and "to other" in said
@@ -85,8 +85,8 @@ def test_labels_say_nothing_of_such_outputs(run: Run, bundle: tuple[Path, str], 
 def test_the_user_may_say_that_the_first_output_is_class_scores(
     run: Run, bundle: tuple[Path, str], samples: Path
 ) -> None:
-    found = json.loads(run("evaluate", bundle[0], "--data", samples, "--classes", "--json").stdout)
-    assert 0 <= found["accuracy"]["top1"] <= 1
+    document = json.loads(run("evaluate", bundle[0], "--data", samples, "--classes", "--json").stdout)
+    assert 0 <= document["accuracy"]["top1"] <= 1
 
 
 def test_a_drop_of_accuracy_needs_class_scores(

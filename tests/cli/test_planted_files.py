@@ -1,4 +1,4 @@
-"""Commands that are started in a folder of strangers: no file there is run or read that was not asked for."""
+"""Commands that are started in an untrusted folder: no file there is run or read that was not asked for."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ IN_ACCESS, IN_OPEN, IN_ISDIR = 0x1, 0x20, 0x40000000
 @pytest.fixture(scope="module")
 def folder(checkpoint: Path, samples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a network, sample data, and a file in the name of every module and setting."""
-    place = tmp_path_factory.mktemp("strangers")
+    place = tmp_path_factory.mktemp("untrusted")
     modules = {*sys.stdlib_module_names, *packages_distributions(), *OPTIONAL, "quantkit"}
     for name in modules:
         (place / f"{name}.py").write_text(f"raise SystemExit('{name}.py was run')\n")
@@ -89,9 +89,9 @@ def opened(folder: Path) -> Iterator[set[str]]:
         number = libc.inotify_add_watch(watch, os.fsencode(place), IN_OPEN | IN_ACCESS)
         assert number >= 0, os.strerror(ctypes.get_errno())
         places[number] = place
-    found: set[str] = set()
+    touched: set[str] = set()
     try:
-        yield found
+        yield touched
         while True:
             try:
                 content = os.read(watch, 1 << 20)
@@ -102,7 +102,7 @@ def opened(folder: Path) -> Iterator[set[str]]:
                 assert number >= 0, "too many events were waiting"
                 name = content[16 : 16 + length].rstrip(b"\0").decode()
                 if not mask & IN_ISDIR:
-                    found.add(str((places[number] / name).relative_to(folder)))
+                    touched.add(str((places[number] / name).relative_to(folder)))
                 content = content[16 + length :]
     finally:
         os.close(watch)
@@ -195,15 +195,15 @@ def test_no_verb_runs_or_reads_what_lies_in_the_current_folder(folder: Path, row
     strange = planted(folder)
     # pip is started, and has nowhere to install from.
     variables = {"QUANTKIT_HOME": str(tmp_path), "PIP_NO_INDEX": "1"}
-    found = {}
+    touched = {}
     for words in VERBS[row]:
         with opened(folder) as seen:
             done = command(folder, *words, **variables)
         if seen & strange:
-            found[words[0]] = seen & strange
+            touched[words[0]] = seen & strange
         wanted = 1 if words[:2] == ["builds", "add"] else 0
         assert done.returncode == wanted, (words, done.stdout, done.stderr)
-    assert not found
+    assert not touched
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,11 @@ def test_evaluate_reads_what_the_steps_make(run: Run, onnx: Path, photographs: P
     steps = Preprocess(20, 16, (0.1, 0.2, 0.3), (0.5, 0.5, 0.5), 127.5)
     images = [np.asarray(Image.open(photographs / f"{index}.png")) for index in range(8)]
     np.savez(tmp_path / "arrays.npz", x=np.stack([apply(steps, each) for each in images]), y=np.arange(8) % CLASSES)
-    found = [
+    accuracies = [
         json.loads(run("evaluate", onnx, "--data", data, "--json", *more).stdout)["accuracy"]
         for data, more in ((photographs, STEPS), ("arrays.npz", []))
     ]
-    assert found[0] == found[1]
+    assert accuracies[0] == accuracies[1]
 
 
 def test_export_writes_the_steps_into_the_file(run: Run, checkpoint: Path, onnx: Path, tmp_path: Path) -> None:

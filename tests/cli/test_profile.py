@@ -56,35 +56,37 @@ def added_up(result: dict[str, Any]) -> float:
 def test_a_model_by_its_own_names(run: Run, checkpoint: Path, replayed: None) -> None:
     result = run("profile", checkpoint, "--input-shape", SHAPE, "--batch", 2, "--json")
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
-    assert [layer["layer"] for layer in found["layers"]] == [
+    document = json.loads(result.stdout)
+    assert [layer["layer"] for layer in document["layers"]] == [
         "first", "normal", "stem", "branch", "sum", "joined", "pooled", "flat", "dense",
     ]  # fmt: skip
-    assert found["doubt"] == ""
-    assert added_up(found) == pytest.approx(found["profiled_ms"])
-    assert sum(found["spent_ms"].values()) == pytest.approx(found["profiled_ms"])
-    assert sum(each["ms"] for each in found["operators"]) + found["between_ms"] == pytest.approx(found["profiled_ms"])
-    by_name = {layer["layer"]: layer for layer in found["layers"]}
+    assert document["doubt"] == ""
+    assert added_up(document) == pytest.approx(document["profiled_ms"])
+    assert sum(document["spent_ms"].values()) == pytest.approx(document["profiled_ms"])
+    assert sum(each["ms"] for each in document["operators"]) + document["between_ms"] == pytest.approx(
+        document["profiled_ms"]
+    )
+    by_name = {layer["layer"]: layer for layer in document["layers"]}
     # Two images, 8 filters over 16x16 values, 3 and 8 channels, 3x3 windows; a dense layer from 8 to 7.
     assert by_name["first"]["macs"] == 2 * 8 * 256 * 27
-    assert found["macs"] == 2 * (8 * 256 * 27 + 8 * 256 * 72 + 56)
-    assert found["gmacs_per_s"] == pytest.approx(found["macs"] / found["latency_ms"] / 1e6)
+    assert document["macs"] == 2 * (8 * 256 * 27 + 8 * 256 * 72 + 56)
+    assert document["gmacs_per_s"] == pytest.approx(document["macs"] / document["latency_ms"] / 1e6)
 
 
 def test_an_int8_bundle_by_its_original_names(run: Run, checkpoint: Path, samples: Path, int8_engine: None) -> None:
     common = ["--input-shape", SHAPE, "--calib-data", samples]
     assert run("quantize", checkpoint, *common, "--out", "b", "--no-latency").exit_code == 0
     result = run("profile", "b", "--runs", 3, "--out", "p", "--json")
-    found = json.loads(result.stdout)
-    assert found["kind"] == "int8"
-    assert added_up(found) == pytest.approx(found["profiled_ms"])
-    multiplied = {layer["layer"]: layer for layer in found["layers"] if layer["macs"]}
+    document = json.loads(result.stdout)
+    assert document["kind"] == "int8"
+    assert added_up(document) == pytest.approx(document["profiled_ms"])
+    multiplied = {layer["layer"]: layer for layer in document["layers"] if layer["macs"]}
     assert set(multiplied) == {"first", "branch", "dense"}
     assert multiplied["branch"]["stands_for"] == ["branch", "sum", "joined"]
     assert all(layer["int8"] for layer in multiplied.values())
-    assert found["spent_ms"]["int8"] > 0
+    assert document["spent_ms"]["int8"] > 0
     # The names of MKL-DNN's INT8 kernels for AVX2 tell no instruction set.
-    assert found["int8_isa"] or OBSTACLES["vnni"]()
+    assert document["int8_isa"] or OBSTACLES["vnni"]()
     trace = json.loads(Path("p/trace.json").read_text())
     assert {"first", "branch", "dense", "run 1"} <= {event["name"] for event in trace["traceEvents"]}
 
@@ -123,10 +125,10 @@ def test_no_name_of_a_layer_is_broken(columns: int, beside: bool, monkeypatch: p
     nodes = (Node(name, operator, (Tensor("data"),)),)
     graph = Graph(nodes, ("data",), (Tensor(name),))
     seen = recording(run_of(2.0, [1.0], [operator]), executed=[name], kernels={name: (kernel(1.0, "u8"),)})
-    found = profiled(graph, seen, {name: Layer(name, operator, (name,))}, {name: 10**6}, Peak(400.0, 100.0), 1)
+    measured = profiled(graph, seen, {name: Layer(name, operator, (name,))}, {name: 10**6}, Peak(400.0, 100.0), 1)
     told = StringIO()
     with redirect_stdout(told):
-        Terminal(Work()).show({}, _layers_table(found, True))
+        Terminal(Work()).show({}, _layers_table(measured, True))
     lines = told.getvalue().splitlines()
     (named,) = (line for line in lines if name in line)
     assert max(map(len, lines)) <= columns
@@ -164,9 +166,9 @@ def test_what_cannot_be_trusted_is_said(
     result = run("profile", checkpoint, "--input-shape", SHAPE, "--json")
     assert "differ by 40.0 %" in result.stderr
     assert "by operator, not by layer" in result.stderr
-    found = json.loads(result.stdout)
-    assert found["layers"] == []
-    assert added_up(found) == pytest.approx(120.0)
+    document = json.loads(result.stdout)
+    assert document["layers"] == []
+    assert added_up(document) == pytest.approx(120.0)
     assert "Convolution" in run("profile", checkpoint, "--input-shape", SHAPE).stdout
 
 

@@ -91,7 +91,7 @@ def test_every_preset_can_be_asked_for() -> None:
     assert list(option.type.choices) == list(PRESETS)  # type: ignore[attr-defined]
 
 
-def test_random_weights_are_recovered_on_demand_only(run: Run, int8_engine: None) -> None:
+def test_random_weights_are_adjusted_on_demand_only(run: Run, int8_engine: None) -> None:
     network = ["cifar_resnet20_v1", "--weights", "random", "--calib", 2, "--no-latency"]
     plain = json.loads(run("quantize", *network, "--json", "--out", "plain").stdout)
     asked = json.loads(run("quantize", *network, "--json", "--out", "asked", "--preset", "fast").stdout)
@@ -164,7 +164,7 @@ def test_of_a_bundle_no_weights_can_be_given(run: Run, options: list[object], en
     for command in (["evaluate", "f", "--data", options[-1], "--json"], ["export", "f", "--out", "f.onnx"]):
         said = " ".join(run(*command).stderr.split())
         assert "RANDOM WEIGHTS" in said
-        assert "make it anew, of the trained network" in said and "--weights" not in said
+        assert "make it again from the trained network" in said and "--weights" not in said
 
 
 def test_where_no_weights_can_be_had_the_remedy_is_told_once(
@@ -184,7 +184,7 @@ def test_where_no_weights_can_be_had_the_remedy_is_told_once(
     assert said.count("--weights") == 1
 
 
-def test_what_was_not_recovered_has_a_reason(run: Run, options: list[object], int8_engine: None) -> None:
+def test_what_was_not_adjusted_has_a_reason(run: Run, options: list[object], int8_engine: None) -> None:
     result = run("quantize", *options, "--calib", 5, "--preset", "none", "--no-latency")
     assert "nothing (preset none)" in result.stdout
 
@@ -210,7 +210,7 @@ def test_a_table_that_ships_is_used_and_told_of(run: Run, int8_engine: None, tmp
     result = run("quantize", *network, "--calib", 3)
     assert result.exit_code == 0, result.stderr
     said = "table shipped for these weights, from 200 digits of scikit-learn's training split"
-    assert f"calibration: {said}; --calib 3 has nothing to do without --calib-data" in result.stderr
+    assert f"calibration: {said}; --calib 3 has no effect without --calib-data" in result.stderr
     assert "calibrating" not in result.stderr
     assert f"calibrated mse, {said}" in " ".join(result.stdout.split())
     assert "of scikit-learn digits, split train)" in " ".join(result.stdout.split())

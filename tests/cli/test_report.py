@@ -28,12 +28,12 @@ def folder(tmp_path: Path) -> Path:
 def test_a_report_is_written_and_told(run: Run, folder: Path, tmp_path: Path) -> None:
     result = run("report", folder, "--out", "out", "--price-per-hour", "3.06", "--title", "Mine", "--json")
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
-    assert all((tmp_path / path).is_file() for path in found["files"])
-    assert "<h1>Mine</h1>" in (tmp_path / found["page"]).read_text()
-    assert found["runs"][0]["verdicts"][0].startswith("INT8 runs ")
+    document = json.loads(result.stdout)
+    assert all((tmp_path / path).is_file() for path in document["files"])
+    assert "<h1>Mine</h1>" in (tmp_path / document["page"]).read_text()
+    assert document["runs"][0]["verdicts"][0].startswith("INT8 runs ")
     printed = run("report", folder, "--out", "out")
-    assert found["runs"][0]["verdicts"][0] in " ".join(printed.stdout.split())
+    assert document["runs"][0]["verdicts"][0] in " ".join(printed.stdout.split())
     assert run("report", folder, "--out", "out", "--quiet").stdout == ""
 
 
@@ -46,8 +46,8 @@ def test_everything_that_a_report_can_show(run: Run, tmp_path: Path) -> None:
 
 def test_several_results_of_one_host(run: Run, folder: Path, tmp_path: Path) -> None:
     again = stored(results(title="Again", batches=(1,), contestants=(NATIVE, INT8)), tmp_path / "again")
-    found = json.loads(run("report", folder, again, "--out", "out", "--json").stdout)
-    assert [each["title"] for each in found["runs"]] == ["Demonstration", "Again"]
+    document = json.loads(run("report", folder, again, "--out", "out", "--json").stdout)
+    assert [each["title"] for each in document["runs"]] == ["Demonstration", "Again"]
 
 
 def test_what_cannot_be_served_is_refused(run: Run, folder: Path, tmp_path: Path) -> None:

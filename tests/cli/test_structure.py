@@ -34,13 +34,15 @@ def parameters(command: click.Command) -> list[str]:
 
 def private(tree: ast.AST) -> list[str]:
     """What a module takes from others of the package that is no public name there."""
-    found = [
+    imported = [
         f"{node.module}.{each.name}"
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("quantkit")
         for each in node.names
     ]
-    return [name for name in found if any(part.startswith("_") and not part.endswith("__") for part in name.split("."))]
+    return [
+        name for name in imported if any(part.startswith("_") and not part.endswith("__") for part in name.split("."))
+    ]
 
 
 def test_the_parameters_are_those_of_the_function_itself() -> None:
@@ -73,17 +75,17 @@ def test_the_check_of_names_notices() -> None:
 
 def calculating(tree: ast.AST) -> list[str]:
     """The libraries for arithmetic that a module imports when it runs, not for its types alone."""
-    found: list[str] = []
+    imported: list[str] = []
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
         if isinstance(node, ast.Import):
-            found += [each.name.split(".")[0] for each in node.names]
+            imported += [each.name.split(".")[0] for each in node.names]
         elif isinstance(node, ast.ImportFrom):
-            found.append(str(node.module).split(".")[0])
+            imported.append(str(node.module).split(".")[0])
         else:
-            found += calculating(node)
-    return [name for name in found if name in ("numpy", "scipy", "statistics")]
+            imported += calculating(node)
+    return [name for name in imported if name in ("numpy", "scipy", "statistics")]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)

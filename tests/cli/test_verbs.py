@@ -41,23 +41,23 @@ def test_fuse_writes_a_float_bundle_that_evaluates_like_the_original(run: Run, c
     common = ["--input-shape", SHAPE]
     result = run("fuse", checkpoint, *common, "--calib-data", samples, "--out", "f", "--no-latency", "--json")
     assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
-    assert found["check"]["changed_predictions"] == 0
-    assert sum(found["applied"].values()) > 0
+    document = json.loads(result.stdout)
+    assert document["check"]["changed_predictions"] == 0
+    assert sum(document["applied"].values()) > 0
     same = run("evaluate", "f", "--data", samples, "--reference", checkpoint, *common, "--json")
     assert json.loads(same.stdout)["kind"] == "fp32"
-    found = json.loads(same.stdout)["agreement"]
-    assert (found["top1"], found["cosine"]) == (1.0, pytest.approx(1.0, abs=1e-6))
+    document = json.loads(same.stdout)["agreement"]
+    assert (document["top1"], document["cosine"]) == (1.0, pytest.approx(1.0, abs=1e-6))
 
 
 def test_calibrate_lists_the_extremes_of_its_table(run: Run, checkpoint: Path, samples: Path, tmp_path: Path) -> None:
     command = ["calibrate", checkpoint, "--input-shape", SHAPE, "--calib-data", samples, "--out", "t.json", "--json"]
-    found = json.loads(run(*command).stdout)
+    document = json.loads(run(*command).stdout)
     ranges = json.loads((tmp_path / "t.json").read_text())["ranges"]
     widths = {name: high - low for name, (low, high) in ranges.items()}
-    assert found["tensors"] == len(ranges)
-    assert found["widest"][0]["tensor"] == max(widths, key=widths.__getitem__)
-    assert found["narrowest"][0]["tensor"] == min(widths, key=widths.__getitem__)
+    assert document["tensors"] == len(ranges)
+    assert document["widest"][0]["tensor"] == max(widths, key=widths.__getitem__)
+    assert document["narrowest"][0]["tensor"] == min(widths, key=widths.__getitem__)
     assert run(*command).exit_code == 2
     assert run(*command, "--force").exit_code == 0
 
@@ -103,9 +103,9 @@ def test_doctor_fails_only_where_quantkit_cannot_work(
     from quantkit.host import report
     from quantkit.host.diagnose import Finding
 
-    monkeypatch.setattr(report, "diagnose", lambda facts: (Finding("topic", level, "what [was] found", "mend it"),))
+    monkeypatch.setattr(report, "diagnose", lambda facts: (Finding("topic", level, "what [was] found", "fix it"),))
     result = run("doctor")
     assert result.exit_code == code
     assert "what [was] found" in result.stdout
-    assert "mend it" in result.stdout
+    assert "fix it" in result.stdout
     assert json.loads(run("doctor", "--json").stdout)["worst"] == level

@@ -22,7 +22,7 @@ onnx = package("onnx")
 NAMES = ["outputs", "in INT8", "layers"]
 
 
-def found(result: Any) -> dict[str, Any]:
+def document_of(result: Any) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(result.stdout)
     return document
 
@@ -48,7 +48,7 @@ def test_a_good_file_passes_every_check(run: Run, digits_onnx: Path, name: str) 
     requires(name)
     result = run("verify", digits_onnx, "--engine", name, "--data", "digits:test", "--limit", 20, "--layers", "--json")
     assert result.exit_code == 0, result.stderr
-    document = found(result)
+    document = document_of(result)
     assert document["ok"]
     assert [check["name"] for check in document["checks"]][-3:] == [f"{name} {what}" for what in NAMES]
     (engine,) = document["engines"]
@@ -73,7 +73,7 @@ def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altere
     options = ("--engine", "onnxruntime", "--data", "digits:test", "--limit", 20, "--layers", "--json")
     result = run("verify", altered, *options)
     assert result.exit_code == 1
-    document = found(result)
+    document = document_of(result)
     failed = {check["name"]: check["why"] for check in document["checks"] if not check["ok"]}
     assert {"onnxruntime outputs", "onnxruntime layers"} <= set(failed)
     (engine,) = document["engines"]
@@ -97,7 +97,7 @@ def test_a_file_that_an_engine_refuses_fails(run: Run, digits_onnx: Path, monkey
     monkeypatch.setattr(check, "output_parity", refused)
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--json")
     assert result.exit_code == 1
-    last = found(result)["checks"][-1]
+    last = document_of(result)["checks"][-1]
     assert (last["name"], last["ok"], last["why"]) == ("onnxruntime", False, "ONNX Runtime cannot load the network")
 
 
@@ -135,7 +135,7 @@ def test_without_a_known_preprocessing_the_sample_is_compared(
     monkeypatch.setattr(opened, lambda *given: replace(open_bundle(*given), preprocess=None))
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--json")
     assert result.exit_code == 0, result.stderr
-    assert found(result)["engines"][0]["images"] is None
+    assert document_of(result)["engines"][0]["images"] is None
 
 
 def test_arrays_are_compared_as_they_are(run: Run, digits_onnx: Path, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_arrays_are_compared_as_they_are(run: Run, digits_onnx: Path, tmp_path: 
     path = tmp_path / "arrays.npz"
     np.savez(path, x=np.random.default_rng(0).normal(size=(5, 3, 32, 32)).astype(np.float32))
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--data", path, "--json")
-    assert found(result)["engines"][0]["images"]["images"] == 5
+    assert document_of(result)["engines"][0]["images"]["images"] == 5
 
 
 def test_without_mxnet_the_stored_sample_is_compared(
@@ -159,7 +159,7 @@ def test_without_mxnet_the_stored_sample_is_compared(
     result = run("verify", digits_onnx, "--engine", "onnxruntime", "--layers", "--json")
     assert result.exit_code == 0, result.stderr
     assert "there is no MXNet in this environment" in result.stderr
-    names = [check["name"] for check in found(result)["checks"]]
+    names = [check["name"] for check in document_of(result)["checks"]]
     assert names[-3:] == ["no other files", "onnxruntime sample", "onnxruntime in INT8"]
     assert run("verify", altered, "--engine", "onnxruntime").exit_code == 1
     monkeypatch.setattr("quantkit.bundle.verify_bundle", missing)
