@@ -26,7 +26,7 @@ _TOP = 12
     cls=Verb,
     examples=(
         "quantkit analyze resnet50_v1-int8 --data photos/",
-        "quantkit analyze net-int8 --data photos:test --reference my/net.toml --limit 1000 --out why",
+        "quantkit analyze net-int8 --data photos:test --reference my/net.toml --num-samples 1000 --out why",
         "quantkit analyze resnet50_v1-int8 --data photos/ --weights resnet50.params",
         "quantkit analyze digits_resnet20_v2-int8 --data digits:test --all",
     ),
@@ -36,7 +36,7 @@ _TOP = 12
 @click.option("--reference", metavar="MODEL", help="The FP32 network.  [default: the one that the bundle names]")
 @click.option("--weights", metavar="FILE", help="The FP32 network's weights, where its name alone does not find them.")
 @click.option(
-    "--limit",
+    "--num-samples",
     type=click.IntRange(min=1),
     metavar="N",
     help="How many of the images.  [default: 100, or all where there are fewer]",
@@ -56,7 +56,7 @@ def analyze(
     data: str,
     reference: Optional[str],
     weights: Optional[str],
-    limit: Optional[int],
+    num_samples: Optional[int],
     out: Optional[Path],
     everything: bool,
     force: bool,
@@ -84,7 +84,7 @@ def analyze(
     if weights is not None:
         manifest = opened.manifest
         fp32 = load(terminal, reference or manifest.source.network, Loading(weights, manifest.input.shape))
-    analysis = analyzed(opened, data, fp32, limit, terminal.progress)
+    analysis = analyzed(opened, data, fp32, num_samples, terminal.progress)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         write_analysis(analysis, out, force)

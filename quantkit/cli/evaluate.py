@@ -26,7 +26,7 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
     cls=Verb,
     examples=(
         "quantkit evaluate resnet50_v1-int8 --data photos/ --reference resnet50",
-        "quantkit evaluate resnet50_v1-int8 --data photos:test --limit 500",
+        "quantkit evaluate resnet50_v1-int8 --data photos:test --num-samples 500",
         "quantkit evaluate best-int8 --against fast-int8 --data photos/ --reference resnet50",
         "quantkit evaluate detector-int8 --data photos/ --reference detector.onnx",
         "quantkit evaluate digits_resnet20_v1 --data digits:test",
@@ -40,7 +40,7 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
     metavar="BUNDLE|MODEL",
     help="Tell which of the two is better: agrees more often with the reference, and with labels.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Use the first N images only.")
+@click.option("--num-samples", type=click.IntRange(min=1), metavar="N", help="Use the first N images only.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
 @class_scores_option
 @collected("loading", Loading)
@@ -52,7 +52,7 @@ def evaluate(
     data: str,
     reference: Optional[str],
     against: Optional[str],
-    limit: Optional[int],
+    num_samples: Optional[int],
     batch_size: int,
     classes: Optional[bool],
     loading: Loading,
@@ -78,7 +78,7 @@ def evaluate(
     networks = {
         role: open_network(terminal, spec, loading, preprocessing) for role, spec in named.items() if spec is not None
     }
-    evaluation = evaluate_networks(networks, samples, batch_size, limit, terminal.progress, classes)
+    evaluation = evaluate_networks(networks, samples, batch_size, num_samples, terminal.progress, classes)
     first = networks["network"]
     result = {
         "network": network,

@@ -117,8 +117,8 @@ class MixedPrecisionGoal:
         help="Return layers to FP32 only as far as the network stays this many times as fast as FP32. Without "
         "--max-drop: as many as that allows.",
     )
-    search_budget: Optional[float] = option(
-        "--search-budget",
+    search_minutes: Optional[float] = option(
+        "--search-minutes",
         type=click.FloatRange(min=0),
         metavar="MINUTES",
         help="How long to search for layers to return; the best network found is written.  [default: 10]",

@@ -190,7 +190,7 @@ def _config(
         "dtype": configuration.dtype,
         "preset": configuration.preset,
         "goal": Goal(**{**(asdict(config.goal) if config.goal else {}), **asked}) if asked else None,
-        "search_minutes": wanted.search_budget,
+        "search_minutes": wanted.search_minutes,
     }
     changed = {name: value for name, value in values.items() if value is not None}
     if "preset" in changed:

@@ -54,7 +54,7 @@ _COLUMNS = [
 )
 @click.option("--data", metavar="SPEC", help="Images for --engine, as for `quantkit evaluate`.  [default: builtin]")
 @click.option(
-    "--limit",
+    "--num-samples",
     type=click.IntRange(min=1),
     metavar="N",
     help=f"Use the first N images only.  [default: 100; 4 for {REFERENCE.name}]",
@@ -66,7 +66,7 @@ def verify(
     bundle: str,
     engines: tuple[str, ...],
     data: Optional[str],
-    limit: Optional[int],
+    num_samples: Optional[int],
     layers: bool,
 ) -> None:
     """Check that a bundle is complete and unaltered.
@@ -83,7 +83,7 @@ def verify(
     if not is_bundle(bundle):
         raise UserError(f"{bundle} is not a bundle: it has no manifest.json; give a folder that quantkit wrote")
     if not engines:
-        for option, given in (("--data", data), ("--limit", limit), ("--layers", layers or None)):
+        for option, given in (("--data", data), ("--num-samples", num_samples), ("--layers", layers or None)):
             if given is not None:
                 raise UserError(f"{option} is for comparing engines; give --engine as well, or leave it out")
     from quantkit.bundle import verify_bundle
@@ -91,7 +91,7 @@ def verify(
 
     terminal.stage(f"verifying {bundle}")
     if engines:
-        verified = verify_in_engines(bundle, engines, data, limit, layers, terminal.tell, terminal.progress)
+        verified = verify_in_engines(bundle, engines, data, num_samples, layers, terminal.tell, terminal.progress)
     else:
         verified = EnginesVerification(verify_bundle(bundle))
     result: dict[str, Any] = {

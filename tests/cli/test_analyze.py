@@ -25,7 +25,7 @@ def bundle(run: Run, checkpoint: Path, samples: Path) -> Path:
 
 
 def test_what_is_printed_and_written(run: Run, bundle: Path, checkpoint: Path, samples: Path) -> None:
-    result = run("analyze", bundle, "--data", samples, "--reference", checkpoint, "--limit", 10)
+    result = run("analyze", bundle, "--data", samples, "--reference", checkpoint, "--num-samples", 10)
     assert result.exit_code == 0, result.stderr
     for text in ("10 images of samples.npz", "joined", "dense", "finding: ", "tiny-int8-analysis/index.html"):
         assert text in result.stdout
@@ -57,7 +57,7 @@ def test_weights_that_the_name_does_not_find(run: Run, int8_engine: None, tmp_pa
     for verb in ("evaluate", "analyze"):
         said = f"quantkit {verb} {network}-int8 --data IMAGES --reference {network} --weights {file}"
         assert said in quantized.stdout
-    result = run("analyze", f"{network}-int8", "--data", "digits:test", "--weights", file, "--limit", 4)
+    result = run("analyze", f"{network}-int8", "--data", "digits:test", "--weights", file, "--num-samples", 4)
     assert result.exit_code == 0, result.stderr
 
 

@@ -58,7 +58,7 @@ def test_evaluate_counts_as_numpy_does(
 
 
 def test_evaluate_stops_at_the_limit(run: Run, checkpoint: Path, samples: Path) -> None:
-    options = ["--limit", 9, "--batch-size", 4, "--input-shape", SHAPE]
+    options = ["--num-samples", 9, "--batch-size", 4, "--input-shape", SHAPE]
     result = run("evaluate", checkpoint, "--data", samples, *options, "--json")
     assert json.loads(result.stdout)["images"] == 9
 

@@ -65,7 +65,7 @@ def test_a_goal_that_is_missed_ends_with_4_and_a_bundle(run: Run, int8_engine: N
 
 
 def test_a_budget_that_ends_it_is_said(run: Run, int8_engine: None) -> None:
-    done = run(*NETWORK, *JUDGED, "--max-drop", 0, "--search-budget", 0)
+    done = run(*NETWORK, *JUDGED, "--max-drop", 0, "--search-minutes", 0)
     assert done.exit_code == 4, done.stderr
     assert "ended by its budget: 0 of 14 layers and groups measured" in done.stdout
 
@@ -78,12 +78,12 @@ def test_a_budget_that_ends_it_is_said(run: Run, int8_engine: None) -> None:
         (["--max-drop", "nan", *JUDGED], "nan"),
         (["--min-speedup", 0], "0"),
         (["--min-speedup", "inf"], "inf"),
-        (["--min-speedup", 2, "--search-budget", -1], "-1"),
-        (["--min-speedup", 2, "--search-budget", "nan"], "nan"),
+        (["--min-speedup", 2, "--search-minutes", -1], "-1"),
+        (["--min-speedup", 2, "--search-minutes", "nan"], "nan"),
         (["--min-speedup", 2, "--no-latency"], "--no-latency"),
         (["--max-drop", 0.3, "--eval-data", "nowhere/"], "nowhere/"),
         (["--eval-data", "digits:test"], "--max-drop"),
-        (["--search-budget", 3], "--max-drop"),
+        (["--search-minutes", 3], "--max-drop"),
         (["--max-drop", 0.3, *JUDGED, "--weights", "random"], "random"),
     ],
     ids=str,
@@ -111,9 +111,9 @@ def test_measurements_that_cannot_be_kept(
 
 def test_images_that_are_calibrated_with_are_warned_of(run: Run, int8_engine: None) -> None:
     same = "--eval-data and --calib-data are both digits:train"
-    done = run(*NETWORK, "--eval-data", "digits:train", "--max-drop", 50, "--search-budget", 0)
+    done = run(*NETWORK, "--eval-data", "digits:train", "--max-drop", 50, "--search-minutes", 0)
     assert (done.exit_code, f"Warning: {same}" in done.stderr) == (0, True)
-    done = run(*NETWORK, *JUDGED, "--max-drop", 50, "--search-budget", 0, "--force")
+    done = run(*NETWORK, *JUDGED, "--max-drop", 50, "--search-minutes", 0, "--force")
     assert (done.exit_code, same in done.stderr) == (0, False)
 
 
@@ -130,7 +130,7 @@ def test_without_labels_agreement_is_said(run: Run, checkpoint: Path, samples: P
 
 
 def test_ctrl_c_keeps_the_measurements(int8_engine: None, tmp_path: Path) -> None:
-    command = [*NETWORK, *JUDGED, "--max-drop", 0, "--search-budget", 5]
+    command = [*NETWORK, *JUDGED, "--max-drop", 0, "--search-minutes", 5]
     process = start(tmp_path, *command)
     assert process.stderr is not None
     while "measuring what each layer" not in process.stderr.readline():

@@ -57,7 +57,7 @@ OF_A_BUNDLE = {
 }
 WITH_ONNX = {
     "export": [BUNDLE, "--out", f"{FILE}.onnx"],
-    "verify": [BUNDLE, "--engine", "reference", "--data", DATA, "--limit", "4", "--layers"],
+    "verify": [BUNDLE, "--engine", "reference", "--data", DATA, "--num-samples", "4", "--layers"],
 }
 OTHERWISE = {"quantize", "models", "doctor", "builds", "benchmark", "report", "compare", "cache"}
 

@@ -104,7 +104,7 @@ def test_a_speed_up_can_be_asked_for(
     run: Run, int8_engine: None, detector: Path, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
-    goal = ["--input-shape", SHAPE, "--calib-data", samples, "--min-speedup", 0.01, "--search-budget", 0.1]
+    goal = ["--input-shape", SHAPE, "--calib-data", samples, "--min-speedup", 0.01, "--search-minutes", 0.1]
     done = run("quantize", detector, *goal, "--preset", "none", "--json")
     assert done.exit_code == 0, done.stderr
     search = json.loads(done.stdout)["search"]

@@ -136,7 +136,7 @@ def test_the_watch_sees_what_is_run(folder: Path) -> None:
 
 CALIBRATED = ["tiny.toml", "--calib-data", "samples.npz", "--calib", 4]
 MEASURED = ["tiny.toml", "--data", "samples.npz", "--builds", "here", "--batch", 1, "--variants", "fp32"]
-COMPARED = ["tiny-int8", "--data", "samples.npz", "--limit", 4]
+COMPARED = ["tiny-int8", "--data", "samples.npz", "--num-samples", 4]
 
 # Every verb as a user would give it in the network's folder; those of a row in turns, each finds what it needs.
 VERBS = {

@@ -78,7 +78,7 @@ def test_export_writes_the_steps_into_the_file(run: Run, checkpoint: Path, onnx:
 
 
 def test_what_a_card_says_otherwise_is_told(run: Run, engine: None) -> None:
-    result = run("evaluate", "digits_resnet20_v1", "--data", "digits:test", "--limit", 4, "--mean", 0.25)
+    result = run("evaluate", "digits_resnet20_v1", "--data", "digits:test", "--num-samples", 4, "--mean", 0.25)
     assert result.exit_code == 0, result.stderr
     assert "Warning: the preprocessing of digits_resnet20_v1 uses mean 0.25,0.25,0.25 as given, where" in result.stderr
 

@@ -46,7 +46,9 @@ def altered(digits_onnx: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
 def test_a_good_file_passes_every_check(run: Run, digits_onnx: Path, name: str) -> None:
     requires(name)
-    result = run("verify", digits_onnx, "--engine", name, "--data", "digits:test", "--limit", 20, "--layers", "--json")
+    result = run(
+        "verify", digits_onnx, "--engine", name, "--data", "digits:test", "--num-samples", 20, "--layers", "--json"
+    )
     assert result.exit_code == 0, result.stderr
     document = document_of(result)
     assert document["ok"]
@@ -59,7 +61,7 @@ def test_a_good_file_passes_every_check(run: Run, digits_onnx: Path, name: str) 
 
 def test_two_engines_and_a_table(run: Run, digits_onnx: Path) -> None:
     requires("onnxruntime")
-    options = ("--engine", "onnxruntime", "--engine", "reference", "--data", "digits:test", "--limit", 3)
+    options = ("--engine", "onnxruntime", "--engine", "reference", "--data", "digits:test", "--num-samples", 3)
     result = run("verify", digits_onnx, *options)
     assert result.exit_code == 0, result.stderr
     text = " ".join(result.stdout.split())
@@ -70,7 +72,7 @@ def test_two_engines_and_a_table(run: Run, digits_onnx: Path) -> None:
 
 def test_a_file_with_another_layer_fails_and_the_layer_is_named(run: Run, altered: Path) -> None:
     requires("onnxruntime")
-    options = ("--engine", "onnxruntime", "--data", "digits:test", "--limit", 20, "--layers", "--json")
+    options = ("--engine", "onnxruntime", "--data", "digits:test", "--num-samples", 20, "--layers", "--json")
     result = run("verify", altered, *options)
     assert result.exit_code == 1
     document = document_of(result)
@@ -107,7 +109,7 @@ def test_a_bundle_without_an_onnx_file_is_exported_for_the_purpose(
     requires("onnxruntime")
     monkeypatch.setattr(Bundle, "onnx", None)
     before = sorted(path.name for path in digits_onnx.iterdir())
-    result = run("verify", digits_onnx, "--engine", "onnxruntime", "--data", "digits:test", "--limit", 2)
+    result = run("verify", digits_onnx, "--engine", "onnxruntime", "--data", "digits:test", "--num-samples", 2)
     assert result.exit_code == 0, result.stderr
     assert "writing the network as ONNX, which the bundle does not hold" in result.stderr
     assert sorted(path.name for path in digits_onnx.iterdir()) == before
@@ -120,7 +122,7 @@ def test_the_help_says_how_many_images_are_compared(run: Run) -> None:
     assert f"[default: {IMAGES}; {REFERENCE_IMAGES} for reference]" in shown
 
 
-@pytest.mark.parametrize("option", [("--data", "builtin"), ("--limit", "3"), ("--layers",)])
+@pytest.mark.parametrize("option", [("--data", "builtin"), ("--num-samples", "3"), ("--layers",)])
 def test_options_of_engines_need_one(run: Run, digits_onnx: Path, option: tuple[str, ...]) -> None:
     result = run("verify", digits_onnx, *option)
     assert result.exit_code == 2

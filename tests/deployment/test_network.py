@@ -120,7 +120,7 @@ def test_a_file_that_contradicts_the_bundle_is_refused(
     image = np.zeros((1, 3, 32, 32), np.float32)
     with pytest.raises((BundleError, EngineError), match=told):
         quantkit.load(altered, engine=name).predict(image)
-    command = ["verify", str(altered), "--engine", name, "--data", "digits:test", "--limit", "2"]
+    command = ["verify", str(altered), "--engine", name, "--data", "digits:test", "--num-samples", "2"]
     done = CliRunner().invoke(cli, command)
     assert done.exit_code == 1, done.output
     assert "unexpected" not in done.output
