@@ -76,6 +76,11 @@ class Predictor:
         self._network = _loaded(bundle, engine)
         self.engine = self._network.engine
 
+    def __repr__(self) -> str:
+        """What is loaded, in which engine."""
+        shape = "x".join(map(str, self.input_shape))
+        return f"Predictor({self.name!r}, {self.manifest.kind}, input {shape}, engine {self.engine!r})"
+
     def predict(self, images: Images) -> np.ndarray:
         """The network's (first) output for each image: float32 of shape (images, ...).
 
@@ -118,7 +123,7 @@ class Predictor:
             DataError, EngineError: see ``predict``.
         """
         if top < 1:
-            raise UserError(f"the {top} best classes were asked for; ask for at least 1")
+            raise UserError(f"the {top} best classes were requested; request at least 1")
         self._check_class_scores()
         outputs = self.predict(images)
         scores = outputs.reshape(len(outputs), -1) if len(outputs) else np.empty((0, 1), np.float32)

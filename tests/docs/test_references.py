@@ -88,7 +88,7 @@ def test_the_table_of_presets_is_that_of_the_code() -> None:
         preset = PRESETS[row[0]]
         switches = {name: getattr(preset, name) for name in columns[1:-1]}
         assert {name: cell == "yes" for name, cell in zip(columns[1:-1], row[1:-1])} == switches
-        assert int(row[-1]) == preset.images
+        assert int(row[-1]) == preset.num_samples
         assert not any(getattr(preset, name) for name in ("equalize", "observers", "analytic_bias"))
 
 
