@@ -21,6 +21,7 @@ import mixed_precision
 import onnx_parity
 import onnx_speed
 import page_tables
+import quantization_time
 import recovered_speed
 import soak
 import speed_tables
@@ -38,6 +39,7 @@ PAGES = {
     "mixed-precision": mixed_precision.page,
     "onnx-parity": onnx_parity.page,
     "onnx-speed": onnx_speed.page,
+    "quantization-time": quantization_time.page,
     "recovered-speed": recovered_speed.page,
     "soak": soak.page,
 }

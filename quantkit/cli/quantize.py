@@ -54,7 +54,7 @@ class Configuration(Planning):
         "--preset",
         type=click.Choice(["none", "fast", "balanced", "best"]),
         help="How much to do against the loss of accuracy. fast: biases and the middle of ranges, seconds. balanced: "
-        "weights too, about a minute for large networks. best: the same with up to 128 images. The INT8 network is as "
+        "weights too, below a minute for ResNet-50. best: the same with up to 128 images. The INT8 network is as "
         "fast with all.  [default: balanced; none with random weights]",
     )
     config: Optional[Path] = option(
