@@ -18,6 +18,7 @@ from quantkit.calibration.recipes import Recipe
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.data.sources import DataSource, load_data
+from quantkit.errors import UserError
 from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, Role, evaluate_networks
 from quantkit.evaluation.network import Network
 from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
@@ -119,6 +120,11 @@ def run_stages(
     Raises:
         QuantkitError: see ``quantize``.
     """
+    if config.goal is None and evaluation_data is not None:
+        raise UserError(
+            "evaluation_data are for a goal, and the configuration has none; give one, such as goal=Goal(max_drop=0.3), "
+            "or leave the data out and call evaluate()"
+        )
     if config.goal is not None:
         check_request(model, config.goal, evaluation_data, config.search_minutes)
     data = dataset(model, "builtin" if calibration_data is None else calibration_data)

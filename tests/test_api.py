@@ -118,3 +118,8 @@ def test_values_tell_themselves_in_a_line(digits_int8: quantkit.QuantizedModel) 
     assert re.fullmatch(
         r"QuantizedModel\('digits_resnet20_v1', 22 operators in INT8, cosine 1\.0000 with FP32\)", repr(digits_int8)
     )
+
+
+def test_evaluation_data_are_for_a_goal(digits_fused: quantkit.FusedModel) -> None:
+    with pytest.raises(quantkit.errors.UserError, match="evaluation_data are for a goal"):
+        quantkit.quantize(digits_fused.model, evaluation_data="digits:test")

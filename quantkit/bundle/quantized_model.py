@@ -46,7 +46,7 @@ class QuantizedModel:
         source: the fused FP32 network.
         table: its calibration.
         network: the quantized network.
-        config: how it was quantized; with the same data it gives the same network again.
+        config: how it was quantized.
         algorithms: the algorithms that were applied, with the number of images that they used.
         agreement: the agreement with FP32; None until ``measure_agreement`` has measured it.
         mixed: how layers were returned to FP32; None without a goal.

@@ -13,6 +13,7 @@ from quantkit.cli.options import Verb, force_option, output_options
 from quantkit.cli.targets import check_target, is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.extras import require
 
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
@@ -78,6 +79,8 @@ def analyze(
     from quantkit.diagnosis.layers.write import ANALYSIS, PAGE, write_analysis
 
     check_target(out, force, ANALYSIS)
+    for module in ("jinja2", "matplotlib"):
+        require("report", module, "pages of analyses")
     terminal.stage(f"loading {bundle} and the FP32 network")
     opened = read_bundle(bundle)
     fp32: Optional[Union[str, Model]] = reference

@@ -49,7 +49,7 @@ def fuse(
 
     Batch normalizations are folded into weights; sums and activations join their convolutions. Each
     fusion is checked, and the fused network is compared with the original on real images: it may not
-    change a single prediction.
+    deviate by more than rounding explains.
     """
     check_not_bundle(model)
     check_bundle_target(out, writing.force)

@@ -65,13 +65,13 @@ def class_scores(
             "leave --classes (class_scores=True) out"
         )
     if said:
-        return ClassScores(True, "it was said so", settled=True)
+        return ClassScores(True, "the caller or the bundle says so", settled=True)
     if len(shapes) > 1:
         return ClassScores(False, f"it has {len(shapes)} outputs", settled=not row)
     if not row:
         return ClassScores(False, form, settled=True)
     if said is not None:
-        return ClassScores(False, "it was said so", settled=True)
+        return ClassScores(False, "the caller or the bundle says so", settled=True)
     if len(labels) == first[0]:
         return ClassScores(True, "its classes have names")
     if labelled:

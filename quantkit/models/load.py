@@ -76,9 +76,9 @@ def load_model(
     Args:
         spec: a name or alias (``resnet50``; names win over files: write ``./resnet50`` for those), a card's TOML
             file, a checkpoint's prefix (``PREFIX-symbol.json`` with the newest ``PREFIX-0000.params``), a
-            symbol file, an ONNX file (see ``import_network``), or in Python a gluon ``HybridBlock``, an MXNet
+            symbol file, an ONNX file, or in Python a gluon ``HybridBlock``, an MXNet
             ``Symbol`` (with ``params``) or a tuple of Symbol, argument and auxiliary parameters.
-        weights: ``auto``, ``pretrained``, ``random`` or a weights file; see ``resolve``. ONNX files have their own.
+        weights: ``auto``, ``pretrained``, ``random`` or a weights file. ONNX files have their own.
         params: arrays by name (NDArray or NumPy), instead of ``weights``.
         input_shape: (channels, height, width), where it is unknown or other than the card's.
         preprocess: instead of the card's, or what quantkit's own ONNX files say; a checkpoint without a card has none.

@@ -57,8 +57,8 @@ def calibrate(
 def shipped_recipe(source: FusedModel, method: str = DEFAULT_METHOD) -> Optional[Recipe]:
     """The calibration table that ships for just this fused network and its weights, with how it was made.
 
-    Its ``samples`` are what ``apply_algorithms`` and ``evaluate`` are then to look at. None where no such table ships,
-    or where the model reads images of another size or with other values than the network's card says.
+    Its ``samples`` are what ``apply_algorithms`` and ``measure_agreement`` are then to look at. None where no such
+    table ships, or where the model reads images of another size or with other values than the network's card says.
     """
     recipe = find_recipe(source.sha256, method)
     return recipe if recipe is not None and _reads_as_card(source.model, find_card(recipe.network)) else None

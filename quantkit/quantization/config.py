@@ -18,6 +18,7 @@ from quantkit.files.schema import first_fault
 from quantkit.files.text import read_toml
 from quantkit.files.toml import Value, toml_text
 from quantkit.quantization.goal import Goal
+from quantkit.quantization.kinds import number, whole_number
 from quantkit.quantization.plan import TensorDtype, check_dtype
 from quantkit.quantization.ptq_config import PRESETS, PresetName, PTQConfig, preset
 
@@ -26,7 +27,10 @@ DEFAULT_MINUTES = 10.0
 
 @dataclass(frozen=True)
 class QuantizationConfig:
-    """How a network is to be quantized. The same configuration, network and data give the same INT8 network.
+    """How a network is to be quantized.
+
+    The same configuration, network and data give the same INT8 network, but for a goal, which is reached by measured
+    milliseconds, and for a calibration table that takes the place of a calibration.
 
     As a file it is TOML: the attributes by their names, ``goal`` and ``algorithms`` as tables; what is left out has
     its default.
@@ -60,19 +64,28 @@ class QuantizationConfig:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant, before anything long begins."""
-        if self.num_samples is not None and self.num_samples < 1:
-            raise UserError(f"num_samples is {self.num_samples}; give a number from 1 up, such as 32")
+        if self.num_samples is not None:
+            object.__setattr__(self, "num_samples", whole_number("num_samples", self.num_samples, 1))
+        if not isinstance(self.method, str):
+            raise UserError(f"method is {self.method!r}; give a name, such as 'entropy'")
         observer(self.method)
-        if isinstance(self.exclude, str):
-            raise UserError(f"exclude is one text; give a tuple, such as ({self.exclude!r},)")
-        object.__setattr__(self, "exclude", tuple(self.exclude))
+        object.__setattr__(self, "exclude", _patterns(self.exclude))
         check_dtype(self.dtype)
         if self.preset is not None:
             preset(self.preset)
-            if self.algorithms is not None:
-                raise UserError("both a preset and algorithms are given, and one takes the other's place; give one")
-        if not 0 <= self.search_minutes < float("inf"):
-            raise UserError(f"search_minutes is {self.search_minutes:g}; give a number from 0 up, such as 10")
+        self._check_parts()
+        minutes = number("search_minutes", self.search_minutes, "give a number from 0 up, such as 10")
+        if not 0 <= minutes < float("inf"):
+            raise UserError(f"search_minutes is {minutes:g}; give a number from 0 up, such as 10")
+        object.__setattr__(self, "search_minutes", minutes)
+
+    def _check_parts(self) -> None:
+        if self.algorithms is not None and not isinstance(self.algorithms, PTQConfig):
+            raise UserError(f"algorithms is {self.algorithms!r}; give a PTQConfig, or a preset's name as preset")
+        if self.preset is not None and self.algorithms is not None:
+            raise UserError("both a preset and algorithms are given, and one takes the other's place; give one")
+        if self.goal is not None and not isinstance(self.goal, Goal):
+            raise UserError(f"goal is {self.goal!r}; give a Goal, such as Goal(max_drop=0.3)")
 
     def __repr__(self) -> str:
         """Only what differs from the defaults."""
@@ -95,8 +108,8 @@ class QuantizationConfig:
             entries["exclude"] = self.exclude
         if self.preset is not None:
             entries["preset"] = self.preset
-        if self.goal is not None:
-            entries["search_minutes"] = float(self.search_minutes)
+        if self.goal is not None or self.search_minutes != DEFAULT_MINUTES:
+            entries["search_minutes"] = self.search_minutes
         return toml_text(entries, {"goal": _given(self.goal), "algorithms": _given(self.algorithms)})
 
     def write(self, path: Union[str, Path]) -> None:
@@ -119,23 +132,28 @@ class QuantizationConfig:
             text = json.dumps(read_toml(Path(path)))
         except OSError as error:
             raise UserError(f"cannot read configuration {path}: {error.strerror or error}") from error
-        except (ValueError, TypeError) as error:
-            raise UserError(f"configuration {path} is not valid TOML of texts and numbers: {error}") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise UserError(f"configuration {path} is not valid TOML of texts, numbers and tables: {error}") from error
         try:
             return _schema().validate_json(text)
         except ValidationError as error:
             where, what = first_fault(error)
-            raise UserError(f"configuration {path} is not valid at {where!r}: {what}") from error
+            raise UserError(f"configuration {path} is not valid at {where or 'its beginning'}: {what}") from error
         except UserError as error:
             raise UserError(f"configuration {path}: {error}") from error
-
-
-DEFAULT_CONFIG = QuantizationConfig()
 
 
 def preset_of(algorithms: PTQConfig) -> Optional[PresetName]:
     """The name of the preset that these algorithms are; None where they are none."""
     return next((name for name, each in PRESETS.items() if each == algorithms), None)
+
+
+def _patterns(exclude: object) -> tuple[str, ...]:
+    if isinstance(exclude, str):
+        raise UserError(f"exclude is one text; give a tuple, such as ({exclude!r},)")
+    if not isinstance(exclude, (tuple, list)) or not all(isinstance(each, str) for each in exclude):
+        raise UserError(f"exclude is {exclude!r}; give a tuple of texts, such as ('Pooling',)")
+    return tuple(exclude)
 
 
 @cache
@@ -146,3 +164,6 @@ def _schema() -> TypeAdapter[QuantizationConfig]:
 
 def _given(value: Union[Goal, PTQConfig, None]) -> Mapping[str, Value]:
     return {} if value is None else {name: each for name, each in asdict(value).items() if each is not None}
+
+
+DEFAULT_CONFIG = QuantizationConfig()

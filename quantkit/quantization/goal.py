@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Literal, Optional
 
 from quantkit.errors import UserError
+from quantkit.quantization.kinds import number
 
 Measure = Literal["top-1", "agreement"]
 
@@ -32,6 +33,10 @@ class Goal:
     def __post_init__(self) -> None:
         if self.max_drop is None and self.min_speedup is None:
             raise UserError("a goal needs a max_drop, a min_speedup or both; give one")
+        for name, usual in (("max_drop", "0.3"), ("min_speedup", "2.5")):
+            if getattr(self, name) is not None:
+                value = number(name, getattr(self, name), f"give a number, such as {usual}")
+                object.__setattr__(self, name, value)
         if self.max_drop is not None and not 0 <= self.max_drop <= 100:
             raise UserError(f"a drop of at most {self.max_drop:g} points was asked for; give 0 to 100, such as 0.3")
         if self.min_speedup is not None and not (isfinite(self.min_speedup) and self.min_speedup > 0):

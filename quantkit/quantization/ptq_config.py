@@ -11,6 +11,7 @@ from typing import Literal
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.quantization.kinds import whole_number
 
 PresetName = Literal["none", "fast", "balanced", "best"]
 
@@ -59,7 +60,13 @@ class PTQConfig:
     num_samples: int = 32
 
     def __post_init__(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse what is not of its kind, or does not go together."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.type == "bool" and not isinstance(value, bool):
+                raise UserError(f"{each.name} is {value!r}; give True or False")
+        least = 1 if self.needs_images else 0
+        object.__setattr__(self, "num_samples", whole_number("num_samples", self.num_samples, least))
         if self.analytic_bias and self.needs_images:
             raise UserError("analytic_bias works without images, so it cannot be joined to techniques that need them")
 

@@ -18,13 +18,14 @@ def thread_count() -> int:
     return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
 
 
-def in_threads(function: Callable[[int], Result], count: int) -> list[Result]:
+def in_threads(function: Callable[[int], Result], count: int, most: int = _MOST_THREADS) -> list[Result]:
     """The results of a function of the numbers below ``count``, in their order.
 
     The function runs in several threads at once, and may release the interpreter's lock, as NumPy does. Images one
-    after the other in each of them keep what one needs in the core's cache.
+    after the other in each of them keep what one needs in the core's cache. ``most`` bounds how many run at once,
+    and so the memory that they take together.
     """
-    threads = min(count, thread_count())
+    threads = min(count, thread_count(), most)
     if threads < 2:
         return [function(number) for number in range(count)]
     with ThreadPoolExecutor(threads) as pool:

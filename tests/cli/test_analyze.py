@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from quantkit import extras
 from quantkit.formats.mxnet.params import write_params
 from quantkit.models.load import load_model
 from tests.cli.conftest import SHAPE, Run
@@ -71,3 +72,12 @@ def test_requests_that_cannot_be_served(run: Run, bundle: Path, checkpoint: Path
         result = run(*arguments)
         assert (result.exit_code, text in result.stderr) == (2, True), result.stderr
     assert not Path("tiny-int8-analysis").exists()
+
+
+def test_a_page_that_cannot_be_made_is_told_before_the_work(
+    run: Run, bundle: Path, samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda module: None)
+    result = run("analyze", bundle, "--data", samples)
+    assert result.exit_code == 2 and "'quantkit[report]'" in result.stderr
+    assert "loading" not in result.stderr

@@ -97,7 +97,7 @@ def test_a_drop_of_accuracy_needs_class_scores(
     assert result.exit_code == 2
     assert "a drop in points of top-1 needs class scores" in result.stderr and "(it has 2 outputs)" in result.stderr
     denied = run("quantize", checkpoint, *goal, "--no-classes")
-    assert denied.exit_code == 2 and "(it was said so)" in denied.stderr
+    assert denied.exit_code == 2 and "(the caller or the bundle says so)" in denied.stderr
 
 
 def test_a_speed_up_can_be_asked_for(

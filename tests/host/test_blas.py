@@ -27,6 +27,13 @@ def test_one_thread_within_and_as_many_as_before_afterwards(module: str) -> None
         with pytest.raises(ZeroDivisionError), single_threaded_blas():
             1 // 0  # noqa: B018
         assert get() == 2
+        first, second = single_threaded_blas(), single_threaded_blas()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert get() == 1
+        second.__exit__(None, None, None)
+        assert get() == 2
     finally:
         put(before)
 

@@ -91,7 +91,9 @@ def test_what_the_user_says_counts_first() -> None:
     assert class_scores(PLAIN, [(512,)], said=True).yes
     assert class_scores(DENSE, [(10,), (4,)], said=True).yes
     assert not class_scores(ending(op("softmax")), [(10,)], LABELS, said=False, labelled=True).yes
-    assert class_scores(DENSE, [(10,)], said=False) == ClassScores(False, "it was said so", settled=True)
+    assert class_scores(DENSE, [(10,)], said=False) == ClassScores(
+        False, "the caller or the bundle says so", settled=True
+    )
     assert class_scores(DENSE, [(10,), (4,)], said=False).why == "it has 2 outputs"
 
 

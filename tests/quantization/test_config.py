@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ CONFIGS = st.builds(
     method=st.sampled_from(["minmax", "percentile:99.9", "entropy", "mse"]),
     exclude=st.lists(st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)))).map(tuple),
     dtype=st.sampled_from(["auto", "int8", "uint8"]),
+    search_minutes=st.floats(0, 1e6),
     goal=st.none() | st.builds(Goal, st.floats(0, 100), st.none() | st.floats(0.1, 100)),
 )
 ALGORITHMS = st.sampled_from([{}, {"preset": "best"}, {"algorithms": PTQConfig(bias=True, num_samples=5)}])
@@ -62,18 +64,20 @@ def test_one_line_tells_what_is_not_the_default() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("num_sample = 3", r"'num_sample': Unexpected"),
-        ('num_samples = "3"', r"'num_samples': Input should be a valid integer"),
-        ("num_samples = 0", "num_samples is 0; give a number from 1 up"),
+        ("num_sample = 3", "at num_sample: Unexpected"),
+        ('num_samples = "3"', "at num_samples: Input should be a valid integer"),
+        ("num_samples = 0", "num_samples is 0; give a whole number from 1 up"),
         ('method = "kl"', "unknown calibration method 'kl'"),
-        ('preset = "better"', "'preset': Input should be 'none', 'fast', 'balanced' or 'best'"),
+        ('preset = "better"', "at preset: Input should be 'none', 'fast', 'balanced' or 'best'"),
         ('preset = "fast"\n[algorithms]\nbias = true', "both a preset and algorithms"),
-        ("[algorithms]\nbia = true", r"'algorithms.bia': Unexpected"),
+        ("[algorithms]\nbia = true", "at algorithms.bia: Unexpected"),
         ("[goal]", "a goal needs a max_drop"),
         ("[goal]\nmax_drop = nan", "a drop of at most nan points"),
         ("search_minutes = inf", "search_minutes is inf"),
-        ("num_samples = 1979-05-27", "not valid TOML of texts and numbers"),
-        ("exclude = 'x'", "'exclude'"),
+        ("num_samples = 1979-05-27", "not valid TOML of texts, numbers and tables"),
+        ("exclude = 'x'", "at exclude: "),
+        ("[algorithms]\nbias = true\nnum_samples = 0", "num_samples is 0; give a whole number from 1 up"),
+        ("[algorithms]\nnum_samples = -3", "num_samples is -3; give a whole number from 0 up"),
         ("x", "not valid TOML"),
     ],
 )
@@ -90,9 +94,37 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         QuantizationConfig.read(tmp_path / "config.toml")
 
 
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    config = QuantizationConfig(
+        num_samples=np.int64(3),  # type: ignore[arg-type]
+        goal=Goal(np.float32(0.5)),  # type: ignore[arg-type]
+        algorithms=PTQConfig(bias=True, num_samples=np.int32(4)),  # type: ignore[arg-type]
+    )
+    config.write(tmp_path / "config.toml")
+    assert QuantizationConfig.read(tmp_path / "config.toml") == config
+
+
 def test_faulty_values_are_refused() -> None:
     with pytest.raises(UserError, match=r"give a tuple, such as \('Pooling',\)"):
         QuantizationConfig(exclude="Pooling")  # type: ignore[arg-type]
+    faulty: list[tuple[str, dict[str, Any]]] = [
+        ("num_samples is '3'", {"num_samples": "3"}),
+        ("num_samples is 2.5", {"num_samples": 2.5}),
+        ("num_samples is True", {"num_samples": True}),
+        ("method is 3", {"method": 3}),
+        ("exclude is None", {"exclude": None}),
+        (r"exclude is \[1\]", {"exclude": [1]}),
+        ("algorithms is 'best'", {"algorithms": "best"}),
+        ("goal is 1.0", {"goal": 1.0}),
+        ("search_minutes is '1'", {"search_minutes": "1"}),
+    ]
+    for message, values in faulty:
+        with pytest.raises(UserError, match=message):
+            QuantizationConfig(**values)
+    with pytest.raises(UserError, match="max_drop is '1'"):
+        Goal("1")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="bias is 1; give True or False"):
+        PTQConfig(bias=1)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="unknown preset 'most'"):
         QuantizationConfig(preset="most")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="unknown type of quantized inputs 'int4'"):

@@ -183,4 +183,4 @@ def test_the_walk_is_shown_operator_by_operator() -> None:
 
     fused, plan = planned(residual_v1(), images())
     reconstruct(QuantizedGraph(fused.graph, plan), images(), PTQConfig(bias=True), progress)
-    assert shown == [(list(fused.graph.nodes), len(fused.graph.nodes), "recovering accuracy")]
+    assert shown == [(list(fused.graph.nodes), len(fused.graph.nodes), "adapting weights and biases")]

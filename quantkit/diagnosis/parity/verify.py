@@ -10,7 +10,7 @@ from typing import Optional, Union
 
 import numpy as np
 
-from quantkit.backends.registry import REFERENCE
+from quantkit.backends.registry import ONNX_ENGINES, REFERENCE, unknown_engine
 from quantkit.bundle.export import check_int8_bundle, int8_onnx
 from quantkit.bundle.manifest import read_manifest
 from quantkit.bundle.read import Bundle, open_bundle
@@ -90,6 +90,9 @@ def verify_in_engines(
         EngineMissing: an engine, or the package onnx, is not installed.
         DataError: the images cannot be used.
     """
+    for engine in engines:
+        if engine not in ONNX_ENGINES:
+            raise unknown_engine(engine, ONNX_ENGINES)
     verified, has_mxnet = _verified(Path(directory))
     if not verified.ok:
         return EnginesVerification(verified)

@@ -1,4 +1,4 @@
-"""Recovering what rounding to 8 bits costs, before the INT8 network is lowered."""
+"""Applying the algorithms that reduce what rounding to 8 bits costs, before the INT8 network is lowered."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def apply_algorithms(
         corrected = with_analytic_biases(original, network)
         return AdjustedNetwork(corrected, replace(algorithms, num_samples=0), network.graph)
     if not batches:
-        raise DataError("there are no samples to recover accuracy with; give some, or use the preset none")
+        raise DataError("there are no samples for the algorithms to look at; give some, or use the preset none")
     images = np.concatenate(batches)
     if algorithms.channel_shift:
         network = with_channel_shift(network, images, method)

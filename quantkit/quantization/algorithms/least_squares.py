@@ -14,6 +14,9 @@ from quantkit.quantization.threads import in_threads
 # Of the mean squared input; the last leaves the weights as they are.
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0, np.inf)
 
+# For matrices and their factors, in bytes.
+_MEMORY = 2**29
+
 # More channels do not change which strength is best.
 _MOST_JUDGES = 64
 
@@ -76,7 +79,7 @@ def refit(weight: np.ndarray, halves: tuple[Moments, Moments]) -> tuple[np.ndarr
         strength, (own, other) = tried[number]
         return _error(_fitted(judged, own, strength), other)
 
-    best = np.argmin(_of_both_halves(in_threads(error, len(tried))), axis=0)
+    best = np.argmin(_of_both_halves(in_threads(error, len(tried), _fits_at_once(weight))), axis=0)
     fitted = weight.copy()
     for index, strength in enumerate(_STRENGTHS):
         chosen = best == index
@@ -115,7 +118,7 @@ def refit_to_few(
         return np.asarray(np.square(rest).sum(axis=(1, 2)) / len(other))
 
     tried = list(product(_STRENGTHS, ((first, second), (second, first))))
-    each = in_threads(lambda number: error(*tried[number][1], tried[number][0]), len(tried))
+    each = in_threads(lambda number: error(*tried[number][1], tried[number][0]), len(tried), _fits_at_once(products))
     best = np.argmin(_of_both_halves(each), axis=0)
     fitted = weight.copy()
     everything = np.arange(len(odd))
@@ -125,6 +128,12 @@ def refit_to_few(
             moved = combination(everything, strength, slice(None)).swapaxes(1, 2) @ rows
             fitted[chosen] += moved[chosen]
     return fitted, np.asarray(_STRENGTHS)[best]
+
+
+def _fits_at_once(matrix: np.ndarray) -> int:
+    """How many systems of equations may be solved at once, whose matrices have as many rows as this one columns."""
+    groups, width = len(matrix), matrix.shape[2]
+    return max(1, _MEMORY // (2 * 4 * groups * width * width))
 
 
 def _of_both_halves(errors: Sequence[np.ndarray]) -> np.ndarray:
@@ -159,7 +168,8 @@ def _fitted(weight: np.ndarray, over: Moments, strength: float) -> np.ndarray:
 
 def _solved(products: np.ndarray, wanted: np.ndarray, pull: np.ndarray) -> np.ndarray:
     """(products + pull)^-1 wanted for each group; ``pull``: (groups, 1, 1)."""
-    matrix = products + pull.astype(np.float32) * np.eye(products.shape[1], dtype=np.float32)
+    matrix = products.copy()
+    np.einsum("gii->gi", matrix)[...] += pull.astype(np.float32)[:, :, 0]
     # Half the work for many weights; many groups of few are better solved together.
     solved = _solve_definite(matrix[0], wanted[0])[None] if len(matrix) == 1 else np.linalg.solve(matrix, wanted)
     return np.asarray(solved)

@@ -1,4 +1,4 @@
-"""Giving every INT8 layer a weight and a bias of its own, which recovery may then change."""
+"""Giving every INT8 layer a weight and a bias of its own, which the algorithms may then change."""
 
 from __future__ import annotations
 

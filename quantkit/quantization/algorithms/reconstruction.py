@@ -50,7 +50,7 @@ def reconstruct(
     folded = with_constants_folded(network.graph)
     adapting = _Adapting(Int8Network(replace(network, graph=folded), {}), algorithms, dict(folded.params))
     both = SideBySide(folded, adapting.network, images, adapting.layer)
-    for _ in progress(both.run(), len(folded.nodes), "recovering accuracy"):
+    for _ in progress(both.run(), len(folded.nodes), "adapting weights and biases"):
         pass
     params = {name: adapting.params[name] for name in network.graph.params}
     return replace(network, graph=replace(network.graph, params=params))

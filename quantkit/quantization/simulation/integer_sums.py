@@ -16,6 +16,9 @@ from quantkit.quantization.weights import engine_integers, per_channel_int8
 # Below this float32, in which the engine computes, has every integer.
 _EXACT = 2**24
 
+# Sums at once, of 8 bytes each.
+_BLOCK = 2**20
+
 
 @dataclass(frozen=True, eq=False)
 class IntegerWeights:
@@ -95,20 +98,31 @@ def exact_parts(weight: np.ndarray, largest: int) -> Iterator[Part]:
         weight: int8, (channels, inputs of a group, ...).
         largest: the largest magnitude of an input.
     """
-    flat = weight.reshape(len(weight), -1).astype(np.int64)
+    flat = weight.reshape(len(weight), -1)
     positions = flat.shape[1] // weight.shape[1]
     start = 0
     while start < flat.shape[1]:
-        sums = np.abs(flat[:, start:]).cumsum(axis=1).max(axis=0) * largest
-        stop = start + int(np.searchsorted(sums, _EXACT))
+        stop = start + int(np.searchsorted(_peaks(flat[:, start:]) * largest, _EXACT))
         if stop < flat.shape[1] and stop - stop % positions > start:
             # Whole channels, so that no other part needs them too.
             stop -= stop % positions
-        kept = np.zeros(flat.shape, np.float32)
-        kept[:, start:stop] = flat[:, start:stop]
         channels = slice(start // positions, -(-stop // positions))
-        yield Part(channels, kept.reshape(weight.shape)[:, channels])
+        kept = weight[:, channels].astype(np.float32)
+        inputs = kept.reshape(len(weight), -1)
+        inputs[:, : start - channels.start * positions] = 0
+        inputs[:, stop - channels.start * positions :] = 0
+        yield Part(channels, kept)
         start = stop
+
+
+def _peaks(flat: np.ndarray) -> np.ndarray:
+    """The sum of the magnitudes of the first inputs, the largest of all channels: int64, (inputs,)."""
+    peaks = np.zeros(flat.shape[1], np.int64)
+    rows = max(1, _BLOCK // flat.shape[1])
+    for first in range(0, len(flat), rows):
+        sums = np.abs(flat[first : first + rows]).cumsum(axis=1, dtype=np.int64)
+        np.maximum(peaks, sums.max(axis=0), out=peaks)
+    return peaks
 
 
 def _channels(data: np.ndarray, part: Part, groups: int) -> np.ndarray:

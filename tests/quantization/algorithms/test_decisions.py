@@ -274,7 +274,7 @@ def test_techniques_follow_one_another() -> None:
     assert found.algorithms == replace(switched, num_samples=10)
     with pytest.raises(DataError) as caught:
         apply_algorithms(QuantizedGraph(fused.graph, plan), fused.original, [], "minmax", PRESETS["fast"], silent)
-    assert str(caught.value) == "there are no samples to recover accuracy with; give some, or use the preset none"
+    assert str(caught.value) == "there are no samples for the algorithms to look at; give some, or use the preset none"
 
 
 def test_forms_are_kept_where_ranges_are_chosen() -> None:

@@ -88,6 +88,9 @@ def test_parts_make_up_the_weights_and_stay_small(shape: tuple[int, ...], larges
     weight = large(shape)
     whole = np.zeros(shape, np.int64)
     parts = list(exact_parts(weight, largest))
+    held = sum((part.weight if part.weight.base is None else part.weight.base).nbytes for part in parts)
+    # Only a channel that is cut is held twice.
+    assert held <= 4 * weight.nbytes * (1 if shape[1] > 1 else len(parts))
     for part in parts:
         assert np.abs(part.weight).reshape(len(weight), -1).sum(axis=1).max() * largest < 2**24
         whole[:, part.channels] += part.weight.astype(np.int64)
