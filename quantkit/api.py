@@ -122,8 +122,8 @@ def run_stages(
     """
     if config.goal is None and evaluation_data is not None:
         raise UserError(
-            "evaluation_data are for a goal, and the configuration has none; give one, such as goal=Goal(max_drop=0.3), "
-            "or leave the data out and call evaluate()"
+            "evaluation_data are for a goal, and the configuration has none; give goal=Goal(max_drop=0.3), say, or "
+            "leave the data out and call evaluate()"
         )
     if config.goal is not None:
         check_request(model, config.goal, evaluation_data, config.search_minutes)

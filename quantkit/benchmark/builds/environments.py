@@ -203,8 +203,9 @@ def _keep(name: str) -> None:
 
 def _keep_around(python: str) -> None:
     """Keep others from removing the build whose environment an interpreter lies in."""
-    if Path(python).is_relative_to(builds_folder()):
-        use(folder_of(Path(python).relative_to(builds_folder()).parts[0]))
+    folder, builds = Path(os.path.abspath(python)), Path(os.path.abspath(builds_folder()))
+    if folder.is_relative_to(builds):
+        use(folder_of(folder.relative_to(builds).parts[0]))
 
 
 def _check_known(name: str) -> None:

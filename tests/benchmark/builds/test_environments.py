@@ -170,6 +170,13 @@ def test_an_interpreter_in_a_build_keeps_it(fake: Fake) -> None:
     assert (build.python, cleaned()) == (python, [])
 
 
+def test_an_interpreter_in_a_build_of_a_relative_home_keeps_it(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(fake.folder)
+    monkeypatch.setenv("QUANTKIT_HOME", "home")
+    open_build(f"mine={add_build('native').python}")
+    assert cleaned() == []
+
+
 def test_an_interpreter_registered_in_a_build_keeps_it(fake: Fake) -> None:
     python = add_build("native").python
     add_build(f"mine={python}")
