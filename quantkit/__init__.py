@@ -43,13 +43,18 @@ if TYPE_CHECKING:
     from quantkit.evaluation.accuracy import Accuracy as Accuracy
     from quantkit.evaluation.agreement import Agreement as Agreement
     from quantkit.evaluation.agreement import OutputAgreement as OutputAgreement
+    from quantkit.evaluation.drop import Drop as Drop
     from quantkit.evaluation.evaluate import Comparison as Comparison
     from quantkit.evaluation.evaluate import Evaluation as Evaluation
+    from quantkit.evaluation.paired import Paired as Paired
+    from quantkit.evaluation.paired import PairedMeans as PairedMeans
     from quantkit.fusion.fused_model import FusedModel as FusedModel
     from quantkit.fusion.fused_model import fuse_model as fuse
     from quantkit.fusion.numeric_check import FusionCheck as FusionCheck
+    from quantkit.mixed_precision.measurements import JudgedNetwork as JudgedNetwork
     from quantkit.mixed_precision.search import SearchResult as SearchResult
     from quantkit.mixed_precision.search import search_mixed_precision as search_mixed_precision
+    from quantkit.models.class_scores import ClassScores as ClassScores
     from quantkit.models.dataset import CalibrationData as CalibrationData
     from quantkit.models.load import NetworkSpec as NetworkSpec
     from quantkit.models.load import load_model as load_model
@@ -79,19 +84,24 @@ __all__ = [
     "CalibrationDataset",
     "CalibrationTable",
     "Check",
+    "ClassScores",
     "Comparison",
     "Conditions",
     "DataSource",
+    "Drop",
     "Evaluation",
     "FusedModel",
     "FusionCheck",
     "Goal",
+    "JudgedNetwork",
     "LayerError",
     "MixedPrecision",
     "Model",
     "NetworkSpec",
     "OutputAgreement",
     "PTQConfig",
+    "Paired",
+    "PairedMeans",
     "Predictor",
     "Preprocess",
     "PreprocessChange",
@@ -140,19 +150,24 @@ _HOMES = {
     "CalibrationDataset": ("quantkit.data.dataset", "CalibrationDataset"),
     "CalibrationTable": ("quantkit.calibration.table", "CalibrationTable"),
     "Check": ("quantkit.bundle.verify", "Check"),
+    "ClassScores": ("quantkit.models.class_scores", "ClassScores"),
     "Comparison": ("quantkit.evaluation.evaluate", "Comparison"),
     "Conditions": ("quantkit.benchmark.measuring.measurement", "Conditions"),
     "DataSource": ("quantkit.data.sources", "DataSource"),
+    "Drop": ("quantkit.evaluation.drop", "Drop"),
     "Evaluation": ("quantkit.evaluation.evaluate", "Evaluation"),
     "FusedModel": ("quantkit.fusion.fused_model", "FusedModel"),
     "FusionCheck": ("quantkit.fusion.numeric_check", "FusionCheck"),
     "Goal": ("quantkit.quantization.goal", "Goal"),
+    "JudgedNetwork": ("quantkit.mixed_precision.measurements", "JudgedNetwork"),
     "LayerError": ("quantkit.diagnosis.layers.analysis", "LayerError"),
     "MixedPrecision": ("quantkit.quantization.goal", "MixedPrecision"),
     "Model": ("quantkit.models.model", "Model"),
     "NetworkSpec": ("quantkit.models.load", "NetworkSpec"),
     "OutputAgreement": ("quantkit.evaluation.agreement", "OutputAgreement"),
     "PTQConfig": ("quantkit.quantization.ptq_config", "PTQConfig"),
+    "Paired": ("quantkit.evaluation.paired", "Paired"),
+    "PairedMeans": ("quantkit.evaluation.paired", "PairedMeans"),
     "Predictor": ("quantkit.deployment.predictor", "Predictor"),
     "Preprocess": ("quantkit.data.preprocess", "Preprocess"),
     "PreprocessChange": ("quantkit.models.preprocess_change", "PreprocessChange"),

@@ -17,7 +17,7 @@ from quantkit.mixed_precision.choose import (
     trimmed,
     typical_noise,
 )
-from quantkit.mixed_precision.measurements import Check, Measurements, TimeIsUp
+from quantkit.mixed_precision.measurements import JudgedNetwork, Measurements, TimeIsUp
 from quantkit.progress import Progress
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
 from quantkit.quantization.goal import Goal
@@ -42,13 +42,13 @@ class Kept:
     share: Optional[float]
 
 
-def meets(check: Check, goal: Goal) -> bool:
+def meets(check: JudgedNetwork, goal: Goal) -> bool:
     """Whether a network meets the goal."""
     accurate = goal.max_drop is None or (check.drop is not None and goal.accurate(check.drop.points))
     return accurate and goal.fast(check.speedup)
 
 
-def best(checks: Collection[Check], goal: Goal) -> Check:
+def best(checks: Collection[JudgedNetwork], goal: Goal) -> JudgedNetwork:
     """The best of the checked networks, which include the one all in INT8.
 
     Of those that meet the goal it is the fastest, but a network loses to one with fewer of its layers that is
@@ -69,12 +69,12 @@ def best(checks: Collection[Check], goal: Goal) -> Check:
     return min((check for check in least if check.layers == layers), key=_error)
 
 
-def _replaces(fewer: Check, check: Check) -> bool:
+def _replaces(fewer: JudgedNetwork, check: JudgedNetwork) -> bool:
     slower = fewer.extra - fewer.noise > check.extra + check.noise
     return fewer.layers < check.layers and not slower
 
 
-def _error(check: Check) -> tuple[float, float]:
+def _error(check: JudgedNetwork) -> tuple[float, float]:
     return math.inf if check.drop is None else check.drop.points, check.divergence
 
 
@@ -141,7 +141,7 @@ class Exploration:
             self._measurements.trial(candidate.layers)
             self.measured += 1
 
-    def _choose(self, start: Check) -> None:
+    def _choose(self, start: JudgedNetwork) -> None:
         goal, measurements = self._goal, self._measurements
 
         def allowed(trial: Trial) -> bool:

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Checked:
-    """A check as the journal holds it: ``Check`` with the predicted classes instead of the drop."""
+    """A check as the journal holds it: ``JudgedNetwork`` with the predicted classes instead of the drop."""
 
     divergence: float
     predictions: list[int]
@@ -70,7 +70,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Check:
+class JudgedNetwork:
     """The accuracy of a network on all images, and its latency.
 
     Attributes:
@@ -139,7 +139,7 @@ class Measurements:
     ) -> None:
         self.journal = journal
         self.budget = budget
-        self.checks: dict[tuple[Layers, bool], Check] = {}
+        self.checks: dict[tuple[Layers, bool], JudgedNetwork] = {}
         self._source = source
         self._adjusted = adjusted
         self._anew = anew
@@ -172,7 +172,7 @@ class Measurements:
         """
         return self._recall("trial", layers, self._trial, _TRIAL)
 
-    def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> Check:
+    def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> JudgedNetwork:
         """Evaluate the network with ``layers`` in FP32; with ``overtime``, even if the budget is spent.
 
         Raises:
@@ -188,7 +188,7 @@ class Measurements:
             drop = None
             if self._images.class_scores.yes:
                 drop = measure_drop(self._images.predictions, np.array(checked.predictions), self._images.labels)
-            self.checks[layers, again] = Check(
+            self.checks[layers, again] = JudgedNetwork(
                 layers, again, checked.divergence, drop, checked.milliseconds, checked.extra, checked.noise
             )
         return self.checks[layers, again]

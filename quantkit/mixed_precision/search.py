@@ -25,7 +25,7 @@ from quantkit.mixed_precision.explore import Exploration, Kept, best, meets
 from quantkit.mixed_precision.images import Judged, judged
 from quantkit.mixed_precision.journal import Journal, check_journals, journal_path
 from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
-from quantkit.mixed_precision.measurements import Budget, Check, Measurements
+from quantkit.mixed_precision.measurements import Budget, JudgedNetwork, Measurements
 from quantkit.models.class_scores import ClassScores, class_scores
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model
@@ -77,8 +77,8 @@ class SearchResult:
     network: QuantizedModel
     goal: Goal
     met: bool
-    int8: Check
-    chosen: Check
+    int8: JudgedNetwork
+    chosen: JudgedNetwork
     layers: tuple[Kept, ...]
     data: str
     images: int
@@ -234,7 +234,7 @@ def _warn_of_load(journal: Path) -> None:
         )
 
 
-def _record(chosen: Check, goal: Goal, images: Judged) -> MixedPrecision:
+def _record(chosen: JudgedNetwork, goal: Goal, images: Judged) -> MixedPrecision:
     drop = chosen.drop
     return MixedPrecision(
         goal.max_drop,

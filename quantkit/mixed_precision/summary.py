@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from quantkit.mixed_precision.explore import Kept
-from quantkit.mixed_precision.measurements import Check
+from quantkit.mixed_precision.measurements import JudgedNetwork
 from quantkit.mixed_precision.search import SearchResult
 
 
@@ -36,7 +36,7 @@ def search_summary(outcome: SearchResult) -> dict[str, Any]:
     }
 
 
-def _check(check: Check) -> dict[str, Any]:
+def _check(check: JudgedNetwork) -> dict[str, Any]:
     drop = check.drop
     return {
         "share": drop and drop.other,

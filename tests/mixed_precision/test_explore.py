@@ -16,7 +16,7 @@ from quantkit.fusion.fuse import Fused
 from quantkit.mixed_precision.candidates import Candidate
 from quantkit.mixed_precision.choose import Layers, Trial
 from quantkit.mixed_precision.explore import Exploration, best, meets
-from quantkit.mixed_precision.measurements import Check, TimeIsUp
+from quantkit.mixed_precision.measurements import JudgedNetwork, TimeIsUp
 from quantkit.quantization.goal import Goal
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -27,11 +27,13 @@ from tests.quantized import int8_names
 INT8_MS, FP32_MS = 2.0, 8.0
 
 
-def check(layers: Iterable[str], points: float, extra: float, divergence: float = 1.0, again: bool = False) -> Check:
+def check(
+    layers: Iterable[str], points: float, extra: float, divergence: float = 1.0, again: bool = False
+) -> JudgedNetwork:
     times = {"fp32": FP32_MS, "fp32_fused": 6.0, "int8": INT8_MS}
     mixed = {"mixed": INT8_MS + extra} if layers else {}
     drop = Drop(100, True, 0.9, 0.9 - points / 100, points, points - 1, points + 1)
-    return Check(frozenset(layers), again, divergence, drop, {**times, **mixed}, extra, 0.1)
+    return JudgedNetwork(frozenset(layers), again, divergence, drop, {**times, **mixed}, extra, 0.1)
 
 
 @dataclass
@@ -41,7 +43,7 @@ class World:
     gains: dict[str, float]
     costs: dict[str, float]
     affordable: Optional[int] = None
-    checks: dict[tuple[Layers, bool], Check] = field(default_factory=dict)
+    checks: dict[tuple[Layers, bool], JudgedNetwork] = field(default_factory=dict)
     trials: dict[Layers, Trial] = field(default_factory=dict)
     made: int = 0
 
@@ -69,7 +71,7 @@ class World:
             self.trials[layers] = Trial(self.left(layers), self.cost(layers), 0.0)
         return self.trials[layers]
 
-    def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> Check:
+    def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> JudgedNetwork:
         if (layers, again) not in self.checks:
             self._pay(overtime)
             points = self.left(layers) * (0.5 if again else 1.0)
@@ -88,7 +90,7 @@ def explored(
     seed: int,
     works: bool = False,
     affordable: Optional[int] = None,
-) -> tuple[World, Check, bool]:
+) -> tuple[World, JudgedNetwork, bool]:
     fused, plan = network
     layers = int8_names(fused.graph, plan)
     random = np.random.default_rng(seed)
@@ -168,7 +170,7 @@ def test_a_budget_ends_the_search_with_the_best_so_far(
 
 def test_a_set_between_those_looked_at_first_may_meet_the_goal(network: tuple[Fused, QuantizationPlan]) -> None:
     class Coarse(World):
-        def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> Check:
+        def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> JudgedNetwork:
             found = super().check(layers, again, overtime)
             lucky = len(layers) in (3, 5)
             return replace(found, drop=replace(found.drop, points=0.0 if lucky else 9.0))

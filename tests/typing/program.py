@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional, assert_type
+from typing import Optional, Union, assert_type
 
 import numpy as np
 
@@ -66,6 +66,8 @@ def with_a_bundle(bundle: Path) -> None:
     assert_type(evaluation.accuracy["network"], quantkit.Accuracy)
     assert_type(evaluation.agreement["network"].outputs, tuple[quantkit.OutputAgreement, ...])
     assert_type(evaluation.comparisons, tuple[quantkit.Comparison, ...])
+    assert_type(evaluation.comparisons[0].result, Union[quantkit.Paired, quantkit.PairedMeans])
+    assert_type(evaluation.class_scores, quantkit.ClassScores)
     analysis = quantkit.analyze(bundle, "photos:test", "resnet50", num_samples=100)
     assert_type(analysis, quantkit.Analysis)
     assert_type(analysis.worst, tuple[quantkit.LayerError, ...])
@@ -78,6 +80,8 @@ def search(fused: quantkit.FusedModel, table: quantkit.CalibrationTable, progres
     )
     assert_type(result, quantkit.SearchResult)
     assert_type(result.network, quantkit.QuantizedModel)
+    assert_type(result.chosen, quantkit.JudgedNetwork)
+    assert_type(result.chosen.drop, Optional[quantkit.Drop])
 
 
 def benchmarks(out: Path) -> None:
