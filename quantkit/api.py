@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -240,4 +241,4 @@ def export_onnx(
 
 
 def _is_bundle(spec: Evaluated) -> TypeGuard[Union[str, Path]]:
-    return isinstance(spec, (str, Path)) and (Path(spec) / MANIFEST).is_file()
+    return isinstance(spec, (str, Path)) and os.path.isfile(Path(spec) / MANIFEST)

@@ -123,3 +123,13 @@ def test_values_tell_themselves_in_a_line(digits_int8: quantkit.QuantizedModel) 
 def test_evaluation_data_are_for_a_goal(digits_fused: quantkit.FusedModel) -> None:
     with pytest.raises(quantkit.errors.UserError, match="evaluation_data are for a goal"):
         quantkit.quantize(digits_fused.model, evaluation_data="digits:test")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_names_that_no_file_can_have_are_unknown(engine: None, name: str) -> None:
+    with pytest.raises(quantkit.errors.UserError):
+        quantkit.load(name)
+    with pytest.raises(quantkit.errors.UserError):
+        quantkit.load_model(name)
+    with pytest.raises(quantkit.errors.UserError):
+        quantkit.load_data(name)

@@ -17,7 +17,7 @@ _MANIFEST = "manifest.json"
 
 def is_bundle(spec: str) -> bool:
     """Whether ``spec`` is a folder that quantkit wrote."""
-    return (Path(spec) / _MANIFEST).is_file()
+    return os.path.isfile(Path(spec) / _MANIFEST)
 
 
 def default_bundle(spec: str) -> Path:

@@ -83,11 +83,11 @@ def _named(spec: str) -> Samples:
     if head == "digits":
         return builtin.digits(split)
     path = Path(spec)
-    if spec and path.is_dir():
+    if spec and os.path.isdir(path):
         return images_folder(path)
-    if colon and Path(head).is_dir():
+    if colon and os.path.isdir(head):
         return images_folder(Path(head), split)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise DataError(f"there is no sample data {spec!r}; give {_KINDS}")
     kinds = {".npz": npz_file, ".rec": record_file}
     if path.suffix.lower() not in kinds:

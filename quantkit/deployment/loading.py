@@ -31,7 +31,7 @@ def load(
         EngineMissing: the engine is not installed.
     """
     directory = Path(bundle)
-    if not (directory / MANIFEST).is_file():
+    if not os.path.isfile(directory / MANIFEST):
         raise UserError(
             f"{directory} is no bundle: it has no {MANIFEST}; give a folder that quantkit wrote, or load an FP32 "
             "network with quantkit.load_model()"

@@ -273,7 +273,7 @@ def _checked_name(spec: str) -> Card:
         ModelError: there is no such name; the nearest names are offered.
     """
     path = Path(spec)
-    if path.is_dir():
+    if os.path.isdir(path):
         raise ModelError(f"{spec} is a folder; give a checkpoint's prefix in it, or load a bundle with quantkit.load()")
     if path.suffix in (".params", ".npz", ".safetensors"):
         raise ModelError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ def symbol_file(path: Path) -> Optional[Path]:
     if path.suffix == ".json":
         return path
     candidate = path.parent / f"{path.name}-symbol.json"
-    return candidate if path.name and candidate.is_file() else None
+    return candidate if path.name and os.path.isfile(candidate) else None
 
 
 def newest_params(symbol: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -123,7 +124,7 @@ def prepare(
         if subject.lstm is not None:
             return _from_lstm(subject.name, subject.lstm, forms, tell)
         spec = str(subject.model)
-        if (Path(spec) / MANIFEST).is_file():
+        if os.path.isfile(Path(spec) / MANIFEST):
             return _from_bundle(subject.name, Path(spec), forms, data, reference, loading, tell)
         tell(f"{subject.name}: loading")
         return _from_model(subject.name, load_model(spec, **loading), forms, data, tell)
