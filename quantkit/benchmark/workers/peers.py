@@ -79,7 +79,7 @@ def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder:
 
     quantize_static(
         str(fused), str(quantized), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
-        dtype=QuantType.QUInt8, weight_type=QuantType.QInt8,
+        activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
         calibrate_method=getattr(CalibrationMethod, method),
     )  # fmt: skip
     return quantized
