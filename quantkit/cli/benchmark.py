@@ -74,9 +74,11 @@ class Circumstances:
     """How it is measured."""
 
     latency_bound: Optional[float] = option(
-        "--latency-bound", type=Milliseconds(), help="The p99 that the server scenario has to keep, as 15ms."
+        "--latency-bound", type=Milliseconds(), help="The p99 that the server scenario has to keep, such as 15ms."
     )
-    budget: Optional[float] = option("--budget", type=Minutes(), metavar="MINUTES", help="Take no longer.")
+    budget: Optional[float] = option(
+        "--budget", type=Minutes(), metavar="MINUTES", help="Stop after this many minutes."
+    )
     openmp: str = option(
         "--openmp",
         type=click.Choice(("gnu", "intel")),
@@ -98,7 +100,7 @@ class Circumstances:
         "--reference", metavar="MODEL", help="The FP32 network that a BUNDLE was made from."
     )
     seed: int = option(
-        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the order of turns."
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random order of turns."
     )
 
 

@@ -43,7 +43,7 @@ def calibrate(
     preprocessing: Preprocessing,
     force: bool,
 ) -> None:
-    """Measure the ranges of a network's tensors for later.
+    """Measure the ranges of a network's tensors and save them as a table.
 
     The ranges go to a table, which `quantkit quantize MODEL --calib-table FILE` takes instead of
     calibrating again. It holds for the same network with the same weights only.

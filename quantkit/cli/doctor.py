@@ -19,7 +19,7 @@ _MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "b
 )
 @output_options
 def doctor(terminal: Terminal) -> None:
-    """Look at engine and machine, say what to change.
+    """Check the engine and the machine, and say what to change.
 
     Engine, NumPy, the instruction sets that INT8 needs (VNNI, AMX), OpenMP, threads against cores,
     the container's quota, and who else keeps the cores busy. Ends with 1 if something must be

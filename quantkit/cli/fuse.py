@@ -32,7 +32,7 @@ _SHOWN = 5
 @collected("preprocessing", Preprocessing)
 @class_scores_option
 @collected("writing", BundleWriting)
-@click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
+@click.option("--no-latency", is_flag=True, help="Skip measuring latency, which takes a few seconds.")
 @output_options
 def fuse(
     terminal: Terminal,
@@ -45,7 +45,7 @@ def fuse(
     writing: BundleWriting,
     no_latency: bool,
 ) -> None:
-    """Fuse a network's operators, stay in FP32.
+    """Fuse a network's operators and keep it in FP32.
 
     Batch normalizations are folded into weights; sums and activations join their convolutions. Each
     fusion is checked, and the fused network is compared with the original on real images: it may not

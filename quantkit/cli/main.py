@@ -52,11 +52,11 @@ _VERBS = {
     "profile": "Show where the time goes: by layer, by operator and by kernel.",
     "feed": "Tell whether decoding images keeps up with a network.",
     "builds": "Make and check the engines that benchmarks compare.",
-    "fuse": "Fuse a network's operators, stay in FP32.",
-    "calibrate": "Measure the ranges of a network's tensors for later.",
+    "fuse": "Fuse a network's operators and keep it in FP32.",
+    "calibrate": "Measure the ranges of a network's tensors and save them as a table.",
     "models": "List the networks that have a model card.",
     "cache": "List what is kept in QUANTKIT_HOME, or remove it.",
-    "doctor": "Look at engine and machine, say what to change.",
+    "doctor": "Check the engine and the machine, and say what to change.",
 }
 
 

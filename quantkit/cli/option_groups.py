@@ -51,7 +51,7 @@ class Preprocessing:
         "--mean", type=Channels(), help="Subtract this, in units of what was divided.  [default: 0, or the card's]"
     )
     std: Optional[tuple[float, ...]] = option(
-        "--std", type=Channels(above_zero=True), help="Divide by this at last.  [default: 1, or the card's]"
+        "--std", type=Channels(above_zero=True), help="Finally divide by this.  [default: 1, or the card's]"
     )
 
 
@@ -74,8 +74,8 @@ class Calibration:
     method: Optional[str] = option(
         "--method",
         metavar="METHOD",
-        help="How ranges are chosen: minmax, percentile (percentile:99.9 for another than 99.99), entropy or mse.  "
-        "[default: mse]",
+        help="How ranges are chosen: minmax, percentile (99.99 % unless given, as in percentile:99.9), entropy or "
+        "mse.  [default: mse]",
     )
 
 

@@ -53,7 +53,7 @@ class Configuration(Planning):
     preset: Optional[PresetName] = option(
         "--preset",
         type=click.Choice(["none", "fast", "balanced", "best"]),
-        help="How much to do against the loss of accuracy. fast: biases and the middle of ranges, seconds. balanced: "
+        help="How much to do against the loss of accuracy. fast: biases and channel shift, in seconds. balanced: "
         "weights too, below a minute for ResNet-50. best: the same with up to 128 images. The INT8 network is as "
         "fast with all.  [default: balanced; none with random weights]",
     )
@@ -107,7 +107,7 @@ class Target(BundleWriting):
 @collected("preprocessing", Preprocessing)
 @class_scores_option
 @collected("target", Target)
-@click.option("--no-latency", is_flag=True, help="Measure no speed, which takes some seconds.")
+@click.option("--no-latency", is_flag=True, help="Skip measuring latency, which takes a few seconds.")
 @output_options
 @click.pass_context
 def quantize(
