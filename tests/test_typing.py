@@ -9,7 +9,7 @@ import pytest
 
 import quantkit
 
-PROGRAM = Path(__file__).parent / "typing" / "program.py"
+PROGRAM = Path(__file__).with_name("typed_program.py")
 
 
 def _checked(program: Path, folder: Path) -> subprocess.CompletedProcess[str]:
