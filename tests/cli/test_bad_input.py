@@ -7,6 +7,7 @@ import os
 import resource
 import struct
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +231,8 @@ def test_bad_input(run: Run, checkpoint: Path, int8_engine: None, tmp_path: Path
 def test_mistakes_are_found_before_the_network_is_loaded(
     run: Run, checkpoint: Path, int8_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
+    # Imported while the function is replaced, it would keep the replacement.
+    import_module("quantkit.api")
     monkeypatch.setattr("quantkit.models.load.load_model", lambda *_, **__: pytest.fail("the network was loaded"))
     assert run(*CASES[case][0](tmp_path, checkpoint)).exit_code == 2
 
@@ -237,7 +240,7 @@ def test_mistakes_are_found_before_the_network_is_loaded(
 def test_exclusions_are_checked_before_calibration(
     run: Run, checkpoint: Path, samples: Path, int8_engine: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quantkit.quantization.calibrate.calibrate", lambda *_, **__: pytest.fail("calibration began"))
+    monkeypatch.setattr("quantkit.api.calibrate", lambda *_, **__: pytest.fail("calibration began"))
     arguments = ["--input-shape", SHAPE, "--calib-data", samples, "--exclude", "brunch"]
     assert run("quantize", checkpoint, *arguments).exit_code == 2
 
