@@ -25,9 +25,8 @@ class AdjustedNetwork:
     """A quantized network whose weights, biases and ranges were changed. In FP32 it is no longer the original.
 
     ``algorithms`` says how; its ``num_samples`` is how many there were, mirrored ones included. ``requested`` is what
-    was asked for. ``exact`` is the same
-    network before its weights were adapted to rounding, tensors shifted already: a layer that returns to FP32 takes its
-    parameters from there.
+    was asked for. ``exact`` is the same network before its weights were adapted to rounding, tensors shifted already:
+    a layer that returns to FP32 takes its parameters from there.
     """
 
     network: QuantizedGraph

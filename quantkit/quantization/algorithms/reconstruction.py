@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from quantkit.host.blas import single_threaded_blas
 from quantkit.ir.fused_layer import FusedLayer
+from quantkit.progress import Progress
 from quantkit.quantization.algorithms.bias_correction import bias_correction
 from quantkit.quantization.algorithms.least_squares import mean_square, moments, refit, refit_to_few
 from quantkit.quantization.algorithms.patches import layer_rows
@@ -23,9 +22,6 @@ from quantkit.quantization.simulation.operators import activated
 from quantkit.quantization.simulation.simulator import Int8Network, SideBySide, Values, summed
 from quantkit.quantization.threads import in_threads
 from quantkit.quantization.weights import engine_weights, peak_scale
-
-Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
-"""Wraps an iterable of so many steps under a title, as tqdm does."""
 
 # What a layer's rows may hold together, and how many there are at most: more change nothing in the result.
 _ELEMENTS = 40_000_000
