@@ -7,6 +7,7 @@ the names before the import; it replaces nothing that still exists.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -14,7 +15,10 @@ import types
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from importlib.abc import MetaPathFinder
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -32,6 +36,10 @@ REMEDY = (
 )
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
+
+# Each takes about as long to import as MXNet itself. Without scikit-learn the deprecated mxnet.model.FeedForward has
+# another base class; few functions of two modules use scipy.stats.
+_SLOW = ("sklearn.base", "scipy.stats")
 
 REMOVED_NUMPY_NAMES = {"bool": bool, "int": int, "float": float, "object": object, "complex": complex, "str": str}
 
@@ -51,7 +59,7 @@ def load_mxnet() -> Any:
     # By itself MXNet takes half of the hardware threads, with or without SMT; libgomp reads this once, too.
     os.environ.setdefault("OMP_NUM_THREADS", str(recommended_threads(read_cpu(), read_limits())))
     try:
-        with _library_path_kept(), _without_scikit_learn(), warnings.catch_warnings():
+        with _library_path_kept(), _without(*_SLOW), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import mxnet
     except (ImportError, OSError) as error:
@@ -60,6 +68,9 @@ def load_mxnet() -> Any:
         raise EngineMissing(
             f"mxnet {mxnet.__version__} is installed but was built without MKL-DNN/oneDNN, which INT8 needs; {REMEDY}"
         )
+    for module, name in ((mxnet.contrib.quantization, "stats"), (mxnet.test_utils, "ss")):
+        if getattr(module, name) is None:
+            setattr(module, name, _ImportedWhenUsed("scipy.stats"))
     return mxnet
 
 
@@ -126,20 +137,33 @@ def _library_path_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _without_scikit_learn() -> Iterator[None]:
-    """Let MXNet find no scikit-learn, which takes longer to import than MXNet itself.
-
-    It would only make a base class of the deprecated ``mxnet.model.FeedForward``.
-    """
-    name = "sklearn.base"
-    if name in sys.modules:
-        yield
-        return
-    sys.modules[name] = None  # type: ignore[assignment]
+def _without(*names: str) -> Iterator[None]:
+    """Let imports of this thread find no modules of these names, unless they are imported already."""
+    hidden = _Hidden(frozenset(names), get_ident())
+    sys.meta_path.insert(0, hidden)
     try:
         yield
     finally:
-        del sys.modules[name]
+        sys.meta_path.remove(hidden)
+
+
+@dataclass(frozen=True)
+class _Hidden(MetaPathFinder):
+    """A finder that fails for some modules, in one thread."""
+
+    names: frozenset[str]
+    thread: int
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname in self.names and get_ident() == self.thread:
+            raise ModuleNotFoundError(f"{fullname} is not needed here", name=fullname)
+
+
+class _ImportedWhenUsed(types.ModuleType):
+    """Stands for a module, and imports it at the first use of a name of its."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
 
 
 def _restore_removed_names() -> None:

@@ -41,6 +41,28 @@ def test_scikit_learn_is_not_imported_along_and_can_be_afterwards() -> None:
 
 
 @pytest.mark.usefixtures("engine")
+def test_scipys_statistics_are_imported_when_mxnet_uses_them() -> None:
+    code = (
+        "import sys; from quantkit.backends.mxnet.compat import load_mxnet; mxnet = load_mxnet(); "
+        "early = 'scipy.stats' in sys.modules; entropy = mxnet.contrib.quantization.stats.entropy([0.5, 0.5]); "
+        "median = mxnet.test_utils.ss.norm.ppf(0.5); import scipy.stats; "
+        "raise SystemExit(early or abs(entropy - 0.6931) > 1e-3 or median != 0 or not scipy.stats.norm)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("engine")
+def test_only_the_thread_that_imports_mxnet_misses_modules() -> None:
+    code = (
+        "import sys, threading; from quantkit.backends.mxnet import compat\n"
+        "with compat._without('sklearn.base'):\n"
+        "    thread = threading.Thread(target=__import__, args=('sklearn.base',)); thread.start(); thread.join()\n"
+        "    raise SystemExit('sklearn.base' not in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("engine")
 def test_scikit_learn_that_was_imported_before_stays() -> None:
     code = (
         "import sys, sklearn.base; from quantkit.backends.mxnet.compat import load_mxnet; load_mxnet(); "
