@@ -27,7 +27,7 @@ _TRIAL_SECONDS = 0.5
 _CHECK_SECONDS = 2.0
 
 # The names of checks in the journal: with the algorithms as first applied, and with them applied again.
-_CHECKS = {False: "check", True: "check, recovered again"}
+_CHECKS = {False: "check", True: "check, adjusted again"}
 
 
 # The networks that a check must have timed, without and with layers in FP32.
