@@ -105,7 +105,13 @@ def _summary(rows: Sequence[Entry]) -> Lines:
             *(f"**{each:.2f}**" if each == max(agreements) else f"{each:.2f}" for each in agreements),
         ])  # fmt: skip
     yield from _rows(
-        ["network", "images", "FP32 top-1", "INT8 top-1", "agreement: quantkit", "stock MXNet", "ONNX Runtime", "NNCF"],
+        [
+            "network",
+            "images",
+            "top-1, FP32",
+            "top-1, INT8",
+            *(f"agreement, {each}" for each in ("quantkit", "stock MXNet", "ONNX Runtime", "NNCF")),
+        ],
         lines,
     )
 
