@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 
 import click
 import pytest
 
 import quantkit
+from quantkit.benchmark.results.results import Contestant, Published
+from quantkit.benchmark.suites.suite import Lstm, Subject, Suite
 from quantkit.bundle.manifest import KNOWN
 from quantkit.cli.main import cli
 from quantkit.models.card_schema import CardTable, PreprocessTable, SourceTable
-from quantkit.quantization.ptq_config import PRESETS
+from quantkit.quantization.ptq_config import PRESETS, PTQConfig
 from tests.docs.snippets import ROOT
 
 PAGES = ROOT / "docs" / "pages"
@@ -70,6 +73,27 @@ def test_every_file_of_a_bundle_has_its_row() -> None:
     page = (PAGES / "reference" / "bundle.md").read_text()
     for name in KNOWN:
         assert f"`{name}`" in page, name
+
+
+def test_every_algorithm_is_among_the_keys_and_the_techniques() -> None:
+    for page in ("reference/configuration.md", "concepts/algorithms.md"):
+        text = (PAGES / page).read_text()
+        for each in fields(PTQConfig):
+            assert f"`{each.name}`" in text, (page, each.name)
+
+
+def test_every_key_of_a_suite_has_its_row() -> None:
+    page = (PAGES / "reference" / "suite.md").read_text()
+    top, *tables = re.split(r"^## ", page, flags=re.MULTILINE)
+    sections = {"": top} | {table.partition("\n")[0].strip("`[]"): table for table in tables}
+    known = {"": Suite, "network": Subject, "contestant": Contestant, "published": Published}
+    for section, table in known.items():
+        # A suite has the name of its file, and these tables.
+        others = {"name", "networks", "contestants", "published"} if table is Suite else set()
+        for key in {each.name for each in fields(table)} - others:
+            assert re.search(rf"^\| [^|]*`{key}`", sections[section], re.MULTILINE), (section, key)
+    for each in fields(Lstm):
+        assert f"`{each.name}`" in sections["network"], each.name
 
 
 def test_every_key_of_a_card_has_its_row() -> None:
