@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Literal, Optional
@@ -77,7 +77,7 @@ def measure_feeding(
     )
     elapsed, own = time.monotonic() - begun, time.process_time() - own
     load = load_between(before, read_ticks(_STAT), os.sched_getaffinity(0), elapsed)
-    others = None if load is None else replace(load, busy=load.busy - load.stolen - own / elapsed)
+    others = None if load is None else load.of_others(own)
     warnings = (UNTOLD,) if others is None else tuple(disturbing(others.stolen, others.busy))
     return Feeding(network, form, samples.name, feed, tuple(advice(feed, network.preprocess)), warnings)
 
