@@ -50,6 +50,16 @@ def test_int8_bundles_have_further_files(quantized: QuantizedModel, name: str, t
         read_bundle(bundle)
 
 
+@pytest.mark.parametrize("name", ["algorithms", "mixed"])
+def test_the_settings_of_an_int8_bundle_are_complete(
+    quantized: QuantizedModel, name: str, tmp_path: Path, edit: Any
+) -> None:
+    bundle = quantized.save(tmp_path / "bundle")
+    edit(bundle, lambda manifest: manifest["settings"].pop(name))
+    with pytest.raises(BundleError, match=rf"damaged at settings\.{name}"):
+        read_bundle(bundle)
+
+
 @pytest.mark.usefixtures("int8_engine")
 @pytest.mark.parametrize("name", INT8_FILES[:3])
 def test_the_quantized_network_of_a_bundle_is_the_one_that_was_lowered(
