@@ -16,7 +16,7 @@ from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.errors import BundleError
 
 FILES = ["model-symbol.json", "model-0000.params", "card.toml", "labels.txt", "sample.npz", "operators.json"]
-INT8_FILES = ["fused-symbol.json", "fused-0000.params", "quantization.json", "calibration.json"]
+INT8_FILES = ["fused-symbol.json", "fused-0000.params", "quantization.json", "calibration.json", "config.toml"]
 
 
 def flip(path: Path) -> None:
