@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional, TypeGuard, Union
+from typing import Optional, Union
 
 from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
 from quantkit.bundle.export import export_onnx as export_fp32_onnx
-from quantkit.bundle.manifest import MANIFEST
 from quantkit.bundle.network import network_in, network_of
 from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.bundle.read import read_bundle
@@ -22,6 +20,7 @@ from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, Role, evaluate_networks
 from quantkit.evaluation.network import Network
+from quantkit.files.bundles import is_bundle
 from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.fusion.fused_model import FusedModel, fuse_model
 from quantkit.mixed_precision.journal import Journal
@@ -204,7 +203,7 @@ def evaluate(
 def _network(spec: Evaluated) -> Network:
     if isinstance(spec, QuantizedModel):
         return replace(network_of(spec.source.model), kind="int8", graph=spec.graph)
-    if _is_bundle(spec):
+    if is_bundle(spec):
         return network_in(Path(spec))
     return network_of(spec if isinstance(spec, Model) else load_model(spec))
 
@@ -230,7 +229,7 @@ def export_onnx(
     path = Path(path)
     if isinstance(network, QuantizedModel):
         network.to_onnx(path, opset, reduce_range)
-    elif _is_bundle(network):
+    elif is_bundle(network):
         bundle = read_bundle(Path(network))
         if bundle.manifest.kind == "int8":
             export_int8_onnx(bundle, path, opset, reduce_range)
@@ -238,7 +237,3 @@ def export_onnx(
             export_fused_onnx(bundle, path, opset)
     else:
         export_fp32_onnx(network if isinstance(network, Model) else load_model(network), path, opset)
-
-
-def _is_bundle(spec: Evaluated) -> TypeGuard[Union[str, Path]]:
-    return isinstance(spec, (str, Path)) and os.path.isfile(Path(spec) / MANIFEST)

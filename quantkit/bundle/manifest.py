@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationErro
 
 from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION
 from quantkit.errors import BundleError, UserError
+from quantkit.files.bundles import MANIFEST
 from quantkit.files.contained import file_in
 from quantkit.files.folders import Kind
 from quantkit.files.schema import FirstFaultOnly, first_fault
@@ -21,7 +22,6 @@ from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import TensorDtype
 from quantkit.quantization.ptq_config import PTQConfig
 
-MANIFEST = "manifest.json"
 SYMBOL = "model-symbol.json"
 PARAMS = "model-0000.params"
 CARD = "card.toml"

@@ -10,10 +10,11 @@ from typing import Union
 from quantkit.backends.mxnet.checkpoint import stored_names
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
+from quantkit.bundle.manifest import PARAMS, SYMBOL, Manifest, read_manifest
 from quantkit.bundle.read import Bundle, file_problem, open_bundle
 from quantkit.bundle.replaced import reading_whole
 from quantkit.errors import BundleError, EngineError
+from quantkit.files.bundles import MANIFEST
 from quantkit.files.temporary import is_temporary
 from quantkit.formats.mxnet.params import read_params
 from quantkit.fusion.numeric_check import relative_difference

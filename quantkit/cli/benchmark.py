@@ -16,9 +16,10 @@ from quantkit.cli.idle import refuse_idle
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.option_types import Batches, Milliseconds, Minutes, listed
 from quantkit.cli.options import Verb, collected, option, output_options
-from quantkit.cli.targets import is_bundle, network_name
+from quantkit.cli.targets import network_name
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import ModelError, UserError
+from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
     from quantkit.benchmark.build import Build

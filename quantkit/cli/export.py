@@ -10,9 +10,10 @@ import click
 
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, force_option, given, output_options
-from quantkit.cli.targets import check_file_target, is_bundle, network_name
+from quantkit.cli.targets import check_file_target, network_name
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.files.bundles import is_bundle
 from quantkit.units import megabytes
 
 if TYPE_CHECKING:
