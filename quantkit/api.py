@@ -40,7 +40,7 @@ Evaluated = Union[Model, QuantizedModel, NetworkSpec]
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class CalibrationSource:
     """Where the ranges of a quantization are from.
 
     Attributes:
@@ -59,7 +59,7 @@ class Quantized:
     """An INT8 network, where its ranges are from, and the search for layers to keep in FP32 where a goal was given."""
 
     network: QuantizedModel
-    calibration: Calibration
+    calibration: CalibrationSource
     search: Optional[SearchResult]
 
 
@@ -102,7 +102,7 @@ def run_stages(
     evaluation_data: Optional[CalibrationData] = None,
     table: Optional[CalibrationTable] = None,
     progress: Progress = silent,
-    calibrating: Callable[[Calibration], object] = lambda calibration: None,
+    calibrating: Callable[[CalibrationSource], object] = lambda calibration: None,
     searching: Callable[[Journal], object] = lambda journal: None,
 ) -> Quantized:
     """Quantize as ``quantize`` does, telling what happens.
@@ -158,13 +158,13 @@ def run_stages(
 
 def _calibration(
     source: FusedModel, data: CalibrationDataset, method: str, may_ship: bool, table: Optional[CalibrationTable]
-) -> Calibration:
+) -> CalibrationSource:
     if table is not None:
-        return Calibration("given", data)
+        return CalibrationSource("given", data)
     recipe = shipped_recipe(source, method) if may_ship else None
     if recipe is None:
-        return Calibration("measured", data)
-    return Calibration("shipped", dataset(source.model, recipe.samples), recipe)
+        return CalibrationSource("measured", data)
+    return CalibrationSource("shipped", dataset(source.model, recipe.samples), recipe)
 
 
 def evaluate(
