@@ -23,6 +23,7 @@ Image = Union[np.ndarray, str, "os.PathLike[str]"]
 """A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width)."""
 
 Images = Union[Image, Iterable[Image]]
+"""One image or several."""
 
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16

@@ -14,6 +14,7 @@ from quantkit.ir.graph import Graph, Tensor
 from quantkit.quantization.kinds import whole_number
 
 PresetName = Literal["none", "fast", "balanced", "best"]
+"""A preset of algorithms, from none to the most accurate, which takes the longest."""
 
 DEFAULT_PRESET: PresetName = "balanced"
 
