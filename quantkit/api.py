@@ -76,8 +76,8 @@ def quantize(
 
     Args:
         model: a Model, or anything that ``load_model`` takes.
-        calibration_data: what to calibrate with, adjust and compare on; None: the table that ships for these weights
-            where there is one (see ``quantization.calibrate.shipped_recipe``), else the built-in photographs.
+        calibration_data: what to calibrate with, adjust and compare on; None: the calibration table that ships for just
+            these weights where there is one, else the built-in photographs.
         config: how to quantize.
         evaluation_data: what to measure the drop of accuracy on, where ``config.goal`` bounds it: other samples than
             those that are calibrated with.
@@ -217,8 +217,9 @@ def export_onnx(
         network: a bundle's directory, a QuantizedModel, a Model, or anything that ``load_model`` takes.
         path: where to.
         opset: the version of ONNX's operators, 13 to 21.
-        reduce_range: for processors without VNNI, which weights of an INT8 network are to have fewer than 8 bits: see
-            ``quantization.reduced_range``.
+        reduce_range: which weights of an INT8 network have fewer than 8 bits, so that sums do not overflow on
+            processors without VNNI. ``none``; ``auto``: those of the channels where sums can overflow, by as little as
+            it takes; ``all``: all weights, 7 bits.
 
     Raises:
         ModelError: an operator has no ONNX form.

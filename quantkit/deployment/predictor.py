@@ -52,8 +52,8 @@ class Predictor:
             bundle: the bundle.
             allow_random_weights: whether to load a network with random weights, whose predictions mean nothing.
             engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles with an ONNX file; ``auto``: the engine
-                that runs one image fastest here, measured for a second or two the first time (see
-                ``deployment.fastest``); None: MXNet if it is installed, else another installed engine.
+                that runs one image fastest here, measured for a second or two the first time and
+                remembered under ``QUANTKIT_HOME``; None: MXNet if it is installed, else another installed engine.
 
         Raises:
             UserError: the network has random weights and ``allow_random_weights`` is not given, or the engine needs
