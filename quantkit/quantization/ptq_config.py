@@ -11,7 +11,7 @@ from typing import Literal
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
 from quantkit.ir.graph import Graph, Tensor
-from quantkit.quantization.kinds import whole_number
+from quantkit.kinds import whole_number
 
 PresetName = Literal["none", "fast", "balanced", "best"]
 
@@ -116,7 +116,7 @@ def preset(name: PresetName) -> PTQConfig:
     Raises:
         UserError: there is none.
     """
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise UserError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
     return PRESETS[name]
 
