@@ -99,6 +99,13 @@ def test_a_network_is_evaluated_in_every_form(digits_onnx: Path, digits_int8: qu
     assert quantkit.evaluate(model, "digits:test", num_samples=50).accuracy["network"] == of_value.accuracy["reference"]
 
 
+@pytest.mark.parametrize("name", ["num_samples", "batch_size"])
+def test_an_evaluation_is_of_whole_numbers_of_images(digits_fused: quantkit.FusedModel, name: str) -> None:
+    for number in (0, -1, 2.0, "3", True):
+        with pytest.raises(quantkit.errors.UserError, match=f"{name} is .*; give a whole number from 1 up"):
+            quantkit.evaluate(digits_fused.model, "digits:test", **{name: number})
+
+
 def test_every_form_of_a_network_is_exported(
     digits_onnx: Path, digits_int8: quantkit.QuantizedModel, tmp_path: Path
 ) -> None:
