@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Union
 
 from quantkit.errors import UserError
 
@@ -33,11 +32,15 @@ def number(name: str, value: object, remedy: str) -> float:
         raise UserError(f"{name} is larger than every float; {remedy}") from None
 
 
-def of_kind(name: str, value: object, kind: Union[type, tuple[type, ...]], remedy: str) -> None:
-    """Make sure that an argument is of its kind, before a stage that takes other kinds of values fails at it.
+def of_kind(name: str, value: object, kind: type, whence: str) -> None:
+    """Make sure that an argument is of its kind, before something in the middle of a stage fails at it.
 
     Raises:
-        UserError: it is not; the message names its type, since its text may be long, and ends with the remedy.
+        UserError: it is not; the message names its type, since the value may be long, and ends with where to get one.
     """
     if not isinstance(value, kind):
-        raise UserError(f"{name} is of type {type(value).__name__}; {remedy}")
+        raise UserError(f"{name} is of type {type(value).__name__}; give {_indefinite(kind.__name__)}, {whence}")
+
+
+def _indefinite(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "AEIO" else f"a {noun}"

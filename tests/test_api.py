@@ -4,7 +4,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,6 +127,35 @@ def test_values_tell_themselves_in_a_line(digits_int8: quantkit.QuantizedModel) 
     assert re.fullmatch(
         r"QuantizedModel\('digits_resnet20_v1', 22 operators in INT8, cosine 1\.0000 with FP32\)", repr(digits_int8)
     )
+
+
+def test_each_stage_asks_for_what_the_one_before_returns(digits_int8: quantkit.QuantizedModel) -> None:
+    fused, table = digits_int8.source, digits_int8.table
+    plan = digits_int8.network.plan
+    wrong: Any = "digits_resnet20_v1"
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("model .* a Model, which load_model", lambda: quantkit.fuse(wrong)),
+        ("source .* a FusedModel, which fuse", lambda: quantkit.calibrate(wrong)),
+        ("method is 3; give a name", lambda: quantkit.calibrate(fused, "digits:train", 2, method=3)),  # type: ignore[arg-type]
+        ("source .* a FusedModel", lambda: quantkit.plan(wrong, table)),
+        ("table .* a CalibrationTable, which calibrate", lambda: quantkit.plan(fused, wrong)),
+        ("source .* a FusedModel", lambda: quantkit.apply_algorithms(wrong, table, plan)),
+        ("table .* a CalibrationTable", lambda: quantkit.apply_algorithms(fused, wrong, plan)),
+        ("plan .* a QuantizationPlan, which plan", lambda: quantkit.apply_algorithms(fused, table, wrong)),
+        ("unknown preset 3", lambda: quantkit.apply_algorithms(fused, table, plan, "digits:train", 3)),  # type: ignore[arg-type]
+        ("source .* a FusedModel", lambda: quantkit.lower(wrong, table, wrong)),
+        ("table .* a CalibrationTable", lambda: quantkit.lower(fused, wrong, wrong)),
+        ("adjusted .* an AdjustedNetwork, which apply_algorithms", lambda: quantkit.lower(fused, table, wrong)),
+        ("quantized .* a QuantizedModel, which quantize", lambda: quantkit.measure_agreement(wrong)),
+        ("source .* a FusedModel", lambda: quantkit.search_mixed_precision(wrong, table, plan, wrong)),
+        ("goal .* a Goal, such as", lambda: quantkit.search_mixed_precision(fused, table, plan, wrong)),
+        ("config .* a QuantizationConfig, such as", lambda: quantkit.quantize(fused.model, config=wrong)),
+        ("table .* a CalibrationTable", lambda: quantkit.quantize(fused.model, table=wrong)),
+        ("formats is 'mxnet'; give a tuple", lambda: digits_int8.save("never", formats="mxnet")),
+    ]
+    for message, call in calls:
+        with pytest.raises(quantkit.errors.UserError, match=message):
+            call()
 
 
 def test_evaluation_data_are_for_a_goal(digits_fused: quantkit.FusedModel) -> None:
