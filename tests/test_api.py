@@ -154,6 +154,7 @@ def test_each_stage_asks_for_what_the_one_before_returns(digits_int8: quantkit.Q
         ("goal .* a Goal, such as", lambda: quantkit.search_mixed_precision(fused, table, plan, wrong)),
         ("config .* a QuantizationConfig, such as", lambda: quantkit.quantize(fused.model, config=wrong)),
         ("table .* a CalibrationTable", lambda: quantkit.quantize(fused.model, table=wrong)),
+        ("ONNX opset 17.0 cannot be written; choose one from 13 to 21", lambda: digits_int8.to_onnx("never", 17.0)),  # type: ignore[arg-type]
         ("formats is 'mxnet'; give a tuple", lambda: digits_int8.save("never", formats="mxnet")),
     ]
     for message, call in calls:

@@ -79,7 +79,8 @@ class PTQConfig:
         """How many samples to look at for this network, at most."""
         (name,) = fused.graph.inputs
         pixels = prod(fused.shapes[Tensor(name)][2:])
-        largest = max(prod(shape) for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
+        computed = (shape for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
+        largest = max(map(prod, computed), default=0)
         # Once in FP32 and once in INT8.
         waiting = 2 * most_waiting(fused.graph, fused.shapes)
         return max(1, min(-(-self.num_samples * _PIXELS // pixels), _MEMORY // (4 * max(_LIVE * largest, waiting))))
