@@ -175,3 +175,19 @@ def test_names_that_no_file_can_have_are_unknown(engine: None, name: str) -> Non
         quantkit.load_model(name)
     with pytest.raises(quantkit.errors.UserError):
         quantkit.load_data(name)
+    assert not quantkit.verify(name).ok
+    with pytest.raises(quantkit.errors.UserError):
+        quantkit.QuantizationConfig.read(name)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_nothing_is_written_to_names_that_no_file_can_have(digits_int8: quantkit.QuantizedModel, name: str) -> None:
+    writers: list[Callable[[str], object]] = [
+        digits_int8.save,
+        digits_int8.to_onnx,
+        quantkit.QuantizationConfig().write,
+        lambda path: quantkit.write_table(digits_int8.table, path),
+    ]
+    for write in writers:
+        with pytest.raises(quantkit.errors.QuantkitError, match=r"cannot write .*name"):
+            write(name)
