@@ -23,6 +23,7 @@ from quantkit.evaluation.network import Network
 from quantkit.files.bundles import is_bundle
 from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.fusion.fused_model import FusedModel, fuse_model
+from quantkit.kinds import of_kind
 from quantkit.mixed_precision.journal import Journal
 from quantkit.mixed_precision.search import SearchResult, check_request, search_mixed_precision
 from quantkit.models.dataset import CalibrationData, dataset
@@ -85,12 +86,16 @@ def quantize(
         progress: wraps streams of batches.
 
     Raises:
-        UserError: the configuration does not fit the network, or a goal lacks its evaluation data.
+        UserError: the configuration does not fit the network, a goal lacks its evaluation data, or an argument is of
+            another kind.
         ModelError: the network cannot be loaded, or the table belongs to another one.
         DataError: data cannot be used.
         FusionError: the fused network computes something else than the original.
         EngineError: this environment's engine cannot run INT8.
     """
+    of_kind("config", config, QuantizationConfig, "such as QuantizationConfig.read('config.toml')")
+    if table is not None:
+        of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
     loaded = model if isinstance(model, Model) else load_model(model)
     return run_stages(loaded, calibration_data, config, evaluation_data, table, progress).network
 
