@@ -59,7 +59,7 @@ class Row:
     """One network in one form, or why it failed.
 
     ``peer`` is the other quantizer whose INT8 form it is; ``engine`` the peer in whose engine quantkit's ONNX file ran;
-    ``seconds`` are those of recovery, or of a peer's quantization.
+    ``seconds`` are those of the algorithms, or of a peer's quantization.
     """
 
     network: str
@@ -155,7 +155,7 @@ def _own_rows(
         yield trial.row(f"quantkit {method}", outputs, calibration_samples=count)
     table = quantkit.calibrate(source, chosen, count)
     planned = quantkit.plan(source, table)
-    for form, wanted in recoveries(suite).items():
+    for form, wanted in configurations(suite).items():
         begin = time.perf_counter()
         adjusted = quantkit.apply_algorithms(source, table, planned, chosen, wanted)
         seconds = time.perf_counter() - begin
@@ -168,7 +168,7 @@ def _own_rows(
                 yield trial.peer_row(found, form=own, calibration_samples=count, engine=found.peer)
 
 
-def recoveries(suite: Suite) -> dict[str, Union[PresetName, PTQConfig]]:
+def configurations(suite: Suite) -> dict[str, Union[PresetName, PTQConfig]]:
     """The suite's configurations by name: its presets, and techniques one by one.
 
     An entry of ``algorithms`` has a ``name`` and fields of ``PTQConfig``, on top of those of ``preset`` if it names

@@ -1,4 +1,4 @@
-"""Whether recovery costs speed: latency of INT8 networks recovered by a preset beside the same without recovery.
+"""Whether algorithms cost speed: latency of INT8 networks with those of a preset beside the same without any.
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/recovered_speed.py --out benchmarks/results/recovered-speed
 
@@ -29,7 +29,7 @@ from quantkit.quantization.ptq_config import PresetName
 
 _PRESETS: tuple[PresetName, ...] = ("none", "balanced", "best")
 _COLUMNS = (
-    "network", "batch", "rounds", "without recovery, ms", *(f"{preset}, times that" for preset in _PRESETS[1:]),
+    "network", "batch", "rounds", "preset none, ms", *(f"{preset}, times that" for preset in _PRESETS[1:]),
 )  # fmt: skip
 
 

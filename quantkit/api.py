@@ -23,6 +23,7 @@ from quantkit.evaluation.network import Network
 from quantkit.files.bundles import is_bundle
 from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.fusion.fused_model import FusedModel, fuse_model
+from quantkit.kinds import of_kind
 from quantkit.mixed_precision.journal import Journal
 from quantkit.mixed_precision.search import SearchResult, check_request, search_mixed_precision
 from quantkit.models.dataset import CalibrationData, dataset
@@ -76,8 +77,8 @@ def quantize(
 
     Args:
         model: a Model, or anything that ``load_model`` takes.
-        calibration_data: what to calibrate with, adjust and compare on; None: the table that ships for these weights
-            where there is one (see ``quantization.calibrate.shipped_recipe``), else the built-in photographs.
+        calibration_data: what to calibrate with, adjust and compare on; None: the calibration table that ships for just
+            these weights where there is one, else the built-in photographs.
         config: how to quantize.
         evaluation_data: what to measure the drop of accuracy on, where ``config.goal`` bounds it: other samples than
             those that are calibrated with.
@@ -85,12 +86,16 @@ def quantize(
         progress: wraps streams of batches.
 
     Raises:
-        UserError: the configuration does not fit the network, or a goal lacks its evaluation data.
+        UserError: the configuration does not fit the network, a goal lacks its evaluation data, or an argument is of
+            another kind.
         ModelError: the network cannot be loaded, or the table belongs to another one.
         DataError: data cannot be used.
         FusionError: the fused network computes something else than the original.
         EngineError: this environment's engine cannot run INT8.
     """
+    of_kind("config", config, QuantizationConfig, "such as QuantizationConfig.read('config.toml')")
+    if table is not None:
+        of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
     loaded = model if isinstance(model, Model) else load_model(model)
     return run_stages(loaded, calibration_data, config, evaluation_data, table, progress).network
 
@@ -217,8 +222,9 @@ def export_onnx(
         network: a bundle's directory, a QuantizedModel, a Model, or anything that ``load_model`` takes.
         path: where to.
         opset: the version of ONNX's operators, 13 to 21.
-        reduce_range: for processors without VNNI, which weights of an INT8 network are to have fewer than 8 bits: see
-            ``quantization.reduced_range``.
+        reduce_range: which weights of an INT8 network have fewer than 8 bits, so that sums do not overflow on
+            processors without VNNI. ``none``; ``auto``: those of the channels where sums can overflow, by as little as
+            it takes; ``all``: all weights, 7 bits.
 
     Raises:
         ModelError: an operator has no ONNX form.

@@ -20,7 +20,8 @@ def load(
 
     Args:
         bundle: its directory.
-        engine: what runs the network; see ``Predictor``.
+        engine: ``mxnet``, ``onnxruntime``, ``openvino`` or ``auto``, as for ``Predictor``; None: MXNet if it is
+            installed, else another installed engine.
         allow_random_weights: whether a network may be loaded whose predictions mean nothing.
 
     Raises:

@@ -19,6 +19,7 @@ from quantkit.evaluation.accuracy import Accuracy, hits
 from quantkit.evaluation.agreement import Agreement, AgreementSums, cosines, same_top1
 from quantkit.evaluation.network import Network
 from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
+from quantkit.kinds import whole_number
 from quantkit.models.class_scores import ClassScores
 from quantkit.progress import Progress, silent
 
@@ -98,9 +99,12 @@ def evaluate_networks(
         said: whether the outputs are class scores, as the user says; see ``class_scores``.
 
     Raises:
-        UserError: the networks cannot be compared.
+        UserError: the networks cannot be compared, or a number is not a whole one from 1 up.
         DataError: the images cannot be used, or nothing can be measured on them.
     """
+    batch_size = whole_number("batch_size", batch_size, 1, BATCH_SIZE)
+    if num_samples is not None:
+        num_samples = whole_number("num_samples", num_samples, 1)
     check_comparable(networks)
     first = networks["network"]
     classes = prod(first.output_shapes[0]) if first.class_scores(said, labelled=True).yes else None
