@@ -36,7 +36,7 @@ from quantkit.models.dataset import dataset
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.quantization.calibrate import shipped_recipe
-from quantkit.quantization.ptq_config import DEFAULT_PRESET
+from quantkit.quantization.ptq_config import DEFAULT_PRESET, PresetName
 
 _REAL = 100
 _DEFAULT = (10, 32)
@@ -70,7 +70,7 @@ class _Form:
     table: CalibrationTable
     algorithms: CalibrationDataset
     named: str
-    preset: str = DEFAULT_PRESET
+    preset: PresetName = DEFAULT_PRESET
 
 
 def main() -> None:

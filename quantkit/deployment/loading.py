@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Optional, Union
 
-from quantkit.bundle.manifest import MANIFEST
 from quantkit.bundle.read import read_bundle
 from quantkit.bundle.replaced import reading_whole
 from quantkit.deployment.predictor import Predictor
 from quantkit.errors import UserError
+from quantkit.files.bundles import MANIFEST, is_bundle
 
 
 def load(
@@ -32,7 +32,7 @@ def load(
         EngineMissing: the engine is not installed.
     """
     directory = Path(bundle)
-    if not os.path.isfile(directory / MANIFEST):
+    if not is_bundle(directory):
         raise UserError(
             f"{directory} is no bundle: it has no {MANIFEST}; give a folder that quantkit wrote, or load an FP32 "
             "network with quantkit.load_model()"

@@ -18,6 +18,7 @@ from quantkit.quantization.exclude import excluded_nodes
 
 Precision = Literal["int8", "fp32"]
 TensorDtype = Literal["auto", "int8", "uint8"]
+"""The type of quantized inputs; ``auto`` takes uint8 where nothing is negative."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ from typing import Literal
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
 from quantkit.ir.graph import Graph, Tensor
-from quantkit.quantization.kinds import whole_number
+from quantkit.kinds import whole_number
 
 PresetName = Literal["none", "fast", "balanced", "best"]
+"""A preset of algorithms, from none to the most accurate, which takes the longest."""
 
 DEFAULT_PRESET: PresetName = "balanced"
 
@@ -76,7 +77,8 @@ class PTQConfig:
         """How many samples to look at for this network, at most."""
         (name,) = fused.graph.inputs
         pixels = prod(fused.shapes[Tensor(name)][2:])
-        largest = max(prod(shape) for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
+        computed = (shape for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
+        largest = max(map(prod, computed), default=0)
         # Once in FP32 and once in INT8.
         waiting = 2 * most_waiting(fused.graph, fused.shapes)
         return max(1, min(-(-self.num_samples * _PIXELS // pixels), _MEMORY // (4 * max(_LIVE * largest, waiting))))
@@ -113,7 +115,7 @@ def preset(name: PresetName) -> PTQConfig:
     Raises:
         UserError: there is none.
     """
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise UserError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
     return PRESETS[name]
 

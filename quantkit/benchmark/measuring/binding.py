@@ -33,6 +33,9 @@ _ALLOCATORS = {
     "tcmalloc": (("tcmalloc_minimal", "tcmalloc"), "libtcmalloc-minimal4"),
 }
 
+OPENMP = ("gnu", "intel")
+ALLOCATORS = ("system", *_ALLOCATORS)
+
 
 def launch(build: Build, variant: str, placement: Placement, openmp: str = "gnu", allocator: str = "system") -> Launch:
     """How to start an instance: bound by numactl if that works, otherwise by the worker itself.

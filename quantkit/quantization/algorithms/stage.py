@@ -12,6 +12,7 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.data.default_samples import are_default
 from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel
+from quantkit.kinds import of_kind
 from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork, with_mirrored
@@ -42,9 +43,11 @@ def plan(
 
     Raises:
         ModelError: the table belongs to another network.
-        UserError: the type is unknown, an exclusion matches nothing, or uint8 is asked for a tensor with negative
-            values.
+        UserError: the type is unknown, an exclusion matches nothing, uint8 is asked for a tensor with negative values,
+            or an argument is of another kind.
     """
+    of_kind("source", source, FusedModel, "which fuse() returns")
+    of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
     if table.graph_sha256 != source.sha256:
         raise ModelError(
             f"the calibration table was made for another network or other weights than {source.model.name!r}; "
@@ -78,12 +81,15 @@ def apply_algorithms(
         progress: wraps the walk over the operators.
 
     Raises:
-        UserError: there is no such preset.
+        UserError: there is no such preset, or an argument is of another kind.
         DataError: the samples cannot be used.
     """
+    of_kind("source", source, FusedModel, "which fuse() returns")
+    of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
+    of_kind("plan", plan, QuantizationPlan, "which plan() returns")
     if algorithms is None:
         algorithms = "none" if source.model.source.weights == "random" else DEFAULT_PRESET
-    wanted = requested = preset(algorithms) if isinstance(algorithms, str) else algorithms
+    wanted = requested = algorithms if isinstance(algorithms, PTQConfig) else preset(algorithms)
     most = wanted.samples(source.fused)
     data = dataset(source.model, calibration_data)
     images: list[np.ndarray] = []
