@@ -24,7 +24,8 @@ Image = Union[np.ndarray, str, "os.PathLike[str]"]
 """A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width)."""
 
 Images = Union[Image, Iterable[Image]]
-"""One image or several."""
+"""One image or several; an image is a file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of
+shape (channels, height, width)."""
 
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
@@ -123,7 +124,8 @@ class Predictor:
         Raises:
             UserError: ``top`` is no whole number from 1 up, or the network puts out no class scores, as the bundle's
                 manifest says.
-            DataError, EngineError: see ``predict``.
+            DataError: as for ``predict``.
+            EngineError: as for ``predict``.
         """
         top = whole_number("top", top, 1, 5)
         self._check_class_scores()

@@ -21,7 +21,7 @@ DISCARDED = "discarded"
 
 @dataclass(frozen=True)
 class Contestant:
-    """One competitor: ``variant`` of the networks (see ``variants.py``) on ``build``, placed by ``policy``.
+    """One competitor: ``variant`` of the networks, such as ``fp32`` or ``int8``, on ``build``, placed by ``policy``.
 
     ``name`` is its name in tables, unique in its run.
     """

@@ -20,7 +20,8 @@ class InputStatistics:
     """The network's input over all images.
 
     Attributes:
-        mean, deviation: the mean and the standard deviation of each channel.
+        mean: the mean of each channel.
+        deviation: the standard deviation of each channel.
         constant: the number of images in which each channel holds one value throughout.
         whole: whether all values are whole numbers, like those of pixels that were not preprocessed.
     """
@@ -36,7 +37,9 @@ class Audit:
     """The bundle's calibration compared with the analysed images.
 
     Attributes:
-        method, images, data: the calibration's method, number of images and name of images.
+        method: the calibration's method.
+        images: the number of images that it used.
+        data: their name.
         repeated: the number of analysed images that calibration used as well; None if that is not known.
         half_change: how far the ranges from half of the analysed images are from those of all: the median over
             tensors, and the largest.
