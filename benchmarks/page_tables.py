@@ -31,12 +31,12 @@ _ABLATION = {
     "the same, analytic (no images)": "analytic bias correction alone",
     "joint rounding alone": "rounding alone",
     "refitting alone": "refitting alone",
-    "channel shift alone": "centring alone",
+    "channel shift alone": "channel shift alone",
     "`balanced` (all five)": "preset balanced",
     "without refitting": "balanced without refitting",
     "without rounding": "balanced without rounding",
     "without bias correction": "balanced without bias correction",
-    "without channel shift": "balanced without centring",
+    "without channel shift": "balanced without channel shift",
     "without mirror images": "balanced without mirror images",
     "`balanced` with equalization": "balanced with equalization",
     "`balanced` with choice of observers": "balanced with choice of observers",
@@ -105,7 +105,13 @@ def _summary(rows: Sequence[Entry]) -> Lines:
             *(f"**{each:.2f}**" if each == max(agreements) else f"{each:.2f}" for each in agreements),
         ])  # fmt: skip
     yield from _rows(
-        ["network", "images", "FP32 top-1", "INT8 top-1", "agreement: quantkit", "stock MXNet", "ONNX Runtime", "NNCF"],
+        [
+            "network",
+            "images",
+            "top-1, FP32",
+            "top-1, INT8",
+            *(f"agreement, {each}" for each in ("quantkit", "stock MXNet", "ONNX Runtime", "NNCF")),
+        ],
         lines,
     )
 

@@ -91,7 +91,7 @@ class QuantizedModel:
         formats: Sequence[str] = (MXNET,),
         keep_sample: bool = False,
     ) -> Path:
-        """Write the bundle; see ``bundle.write_bundle``.
+        """Write the network as a bundle: a folder, complete or not at all. The same network gives the same bytes.
 
         Args:
             directory: the folder to write.
@@ -110,7 +110,18 @@ class QuantizedModel:
         return write_bundle(self.source, quantization, directory, force, onnx, keep_sample)
 
     def to_onnx(self, path: Union[str, Path], opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none") -> None:
-        """Write the INT8 network as an ONNX file; see ``export.int8_onnx``."""
+        """Write the INT8 network as an ONNX file in QDQ form, with an open batch size.
+
+        Args:
+            path: the file to write.
+            opset: the version of ONNX's operators, 13 to 21.
+            reduce_range: which weights have fewer than 8 bits; see ``export_onnx``.
+
+        Raises:
+            ModelError: an operator has no ONNX form.
+            UserError: the opset is unknown, or the package ``onnx`` is not installed.
+            QuantkitError: the file cannot be written.
+        """
         content = self._onnx(opset, reduce_range)
         with writing(Path(path)) as file:
             file.write(content)

@@ -93,7 +93,9 @@ class CalibrationDataset:
         return self._sha256
 
     def subset(self, num_samples: int, at_most: bool = False) -> CalibrationDataset:
-        """``num_samples`` of the samples; see ``samples.take``. A smaller subset is part of a larger one.
+        """``num_samples`` of the samples: the first, or a fixed random choice of a set that may be sorted by class.
+
+        A smaller subset is part of a larger one.
 
         With ``at_most``, all samples if there are fewer.
 
@@ -114,7 +116,9 @@ class CalibrationDataset:
         return chosen
 
     def batches(self, batch_size: int, classes: Optional[int] = None) -> Generator[Batch, None, None]:
-        """The samples in batches; see ``batches.batches``.
+        """The preprocessed samples in batches, float32 of shape (batch, channels, height, width).
+
+        The last batch may be smaller. Labels must be below ``classes``, if that is given.
 
         Raises:
             DataError: a sample cannot be used.

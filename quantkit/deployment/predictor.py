@@ -24,6 +24,7 @@ Image = Union[np.ndarray, str, "os.PathLike[str]"]
 """A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width)."""
 
 Images = Union[Image, Iterable[Image]]
+"""One image or several."""
 
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
@@ -52,8 +53,8 @@ class Predictor:
             bundle: the bundle.
             allow_random_weights: whether to load a network with random weights, whose predictions mean nothing.
             engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles with an ONNX file; ``auto``: the engine
-                that runs one image fastest here, measured for a second or two the first time (see
-                ``deployment.fastest``); None: MXNet if it is installed, else another installed engine.
+                that runs one image fastest here, measured for a second or two the first time and
+                remembered under ``QUANTKIT_HOME``; None: MXNet if it is installed, else another installed engine.
 
         Raises:
             UserError: the network has random weights and ``allow_random_weights`` is not given, or the engine needs

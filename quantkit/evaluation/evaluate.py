@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, tee
 from math import prod
-from typing import Literal, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 import numpy as np
 
@@ -59,6 +59,25 @@ class Evaluation:
     accuracy: Mapping[Role, Accuracy]
     agreement: Mapping[Role, Agreement]
     comparisons: tuple[Comparison, ...]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The results as JSON values: shares from 0 to 1, ratios in dB; null for what was not measured."""
+        top = {role: {"top1": each.top1, "top5": each.top5} for role, each in self.accuracy.items()}
+        agreement = {role: each.document for role, each in self.agreement.items()}
+        return {
+            "images": self.images,
+            "class_scores": asdict(self.class_scores),
+            "accuracy": top.get("network"),
+            "reference_accuracy": top.get("reference"),
+            "against_accuracy": top.get("against"),
+            "agreement": agreement.get("network"),
+            "against_agreement": agreement.get("against"),
+            "comparisons": [
+                {"measure": each.measure, "with": each.other, **asdict(each.result), "verdict": each.result.verdict}
+                for each in self.comparisons
+            ],
+        }
 
 
 def evaluate_networks(

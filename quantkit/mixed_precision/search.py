@@ -115,8 +115,8 @@ def search_mixed_precision(
         goal: what the network must keep.
         evaluation_data: what to judge by, with labels or without; None: the samples that were calibrated with, where
             the goal has no ``max_drop``.
-        calibration_data: what the algorithms look at; see ``algorithms.stage.apply_algorithms``.
-        algorithms: see ``algorithms.stage.apply_algorithms``.
+        calibration_data: what the algorithms look at, as in ``apply_algorithms``.
+        algorithms: which algorithms, as in ``apply_algorithms``.
         minutes: how long to search; loading, calibrating, applying the algorithms first and looking at the images first
             do not count. The measurement at hand is finished.
         progress: wraps streams of steps.

@@ -37,7 +37,7 @@ def calibrate(
     Args:
         source: the fused model.
         calibration_data: what to measure them on.
-        num_samples: how many samples; None: ``DEFAULT_SAMPLES``, or all where there are fewer.
+        num_samples: how many samples; None: 32, or all where there are fewer.
         method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon where it takes one.
         progress: wraps the stream of batches.
 

@@ -14,6 +14,7 @@ from quantkit.ir.graph import Graph, Tensor
 from quantkit.kinds import whole_number
 
 PresetName = Literal["none", "fast", "balanced", "best"]
+"""A preset of algorithms, from none to the most accurate, which takes the longest."""
 
 DEFAULT_PRESET: PresetName = "balanced"
 
@@ -28,18 +29,15 @@ class PTQConfig:
     """The techniques, in the order in which they work.
 
     Attributes:
-        analytic_bias: biases take up the mean error that batch normalization lets expect, see ``analytic_bias``. It
-            needs no images, and stands alone: batch normalization does not know what the others change.
-        channel_shift: signed tensors are shifted channel by channel into the middle of the integers, see
-            ``channel_shift``.
-        equalize: tensors are scaled channel by channel to the same range, where weights lose nothing by it, see
-            ``equalization``.
-        observers: each tensor has the range of the calibration method that disturbs its readers least, see
-            ``observer_choice``.
-        refit: weights, and biases with them, are fitted to the inputs that the quantized layers before have
-            left, see ``least_squares``.
-        rounding: weights are rounded so that the layer's output changes least, see ``rounding``.
-        bias: biases take up the mean error of each channel, see ``bias_correction``.
+        analytic_bias: biases take up the mean error that batch normalization lets expect. It needs no images, and
+            stands alone: batch normalization does not know what the others change.
+        channel_shift: signed tensors are shifted channel by channel into the middle of the integers.
+        equalize: tensors are scaled channel by channel to the same range, where weights lose nothing by it.
+        observers: each tensor has the range of the calibration method that disturbs its readers least.
+        refit: weights, and biases with them, are fitted by ridge regression to the inputs that the quantized layers
+            before have left.
+        rounding: weights are rounded so that the layer's output changes least.
+        bias: biases take up the mean error of each channel.
         mirror: where there are fewer samples than ``num_samples`` says, their mirror images are looked at too, as in
             training (Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012).
         num_samples: how many samples of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the

@@ -31,11 +31,20 @@ def plan(
     exclude: Union[str, Sequence[str]] = (),
     dtype: TensorDtype = "auto",
 ) -> QuantizationPlan:
-    """Decide what runs in INT8; see ``quantization.plan.make_plan``.
+    """Decide for each operator whether it runs in INT8, and in which integers.
+
+    Args:
+        source: the fused model.
+        table: its calibration.
+        exclude: what stays in FP32, besides what the model's card names: original node names, globs over them, or
+            operator types.
+        dtype: the type of tensors that are quantized from FP32: ``int8``, ``uint8``, or ``auto``, which takes uint8
+            where the range has no negative values.
 
     Raises:
         ModelError: the table belongs to another network.
-        UserError: an exclusion matches nothing, or an argument is of another kind.
+        UserError: the type is unknown, an exclusion matches nothing, uint8 is asked for a tensor with negative values,
+            or an argument is of another kind.
     """
     of_kind("source", source, FusedModel, "which fuse() returns")
     of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
@@ -56,7 +65,7 @@ def apply_algorithms(
     algorithms: Union[PresetName, PTQConfig, None] = None,
     progress: Progress = silent,
 ) -> AdjustedNetwork:
-    """Change weights, biases and ranges so that the INT8 network loses less; see ``quantization.ptq_config``.
+    """Change weights, biases and ranges so that the INT8 network loses less, by the techniques of ``PTQConfig``.
 
     The quantized network is complete afterwards: it has the pre-add ranges too, with whatever preset.
 
