@@ -137,6 +137,7 @@ def test_each_stage_asks_for_what_the_one_before_returns(digits_int8: quantkit.Q
         ("model .* a Model, which load_model", lambda: quantkit.fuse(wrong)),
         ("preprocess is of type str; give a Prepro", lambda: quantkit.load_model("resnet50", preprocess=wrong)),
         ("class_scores is 'digits_resnet20_v1'", lambda: quantkit.load_model("resnet50", class_scores=wrong)),
+        ("params is of type str; give arrays by name", lambda: quantkit.load_model("resnet50", params=wrong)),
         ("input shape 5 is not", lambda: quantkit.load_model("resnet50", input_shape=5)),  # type: ignore[arg-type]
         ("source .* a FusedModel, which fuse", lambda: quantkit.calibrate(wrong)),
         ("method is 3; give a name", lambda: quantkit.calibrate(fused, "digits:train", 2, method=3)),  # type: ignore[arg-type]

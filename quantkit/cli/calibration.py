@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tell_calibration(terminal: Terminal, calibration: CalibrationSource, calib: Optional[int]) -> None:
-    """Say where ranges will come from; ``calib`` is the number of images asked for."""
+    """Say where ranges will come from; ``calib`` is the number of images asked for, by option or configuration."""
     if calibration.recipe is not None:
         _tell_recipe(terminal, calibration.recipe, calib)
     elif calibration.origin == "measured":
@@ -22,7 +22,7 @@ def tell_calibration(terminal: Terminal, calibration: CalibrationSource, calib: 
 def _tell_recipe(terminal: Terminal, recipe: Recipe, calib: Optional[int]) -> None:
     from quantkit.data.sources import load_data
 
-    unused = "" if calib is None else f"; --calib {calib} has no effect without --calib-data"
+    unused = "" if calib in (None, recipe.table.samples) else f"; --calib {calib} has no effect without --calib-data"
     looked_at = load_data(recipe.samples).name
     terminal.tell(f"calibration: {recipe}{unused}")
     terminal.tell(f"the preset and the comparison with FP32 use {looked_at}; give your own with --calib-data")

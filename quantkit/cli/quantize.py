@@ -162,7 +162,7 @@ def quantize(
         wanted.eval_data,
         table,
         terminal.progress,
-        lambda ranges: tell_calibration(terminal, ranges, calibration.calib),
+        lambda ranges: tell_calibration(terminal, ranges, config.num_samples),
         _begun(terminal),
     )
     terminal.stage(f"writing {out}")

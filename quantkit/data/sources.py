@@ -68,6 +68,10 @@ def load_data(spec: DataSource) -> Samples:
         return arrays(as_numpy(spec))
     if isinstance(spec, tuple) and len(spec) == 2 and all(map(_is_array, spec)):
         return arrays(as_numpy(spec[0]), as_numpy(spec[1]))
+    if isinstance(spec, tuple) and len(spec) == 2 and _is_array(spec[0]):
+        raise DataError(
+            f"the labels are of type {type(spec[1]).__name__}; give them as an array: (samples, numpy.asarray(labels))"
+        )
     if isinstance(spec, DataIter):
         return data_iter(spec)
     if isinstance(spec, Iterable):

@@ -40,7 +40,7 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
         EngineError: the engine cannot run the network on this processor.
         BundleError: symbol and parameters are not a network.
     """
-    if engine not in DEPLOYED:
+    if not isinstance(engine, str) or engine not in DEPLOYED:
         raise unknown_engine(engine, (*DEPLOYED, AUTO))
     session = _session(bundle, engine)
     name = sole_input(session)

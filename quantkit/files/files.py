@@ -144,10 +144,12 @@ def shipped(room: str) -> Path:
 def home() -> Path:
     """The folder for downloads and caches: ``$QUANTKIT_HOME``, or ``~/.cache/quantkit``.
 
+    A ``~`` at its beginning is the user's home folder, since not everything that sets the variable is a shell.
+
     Raises:
-        UserError: the variable is not set and the user has no home folder.
+        UserError: the user has no home folder, which is needed where the variable is not set or begins with ``~``.
     """
     try:
-        return Path(os.environ.get("QUANTKIT_HOME") or Path.home() / ".cache" / "quantkit")
+        return Path(os.environ.get("QUANTKIT_HOME") or "~/.cache/quantkit").expanduser()
     except RuntimeError as error:
         raise UserError("this user has no home folder; set QUANTKIT_HOME to a folder that you may write to") from error

@@ -97,13 +97,26 @@ def locked_alone(descriptor: int, path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with its content, as far as possible."""
+    """Remove a file, or a folder with its content, read-only ones included, as far as possible."""
     try:
         os.unlink(path)
     except FileNotFoundError:
         pass
     except OSError:
         shutil.rmtree(path, ignore_errors=True)
+        if os.path.isdir(path) and not os.path.islink(path):
+            _make_writable(path)
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _make_writable(folder: Path) -> None:
+    with suppress(OSError):
+        os.chmod(folder, stat.S_IRWXU)
+    for place, folders, _ in os.walk(folder):
+        for each in (os.path.join(place, name) for name in folders):
+            with suppress(OSError):
+                if not os.path.islink(each):
+                    os.chmod(each, stat.S_IRWXU)
 
 
 def moved_aside(path: Path) -> Path:

@@ -97,6 +97,8 @@ def load_model(
         raise ModelError(f"preprocess is of type {type(preprocess).__name__}; give a Preprocess, or a PreprocessChange")
     if class_scores is not None and not isinstance(class_scores, bool):
         raise ModelError(f"class_scores is {class_scores!r}; give True or False, or None to have it told")
+    if params is not None and not isinstance(params, Mapping):
+        raise ModelError(f"params is of type {type(params).__name__}; give arrays by name")
     shape = _checked_shape(input_shape)
     given = None if params is None else arrays(params)
     change = preprocess if isinstance(preprocess, PreprocessChange) else PreprocessChange()

@@ -213,6 +213,11 @@ def test_a_table_that_ships_is_used_and_told_of(run: Run, int8_engine: None, tmp
     assert f"calibration: {said}; --calib 3 has no effect without --calib-data" in result.stderr
     assert "calibrating" not in result.stderr
     assert f"calibrated mse, {said}" in " ".join(result.stdout.split())
+    (tmp_path / "config.toml").write_text("num_samples = 16")
+    result = run("quantize", *network, "--config", tmp_path / "config.toml")
+    assert f"calibration: {said}; --calib 16 has no effect without --calib-data" in result.stderr
+    result = run("quantize", *network, "--config", "digits_resnet20_v1-int8/config.toml")
+    assert f"calibration: {said}\n" in result.stderr
     assert "of scikit-learn digits, split train)" in " ".join(result.stdout.split())
     assert read_table(tmp_path / "digits_resnet20_v1-int8" / "calibration.json") == recipe.table
     for origin, more in (

@@ -81,6 +81,11 @@ def test_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: Any) -> 
         load_data(spec)
 
 
+def test_labels_are_an_array() -> None:
+    with pytest.raises(DataError, match=r"labels are of type list; give them as an array: \(samples, numpy.asarray"):
+        load_data((np.zeros((2, 3, 4, 4), np.float32), [0, 1]))
+
+
 def test_opening_loads_no_heavy_package() -> None:
     heavy = "PIL", "skimage", "sklearn", "scipy", "mxnet"
     program = f"import quantkit.data.sources, sys; sys.exit(', '.join({{*{heavy}}} & sys.modules.keys()) or 0)"

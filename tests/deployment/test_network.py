@@ -192,6 +192,8 @@ def test_unknown_engines_are_refused(bundle: Bundle) -> None:
         Predictor(bundle, engine="tensorrt")
     with pytest.raises(UserError, match="no engine ''"):
         Predictor(bundle, engine="")
+    with pytest.raises(UserError, match=r"no engine \['mxnet'\]"):
+        open_network(bundle, ["mxnet"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from quantkit.errors import QuantkitError
-from quantkit.files.files import writing
+from quantkit.errors import QuantkitError, UserError
+from quantkit.files.files import home, writing
 
 
 def test_what_fails_leaves_what_was_there(tmp_path: Path) -> None:
@@ -38,3 +38,13 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
         pass
     assert path.is_fifo()
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_home_folder_may_be_meant_by_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for value, folder in (("", ".cache/quantkit"), ("~/kept", "kept"), ("~", ".")):
+        monkeypatch.setenv("QUANTKIT_HOME", value)
+        assert home() == tmp_path / folder
+    monkeypatch.setenv("QUANTKIT_HOME", "~nobody-has-this-name/kept")
+    with pytest.raises(UserError, match="no home folder; set QUANTKIT_HOME"):
+        home()

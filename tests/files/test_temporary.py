@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from quantkit.files.temporary import (
     temporary_folder,
     temporary_name,
 )
+from tests.processes import environment
 
 
 def names(folder: Path) -> set[str]:
@@ -133,3 +136,23 @@ def test_what_is_removed_at_once_loses_its_name_before_its_content(
     assert names(tmp_path) == set()
     with pytest.raises(FileNotFoundError):
         remove_at_once(folder)
+
+
+def test_read_only_folders_go_as_well(tmp_path: Path) -> None:
+    (tmp_path / "bundle" / "deep").mkdir(parents=True)
+    (tmp_path / "bundle" / "deep" / "file").write_text("kept for good")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "bundle" / "link").symlink_to(tmp_path / "elsewhere")
+    for folder in (tmp_path / "bundle" / "deep", tmp_path / "bundle", tmp_path / "elsewhere"):
+        folder.chmod(0o555)
+    remove = (
+        "from pathlib import Path; from quantkit.files.temporary import remove; "
+        f"remove(Path({str(tmp_path)!r}, 'bundle'))"
+    )
+    # To root, folders are read-only only without CAP_DAC_OVERRIDE, which a new program does not get any more.
+    without_override = (
+        "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os.execv(sys.executable, sys.argv)"
+    )
+    subprocess.run([sys.executable, "-c", without_override, "-c", remove], env=environment(), check=True)
+    assert names(tmp_path) == {"elsewhere"}
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o555
