@@ -51,4 +51,4 @@ def test_published_figures_stand_beside_cells_that_are_measured(suite: Suite) ->
         assert figure.value > 0
     keys = [(f.network, f.batch, f.contestant, f.scenario, f.metric) for f in suite.published]
     assert len(set(keys)) == len(keys)
-    assert suite.source or not suite.published
+    assert {figure.table for figure in suite.published} == {source.table for source in suite.sources}

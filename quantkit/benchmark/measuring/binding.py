@@ -16,6 +16,7 @@ from quantkit.benchmark.build import Build
 from quantkit.benchmark.builds.foreign import foreign_environment
 from quantkit.benchmark.measuring.team import Launch
 from quantkit.benchmark.placement.placement import Placement
+from quantkit.benchmark.variants import STOCK
 from quantkit.benchmark.workers.instance import WORKER
 from quantkit.errors import UserError
 
@@ -67,7 +68,7 @@ def environment(
 
     Args:
         build: the interpreter and its engine.
-        variant: for ``stock`` MXNet fuses by itself; all others run unchanged.
+        variant: for those of stock MXNet it fuses by itself; all others run unchanged.
         placement: where it runs.
         openmp: MXNet's runtime: ``gnu``, the one that it is linked with (in mxnet-mkl 1.5 it is Intel's), or
             ``intel``, which replaces it.
@@ -88,7 +89,7 @@ def environment(
     return {
         **base,
         **libraries,
-        "MXNET_SUBGRAPH_BACKEND": "MKLDNN" if variant == "stock" else "default",
+        "MXNET_SUBGRAPH_BACKEND": "MKLDNN" if variant in STOCK else "default",
         "OMP_NUM_THREADS": str(placement.threads),
         # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin 200 ms into the next contestant's turn.
         "KMP_BLOCKTIME": "1",

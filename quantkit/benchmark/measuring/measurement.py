@@ -183,6 +183,7 @@ def _described(
         budget=suite.budget if conditions.budget is None else conditions.budget,
         published=suite.published,
         source=suite.source,
+        sources=suite.sources,
         warnings=warnings,
     )
 

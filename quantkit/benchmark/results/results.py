@@ -175,7 +175,8 @@ class Network:
 class Published:
     """A published figure: ``metric`` is throughput (items/s), latency (ms) or speedup (ratio to native).
 
-    ``scenario`` is the scenario of ours that it belongs to.
+    ``scenario`` is the scenario of ours that it belongs to; ``table`` names the published table, empty for a figure of
+    the suite's own.
     """
 
     network: str
@@ -184,6 +185,30 @@ class Published:
     scenario: str
     metric: str
     value: float
+    table: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine that others measured on.
+
+    ``cores`` are physical ones, ``isa`` is their instruction set (``AVX2``, ``AVX512``, ``AVX512-VNNI``); ``gpu`` says
+    that it is a GPU of that name instead.
+    """
+
+    name: str
+    cores: int = 0
+    isa: str = ""
+    gpu: bool = False
+
+
+@dataclass(frozen=True)
+class PublishedSource:
+    """The table that published figures are from, where it was published, and the machine."""
+
+    table: str
+    source: str
+    machine: Machine
 
 
 @dataclass(frozen=True)
@@ -200,9 +225,10 @@ class LeftOut:
 class Run:
     """The plan and the conditions of a run. ``host`` holds the machine's facts, ``host["id"]`` its identity.
 
-    ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the published figures
-    come from; ``state`` is ``running``, ``interrupted``, ``failed``, ``finished`` or ``discarded``; ``minutes`` is the
-    time it took; ``revision`` is quantkit's, None in results of version 0.1.
+    ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the suite's own published
+    figures come from, ``sources`` those of published tables; ``state`` is ``running``, ``interrupted``, ``failed``,
+    ``finished`` or ``discarded``; ``minutes`` is the time it took; ``revision`` is quantkit's, None in results of
+    version 0.1.
     """
 
     name: str
@@ -221,6 +247,7 @@ class Run:
     budget: Optional[float] = None
     published: Many[Published] = ()
     source: str = ""
+    sources: Many[PublishedSource] = ()
     left_out: Many[LeftOut] = ()
     warnings: Many[str] = ()
     state: str = "running"

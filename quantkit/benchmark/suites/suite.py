@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
 from quantkit.benchmark.placement.placement import POLICIES, is_policy
 from quantkit.benchmark.results.result_files import cell_file
-from quantkit.benchmark.results.results import Contestant, Published
+from quantkit.benchmark.results.results import Contestant, Published, PublishedSource
+from quantkit.benchmark.suites.published import Beside, beside
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.errors import UserError
 from quantkit.files import files
@@ -47,7 +48,8 @@ class Subject:
 class Suite:
     """Networks, batch sizes and contestants; each combination is a cell.
 
-    ``baseline`` names the contestant whose speed counts as 1; ``budget`` is in minutes, None if unlimited.
+    ``baseline`` names the contestant whose speed counts as 1; ``source`` says where published figures of the suite's
+    own come from, ``sources`` those of published tables; ``budget`` is in minutes, None if unlimited.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Suite:
     contestants: tuple[Contestant, ...]
     published: tuple[Published, ...] = ()
     source: str = ""
+    sources: tuple[PublishedSource, ...] = ()
     budget: Optional[float] = None
 
 
@@ -83,17 +86,22 @@ def _is_suite(path: Path) -> bool:
         return False
 
 
-def read_suite(path: Path) -> Suite:
+def read_suite(path: Path, machine: Optional[str] = None) -> Suite:
     """Read a suite's file.
 
+    Args:
+        path: the file.
+        machine: of which machine the published figures are to be, see ``published.beside``.
+
     Raises:
-        UserError: it is not TOML, not a suite, or is inconsistent.
+        UserError: it is not TOML, not a suite, is inconsistent, or has no published figures of the machine.
     """
     from pydantic import TypeAdapter, ValidationError
 
     document = _toml(path)
     try:
         networks = document.pop("network", [])
+        tables = TypeAdapter(tuple[Beside, ...]).validate_python(document.pop("published_table", []))
         suite: Suite = TypeAdapter(Suite).validate_python(
             {
                 "name": path.stem,
@@ -110,7 +118,8 @@ def read_suite(path: Path) -> Suite:
     unknown = sorted(document.keys() - {"title", "scenario", "batches", "baseline", "source", "budget"})
     if unknown:
         raise UserError(f"{path}: a suite has no setting {unknown[0]!r}")
-    return checked(suite, str(path))
+    figures, sources = beside(tables, [network.name for network in suite.networks], machine, str(path))
+    return checked(replace(suite, published=(*suite.published, *figures), sources=sources), str(path))
 
 
 def _subject(entry: Any) -> Any:
