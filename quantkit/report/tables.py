@@ -40,7 +40,6 @@ def speedup_table(study: Study) -> tuple[Table, ...]:
 def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
     by_key = {row.key: row for row in rows}
     names = [name for name in study.challengers if any(row.contestant == name for row in rows)]
-    published = [name for name in names if any(row.contestant == name and metric in row.published for row in rows)]
     unit = f"{items(study, (row.network for row in rows))}/s" if metric == "throughput" else "ms"
     lines = []
     for network, batch in dict.fromkeys((row.network, row.batch) for row in rows):
@@ -50,11 +49,8 @@ def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
         for name in names:
             row = by_key.get((network, batch, name))
             line.append("no result" if row is None else _speedup(study, row, "no baseline", metric))
-            if name in published:
-                line.append(factor(row.published[metric]) if row and metric in row.published else "")
         lines.append(tuple(line))
-    heads = [head for name in names for head in ((name, f"{name}, published") if name in published else (name,))]
-    columns = ("network", "batch size", f"{study.run.baseline}, {unit}", *heads)
+    columns = ("network", "batch size", f"{study.run.baseline}, {unit}", *names)
     return Table(
         f"Speed-up in {metric} over {study.run.baseline}",
         columns,
