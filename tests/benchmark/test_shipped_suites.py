@@ -30,9 +30,9 @@ def test_networks_have_cards_and_builds_have_recipes(suite: Suite) -> None:
     assert {contestant.build for contestant in suite.contestants} <= {*RECIPES, "here"}
 
 
-def test_native_builds_and_lstms_are_asked_for_fp32_alone(suite: Suite) -> None:
+def test_native_builds_and_recurrent_layers_are_asked_for_fp32_alone(suite: Suite) -> None:
     variants = {contestant.variant for contestant in suite.contestants if contestant.build.startswith("native")}
-    if any(network.lstm for network in suite.networks):
+    if any(network.rnn for network in suite.networks):
         variants |= {contestant.variant for contestant in suite.contestants}
     assert variants <= {"fp32"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Literal, Optional
 
 from quantkit.benchmark.placement.placement import POLICIES, is_policy
 from quantkit.benchmark.results.result_files import cell_file
@@ -21,25 +21,35 @@ SCENARIOS = ("throughput", "latency", "server")
 
 
 @dataclass(frozen=True)
-class Lstm:
-    """A stack of LSTM layers with seeded random weights over ``steps`` time steps."""
+class Recurrent:
+    """A stack of recurrent layers with seeded random weights over ``steps`` time steps.
+
+    ``mode`` is that of MXNet's operator ``RNN``; ``inputs`` and ``hidden`` are the widths of the input and the state.
+    """
 
     layers: int
     steps: int
     inputs: int
     hidden: int
+    mode: Literal["lstm", "gru", "rnn_tanh", "rnn_relu"] = "lstm"
+    bidirectional: bool = False
+
+    @property
+    def directions(self) -> int:
+        """The number of directions in which the sequence is read."""
+        return 2 if self.bidirectional else 1
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network to measure: a ``model`` (name, card or bundle) or an ``lstm``.
+    """A network to measure: a ``model`` (name, card or bundle) or an ``rnn``.
 
     ``batches`` and ``scenario`` override the suite's unless empty.
     """
 
     name: str
     model: Optional[str] = None
-    lstm: Optional[Lstm] = None
+    rnn: Optional[Recurrent] = None
     batches: tuple[int, ...] = ()
     scenario: str = ""
 
@@ -180,8 +190,8 @@ def _problems(suite: Suite) -> Iterator[str]:
         batches = network.batches or suite.batches
         if not batches or min(batches) < 1 or len(set(batches)) < len(batches):
             yield f"batch sizes of {network.name} must be different whole numbers above zero, not {list(batches)}"
-        if (network.model is None) == (network.lstm is None):
-            yield f"network {network.name} needs either a model or an lstm"
+        if (network.model is None) == (network.rnn is None):
+            yield f"network {network.name} needs either a model or an rnn"
     for figure in suite.published:
         if figure.network not in networks or figure.contestant not in names:
             yield f"a published figure is for {figure.network}, {figure.contestant}, which the suite does not measure"
