@@ -16,9 +16,11 @@ from quantkit.benchmark.build import Build
 from quantkit.benchmark.builds.foreign import foreign_environment
 from quantkit.benchmark.measuring.team import Launch
 from quantkit.benchmark.placement.placement import Placement
+from quantkit.benchmark.results.results import DEFAULT_SETTINGS, Settings
 from quantkit.benchmark.variants import STOCK
 from quantkit.benchmark.workers.instance import WORKER
 from quantkit.errors import UserError
+from quantkit.host.cpu import read_cpu
 
 # Prefixes of variables that OpenMP runtimes, math libraries, allocators and engines read; the user's settings for
 # other programs must not affect a measurement.
@@ -35,7 +37,14 @@ _ALLOCATORS = {
 }
 
 
-def launch(build: Build, variant: str, placement: Placement, openmp: str = "gnu", allocator: str = "system") -> Launch:
+def launch(
+    build: Build,
+    variant: str,
+    placement: Placement,
+    openmp: str = "gnu",
+    allocator: str = "system",
+    settings: Settings = DEFAULT_SETTINGS,
+) -> Launch:
     """How to start an instance: bound by numactl if that works, otherwise by the worker itself.
 
     If the system does not allow binding memory (containers often do not), memory stays unbound; the pages
@@ -44,7 +53,7 @@ def launch(build: Build, variant: str, placement: Placement, openmp: str = "gnu"
     Raises:
         UserError: the OpenMP runtime or the allocator is not installed.
     """
-    variables = environment(build, variant, placement, openmp, allocator)
+    variables = environment(build, variant, placement, openmp, allocator, settings)
     if placement.cpus is None:
         return Launch((build.python,), variables, placement, engine=build.engine)
     prefix = _numactl(placement)
@@ -60,6 +69,7 @@ def environment(
     placement: Placement,
     openmp: str = "gnu",
     allocator: str = "system",
+    settings: Settings = DEFAULT_SETTINGS,
     inherited: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
     """The whole environment of an instance; an unpinned one of MXNet gets only its number of threads.
@@ -73,11 +83,13 @@ def environment(
         openmp: MXNet's runtime: ``gnu``, the one that it is linked with (in mxnet-mkl 1.5 it is Intel's), or
             ``intel``, which replaces it.
         allocator: ``system``, ``jemalloc`` or ``tcmalloc``.
+        settings: the contestant's, which come before the others.
         inherited: the base environment.
 
     Raises:
         UserError: the OpenMP runtime or the allocator is not installed.
     """
+    openmp = settings.openmp or openmp
     base = {name: value for name, value in foreign_environment(inherited).items() if not name.startswith(_STEERING)}
     preloaded = [
         *([_intel_openmp(build)] if openmp == "intel" and build.engine == MXNET.name else []),
@@ -90,11 +102,19 @@ def environment(
         **base,
         **libraries,
         "MXNET_SUBGRAPH_BACKEND": "MKLDNN" if variant in STOCK else "default",
-        "OMP_NUM_THREADS": str(placement.threads),
+        **_thread_count(settings, placement),
         # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin 200 ms into the next contestant's turn.
-        "KMP_BLOCKTIME": "1",
+        "KMP_BLOCKTIME": str(1 if settings.blocktime is None else settings.blocktime),
         **_threads_bound(placement, openmp),
+        **({"KMP_AFFINITY": settings.affinity} if settings.affinity else {}),
     }
+
+
+def _thread_count(settings: Settings, placement: Placement) -> dict[str, str]:
+    """The variable that says how many OpenMP threads there are."""
+    usable = len(read_cpu().usable)
+    counts = {"placed": placement.threads, "all": usable, "half": max(1, usable // 2), "one": 1}
+    return {} if settings.threads == "unset" else {"OMP_NUM_THREADS": str(counts[settings.threads])}
 
 
 def _threads_bound(placement: Placement, openmp: str) -> dict[str, str]:

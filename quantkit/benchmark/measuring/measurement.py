@@ -190,7 +190,7 @@ def _described(
 
 def _launches(contestant: Contestant, build: Build, topology: Topology, conditions: Conditions) -> tuple[Launch, ...]:
     return tuple(
-        launch(build, contestant.variant, each, conditions.openmp, conditions.allocator)
+        launch(build, contestant.variant, each, conditions.openmp, conditions.allocator, contestant.settings)
         for each in place(contestant.policy, topology)
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Optional
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.placement.placement import Placement
@@ -13,10 +13,36 @@ from quantkit.benchmark.placement.proof import Proof
 from quantkit.files.schema import Many
 from quantkit.host.revision import Revision
 
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
+
 FORMAT = 1
 
 DISCARDED = "discarded"
 """The state of a run that is being removed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a contestant's threads are set, where that differs from what every other contestant of MXNet gets.
+
+    Attributes:
+        openmp: the runtime, ``gnu`` or ``intel``; empty for that of the run.
+        threads: OMP_NUM_THREADS: ``placed``, as many as the placement has; ``all`` or ``half`` of the usable hardware
+            threads; ``one``; ``unset``, which leaves the number to MXNet.
+        affinity: KMP_AFFINITY, ``granularity=fine,compact,1,0``, say; empty for the placement's.
+        blocktime: KMP_BLOCKTIME in ms; None for 1.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
+
+    openmp: Literal["", "gnu", "intel"] = ""
+    threads: Literal["placed", "all", "half", "one", "unset"] = "placed"
+    affinity: str = ""
+    blocktime: Optional[int] = None
+
+
+DEFAULT_SETTINGS = Settings()
 
 
 @dataclass(frozen=True)
@@ -26,10 +52,13 @@ class Contestant:
     ``name`` is its name in tables, unique in its run.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
+
     name: str
     build: str
     variant: str
     policy: str
+    settings: Settings = DEFAULT_SETTINGS
 
 
 @dataclass(frozen=True)
@@ -178,6 +207,8 @@ class Published:
     ``scenario`` is the scenario of ours that it belongs to; ``table`` names the published table, empty for a figure of
     the suite's own.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
 
     network: str
     batch: int

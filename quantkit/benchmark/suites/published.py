@@ -6,13 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import log
-from typing import Literal, Optional, Union
+from typing import TYPE_CHECKING, ClassVar, Literal, Optional, Union
 
 from quantkit.benchmark.results.results import Machine, Published, PublishedSource
 from quantkit.errors import UserError
 from quantkit.files.files import shipped
 from quantkit.files.text import read_toml
 from quantkit.host.cpu import read_cpu
+
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
 
 Value = Union[float, Literal["OOM"]]
 
@@ -48,6 +51,8 @@ class Beside:
 
     ``columns`` maps contestants to columns of the table.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
 
     tables: tuple[str, ...]
     columns: Mapping[str, str]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Optional
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Optional
 
 from quantkit.benchmark.placement.placement import POLICIES, is_policy
 from quantkit.benchmark.results.result_files import cell_file
@@ -17,6 +18,12 @@ from quantkit.files import files
 from quantkit.files.schema import first_fault
 from quantkit.files.text import read_bytes, read_toml
 
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
+
+# What an untrusted suite may put into the environment.
+_AFFINITY = re.compile(r"[a-z]+(=[a-z]+)?(,[a-z0-9]+(=[a-z]+)?){0,8}")
+
 SCENARIOS = ("throughput", "latency", "server")
 
 
@@ -26,6 +33,8 @@ class Recurrent:
 
     ``mode`` is that of MXNet's operator ``RNN``; ``inputs`` and ``hidden`` are the widths of the input and the state.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
 
     layers: int
     steps: int
@@ -46,6 +55,8 @@ class Subject:
 
     ``batches`` and ``scenario`` override the suite's unless empty.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
 
     name: str
     model: Optional[str] = None
@@ -119,8 +130,7 @@ def read_suite(path: Path, machine: Optional[str] = None) -> Suite:
                 "contestants": document.pop("contestant", []),
                 "published": document.pop("published", []),
                 **document,
-            },
-            context={"forbid": True},
+            }
         )
     except ValidationError as error:
         where, what = first_fault(error)
@@ -186,6 +196,7 @@ def _problems(suite: Suite) -> Iterator[str]:
             yield f"there is no variant {contestant.variant!r}; choose from {', '.join(VARIANTS)}"
         if not is_policy(contestant.policy):
             yield f"there is no placement {contestant.policy!r}; there are {POLICIES}"
+        yield from _problems_of_settings(contestant)
     for network in suite.networks:
         batches = network.batches or suite.batches
         if not batches or min(batches) < 1 or len(set(batches)) < len(batches):
@@ -195,6 +206,18 @@ def _problems(suite: Suite) -> Iterator[str]:
     for figure in suite.published:
         if figure.network not in networks or figure.contestant not in names:
             yield f"a published figure is for {figure.network}, {figure.contestant}, which the suite does not measure"
+
+
+def _problems_of_settings(contestant: Contestant) -> Iterator[str]:
+    settings, name = contestant.settings, contestant.name
+    if settings.threads != "placed" and not contestant.policy.startswith("unpinned"):
+        yield f"contestant {name} has a number of threads of its own; give it the policy unpinned"
+    if settings.affinity and not _AFFINITY.fullmatch(settings.affinity):
+        yield f"the affinity {settings.affinity!r} of {name} is none of Intel's, such as granularity=fine,compact,1,0"
+    if settings.blocktime is not None and settings.blocktime < 0:
+        yield f"the blocktime of {name} must be a number of ms, not {settings.blocktime}"
+    if (settings.affinity or settings.blocktime is not None) and settings.openmp != "intel":
+        yield f'affinity and blocktime of {name} are for Intel\'s runtime; give it openmp = "intel"'
 
 
 def batches_of(suite: Suite, network: Subject) -> tuple[int, ...]:

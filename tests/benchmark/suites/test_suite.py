@@ -69,6 +69,11 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        ('policy = "node"', 'policy = "node"\nsettings = {threads = "all"}', "give it the policy unpinned"),
+        ('policy = "node"', 'policy = "node"\nsettings = {blocktime = 1}', 'give it openmp = "intel"'),
+        ('policy = "node"', 'policy = "node"\nsettings = {openmp = "intel", blocktime = -1}', "blocktime of native"),
+        ('policy = "node"', 'policy = "node"\nsettings = {openmp = "intel", affinity = "x;y"}', "affinity 'x;y'"),
+        ('policy = "node"', 'policy = "node"\nsettings = {preload = "spy.so"}', "preload"),
         ("title", "[", "cannot read the suite"),
         ('build = "native"', 'build = "mine=./anything"', "give the interpreter with --build mine=./anything"),
         ('title = "A toy"', "", "title"),
@@ -86,6 +91,10 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
         ('name = "lstm"', 'name = "resnet18_v1"', "two networks are called 'resnet18_v1'"),
         ('network = "lstm"', 'network = "other"', "published figure is for other"),
         ("value = 1.0", 'value = "much"', "published"),
+        ("value = 1.0", "value = 1.0\nunit = 1", "published.0.unit"),
+        ('policy = "node"', 'policy = "node"\nthreads = 1', "contestants.0.threads"),
+        ("hidden = 8", "hidden = 8, gates = 3", "networks.1.rnn.gates"),
+        ('scenario = "latency"', 'scenario = "latency"\nspeed = 1', "networks.1.speed"),
     ],
 )
 def test_mistakes_are_named(old: str, new: str, words: str, tmp_path: Path) -> None:
