@@ -107,11 +107,24 @@ def attribution_table(study: Study) -> Table:
     )
 
 
+_PLACED = ("instances", "cores", "times the smallest", "ideal", "efficiency")
+
+
 def scaling_table(study: Study) -> Table:
     """Every placement of every variant."""
     return Table(
         "Placements",
-        ("network", "batch size", "variant", "policy", "instances", "cores", "times the smallest", "ideal"),
+        (
+            "network",
+            "batch size",
+            "variant",
+            "policy",
+            "instances",
+            "cores",
+            "times the smallest",
+            "ideal",
+            "efficiency",
+        ),
         tuple(
             (
                 each.network,
@@ -127,11 +140,12 @@ def scaling_table(study: Study) -> Table:
                     study.doubtful(each.network, each.batch, point.contestant, each.points[0].contestant),
                 ),
                 factor(point.ideal),
+                percent(point.efficiency),
             )
             for each in scalings(study)
             for number, point in enumerate(each.points)
         ),
-        frozenset({1, 4, 5, 6, 7}),
+        frozenset({1, 4, 5, 6, 7, 8}),
         study.weights_note(each.network for each in scalings(study)),
     )
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from ctypes.util import find_library
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -53,6 +54,7 @@ def launch(
     Raises:
         UserError: the OpenMP runtime or the allocator is not installed.
     """
+    placement = _with_threads(placement, settings)
     variables = environment(build, variant, placement, openmp, allocator, settings)
     if placement.cpus is None:
         return Launch((build.python,), variables, placement, engine=build.engine)
@@ -102,7 +104,7 @@ def environment(
         **base,
         **libraries,
         "MXNET_SUBGRAPH_BACKEND": "MKLDNN" if variant in STOCK else "default",
-        **_thread_count(settings, placement),
+        **({} if settings.threads == "unset" else {"OMP_NUM_THREADS": str(placement.threads)}),
         # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin 200 ms into the next contestant's turn.
         "KMP_BLOCKTIME": str(1 if settings.blocktime is None else settings.blocktime),
         **_threads_bound(placement, openmp),
@@ -110,11 +112,11 @@ def environment(
     }
 
 
-def _thread_count(settings: Settings, placement: Placement) -> dict[str, str]:
-    """The variable that says how many OpenMP threads there are."""
+def _with_threads(placement: Placement, settings: Settings) -> Placement:
+    """The placement with the number of OpenMP threads that the settings ask for."""
     usable = len(read_cpu().usable)
-    counts = {"placed": placement.threads, "all": usable, "half": max(1, usable // 2), "one": 1}
-    return {} if settings.threads == "unset" else {"OMP_NUM_THREADS": str(counts[settings.threads])}
+    counts = {"all": usable, "half": max(1, usable // 2), "one": 1}
+    return replace(placement, threads=counts.get(settings.threads, placement.threads))
 
 
 def _threads_bound(placement: Placement, openmp: str) -> dict[str, str]:

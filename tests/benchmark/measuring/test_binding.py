@@ -109,8 +109,9 @@ def test_a_contestant_has_a_number_of_threads_of_its_own(
         usable = range(5)
 
     monkeypatch.setattr(binding, "read_cpu", Cpu)
-    variables = environment(build, "fp32", UNPINNED, settings=Settings(threads=threads), inherited={})
-    assert variables.get("OMP_NUM_THREADS") == count
+    given = launch(build, "fp32", UNPINNED, settings=Settings(threads=threads))
+    assert given.environment.get("OMP_NUM_THREADS") == count
+    assert given.placement.threads == int(count or 2)
 
 
 def test_settings_of_a_contestant_come_before_those_of_the_run(build: Build, tmp_path: Path) -> None:
