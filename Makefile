@@ -47,7 +47,7 @@ docs: .venv-docs/installed
 
 # Tests that measure time or load run alone, the others in two processes, all in an order that is shuffled anew each time;
 # `--randomly-seed` and the number that is printed at the end repeat it.
-# Rooms that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
+# Packages that never meet the engine, and files that need no more than its FP32, are tested with one wheel.
 LEFT_OUT_mkl := tests/docs tests/report tests/host tests/calibration tests/suites tests/bundle/test_export.py \
 	tests/models/test_onnx_fuzz.py tests/backends/test_registry.py tests/backends/test_sessions.py tests/diagnosis/parity tests/benchmark tests/cli/test_benchmark.py \
 	tests/test_telemetry.py tests/formats/onnx tests/formats/test_npz.py tests/fuzz tests/test_damaged_files.py
@@ -59,7 +59,7 @@ test-onednn test-mkl: test-%: .venv-%/installed
 	.venv-$*/bin/python -m pytest -m timing $(and $(COVERAGE_$*),$(COVERAGE_$*) --cov-append) $(LEFT_OUT)
 	$(patsubst %,.venv-$*/bin/python -m pytest %,$(WITH_$*))
 
-# How much of each core room the tests with mxnet 1.9.1 run.
+# How much of each core package the tests with mxnet 1.9.1 run.
 coverage: test-onednn
 	.venv-onednn/bin/python tests/branch_coverage.py
 
@@ -116,10 +116,10 @@ fuzz: .venv-onednn/fuzz
 
 .PRECIOUS: .venv-%/installed
 
-# How many small faults in the core rooms make a test or the type checker fail; hours on two cores. ROOMS="fusion bundle" for some.
+# How many small faults in the core packages make a test or the type checker fail; hours on two cores. PACKAGES="fusion bundle" for some.
 mutate: .venv-onednn/installed
 	.venv-onednn/bin/python -m pip install --quiet --editable '.[onednn,test,lint,mutation]'
-	.venv-onednn/bin/python tests/mutation/measure.py $(ROOMS)
+	.venv-onednn/bin/python tests/mutation/measure.py $(PACKAGES)
 
 # Every operator that may stand in a symbol file with every hostile value, in child processes; a few minutes.
 crash-search: $(VENV)/installed

@@ -2,11 +2,11 @@
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/accuracy.py --out benchmarks/results/accuracy
     python benchmarks/accuracy.py --peers                               # with ONNX Runtime's and NNCF's quantizers
-    python benchmarks/accuracy.py --suite benchmarks/ablation.toml      # techniques of recovery one by one
+    python benchmarks/accuracy.py --suite benchmarks/ablation.toml      # the algorithms one by one
 
 prints a table and writes it as OUT.md and OUT.json, and what each image said of each row as OUT.npz. All rows of a
-network see the same images, preprocessed once, and the peers the same network, as ONNX. Rows of a method alone recover
-nothing; those of a preset calibrate with the default method.
+network see the same images, preprocessed once, and the peers the same network, as ONNX. Rows of a method alone apply
+no algorithms; those of a preset calibrate with the default method.
 
 OUT.npz has for each network ``NETWORK/forms``, the rows' forms with their number of calibration images, and beside
 them, a row each, ``top1``, ``top5`` and ``same`` (whether FP32 has the same top-1), bits as ``numpy.packbits`` leaves

@@ -25,7 +25,7 @@ from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
-from quantkit.quantization.ptq_config import DEFAULT_PRESET, PTQConfig, preset
+from quantkit.quantization.ptq_config import DEFAULT_PRESET, PresetName, PTQConfig, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 BATCH = 10
@@ -59,7 +59,7 @@ class Row:
     """One network in one form, or why it failed.
 
     ``peer`` is the other quantizer whose INT8 form it is; ``engine`` the peer in whose engine quantkit's ONNX file ran;
-    ``seconds`` are those of recovery, or of a peer's quantization.
+    ``seconds`` are those of the algorithms, or of a peer's quantization.
     """
 
     network: str
@@ -125,10 +125,9 @@ def rows(network: Suite, suite: Suite, root: Path, peers: Optional[Peers]) -> It
 def prepared_model(network: Suite, suite: Suite, root: Path) -> Model:
     """A network of a suite with its weights and preprocessing."""
     chosen = suite["preprocess"][network["preprocess"]]
-    known = {key: tuple(value) if isinstance(value, list) else value for key, value in chosen.items()}
-    preprocess = Preprocess(**{"resize": None, "crop": None, **known})
+    steps: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in chosen.items()}
     return load_model(
-        root / network["checkpoint"], input_shape=network["input_shape"], preprocess=preprocess, quiet=True
+        root / network["checkpoint"], input_shape=network["input_shape"], preprocess=Preprocess(**steps), quiet=True
     )
 
 
@@ -156,7 +155,7 @@ def _own_rows(
         yield trial.row(f"quantkit {method}", outputs, calibration_samples=count)
     table = quantkit.calibrate(source, chosen, count)
     planned = quantkit.plan(source, table)
-    for form, wanted in recoveries(suite).items():
+    for form, wanted in configurations(suite).items():
         begin = time.perf_counter()
         adjusted = quantkit.apply_algorithms(source, table, planned, chosen, wanted)
         seconds = time.perf_counter() - begin
@@ -169,7 +168,7 @@ def _own_rows(
                 yield trial.peer_row(found, form=own, calibration_samples=count, engine=found.peer)
 
 
-def recoveries(suite: Suite) -> dict[str, Union[str, PTQConfig]]:
+def configurations(suite: Suite) -> dict[str, Union[PresetName, PTQConfig]]:
     """The suite's configurations by name: its presets, and techniques one by one.
 
     An entry of ``algorithms`` has a ``name`` and fields of ``PTQConfig``, on top of those of ``preset`` if it names
@@ -178,7 +177,9 @@ def recoveries(suite: Suite) -> dict[str, Union[str, PTQConfig]]:
     Raises:
         UserError: there is no such technique or preset.
     """
-    found: dict[str, Union[str, PTQConfig]] = {f"quantkit preset {name}": name for name in suite.get("presets", ())}
+    found: dict[str, Union[PresetName, PTQConfig]] = {
+        f"quantkit preset {name}": name for name in suite.get("presets", ())
+    }
     known = {field.name for field in fields(PTQConfig)}
     for entry in suite.get("algorithms", ()):
         techniques = {key: value for key, value in entry.items() if key not in ("name", "preset")}
@@ -197,5 +198,5 @@ def _first(outputs: Iterable[list[np.ndarray]]) -> Iterator[np.ndarray]:
 def flat_outputs(graph: Graph, images: np.ndarray) -> np.ndarray:
     """The first output of a network for all images, float32 of shape (images, values)."""
     parts = (images[start : start + BATCH] for start in range(0, len(images), BATCH))
-    found = np.concatenate(list(_first(outputs_of(graph, parts, BATCH))))
-    return found.reshape(len(found), -1)
+    values: np.ndarray = np.concatenate(list(_first(outputs_of(graph, parts, BATCH))))
+    return values.reshape(len(values), -1)

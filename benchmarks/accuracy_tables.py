@@ -95,8 +95,8 @@ def markdown(found: Mapping[str, Any]) -> str:
     if any(row["peer"] for row in rows):
         lines += [*_summary(rows), "", *_files(rows), ""]
     lines += [
-        "All rows. Seconds are those of recovery, or of a peer's quantization. In brackets 95 % intervals over images; "
-        "verdicts are McNemar's exact test at 5 %.",
+        "All rows. Seconds are those of the algorithms, or of a peer's quantization. In brackets 95 % intervals over "
+        "images; verdicts are McNemar's exact test at 5 %.",
         "",
         "| network | form | calibration images | test images | top-1 % | top-5 % | agreement with FP32 % | cosine "
         "| seconds | top-1 less FP32's | agreement of the default preset less this |",

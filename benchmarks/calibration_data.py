@@ -7,8 +7,8 @@ algorithms look at, with their number, mirrored ones included; the test images a
 The difference is the row's agreement with FP32 less that of 100 real images. OUT.json has for every row the numbers of
 the test images about which INT8 and FP32 disagree.
 
-With a table that ships and the default samples, ``apply_algorithms`` shifts no channels. The row "centred too" shows
-what that would do.
+With a table that ships and the default samples, ``apply_algorithms`` shifts no channels. The row "channels shifted
+too" shows what that would do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from quantkit.models.dataset import dataset
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.quantization.calibrate import shipped_recipe
-from quantkit.quantization.ptq_config import DEFAULT_PRESET
+from quantkit.quantization.ptq_config import DEFAULT_PRESET, PresetName
 
 _REAL = 100
 _DEFAULT = (10, 32)
@@ -70,7 +70,7 @@ class _Form:
     table: CalibrationTable
     algorithms: CalibrationDataset
     named: str
-    preset: str = DEFAULT_PRESET
+    preset: PresetName = DEFAULT_PRESET
 
 
 def main() -> None:
@@ -147,7 +147,7 @@ def _forms(source: quantkit.FusedModel, real: CalibrationDataset) -> Iterator[_F
         # As arrays, so that nobody knows them for the default samples.
         arrays = np.concatenate([batch.data for batch in default.subset(table.samples).batches(BATCH)])
         unknown = dataset(source.model, arrays)
-        yield _Form(shipped, table, unknown, "default samples, centred too")
+        yield _Form(shipped, table, unknown, "default samples, channels shifted too")
         yield _Form(shipped, table, real, "real")
 
 

@@ -100,7 +100,12 @@ def rows_page(document: Document, columns: Sequence[str], rows: Iterable[str]) -
 def run(main: Callable[[], None]) -> None:
     """Call ``main``; errors become a line and an exit code, Ctrl-C ends with 130, SIGTERM with 143, SIGHUP with 129."""
     ended: list[int] = []
-    on_end(ended.append)
+
+    def noticed(number: int) -> bool:
+        ended.append(number)
+        return True
+
+    on_end(noticed)
     try:
         main()
     except QuantkitError as error:

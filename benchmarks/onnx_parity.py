@@ -111,6 +111,8 @@ def _images(model: Model, data: str, count: Optional[int]) -> np.ndarray:
 def _rows(subject: Subject, engines: Iterable[str]) -> Iterator[Row]:
     model = subject.model
     quantized = quantize(model, subject.calibration, QuantizationConfig(num_samples=subject.samples))
+    if quantized.agreement is None:
+        raise TypeError("a network was quantized without being compared with FP32")
     with tempfile.TemporaryDirectory() as name:
         bundle = read_bundle(quantized.save(Path(name) / "bundle", formats=("mxnet", "onnx")))
         export_onnx(model, Path(name) / "fp32.onnx")

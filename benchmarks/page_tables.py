@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import mixed_precision
+import published_tables
 import speed_tables
 from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED
 from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
@@ -31,12 +32,12 @@ _ABLATION = {
     "the same, analytic (no images)": "analytic bias correction alone",
     "joint rounding alone": "rounding alone",
     "refitting alone": "refitting alone",
-    "channel shift alone": "centring alone",
+    "channel shift alone": "channel shift alone",
     "`balanced` (all five)": "preset balanced",
     "without refitting": "balanced without refitting",
     "without rounding": "balanced without rounding",
     "without bias correction": "balanced without bias correction",
-    "without channel shift": "balanced without centring",
+    "without channel shift": "balanced without channel shift",
     "without mirror images": "balanced without mirror images",
     "`balanced` with equalization": "balanced with equalization",
     "`balanced` with choice of observers": "balanced with choice of observers",
@@ -72,6 +73,7 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "speed": lambda: speed_tables.speedup_lines(speed_tables.study(results, "int8-speedup"), _SPEED_BATCH),
         "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
         "onnx-speed": lambda: _onnx_speed(data("onnx-speed")["cells"]),
+        "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
     }
 
 
@@ -105,7 +107,13 @@ def _summary(rows: Sequence[Entry]) -> Lines:
             *(f"**{each:.2f}**" if each == max(agreements) else f"{each:.2f}" for each in agreements),
         ])  # fmt: skip
     yield from _rows(
-        ["network", "images", "FP32 top-1", "INT8 top-1", "agreement: quantkit", "stock MXNet", "ONNX Runtime", "NNCF"],
+        [
+            "network",
+            "images",
+            "top-1, FP32",
+            "top-1, INT8",
+            *(f"agreement, {each}" for each in ("quantkit", "stock MXNet", "ONNX Runtime", "NNCF")),
+        ],
         lines,
     )
 

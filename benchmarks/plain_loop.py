@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -84,7 +84,10 @@ def main() -> None:
     with Team([launched]) as team, plain_loop(launched, workload, options) as loop:
         team.load(checkpoint.files, 600)
         team.bind(workload.input_name, workload.inputs(options.batch), 600)
-        turns = [lambda: ours.append(_ours(team, options.seconds)), lambda: plain.append(_plain(loop))]
+        turns: list[Callable[[], None]] = [
+            lambda: ours.append(_ours(team, options.seconds)),
+            lambda: plain.append(_plain(loop)),
+        ]
         for turn in turns:  # the first round of each warms up
             turn()
         ours.clear()

@@ -1,4 +1,4 @@
-"""Whether recovery costs speed: latency of INT8 networks recovered by a preset beside the same without recovery.
+"""Whether algorithms cost speed: latency of INT8 networks with those of a preset beside the same without any.
 
     QUANTKIT_REAL_DATA=DATA python benchmarks/recovered_speed.py --out benchmarks/results/recovered-speed
 
@@ -25,10 +25,11 @@ from quantkit.data.samples import take
 from quantkit.data.sources import load_data
 from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
+from quantkit.quantization.ptq_config import PresetName
 
-_PRESETS = ("none", "balanced", "best")
+_PRESETS: tuple[PresetName, ...] = ("none", "balanced", "best")
 _COLUMNS = (
-    "network", "batch", "rounds", "without recovery, ms", *(f"{preset}, times that" for preset in _PRESETS[1:]),
+    "network", "batch", "rounds", "preset none, ms", *(f"{preset}, times that" for preset in _PRESETS[1:]),
 )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def _timings(
     source = quantkit.fuse(model, chosen)
     table = quantkit.calibrate(source, chosen, count)
     planned = quantkit.plan(source, table)
-    graphs = {}
+    graphs: dict[str, Graph] = {}
     for preset in _PRESETS:
         adjusted = quantkit.apply_algorithms(source, table, planned, chosen, preset)
         graphs[preset] = int8_graph(adjusted.network)

@@ -14,7 +14,7 @@ from quantkit.benchmark.results.result_files import read_results
 from quantkit.benchmark.results.statistics import Ratio
 from quantkit.host.revision import Revision, described
 from quantkit.report.study.summary import Row, Study, summarize
-from quantkit.report.study.words import LEGEND, counted, marked
+from quantkit.report.study.words import LEGEND, counted, marked, number
 
 
 def study(results: Path, name: str) -> Study:
@@ -42,11 +42,14 @@ def page(results: Path) -> str:
 
 
 def speedup_lines(found: Study, batch: int | None = None) -> Iterator[str]:
-    """Native throughput and the ratios to it, for one batch size or all; then what marks mean."""
-    columns = ["network", "batch", "native, images/s", *found.challengers, "INT8, images/s"]
+    """Native throughput and the ratios to it, for one batch size or for all; then what marks mean."""
+    columns = [
+        "network", *(() if batch else ("batch",)), "native, images/s",
+        *(f"{name}, times native" for name in found.challengers), "INT8, images/s",
+    ]  # fmt: skip
     yield from _marked_table(columns, [
         [
-            network, str(size), _throughput(found, network, size, "native"),
+            network, *(() if batch else (str(size),)), _throughput(found, network, size, "native"),
             *(_times(found, network, size, name) for name in found.challengers),
             _throughput(found, network, size, "INT8"),
         ]
@@ -109,12 +112,12 @@ def _row(found: Study, network: str, batch: int, name: str) -> Row | None:
 
 def _throughput(found: Study, network: str, batch: int, name: str) -> str:
     row = _row(found, network, batch, name)
-    return "no result" if row is None else marked(f"{row.throughput:.3g}", found.doubtful(*row.key))
+    return "no result" if row is None else marked(number(row.throughput), found.doubtful(*row.key))
 
 
 def _milliseconds(found: Study, network: str, batch: int) -> str:
     row = _row(found, network, batch, found.run.baseline)
-    return "no result" if row is None else marked(_figure(row.mean_latency), found.doubtful(*row.key))
+    return "no result" if row is None else marked(number(row.mean_latency), found.doubtful(*row.key))
 
 
 def _times(found: Study, network: str, batch: int, name: str) -> str:
@@ -125,11 +128,7 @@ def _times(found: Study, network: str, batch: int, name: str) -> str:
 
 
 def _interval(ratio: Ratio) -> str:
-    return f"{ratio.value:.3g} [{ratio.low:.3g}, {ratio.high:.3g}]"
-
-
-def _figure(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{number(ratio.value)} [{number(ratio.low)}, {number(ratio.high)}]"
 
 
 def _host(found: Study) -> Iterator[str]:

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Full tables have the width of the table of contents, too, and do not drown what a search is for.
-_WIDE = "---\nhide: [toc]\nsearch: {exclude: true}\n---\n"
+# Pages with wide tables have the width of the table of contents, too.
+_WIDE = "---\nhide: [toc]\n---\n"
+
+# Full tables do not drown what a search is for either.
+_FULL_TABLE = "---\nhide: [toc]\nsearch: {exclude: true}\n---\n"
 
 # Tags by which a page loads scripts, styles, pictures or frames from another host.
 _ELSEWHERE = re.compile(r"""<(?:script|img|iframe|link[^>]*rel="stylesheet")[^>]*(?:src|href)="?(?:https?:)?//[^>]*>""")
@@ -27,9 +30,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the command line's reference, the full tables of figures, and two files of the project's root."""
     files.append(File.generated(config, "reference/cli.md", content=cli_reference.page()))
     for path in (ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"):
-        files.append(File.generated(config, f"{path.stem.lower()}.md", content=path.read_text(encoding="utf-8")))
-    for path in (ROOT / "benchmarks" / "results").glob("*.md"):
         text = _WIDE + path.read_text(encoding="utf-8")
+        files.append(File.generated(config, f"{path.stem.lower()}.md", content=text))
+    for path in (ROOT / "benchmarks" / "results").glob("*.md"):
+        text = _FULL_TABLE + path.read_text(encoding="utf-8")
         files.append(File.generated(config, f"benchmarks/results/{path.name}", content=text))
     return files
 

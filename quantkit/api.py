@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional, TypeGuard, Union
+from typing import Optional, Union
 
 from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
 from quantkit.bundle.export import export_onnx as export_fp32_onnx
-from quantkit.bundle.manifest import MANIFEST
 from quantkit.bundle.network import network_in, network_of
 from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.bundle.read import read_bundle
@@ -22,8 +20,10 @@ from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
 from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, Role, evaluate_networks
 from quantkit.evaluation.network import Network
+from quantkit.files.bundles import is_bundle
 from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.fusion.fused_model import FusedModel, fuse_model
+from quantkit.kinds import of_kind
 from quantkit.mixed_precision.journal import Journal
 from quantkit.mixed_precision.search import SearchResult, check_request, search_mixed_precision
 from quantkit.models.dataset import CalibrationData, dataset
@@ -41,7 +41,7 @@ Evaluated = Union[Model, QuantizedModel, NetworkSpec]
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class CalibrationSource:
     """Where the ranges of a quantization are from.
 
     Attributes:
@@ -60,7 +60,7 @@ class Quantized:
     """An INT8 network, where its ranges are from, and the search for layers to keep in FP32 where a goal was given."""
 
     network: QuantizedModel
-    calibration: Calibration
+    calibration: CalibrationSource
     search: Optional[SearchResult]
 
 
@@ -77,8 +77,8 @@ def quantize(
 
     Args:
         model: a Model, or anything that ``load_model`` takes.
-        calibration_data: what to calibrate with, adjust and compare on; None: the table that ships for these weights
-            where there is one (see ``quantization.calibrate.shipped_recipe``), else the built-in photographs.
+        calibration_data: what to calibrate with, adjust and compare on; None: the calibration table that ships for just
+            these weights where there is one, else the built-in photographs.
         config: how to quantize.
         evaluation_data: what to measure the drop of accuracy on, where ``config.goal`` bounds it: other samples than
             those that are calibrated with.
@@ -86,12 +86,16 @@ def quantize(
         progress: wraps streams of batches.
 
     Raises:
-        UserError: the configuration does not fit the network, or a goal lacks its evaluation data.
+        UserError: the configuration does not fit the network, a goal lacks its evaluation data, or an argument is of
+            another kind.
         ModelError: the network cannot be loaded, or the table belongs to another one.
         DataError: data cannot be used.
         FusionError: the fused network computes something else than the original.
         EngineError: this environment's engine cannot run INT8.
     """
+    of_kind("config", config, QuantizationConfig, "such as QuantizationConfig.read('config.toml')")
+    if table is not None:
+        of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
     loaded = model if isinstance(model, Model) else load_model(model)
     return run_stages(loaded, calibration_data, config, evaluation_data, table, progress).network
 
@@ -103,7 +107,7 @@ def run_stages(
     evaluation_data: Optional[CalibrationData] = None,
     table: Optional[CalibrationTable] = None,
     progress: Progress = silent,
-    calibrating: Callable[[Calibration], object] = lambda calibration: None,
+    calibrating: Callable[[CalibrationSource], object] = lambda calibration: None,
     searching: Callable[[Journal], object] = lambda journal: None,
 ) -> Quantized:
     """Quantize as ``quantize`` does, telling what happens.
@@ -159,13 +163,13 @@ def run_stages(
 
 def _calibration(
     source: FusedModel, data: CalibrationDataset, method: str, may_ship: bool, table: Optional[CalibrationTable]
-) -> Calibration:
+) -> CalibrationSource:
     if table is not None:
-        return Calibration("given", data)
+        return CalibrationSource("given", data)
     recipe = shipped_recipe(source, method) if may_ship else None
     if recipe is None:
-        return Calibration("measured", data)
-    return Calibration("shipped", dataset(source.model, recipe.samples), recipe)
+        return CalibrationSource("measured", data)
+    return CalibrationSource("shipped", dataset(source.model, recipe.samples), recipe)
 
 
 def evaluate(
@@ -204,7 +208,7 @@ def evaluate(
 def _network(spec: Evaluated) -> Network:
     if isinstance(spec, QuantizedModel):
         return replace(network_of(spec.source.model), kind="int8", graph=spec.graph)
-    if _is_bundle(spec):
+    if is_bundle(spec):
         return network_in(Path(spec))
     return network_of(spec if isinstance(spec, Model) else load_model(spec))
 
@@ -218,8 +222,9 @@ def export_onnx(
         network: a bundle's directory, a QuantizedModel, a Model, or anything that ``load_model`` takes.
         path: where to.
         opset: the version of ONNX's operators, 13 to 21.
-        reduce_range: for processors without VNNI, which weights of an INT8 network are to have fewer than 8 bits: see
-            ``quantization.reduced_range``.
+        reduce_range: which weights of an INT8 network have fewer than 8 bits, so that sums do not overflow on
+            processors without VNNI. ``none``; ``auto``: those of the channels where sums can overflow, by as little as
+            it takes; ``all``: all weights, 7 bits.
 
     Raises:
         ModelError: an operator has no ONNX form.
@@ -230,7 +235,7 @@ def export_onnx(
     path = Path(path)
     if isinstance(network, QuantizedModel):
         network.to_onnx(path, opset, reduce_range)
-    elif _is_bundle(network):
+    elif is_bundle(network):
         bundle = read_bundle(Path(network))
         if bundle.manifest.kind == "int8":
             export_int8_onnx(bundle, path, opset, reduce_range)
@@ -238,7 +243,3 @@ def export_onnx(
             export_fused_onnx(bundle, path, opset)
     else:
         export_fp32_onnx(network if isinstance(network, Model) else load_model(network), path, opset)
-
-
-def _is_bundle(spec: Evaluated) -> TypeGuard[Union[str, Path]]:
-    return isinstance(spec, (str, Path)) and os.path.isfile(Path(spec) / MANIFEST)

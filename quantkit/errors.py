@@ -61,8 +61,9 @@ class BundleError(QuantkitError):
 class InstanceError(QuantkitError):
     """An instance of a benchmark cannot start, died, hangs, or does not keep to the protocol.
 
-    ``kind`` says which (see ``quantkit.benchmark.results.results.Failure``), ``stderr`` holds its last lines,
-    ``instance`` is its number among those that work together.
+    ``kind`` says which: ``start``, ``killed``, ``crashed``, ``hung``, ``late``, ``protocol``, ``output``,
+    ``placement``, ``kernels``, ``loadgen`` or ``disk``. ``stderr`` holds its last lines on standard error, ``instance``
+    is its number among those that work together.
     """
 
     def __init__(self, kind: str, message: str, stderr: tuple[str, ...] = ()) -> None:

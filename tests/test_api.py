@@ -4,7 +4,9 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +101,13 @@ def test_a_network_is_evaluated_in_every_form(digits_onnx: Path, digits_int8: qu
     assert quantkit.evaluate(model, "digits:test", num_samples=50).accuracy["network"] == of_value.accuracy["reference"]
 
 
+@pytest.mark.parametrize("name", ["num_samples", "batch_size"])
+def test_an_evaluation_is_of_whole_numbers_of_images(digits_fused: quantkit.FusedModel, name: str) -> None:
+    for number in (0, -1, 2.0, "3", True):
+        with pytest.raises(quantkit.errors.UserError, match=f"{name} is .*; give a whole number from 1 up"):
+            quantkit.evaluate(digits_fused.model, "digits:test", **{name: number})
+
+
 def test_every_form_of_a_network_is_exported(
     digits_onnx: Path, digits_int8: quantkit.QuantizedModel, tmp_path: Path
 ) -> None:
@@ -120,6 +129,39 @@ def test_values_tell_themselves_in_a_line(digits_int8: quantkit.QuantizedModel) 
     )
 
 
+def test_each_stage_asks_for_what_the_one_before_returns(digits_int8: quantkit.QuantizedModel) -> None:
+    fused, table = digits_int8.source, digits_int8.table
+    plan = digits_int8.network.plan
+    wrong: Any = "digits_resnet20_v1"
+    calls: list[tuple[str, Callable[[], object]]] = [
+        ("model .* a Model, which load_model", lambda: quantkit.fuse(wrong)),
+        ("preprocess is of type str; give a Prepro", lambda: quantkit.load_model("resnet50", preprocess=wrong)),
+        ("class_scores is 'digits_resnet20_v1'", lambda: quantkit.load_model("resnet50", class_scores=wrong)),
+        ("input shape 5 is not", lambda: quantkit.load_model("resnet50", input_shape=5)),  # type: ignore[arg-type]
+        ("source .* a FusedModel, which fuse", lambda: quantkit.calibrate(wrong)),
+        ("method is 3; give a name", lambda: quantkit.calibrate(fused, "digits:train", 2, method=3)),  # type: ignore[arg-type]
+        ("source .* a FusedModel", lambda: quantkit.plan(wrong, table)),
+        ("table .* a CalibrationTable, which calibrate", lambda: quantkit.plan(fused, wrong)),
+        ("source .* a FusedModel", lambda: quantkit.apply_algorithms(wrong, table, plan)),
+        ("table .* a CalibrationTable", lambda: quantkit.apply_algorithms(fused, wrong, plan)),
+        ("plan .* a QuantizationPlan, which plan", lambda: quantkit.apply_algorithms(fused, table, wrong)),
+        ("unknown preset 3", lambda: quantkit.apply_algorithms(fused, table, plan, "digits:train", 3)),  # type: ignore[arg-type]
+        ("source .* a FusedModel", lambda: quantkit.lower(wrong, table, wrong)),
+        ("table .* a CalibrationTable", lambda: quantkit.lower(fused, wrong, wrong)),
+        ("adjusted .* an AdjustedNetwork, which apply_algorithms", lambda: quantkit.lower(fused, table, wrong)),
+        ("quantized .* a QuantizedModel, which quantize", lambda: quantkit.measure_agreement(wrong)),
+        ("source .* a FusedModel", lambda: quantkit.search_mixed_precision(wrong, table, plan, wrong)),
+        ("goal .* a Goal, such as", lambda: quantkit.search_mixed_precision(fused, table, plan, wrong)),
+        ("config .* a QuantizationConfig, such as", lambda: quantkit.quantize(fused.model, config=wrong)),
+        ("table .* a CalibrationTable", lambda: quantkit.quantize(fused.model, table=wrong)),
+        ("ONNX opset 17.0 cannot be written; choose one from 13 to 21", lambda: digits_int8.to_onnx("never", 17.0)),  # type: ignore[arg-type]
+        ("formats is 'mxnet'; give a tuple", lambda: digits_int8.save("never", formats="mxnet")),
+    ]
+    for message, call in calls:
+        with pytest.raises(quantkit.errors.UserError, match=message):
+            call()
+
+
 def test_evaluation_data_are_for_a_goal(digits_fused: quantkit.FusedModel) -> None:
     with pytest.raises(quantkit.errors.UserError, match="evaluation_data are for a goal"):
         quantkit.quantize(digits_fused.model, evaluation_data="digits:test")
@@ -133,3 +175,19 @@ def test_names_that_no_file_can_have_are_unknown(engine: None, name: str) -> Non
         quantkit.load_model(name)
     with pytest.raises(quantkit.errors.UserError):
         quantkit.load_data(name)
+    assert not quantkit.verify(name).ok
+    with pytest.raises(quantkit.errors.UserError):
+        quantkit.QuantizationConfig.read(name)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b"])
+def test_nothing_is_written_to_names_that_no_file_can_have(digits_int8: quantkit.QuantizedModel, name: str) -> None:
+    writers: list[Callable[[str], object]] = [
+        digits_int8.save,
+        digits_int8.to_onnx,
+        quantkit.QuantizationConfig().write,
+        lambda path: quantkit.write_table(digits_int8.table, path),
+    ]
+    for write in writers:
+        with pytest.raises(quantkit.errors.QuantkitError, match=r"cannot write .*name"):
+            write(name)

@@ -20,7 +20,7 @@ STOREYS = (
     "bundle evaluation mixed_precision",
     "calibration fusion lowering quantization",
     "backends models",
-    "data errors extras files formats host ir progress units version",
+    "data errors extras files formats host ir kinds progress units version",
 )
 
 ENGINES = {"mxnet", "gluoncv"}

@@ -13,16 +13,21 @@ import quantkit
 def stages(out: Path) -> None:
     model = quantkit.load_model("resnet50", weights="random", input_shape=(3, 224, 224))
     assert_type(model, quantkit.Model)
+    assert_type(model.source, quantkit.Source)
+    assert_type(model.graph, quantkit.Graph)
     fused = quantkit.fuse(model, "photos/")
     assert_type(fused, quantkit.FusedModel)
     assert_type(fused.check, quantkit.FusionCheck)
     pixels = np.zeros((4, 224, 224, 3), np.uint8)
     table = quantkit.calibrate(fused, pixels, num_samples=4, method="percentile:99.9")
     assert_type(table, quantkit.CalibrationTable)
+    assert_type(table.ranges["data"], quantkit.Range)
     quantkit.write_table(table, out / "table.json")
     assert_type(quantkit.read_table(out / "table.json"), quantkit.CalibrationTable)
     plan = quantkit.plan(fused, table, exclude=["*_dense0*"], dtype="int8")
     assert_type(plan, quantkit.QuantizationPlan)
+    assert_type(plan.decisions["stem"], quantkit.Decision)
+    assert_type(plan.tensors[quantkit.Tensor("data")], quantkit.TensorQuantization)
     algorithms = quantkit.PTQConfig(rounding=True, bias=True)
     adjusted = quantkit.apply_algorithms(fused, table, plan, [pixels], algorithms)
     assert_type(adjusted, quantkit.AdjustedNetwork)
@@ -31,11 +36,15 @@ def stages(out: Path) -> None:
     assert_type(quantized, quantkit.QuantizedModel)
     assert_type(quantized.agreement, Optional[quantkit.Agreement])
     assert_type(quantized.mixed, Optional[quantkit.MixedPrecision])
+    assert_type(quantized.settings, quantkit.Settings)
+    in_int8: list[quantkit.Node] = [node for node in quantized.network.graph.nodes if quantized.plan.is_int8(node)]
+    print(len(in_int8))
 
 
 def in_one_call(out: Path) -> None:
     data = quantkit.load_data("photos:train")
     assert_type(data, quantkit.Samples)
+    assert_type(next(iter(data)), quantkit.Sample)
     config = quantkit.QuantizationConfig(
         num_samples=100,
         method="entropy",
@@ -57,21 +66,39 @@ def with_a_bundle(bundle: Path) -> None:
     assert_type(predictor, quantkit.Predictor)
     scores = predictor.predict(["cat.jpg", "dog.jpg"])
     assert_type(scores.shape, tuple[int, ...])
+    several: quantkit.Images = ["cat.jpg", np.zeros((224, 224, 3), np.uint8)]
+    predictor.predict(several)
     assert_type(predictor.classify("cat.jpg", top=3), list[list[tuple[str, float]]])
     verification = quantkit.verify(bundle)
     assert_type(verification, quantkit.Verification)
     assert_type([check for check in verification.checks if not check.ok], list[quantkit.Check])
     evaluation = quantkit.evaluate(bundle, "photos:test", "resnet50", num_samples=500)
     assert_type(evaluation, quantkit.Evaluation)
-    assert_type(evaluation.accuracy["network"], quantkit.Accuracy)
+    role: quantkit.Role = "network"
+    assert_type(evaluation.accuracy[role], quantkit.Accuracy)
     assert_type(evaluation.agreement["network"].outputs, tuple[quantkit.OutputAgreement, ...])
     assert_type(evaluation.comparisons, tuple[quantkit.Comparison, ...])
     assert_type(evaluation.comparisons[0].result, Union[quantkit.Paired, quantkit.PairedMeans])
+    verdict: quantkit.Verdict = evaluation.comparisons[0].result.verdict
+    print(verdict == "ahead")
     assert_type(evaluation.class_scores, quantkit.ClassScores)
     analysis = quantkit.analyze(bundle, "photos:test", "resnet50", num_samples=100)
     assert_type(analysis, quantkit.Analysis)
     assert_type(analysis.worst, tuple[quantkit.LayerError, ...])
-    quantkit.export_onnx(bundle, bundle / "net.onnx", reduce_range="auto")
+    assert_type(analysis.worst[0].own, quantkit.Deviation)
+    assert_type(analysis.worst[0].overflow, quantkit.Overflow)
+    assert_type(analysis.tensors, tuple[quantkit.TensorUse, ...])
+    assert_type(analysis.calibration, quantkit.Audit)
+    reduced: quantkit.ReduceRange = "auto"
+    quantkit.export_onnx(bundle, bundle / "net.onnx", reduce_range=reduced)
+
+
+def of_any_form(networks: list[quantkit.Evaluated]) -> list[quantkit.Evaluation]:
+    return [quantkit.evaluate(network, "photos:test") for network in networks]
+
+
+def of_presets(dtype: quantkit.TensorDtype, presets: list[quantkit.PresetName]) -> list[quantkit.QuantizationConfig]:
+    return [quantkit.QuantizationConfig(dtype=dtype, preset=name) for name in presets]
 
 
 def search(fused: quantkit.FusedModel, table: quantkit.CalibrationTable, progress: quantkit.Progress) -> None:
@@ -82,11 +109,16 @@ def search(fused: quantkit.FusedModel, table: quantkit.CalibrationTable, progres
     assert_type(result.network, quantkit.QuantizedModel)
     assert_type(result.chosen, quantkit.JudgedNetwork)
     assert_type(result.chosen.drop, Optional[quantkit.Drop])
+    assert_type(result.layers, tuple[quantkit.Kept, ...])
 
 
 def benchmarks(out: Path) -> None:
-    results = quantkit.run_benchmark("smoke", out / "results", quantkit.Conditions(budget=5))
+    told: list[str] = []
+    tell: quantkit.Tell = told.append
+    results = quantkit.run_benchmark("smoke", out / "results", quantkit.Conditions(budget=5), tell=tell)
     assert_type(results, quantkit.Results)
+    assert_type(results.run, quantkit.Run)
+    assert_type(results.cells, tuple[quantkit.Cell, ...])
     report = quantkit.make_report([results], title="Smoke")
     assert_type(report, quantkit.Report)
     assert_type(quantkit.write_report(report, out / "report"), tuple[Path, ...])
@@ -96,8 +128,11 @@ def own_types(suite: quantkit.Suite, data: quantkit.CalibrationData, spec: quant
     source: quantkit.DataSource = np.zeros((4, 3, 32, 32), np.float32)
     preprocess = quantkit.Preprocess(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
     dataset = quantkit.CalibrationDataset(source, preprocess, (3, 32, 32))
+    assert_type(list(dataset.batches(8)), list[quantkit.Batch])
     quantkit.quantize(quantkit.load_model(spec, preprocess=preprocess), dataset.subset(2))
     quantkit.quantize(quantkit.load_model(spec), data)
+    assert_type(suite.networks, tuple[quantkit.Subject, ...])
+    assert_type(suite.contestants, tuple[quantkit.Contestant, ...])
     quantkit.run_benchmark(suite, out)
 
 

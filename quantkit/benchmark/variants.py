@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Optional
 
 from quantkit.backends.registry import DEPLOYED, DEPLOYED_ONNX, MXNET, ONNXRUNTIME, OPENVINO
 from quantkit.benchmark.build import Build
 from quantkit.errors import UserError
+from quantkit.files.bundles import is_bundle
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,18 @@ VARIANTS: Mapping[str, Variant] = {
 
 STOCK = ("stock", "stock-int8")
 """The variants that run as stock MXNet runs them, with its own fusion."""
+
+DEFAULT_BUILDS = ("native", "here")
+DEFAULT_VARIANTS = ("fp32", "fused", "int8")
+"""What a network is measured in, and on which builds, where nothing else is asked for."""
+
+
+def variants_of(spec: str, reference: Optional[str]) -> tuple[str, ...]:
+    """The variants in which a network or a bundle is measured where none are asked for.
+
+    A bundle without its reference, the network that it was made from, has only its own form.
+    """
+    return ("int8",) if is_bundle(spec) and reference is None else DEFAULT_VARIANTS
 
 
 def can_run(build: Build, variant: str) -> bool:

@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationErro
 
 from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION
 from quantkit.errors import BundleError, UserError
+from quantkit.files.bundles import MANIFEST
 from quantkit.files.contained import file_in
 from quantkit.files.folders import Kind
 from quantkit.files.schema import FirstFaultOnly, first_fault
@@ -19,9 +20,8 @@ from quantkit.files.text import parse_json, read_bytes
 from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import TensorDtype
-from quantkit.quantization.ptq_config import NO_ALGORITHMS, PTQConfig
+from quantkit.quantization.ptq_config import PTQConfig
 
-MANIFEST = "manifest.json"
 SYMBOL = "model-symbol.json"
 PARAMS = "model-0000.params"
 CARD = "card.toml"
@@ -120,8 +120,8 @@ class Origin:
 class Settings:
     """How the network was quantized; ``method``, ``samples`` and ``data`` are those of the calibration.
 
-    ``algorithms`` are the algorithms applied, with the number of images that they used; none in older bundles.
-    ``mixed`` is how layers were returned to FP32; None without a goal and in older bundles.
+    ``algorithms`` are the algorithms applied, with the number of images that they used. ``mixed`` is how layers were
+    returned to FP32; None without a goal.
     """
 
     method: _Name
@@ -129,8 +129,8 @@ class Settings:
     data: str
     exclude: tuple[str, ...]
     dtype: TensorDtype
-    algorithms: PTQConfig = NO_ALGORITHMS
-    mixed: Optional[MixedPrecision] = None
+    algorithms: PTQConfig
+    mixed: Optional[MixedPrecision]
 
 
 @dataclass(frozen=True)
@@ -182,8 +182,8 @@ class Manifest:
     measured. ``files`` lists every file of the bundle except the manifest itself. ``class_scores`` says whether the
     (first) output is a row of class scores.
 
-    ``sample`` is None, and left out of the file, if the stored sample is the first of the images in
-    ``settings.data``: in older bundles, and if these images are built in.
+    ``sample`` is None, and left out of the file, if the stored sample is the first of the images in ``settings.data``,
+    which are built in.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)

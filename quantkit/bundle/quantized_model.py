@@ -20,6 +20,7 @@ from quantkit.files.files import writing
 from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
+from quantkit.kinds import of_kind
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.progress import Progress, silent
@@ -90,7 +91,7 @@ class QuantizedModel:
         formats: Sequence[str] = (MXNET,),
         keep_sample: bool = False,
     ) -> Path:
-        """Write the bundle; see ``bundle.write_bundle``.
+        """Write the network as a bundle: a folder, complete or not at all. The same network gives the same bytes.
 
         Args:
             directory: the folder to write.
@@ -109,7 +110,18 @@ class QuantizedModel:
         return write_bundle(self.source, quantization, directory, force, onnx, keep_sample)
 
     def to_onnx(self, path: Union[str, Path], opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none") -> None:
-        """Write the INT8 network as an ONNX file; see ``export.int8_onnx``."""
+        """Write the INT8 network as an ONNX file in QDQ form, with an open batch size.
+
+        Args:
+            path: the file to write.
+            opset: the version of ONNX's operators, 13 to 21.
+            reduce_range: which weights have fewer than 8 bits; see ``export_onnx``.
+
+        Raises:
+            ModelError: an operator has no ONNX form.
+            UserError: the opset is unknown, or the package ``onnx`` is not installed.
+            QuantkitError: the file cannot be written.
+        """
         content = self._onnx(opset, reduce_range)
         with writing(Path(path)) as file:
             file.write(content)
@@ -122,10 +134,12 @@ def check_formats(formats: Sequence[str]) -> None:
     """Make sure that a bundle can be written in these formats, before any long work.
 
     Raises:
-        UserError: one is unknown, or ``mxnet`` is not among them, which every bundle holds.
+        UserError: they are no tuple or list, one is unknown, or ``mxnet`` is not among them, which every bundle holds.
         ExtraMissing: the package onnx, which one needs, is not installed.
     """
-    if unknown := sorted(set(formats) - set(FORMATS)):
+    if isinstance(formats, str) or not isinstance(formats, Sequence):
+        raise UserError(f"formats is {formats!r}; give a tuple, such as ('mxnet', 'onnx')")
+    if unknown := [each for each in formats if each not in FORMATS]:
         raise UserError(f"{unknown[0]!r} is not a bundle format; choose from {', '.join(FORMATS)}")
     if MXNET not in formats:
         raise UserError(f"every bundle holds the network as MXNet runs it; give {MXNET} as well, as in mxnet,onnx")
@@ -134,7 +148,14 @@ def check_formats(formats: Sequence[str]) -> None:
 
 
 def lower(source: FusedModel, table: CalibrationTable, adjusted: AdjustedNetwork) -> QuantizedModel:
-    """Make the INT8 network of a quantized graph. This needs neither samples nor an engine."""
+    """Make the INT8 network of a quantized graph. This needs neither samples nor an engine.
+
+    Raises:
+        UserError: an argument is of another kind.
+    """
+    of_kind("source", source, FusedModel, "which fuse() returns")
+    of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
+    of_kind("adjusted", adjusted, AdjustedNetwork, "which apply_algorithms() returns")
     plan, requested = adjusted.network.plan, adjusted.requested
     name = preset_of(requested)
     config = QuantizationConfig(
@@ -163,9 +184,11 @@ def measure_agreement(
         The same network, with ``agreement``.
 
     Raises:
+        UserError: ``quantized`` is something else, such as a bundle's folder; ``evaluate`` takes these.
         DataError: the samples cannot be used.
         EngineError: this environment's engine cannot run INT8.
     """
+    of_kind("quantized", quantized, QuantizedModel, "which quantize() and lower() return")
     source = quantized.source
     chosen = dataset(source.model, evaluation_data).subset(
         min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True

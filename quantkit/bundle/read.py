@@ -12,8 +12,10 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from quantkit.backends.mxnet.checkpoint import read_checkpoint
+from quantkit.bundle.configuration import configuration_problem
 from quantkit.bundle.manifest import (
     CARD,
+    CONFIG,
     ONNX,
     OPERATORS,
     PARAMS,
@@ -48,6 +50,7 @@ from quantkit.ir.graph import Graph
 from quantkit.models.card import Card, read_card
 from quantkit.models.labels import NAMED, label_names
 from quantkit.models.model import Model, Source
+from quantkit.quantization.config import QuantizationConfig
 from quantkit.quantization.explain import Explanation
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -153,6 +156,27 @@ class Bundle:
             return read_table(self.directory / TABLE)
         except UserError as error:
             raise _damaged(self.directory, TABLE, error) from error
+
+    @cached_property
+    def config(self) -> Optional[QuantizationConfig]:
+        """The configuration that the network was quantized with; None in an FP32 bundle.
+
+        Raises:
+            BundleError: the file holds no valid configuration, or one that contradicts the manifest.
+        """
+        return self._unmixed(self._read_config)
+
+    def _read_config(self) -> Optional[QuantizationConfig]:
+        if self.manifest.settings is None:
+            return None
+        try:
+            config = QuantizationConfig.read(self.directory / CONFIG)
+            excluded = read_card(self.directory / CARD).exclude
+        except (UserError, ModelError) as error:
+            raise _damaged(self.directory, CONFIG, error) from error
+        if problem := configuration_problem(config, self.manifest.settings, excluded):
+            raise _damaged(self.directory, CONFIG, f"{problem}; write the bundle again")
+        return config
 
     @property
     def holds_onnx(self) -> bool:

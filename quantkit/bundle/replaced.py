@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Optional, TypeVar
 
-from quantkit.bundle.manifest import MANIFEST
 from quantkit.errors import BundleError, QuantkitError
+from quantkit.files.bundles import MANIFEST
 from quantkit.files.text import read_bytes
 
 _Read = TypeVar("_Read")

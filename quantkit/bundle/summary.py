@@ -14,8 +14,11 @@ from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.evaluation.latency import median_latencies
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
+from quantkit.quantization.plan import QuantizationPlan
 
 Summary = dict[str, Any]
+
+_LAYERS = ("Convolution", "FullyConnected")
 
 TableOrigin = Literal["measured", "given", "shipped"]
 """The origin of a calibration table: this run, the user, or the tables that ship with quantkit."""
@@ -108,4 +111,35 @@ def fuse_summary(source: FusedModel, bundle: Path, milliseconds: Optional[Mappin
             "changed_predictions": source.check.changed_predictions,
         },
         "latency_ms": dict(milliseconds) if milliseconds else None,
+    }
+
+
+def export_summary(
+    file: Path, precision: str, opset: int, reduce_range: str, plan: Optional[QuantizationPlan]
+) -> Summary:
+    """The summary of a network that was written as an ONNX file, as JSON values.
+
+    Args:
+        file: the file.
+        precision: ``int8`` or ``fp32``.
+        opset: the version of ONNX's operators.
+        reduce_range: see ``quantization.reduced_range``.
+        plan: what became of the network's operators; None for a network without one.
+
+    Returns:
+        ``size`` in bytes, counts of operators in ``int8``, names in ``fp32_layers``.
+    """
+    decisions = list(plan.decisions.values()) if plan is not None else []
+    return {
+        "file": str(file),
+        "precision": precision,
+        "opset": opset,
+        "reduce_range": reduce_range,
+        "size": file.stat().st_size,
+        "int8": dict(Counter(each.operator for each in decisions if each.is_int8).most_common()),
+        "fp32_layers": [
+            each.node
+            for each in decisions
+            if precision == "int8" and not each.is_int8 and each.operator.startswith(_LAYERS)
+        ],
     }

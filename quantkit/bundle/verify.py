@@ -10,10 +10,11 @@ from typing import Union
 from quantkit.backends.mxnet.checkpoint import stored_names
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL, Manifest, read_manifest
+from quantkit.bundle.manifest import PARAMS, SYMBOL, Manifest, read_manifest
 from quantkit.bundle.read import Bundle, file_problem, open_bundle
 from quantkit.bundle.replaced import reading_whole
 from quantkit.errors import BundleError, EngineError
+from quantkit.files.bundles import MANIFEST
 from quantkit.files.temporary import is_temporary
 from quantkit.formats.mxnet.params import read_params
 from quantkit.fusion.numeric_check import relative_difference
@@ -59,7 +60,8 @@ class Verification:
 def verify_bundle(directory: Union[str, Path]) -> Verification:
     """Check a bundle: its manifest, every file's hash, that there are no other files, its signature, its stored sample.
 
-    The quantized network, from which files for other engines are written, must also lower to the symbol again.
+    The quantized network, from which files for other engines are written, must also lower to the symbol again, and the
+    configuration say what the manifest does.
 
     If a file was changed, the network is not run. Failed checks are in the result; they raise nothing.
 
@@ -79,7 +81,7 @@ def _verified(directory: Path) -> Verification:
         bundle = open_bundle(directory, read_manifest(directory))
         checks.append(_signature(bundle))
         if checks[-1].ok:
-            checks += [_quantization(bundle), *_sample(bundle)]
+            checks += [*_configuration(bundle), _quantization(bundle), *_sample(bundle)]
     except (BundleError, EngineError) as error:
         checks.append(Check("network", False, str(error)))
     return Verification(tuple(checks))
@@ -123,6 +125,17 @@ def _signature(bundle: Bundle) -> Check:
     shape = ", ".join(map(str, ("N", *manifest.input.shape)))
     why = "; ".join(problems) or f"input {manifest.input.name!r} float32 ({shape}), {len(graph.params)} parameters"
     return Check("signature", not problems, why)
+
+
+def _configuration(bundle: Bundle) -> Iterator[Check]:
+    """Compare the configuration of an INT8 bundle with the manifest's settings."""
+    try:
+        config = bundle.config
+    except BundleError as error:
+        yield Check("configuration", False, str(error))
+        return
+    if config is not None:
+        yield Check("configuration", True, repr(config))
 
 
 def _quantization(bundle: Bundle) -> Check:

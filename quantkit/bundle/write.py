@@ -20,7 +20,6 @@ from quantkit.bundle.manifest import (
     CARD,
     CONFIG,
     LABELS,
-    MANIFEST,
     ONNX,
     OPERATORS,
     PARAMS,
@@ -43,6 +42,7 @@ from quantkit.bundle.sample import StoredSample, stored_sample
 from quantkit.calibration.table import CalibrationTable, write_table
 from quantkit.errors import ModelError
 from quantkit.evaluation.agreement import Agreement
+from quantkit.files.bundles import MANIFEST
 from quantkit.files.files import sha256_of
 from quantkit.files.folders import replacing
 from quantkit.fusion.fused_model import FusedModel

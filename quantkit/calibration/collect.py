@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,10 +11,8 @@ from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.calibration.methods import observer
 from quantkit.calibration.ranges import Range
 from quantkit.errors import DataError
+from quantkit.host.threads import worker_threads
 from quantkit.ir.graph import Graph, Tensor
-
-# More threads would mostly wait for each other: every call holds Python's interpreter lock part of the time.
-_MOST_THREADS = 16
 
 
 def collect_ranges(
@@ -45,7 +42,7 @@ def collect_ranges(
             raise DataError(f"tensor {str(tensor)!r}: {error}") from error
 
     # Observers are independent of each other, and NumPy releases the interpreter lock.
-    with ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST_THREADS)) as pool:
+    with ThreadPoolExecutor(worker_threads()) as pool:
         for values in outputs_of(graph.with_outputs(watchers).pruned(), batches, batch_size):
             for _ in pool.map(observe, watchers, values):
                 pass

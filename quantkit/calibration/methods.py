@@ -29,6 +29,8 @@ def observer(method: str) -> Observer:
     Raises:
         UserError: the method is unknown, or its number is superfluous, malformed or out of range.
     """
+    if not isinstance(method, str):
+        raise UserError(f"method is {method!r}; give a name, such as 'entropy'")
     name, colon, number = method.partition(":")
     if name not in METHODS:
         raise UserError(f"unknown calibration method {method!r}; choose one of {', '.join(METHODS)}")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Union
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
@@ -16,6 +16,7 @@ from quantkit.errors import UserError
 from quantkit.files.files import writing
 from quantkit.files.schema import FirstFaultOnly, first_fault
 from quantkit.files.text import MEBIBYTE, read_json
+from quantkit.kinds import of_kind
 
 _VERSION: Final = 1
 _LARGEST_FILE: Final = 32 * MEBIBYTE
@@ -58,13 +59,15 @@ class _File(BaseModel):
     ranges: Annotated[dict[str, Annotated[list[_Bound], Field(min_length=2, max_length=2)]], FirstFaultOnly()]
 
 
-def write_table(table: CalibrationTable, path: Path) -> None:
+def write_table(table: CalibrationTable, path: Union[str, Path]) -> None:
     """Write ``table`` as JSON: the same bytes for the same table, every range to the last bit.
 
     Raises:
-        UserError: the table holds something that ``read_table`` would reject.
+        UserError: it is no table, or holds something that ``read_table`` would reject.
         QuantkitError: the file cannot be written.
     """
+    of_kind("table", table, CalibrationTable, "which calibrate() returns")
+    path = Path(path)
     fields = {name: getattr(table, name) for name in CalibrationTable.__dataclass_fields__}
     fields["ranges"] = {name: [float(bounds.low), float(bounds.high)] for name, bounds in table.ranges.items()}
     file = _checked(fields, path)
@@ -73,12 +76,13 @@ def write_table(table: CalibrationTable, path: Path) -> None:
         stream.write(text.encode() + b"\n")
 
 
-def read_table(path: Path) -> CalibrationTable:
+def read_table(path: Union[str, Path]) -> CalibrationTable:
     """Read a table that ``write_table`` wrote to ``path``.
 
     Raises:
         UserError: the file cannot be read, has another version, or holds no valid table.
     """
+    path = Path(path)
     try:
         content = read_json(path, _LARGEST_FILE)
     except OSError as error:

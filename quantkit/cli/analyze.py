@@ -10,10 +10,11 @@ import click
 
 from quantkit.cli.option_groups import Loading
 from quantkit.cli.options import Verb, force_option, output_options
-from quantkit.cli.targets import check_target, is_bundle
+from quantkit.cli.targets import check_target
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 from quantkit.extras import require
+from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
@@ -69,7 +70,7 @@ def analyze(
     to tensors; for each tensor how its values fit into 8 bits; for the calibration whether it holds for
     these images. Writes DIR/index.html, a page that needs no network, and DIR/analysis.json.
     """
-    if not is_bundle(str(bundle)):
+    if not is_bundle(bundle):
         raise UserError(f"{bundle} is not a bundle; give the folder that `quantkit quantize` wrote")
     out = out or Path(f"{bundle.resolve().name}-analysis")
     from quantkit.bundle import read_bundle

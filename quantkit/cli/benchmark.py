@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Optional
 import click
 
 from quantkit.backends.registry import DEPLOYED_ONNX
+from quantkit.benchmark.variants import DEFAULT_BUILDS, DEFAULT_VARIANTS, variants_of
 from quantkit.cli.idle import refuse_idle
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.option_types import Batches, Milliseconds, Minutes, listed
 from quantkit.cli.options import Verb, collected, option, output_options
-from quantkit.cli.targets import is_bundle, network_name
+from quantkit.cli.targets import network_name
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import ModelError, UserError
+from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
     from quantkit.benchmark.build import Build
     from quantkit.benchmark.results.results import Results
     from quantkit.benchmark.suites.suite import Suite
-
-_DEFAULT_BUILDS = "native,here"
-_DEFAULT_VARIANTS = "fp32,fused,int8"
 
 _Choice = tuple[list[str], list[str], list[str], tuple[int, ...]]
 """Builds, variants, policies and batch sizes, as far as the options name them."""
@@ -37,7 +36,9 @@ class Contest:
     """What is measured, and who takes part."""
 
     builds: Optional[str] = option(
-        "--builds", metavar="LIST", help=f"Builds by name; of a SUITE only these.  [default: {_DEFAULT_BUILDS}]"
+        "--builds",
+        metavar="LIST",
+        help=f"Builds by name; of a SUITE only these.  [default: {','.join(DEFAULT_BUILDS)}]",
     )
     named: tuple[str, ...] = option(
         "--build",
@@ -49,7 +50,7 @@ class Contest:
         "--variants",
         metavar="LIST",
         help=f"Of fp32, stock, fused and int8 ({' and '.join(DEPLOYED_ONNX)}: fp32, int8), and of what other "
-        f"quantizers make: onnxruntime-ptq, nncf.  [default: {_DEFAULT_VARIANTS}; SUITE: its own]",
+        f"quantizers make: onnxruntime-ptq, nncf.  [default: {','.join(DEFAULT_VARIANTS)}; SUITE: its own]",
     )
     networks: Optional[str] = option("--networks", metavar="LIST", help="Of a SUITE only these networks.")
     batches: Optional[tuple[int, ...]] = option(
@@ -171,7 +172,7 @@ def benchmark(
         _check_used(interpreters, {each.build for each in suite.contestants})
     else:
         _check_target(target)
-        names = [*(builds or listed(_DEFAULT_BUILDS)), *(name for name in interpreters if not builds)]
+        names = [*(builds or DEFAULT_BUILDS), *(name for name in interpreters if not builds)]
         _check_used(interpreters, names)
         opened = [open_build(interpreters.get(name, name), terminal.tell) for name in names]
         suite = _composed(target, opened, chosen, scenario, circumstances.reference)
@@ -260,35 +261,22 @@ def _composed(
     from quantkit.benchmark.suites.suite import Subject
 
     _, variants, policies, batches = chosen
-    scenario = scenario or "throughput"
-    # A bundle without its reference has only its own form.
-    possible = ["int8"] if is_bundle(target) and reference is None else listed(_DEFAULT_VARIANTS)
     return compose(
         Subject(network_name(target), model=target),
         opened,
-        variants or possible,
-        policies or (["node"] if scenario == "throughput" else ["latency"]),
-        batches or ((1, 16) if scenario == "throughput" else (1,)),
-        scenario,
+        variants or variants_of(target, reference),
+        policies,
+        batches,
+        scenario or "throughput",
     )
 
 
 def _show(terminal: Terminal, results: Results, folder: Path) -> None:
-    from quantkit.benchmark.results.cell_figures import figures, served
+    from quantkit.benchmark.results.cell_figures import results_document
     from quantkit.cli.speed import tables
 
-    run = results.run
-    failed = [
-        {"network": c.network, "batch": c.batch, "contestant": c.contestant.name, **asdict(c.failure)}
-        for c in results.cells
-        if c.failure
-    ]
-    rows = figures(results)
     terminal.show(
-        {
-            "suite": run.name, "results": str(folder), "figures": rows, "served": served(results), "failed": failed,
-            "left_out": [asdict(each) for each in run.left_out], "minutes": run.minutes,
-        },
+        {"results": str(folder), **results_document(results)},
         *tables(results),
         f"\nresults: {folder}    a page of them: quantkit report {shlex.quote(str(folder))} --out report/",
-    )  # fmt: skip
+    )

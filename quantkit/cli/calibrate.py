@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quantkit.cli.calibration import tell_default_samples
-from quantkit.cli.option_groups import Calibration, Loading, Preprocessing
+from quantkit.cli.option_groups import Calibrating, Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, force_option, output_options
 from quantkit.cli.targets import check_file_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
@@ -29,7 +29,7 @@ _SHOWN = 3
 )
 @click.argument("model")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", required=True, help="The table to write.")
-@collected("calibration", Calibration)
+@collected("calibration", Calibrating)
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
 @force_option
@@ -38,7 +38,7 @@ def calibrate(
     terminal: Terminal,
     model: str,
     out: Path,
-    calibration: Calibration,
+    calibration: Calibrating,
     loading: Loading,
     preprocessing: Preprocessing,
     force: bool,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Optional
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from quantkit.api import Calibration
+    from quantkit.api import CalibrationSource
     from quantkit.calibration.recipes import Recipe
 
 
-def tell_calibration(terminal: Terminal, calibration: Calibration, calib: Optional[int]) -> None:
+def tell_calibration(terminal: Terminal, calibration: CalibrationSource, calib: Optional[int]) -> None:
     """Say where ranges will come from; ``calib`` is the number of images asked for."""
     if calibration.recipe is not None:
         _tell_recipe(terminal, calibration.recipe, calib)

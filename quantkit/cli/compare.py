@@ -154,7 +154,7 @@ def _shown(comparison: Comparison) -> Iterator[Union[str, Table]]:
     if any(cell.metric != "rate" and not cell.interval for cell in comparison.cells):
         notes.append("There is no interval where OLD or NEW has a single round.")
     doubts = [text for cell in comparison.cells for text in cell.warnings if text not in cell.disturbed]
-    notes += [f"Less sure: {text}" for text in drawn_together(doubts, "cell")]
+    notes += [f"Warning: {text}" for text in drawn_together(doubts, "cell")]
     if any(cell.warnings for cell in comparison.cells):
         notes.append(LEGEND)
     if notes:

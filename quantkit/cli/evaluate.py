@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from math import prod
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -87,35 +86,9 @@ def evaluate(
         "kind": first.kind,
         "weights": first.weights,
         "data": samples.name,
-        **_result(evaluation),
+        **evaluation.document,
     }
     terminal.show(result, *_tables(result, first, evaluation))
-
-
-def _result(evaluation: Evaluation) -> dict[str, Any]:
-    """The evaluation as JSON values: shares from 0 to 1, ratios in dB; None for what was not measured."""
-    return {
-        "images": evaluation.images,
-        "class_scores": asdict(evaluation.class_scores),
-        "accuracy": _accuracy(evaluation, "network"),
-        "reference_accuracy": _accuracy(evaluation, "reference"),
-        "against_accuracy": _accuracy(evaluation, "against"),
-        "agreement": _agreement(evaluation, "network"),
-        "against_agreement": _agreement(evaluation, "against"),
-        "comparisons": [
-            {"measure": each.measure, "with": each.other, **asdict(each.result), "verdict": each.result.verdict}
-            for each in evaluation.comparisons
-        ],
-    }
-
-
-def _accuracy(evaluation: Evaluation, role: Role) -> Optional[dict[str, float]]:
-    accuracy = evaluation.accuracy.get(role)
-    return None if accuracy is None else {"top1": accuracy.top1, "top5": accuracy.top5}
-
-
-def _agreement(evaluation: Evaluation, role: Role) -> Optional[dict[str, Any]]:
-    return evaluation.agreement[role].document if role in evaluation.agreement else None
 
 
 def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation) -> list[RenderableType]:

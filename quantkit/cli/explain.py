@@ -13,9 +13,9 @@ import click
 
 from quantkit.cli.option_groups import Loading, Planning, Preprocessing
 from quantkit.cli.options import Verb, collected, output_options
-from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -10,9 +9,10 @@ import click
 
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, force_option, given, output_options
-from quantkit.cli.targets import check_file_target, is_bundle, network_name
+from quantkit.cli.targets import check_file_target, network_name
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.files.bundles import is_bundle
 from quantkit.units import megabytes
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
     from quantkit.quantization.plan import QuantizationPlan
 
-_LAYERS = ("Convolution", "FullyConnected")
 _REDUCED = {"auto": "coarser where sums could leave 16 bits", "all": "7 bits"}
 
 
@@ -72,6 +71,7 @@ def export(
     run in INT8: integer weights per channel, integer biases, 8-bit activations. A network, or the bundle of a
     fused one, is written in FP32. The batch size is left open.
     """
+    from quantkit.bundle.summary import export_summary
     from quantkit.formats.onnx.writing.model import DEFAULT_OPSET, check_opset
 
     chosen = DEFAULT_OPSET if opset is None else opset
@@ -98,7 +98,7 @@ def export(
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
             export_onnx(model, out, chosen)
-    result = _result(source, out, form, precision, chosen, reduce_range, plan)
+    result = {"source": source, "format": form, **export_summary(out, precision, chosen, reduce_range, plan)}
     terminal.show(result, *_tables(result))
 
 
@@ -133,28 +133,6 @@ def _export_bundle(
             f"that, export the network itself: quantkit export {bundle.manifest.source.network}"
         )
     return export_fused_onnx(bundle, out, opset)
-
-
-def _result(
-    source: str, out: Path, form: str, precision: str, opset: int, reduce_range: str, plan: Optional[QuantizationPlan]
-) -> dict[str, Any]:
-    """The result as JSON values: ``size`` in bytes, counts of operators in ``int8``, names in ``fp32_layers``."""
-    decisions = list(plan.decisions.values()) if plan is not None else []
-    return {
-        "source": source,
-        "file": str(out),
-        "format": form,
-        "precision": precision,
-        "opset": opset,
-        "reduce_range": reduce_range,
-        "size": out.stat().st_size,
-        "int8": dict(Counter(each.operator for each in decisions if each.is_int8).most_common()),
-        "fp32_layers": [
-            each.node
-            for each in decisions
-            if precision == "int8" and not each.is_int8 and each.operator.startswith(_LAYERS)
-        ],
-    }
 
 
 def _tables(result: dict[str, Any]) -> list[RenderableType]:

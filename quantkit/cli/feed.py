@@ -8,9 +8,9 @@ import click
 
 from quantkit.cli.option_groups import Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, given, output_options
-from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
+from quantkit.files.bundles import is_bundle
 from quantkit.units import megabytes, percent
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Optional
 
 from quantkit.cli.option_groups import Loading, Preprocessing
-from quantkit.cli.targets import check_not_bundle, is_bundle
+from quantkit.cli.targets import check_not_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import DataError, UserError
+from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
     from quantkit.evaluation.network import Network

@@ -56,7 +56,7 @@ class Preprocessing:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibrating:
     """Which images a network is calibrated with, and how ranges are chosen."""
 
     calib: Optional[int] = option(

@@ -10,8 +10,9 @@ import click
 
 from quantkit.cli.option_groups import Loading
 from quantkit.cli.options import Verb, collected, force_option, output_options
-from quantkit.cli.targets import check_file_target, is_bundle
+from quantkit.cli.targets import check_file_target
 from quantkit.cli.terminal import Terminal
+from quantkit.files.bundles import is_bundle
 from quantkit.units import percent
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import click
 from quantkit.cli.calibration import tell_calibration
 from quantkit.cli.option_groups import (
     BundleWriting,
-    Calibration,
+    Calibrating,
     Loading,
     MixedPrecisionGoal,
     Planning,
@@ -35,7 +35,7 @@ GOAL_MISSED = 4
 
 
 @dataclass(frozen=True)
-class TableOrCalibration(Calibration):
+class TableOrCalibrating(Calibrating):
     """A new calibration, or an earlier one."""
 
     calib_table: Optional[Path] = option(
@@ -100,7 +100,7 @@ class Target(BundleWriting):
     ),
 )
 @click.argument("model")
-@collected("calibration", TableOrCalibration)
+@collected("calibration", TableOrCalibrating)
 @collected("configuration", Configuration)
 @collected("wanted", MixedPrecisionGoal)
 @collected("loading", Loading)
@@ -114,7 +114,7 @@ def quantize(
     context: click.Context,
     terminal: Terminal,
     model: str,
-    calibration: TableOrCalibration,
+    calibration: TableOrCalibrating,
     configuration: Configuration,
     wanted: MixedPrecisionGoal,
     loading: Loading,
@@ -174,7 +174,7 @@ def quantize(
 
 
 def _config(
-    calibration: TableOrCalibration, configuration: Configuration, wanted: MixedPrecisionGoal
+    calibration: TableOrCalibrating, configuration: Configuration, wanted: MixedPrecisionGoal
 ) -> QuantizationConfig:
     """The configuration of the file, with the options given beside it."""
     from quantkit.quantization.config import QuantizationConfig
@@ -198,7 +198,7 @@ def _config(
     return replace(config, **changed)  # type: ignore[arg-type]
 
 
-def _prepared(calibration: TableOrCalibration, config: QuantizationConfig, data: str) -> Optional[CalibrationTable]:
+def _prepared(calibration: TableOrCalibrating, config: QuantizationConfig, data: str) -> Optional[CalibrationTable]:
     """Check calibration options before any long work; return the table to use, if one is given."""
     from quantkit.calibration.table import read_table
     from quantkit.cli.networks import check_count

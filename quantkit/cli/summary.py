@@ -45,7 +45,7 @@ def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str,
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
         ("calibrated", _calibration_text(calibration)),
         ("adjusted", _algorithms_text(result)),
-        *(agreement_rows("as FP32", agreement, f" {_looked_at(result)}") if agreement is not None else []),
+        *(agreement_rows("vs. FP32", agreement, f" {_looked_at(result)}") if agreement is not None else []),
         *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}{hint}")]),
         *latency_rows(result["latency_ms"]),
         ("weights", weights_text(result["weights"])),
@@ -84,7 +84,7 @@ def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str,
 
 def agreement_rows(label: str, agreement: Agreement, whose: str = "") -> list[tuple[str, str]]:
     """How far two networks agree: one row, or one row for each output."""
-    counted = f"of {images(agreement.images)}{whose}" if whose else ""
+    counted = f"on {images(agreement.images)}{whose}" if whose else ""
     if len(agreement.texts) == 1:
         return [(label, f"{agreement.texts[0]} ({counted})" if counted else agreement.texts[0])]
     texts = [*agreement.texts, *([counted] if counted else [])]

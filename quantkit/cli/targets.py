@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quantkit.errors import UserError
+from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
     from quantkit.files.folders import Kind
-
-_MANIFEST = "manifest.json"
-
-
-def is_bundle(spec: str) -> bool:
-    """Whether ``spec`` is a folder that quantkit wrote."""
-    return os.path.isfile(Path(spec) / _MANIFEST)
 
 
 def default_bundle(spec: str) -> Path:
@@ -90,7 +84,7 @@ def check_file_target(path: Path, force: bool, make_folder: bool = False) -> Non
         raise UserError(f"{path} is a folder; give a file with --out")
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is a device, a pipe or a socket, which would be replaced; give a file with --out")
-    if is_bundle(str(path.resolve().parent)):
+    if is_bundle(path.resolve().parent):
         raise UserError(f"{path} lies in a bundle, which would be damaged by it; choose a file elsewhere with --out")
     if path.exists() and not force:
         raise UserError(f"{path} exists already; replace it with --force, or choose another file with --out")

@@ -13,10 +13,10 @@ import click
 
 from quantkit.backends.registry import ONNX_ENGINES, REFERENCE
 from quantkit.cli.options import Verb, output_options
-from quantkit.cli.targets import is_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import without_controls
 from quantkit.errors import UserError
+from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from quantkit.data.prefetch import default_workers, prefetched
+from quantkit.data.prefetch import prefetched
 from quantkit.data.preprocess import Preprocess, network_input
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
+from quantkit.host.threads import worker_threads
 
 # More samples than any set holds; ``islice`` counts up to 63 bits.
 _MOST = 2**31
@@ -45,7 +46,7 @@ def batches(
 
     ``input_shape`` is that of one sample, without the batch axis. Images are preprocessed; float32
     samples are used as they are. Memory holds one batch, and the samples of the next one, which ``workers``
-    background threads prepare meanwhile (0: nothing is prepared ahead; None: ``default_workers()`` if images have
+    background threads prepare meanwhile (0: nothing is prepared ahead; None: ``worker_threads()`` if images have
     to be decoded, 0 if threads would cost more than they save). ``classes``, if given, bounds the labels.
 
     Raises:
@@ -56,7 +57,7 @@ def batches(
     if batch_size < 1:
         raise DataError(f"a batch size of {batch_size} is impossible; give at least 1")
     if workers is None:
-        workers = default_workers() if samples.independent else 0
+        workers = worker_threads() if samples.independent else 0
     shape = tuple(input_shape)
 
     def prepared(read: Callable[[], Sample]) -> Sample:

@@ -15,6 +15,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Sample, Samples, first, take
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
+from quantkit.kinds import whole_number
 
 CACHE_BYTES = 1 << 30
 """Bytes of preprocessed samples that a dataset caches; 1,781 of (3, 224, 224)."""
@@ -92,16 +93,20 @@ class CalibrationDataset:
         return self._sha256
 
     def subset(self, num_samples: int, at_most: bool = False) -> CalibrationDataset:
-        """``num_samples`` of the samples; see ``samples.take``. A smaller subset is part of a larger one.
+        """``num_samples`` of the samples: the first, or a fixed random choice of a set that may be sorted by class.
+
+        A smaller subset is part of a larger one.
 
         With ``at_most``, all samples if there are fewer.
 
         Raises:
-            DataError: there are fewer, and ``at_most`` is not given.
+            UserError: ``num_samples`` is no whole number from 1 up.
+            DataError: there are fewer, and ``at_most`` is not given; or none.
         """
+        num_samples = whole_number("num_samples", num_samples, 1)
         chosen = copy(self)
         chosen._sha256, chosen._counted = "", None
-        if at_most and self.size is not None:
+        if at_most and self.size:
             num_samples = min(num_samples, self.size)
         # A random choice from a random choice would differ from a smaller choice from all.
         is_part = self.size is not None and num_samples <= self.size
@@ -111,7 +116,9 @@ class CalibrationDataset:
         return chosen
 
     def batches(self, batch_size: int, classes: Optional[int] = None) -> Generator[Batch, None, None]:
-        """The samples in batches; see ``batches.batches``.
+        """The preprocessed samples in batches, float32 of shape (batch, channels, height, width).
+
+        The last batch may be smaller. Labels must be below ``classes``, if that is given.
 
         Raises:
             DataError: a sample cannot be used.

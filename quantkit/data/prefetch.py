@@ -12,16 +12,8 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# More would mostly wait for each other: every image needs Python's interpreter lock for part of its time.
-_MOST_WORKERS = 16
-
 # The engine's OpenMP threads wait for each other in every layer, so prefetching must not displace one of them.
 _NICENESS = 10
-
-
-def default_workers() -> int:
-    """One thread for each hardware thread that this process may use, at most 16."""
-    return min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
 
 
 def prefetched(

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Optional
 
 import numpy as np
 
 from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
-from quantkit.errors import DataError
+from quantkit.errors import DataError, UserError
+from quantkit.kinds import number, whole_number
 
 _OF_PREPROCESSING = (
     "make the preprocessing crop to the network's input: --resize and --crop, or `resize` and `crop` under "
     "[preprocess] in its model card"
 )
+
+
+_LARGEST_SIDE = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,9 @@ class Preprocess:
     In this order: scale the short side to ``resize`` pixels (bilinear; None: leave), crop to the central
     ``crop`` x ``crop`` pixels (None: leave), rotate by 180 degrees if ``rotate180``, divide by ``scale``, subtract
     ``mean``, divide by ``std`` (each per RGB channel, in units of the divided values).
+
+    Raises:
+        UserError: a value is impossible for its step.
     """
 
     resize: Optional[int] = None
@@ -32,6 +40,17 @@ class Preprocess:
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     scale: float = 255.0
     rotate180: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what no image can go through."""
+        for name in ("resize", "crop"):
+            if (side := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _side(name, side))
+        object.__setattr__(self, "mean", _channels("mean", self.mean))
+        object.__setattr__(self, "std", tuple(_divisor("std", each) for each in _channels("std", self.std)))
+        object.__setattr__(self, "scale", _divisor("scale", self.scale))
+        if not isinstance(self.rotate180, bool):
+            raise UserError(f"rotate180 is {self.rotate180!r}; give True or False")
 
     @property
     def text(self) -> str:
@@ -45,6 +64,34 @@ class Preprocess:
             f"std {' '.join(f'{value:g}' for value in self.std)}",
         )
         return ", ".join(filter(None, steps))
+
+
+def _side(name: str, side: object) -> int:
+    pixels = whole_number(name, side, 1, 224)
+    if pixels >= _LARGEST_SIDE:
+        raise UserError(f"{name} is {pixels}, more pixels than any image has; give fewer, such as 224")
+    return pixels
+
+
+def _channels(name: str, values: object) -> tuple[float, float, float]:
+    if not isinstance(values, (Sequence, np.ndarray)) or isinstance(values, str) or len(values) != 3:
+        raise UserError(f"{name} is {values!r}; give one number for each of red, green and blue")
+    red, green, blue = (_finite(name, value) for value in values)
+    return red, green, blue
+
+
+def _divisor(name: str, value: object) -> float:
+    divisor = _finite(name, value)
+    if divisor <= 0:
+        raise UserError(f"{name} is {divisor:g}, and pixels are divided by it; give a number above 0")
+    return divisor
+
+
+def _finite(name: str, value: object) -> float:
+    finite = number(name, value, "give a number")
+    if not isfinite(finite):
+        raise UserError(f"{name} is {finite}; give a finite number")
+    return finite
 
 
 def network_input(

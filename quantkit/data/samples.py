@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from quantkit.errors import DataError
+from quantkit.kinds import whole_number
 
 Item = TypeVar("Item")
 
@@ -96,7 +97,7 @@ class Samples:
             number += 1
             yield item
         if number == 0:
-            raise DataError(f"{self.name} gave no samples: it is empty, or was read to its end before")
+            raise _empty(self)
         if self.positions is not None and number < len(self.positions):
             raise _too_few(self, len(self.positions), number)
 
@@ -117,10 +118,12 @@ def take(samples: Samples, number: int, seed: int = 0) -> Samples:
     ``seed``, in the original order; a smaller choice is always part of a larger one.
 
     Raises:
-        DataError: there are fewer (raised while iterating if their number is unknown).
+        UserError: ``number`` is no whole number from 1 up.
+        DataError: there are none, or fewer (raised while iterating if their number is unknown).
     """
-    if number < 1:
-        raise DataError(f"{number} samples were requested; request at least 1")
+    if samples.size == 0:
+        raise _empty(samples)
+    number = whole_number("num_samples", number, 1)
     if samples.positions is not None:
         if number > len(samples.positions):
             raise _too_few(samples, number, len(samples.positions))
@@ -132,6 +135,10 @@ def take(samples: Samples, number: int, seed: int = 0) -> Samples:
     random = Random(seed)
     chosen = nsmallest(number, ((random.random(), position) for position in range(samples.size)))
     return replace(samples, positions=tuple(sorted(position for _, position in chosen)))
+
+
+def _empty(samples: Samples) -> DataError:
+    return DataError(f"{samples.name} gave no samples: it is empty, or was read to its end before")
 
 
 def first(samples: Samples, number: int) -> Samples:

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Optional, Union
 
-from quantkit.bundle.manifest import MANIFEST
 from quantkit.bundle.read import read_bundle
 from quantkit.bundle.replaced import reading_whole
 from quantkit.deployment.predictor import Predictor
 from quantkit.errors import UserError
+from quantkit.files.bundles import MANIFEST, is_bundle
 
 
 def load(
@@ -20,7 +20,8 @@ def load(
 
     Args:
         bundle: its directory.
-        engine: what runs the network; see ``Predictor``.
+        engine: ``mxnet``, ``onnxruntime``, ``openvino`` or ``auto``, as for ``Predictor``; None: MXNet if it is
+            installed, else another installed engine.
         allow_random_weights: whether a network may be loaded whose predictions mean nothing.
 
     Raises:
@@ -31,7 +32,7 @@ def load(
         EngineMissing: the engine is not installed.
     """
     directory = Path(bundle)
-    if not os.path.isfile(directory / MANIFEST):
+    if not is_bundle(directory):
         raise UserError(
             f"{directory} is no bundle: it has no {MANIFEST}; give a folder that quantkit wrote, or load an FP32 "
             "network with quantkit.load_model()"

@@ -18,11 +18,13 @@ from quantkit.deployment.fastest import open_fastest
 from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, open_network
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.host.process import OwnProcess
+from quantkit.kinds import whole_number
 
 Image = Union[np.ndarray, str, "os.PathLike[str]"]
 """A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width)."""
 
 Images = Union[Image, Iterable[Image]]
+"""One image or several."""
 
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
@@ -51,8 +53,8 @@ class Predictor:
             bundle: the bundle.
             allow_random_weights: whether to load a network with random weights, whose predictions mean nothing.
             engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles with an ONNX file; ``auto``: the engine
-                that runs one image fastest here, measured for a second or two the first time (see
-                ``deployment.fastest``); None: MXNet if it is installed, else another installed engine.
+                that runs one image fastest here, measured for a second or two the first time and
+                remembered under ``QUANTKIT_HOME``; None: MXNet if it is installed, else another installed engine.
 
         Raises:
             UserError: the network has random weights and ``allow_random_weights`` is not given, or the engine needs
@@ -119,11 +121,11 @@ class Predictor:
         in a softmax or sigmoid. It ranks the classes of one image; it is not a calibrated probability.
 
         Raises:
-            UserError: ``top`` is less than 1, or the network puts out no class scores, as the bundle's manifest says.
+            UserError: ``top`` is no whole number from 1 up, or the network puts out no class scores, as the bundle's
+                manifest says.
             DataError, EngineError: see ``predict``.
         """
-        if top < 1:
-            raise UserError(f"the {top} best classes were requested; request at least 1")
+        top = whole_number("top", top, 1, 5)
         self._check_class_scores()
         outputs = self.predict(images)
         scores = outputs.reshape(len(outputs), -1) if len(outputs) else np.empty((0, 1), np.float32)

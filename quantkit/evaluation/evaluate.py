@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain, tee
 from math import prod
-from typing import Literal, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from quantkit.evaluation.accuracy import Accuracy, hits
 from quantkit.evaluation.agreement import Agreement, AgreementSums, cosines, same_top1
 from quantkit.evaluation.network import Network
 from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
+from quantkit.kinds import whole_number
 from quantkit.models.class_scores import ClassScores
 from quantkit.progress import Progress, silent
 
@@ -59,6 +60,25 @@ class Evaluation:
     agreement: Mapping[Role, Agreement]
     comparisons: tuple[Comparison, ...]
 
+    @property
+    def document(self) -> dict[str, Any]:
+        """The results as JSON values: shares from 0 to 1, ratios in dB; null for what was not measured."""
+        top = {role: {"top1": each.top1, "top5": each.top5} for role, each in self.accuracy.items()}
+        agreement = {role: each.document for role, each in self.agreement.items()}
+        return {
+            "images": self.images,
+            "class_scores": asdict(self.class_scores),
+            "accuracy": top.get("network"),
+            "reference_accuracy": top.get("reference"),
+            "against_accuracy": top.get("against"),
+            "agreement": agreement.get("network"),
+            "against_agreement": agreement.get("against"),
+            "comparisons": [
+                {"measure": each.measure, "with": each.other, **asdict(each.result), "verdict": each.result.verdict}
+                for each in self.comparisons
+            ],
+        }
+
 
 def evaluate_networks(
     networks: Mapping[Role, Network],
@@ -79,9 +99,12 @@ def evaluate_networks(
         said: whether the outputs are class scores, as the user says; see ``class_scores``.
 
     Raises:
-        UserError: the networks cannot be compared.
+        UserError: the networks cannot be compared, or a number is not a whole one from 1 up.
         DataError: the images cannot be used, or nothing can be measured on them.
     """
+    batch_size = whole_number("batch_size", batch_size, 1, BATCH_SIZE)
+    if num_samples is not None:
+        num_samples = whole_number("num_samples", num_samples, 1)
     check_comparable(networks)
     first = networks["network"]
     classes = prod(first.output_shapes[0]) if first.class_scores(said, labelled=True).yes else None

@@ -11,6 +11,7 @@ from quantkit.errors import DataError
 from quantkit.extras import using
 
 Verdict = Literal["ahead", "behind", "not distinguishable"]
+"""Where the first of two networks stands; neither is ahead where the difference is not significant."""
 
 _SIGNIFICANCE = 0.05
 _RESAMPLES = 10_000

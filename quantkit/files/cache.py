@@ -18,7 +18,7 @@ from typing import Optional
 
 from quantkit.errors import QuantkitError, UserError
 from quantkit.files import files
-from quantkit.files.temporary import is_temporary, remove, temporary_name
+from quantkit.files.temporary import is_temporary, moved_aside, remove
 
 _USES = ".in-use"
 _CHECKPOINT = re.compile(r"(.+?)(-symbol\.json|-0000\.params|\.json)")
@@ -107,7 +107,8 @@ def remove_unused(entries: Iterable[Entry], limit: Optional[int] = None) -> tupl
     Raises:
         QuantkitError: ``QUANTKIT_HOME`` cannot be written.
     """
-    removed = []
+    removed: list[Entry] = []
+    gone: list[Path] = []
     with _alone():
         used = _used()
         ordered = sorted(entries, key=lambda entry: entry.used)
@@ -115,9 +116,12 @@ def remove_unused(entries: Iterable[Entry], limit: Optional[int] = None) -> tupl
         for entry in ordered:
             if limit is not None and left <= limit:
                 break
-            if entry.name not in used and _removed(entry):
+            if entry.name not in used and _vanished(entry, gone):
                 left -= entry.size
                 removed.append(entry)
+    # It may take long, and others wait for the lock.
+    for path in gone:
+        remove(path)
     return tuple(removed)
 
 
@@ -230,16 +234,12 @@ def _listed(folder: Path, deep: bool = False) -> list[Path]:
     return [path for path in paths if path not in nested] + [file for path in nested for file in _listed(path, True)]
 
 
-def _removed(entry: Entry) -> bool:
+def _vanished(entry: Entry, gone: list[Path]) -> bool:
+    """Move an entry aside, and add what is to be removed to ``gone``; whether all of the entry could be moved."""
     try:
         for path in entry.paths:
-            if path.is_dir() and not path.is_symlink():
-                # Renamed first: it vanishes in one step, and removing it takes long.
-                gone = temporary_name(path)
-                os.rename(path, gone)
-                remove(gone)
-            else:
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                gone.append(moved_aside(path))
     except OSError:
         return False
     return True

@@ -13,8 +13,10 @@ def file_in(folder: Path, name: str) -> Path:
 
     Raises:
         UserError: the name is absolute or contains ``..``, a link leads out of the folder, or it names a folder, a
-            device, a pipe or a socket.
+            device, a pipe or a socket; or no folder can have the folder's name.
     """
+    if "\0" in str(folder):
+        raise UserError(f"there is no folder {str(folder)!r}: a name cannot hold a NUL character; give another")
     pure = PurePosixPath(name)
     if not name or "\0" in name or pure.is_absolute() or ".." in pure.parts:
         raise UserError(f"{name!r} does not lie in {folder}; give a relative name, and put the file there")

@@ -13,7 +13,7 @@ from typing import IO
 
 from quantkit.errors import QuantkitError, UserError
 from quantkit.files.temporary import remove_leftovers, temporary_file
-from quantkit.files.text import open_ordinary
+from quantkit.files.text import check_name, open_ordinary
 
 # Lone surrogates: Python's form of bytes that are not UTF-8 in names, and of halves of characters in JSON.
 _NO_CHARACTERS = re.compile("[\ud800-\udfff]")
@@ -33,6 +33,7 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         QuantkitError: the folder cannot be written or the disk is full, or ``path`` is a device, a pipe or a socket.
     """
     try:
+        check_name(path)
         target = Path(os.path.realpath(path))
         if path.exists() and not (path.is_file() or path.is_dir()):
             # A rename would replace it.

@@ -22,6 +22,7 @@ from quantkit.files.temporary import (
     temporary_folder,
     temporary_name,
 )
+from quantkit.files.text import check_name
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -109,9 +110,11 @@ def whole_folder(directory: Path, replace: bool = True) -> Iterator[Path]:
     Raises:
         QuantkitError: the disk is full, or the place cannot be written.
     """
-    target = directory.resolve()
-    made = [folder for folder in target.parents if not folder.exists()]
+    made: list[Path] = []
     try:
+        check_name(directory)
+        target = directory.resolve()
+        made += [folder for folder in target.parents if not folder.exists()]
         for folder in reversed(made):
             folder.mkdir(exist_ok=True)
         remove_leftovers(target.parent)

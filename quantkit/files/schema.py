@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 
 _LONGEST = 200
 
+# What pydantic calls a key that a dataclass, and one that a model does not have.
+_UNKNOWN_KEY = ("unexpected_keyword_argument", "extra_forbidden")
+
 T = TypeVar("T")
 
 
@@ -30,4 +33,5 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     """The place of the first fault, empty for the document itself, and its description."""
     # The defaults, links and the values themselves, take many times longer.
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return ".".join(map(str, first["loc"]))[:_LONGEST], first["msg"]
+    what = "there is no such key" if first["type"] in _UNKNOWN_KEY else first["msg"]
+    return ".".join(map(str, first["loc"]))[:_LONGEST], what

@@ -106,15 +106,24 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def remove_at_once(path: Path) -> None:
-    """Remove a file or a folder that must never be seen partly removed: rename it first.
+def moved_aside(path: Path) -> Path:
+    """Give a file or a folder that is to be removed a temporary name, so that it vanishes in one step.
 
     Raises:
         OSError: it cannot be renamed.
     """
     gone = temporary_name(path)
     os.rename(path, gone)
-    remove(gone)
+    return gone
+
+
+def remove_at_once(path: Path) -> None:
+    """Remove a file or a folder that must never be seen partly removed: rename it first.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    remove(moved_aside(path))
 
 
 def remove_own() -> None:

@@ -24,12 +24,23 @@ LARGEST_DOCUMENT = MEBIBYTE
 _MANY_PARTS = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){32}""", re.ASCII)
 
 
+def check_name(path: Path) -> None:
+    """Make sure that a file can have this name; the system's calls raise a ValueError otherwise.
+
+    Raises:
+        OSError: it holds a NUL character.
+    """
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "a name cannot hold a NUL character", str(path))
+
+
 def open_ordinary(path: Path) -> io.BufferedReader:
     """Open an ordinary file for reading.
 
     Raises:
         OSError: the file cannot be read, or is a folder, device, pipe or socket.
     """
+    check_name(path)
     # Without O_NONBLOCK, opening a pipe without a writer would wait for ever.
     file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

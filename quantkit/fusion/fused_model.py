@@ -12,6 +12,7 @@ from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.fusion.numeric_check import FusionCheck, check_fusion
 from quantkit.ir.graph import Graph
+from quantkit.kinds import of_kind
 from quantkit.models.class_scores import ClassScores, class_scores
 from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.models.model import Model
@@ -63,10 +64,12 @@ def fuse_model(model: Model, calibration_data: CalibrationData = "builtin") -> F
         calibration_data: what to compare on: the first four samples.
 
     Raises:
+        UserError: ``model`` is something else, such as a name.
         FusionError: the fused network computes different results.
         ModelError: the network's output holds NaN or infinite values for a sample.
         DataError: the samples cannot be used.
     """
+    of_kind("model", model, Model, "which load_model() returns")
     fused = fuse(model.graph, model.input_shape)
     chosen = dataset(model, calibration_data).subset(_CHECKED_SAMPLES, at_most=True)
     batches = list(chosen.batches(BATCH_SIZE))

@@ -45,7 +45,7 @@ def read_cpu(proc: Path = Path("/proc"), affinity: Optional[Collection[int]] = N
     scheduler grants this process. Without a /proc, all cores count as physical and usable.
     """
     threads = _threads(proc / "cpuinfo")
-    usable = tuple(sorted(_affinity() if affinity is None else affinity))
+    usable = tuple(sorted(affinity_of_process() if affinity is None else affinity))
     if not threads:
         count = os.cpu_count() or len(usable)
         return Cpu(
@@ -88,7 +88,8 @@ def _core(number: int, thread: Mapping[str, str]) -> tuple[str, ...]:
     return (thread.get("physical id", "0"), thread["core id"])
 
 
-def _affinity() -> Collection[int]:
+def affinity_of_process() -> Collection[int]:
+    """The hardware threads that the scheduler grants this process; all where the system does not say."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return range(os.cpu_count() or 1)

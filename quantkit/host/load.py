@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
@@ -24,6 +24,13 @@ class Load:
     busy: float
     stolen: float
     seconds: float
+
+    def of_others(self, own: float) -> Load:
+        """The load of other processes, where the caller's took ``own`` seconds of the processors.
+
+        Ticks are coarse: without others, ``busy`` may fall a little below 0.
+        """
+        return replace(self, busy=self.busy - self.stolen - own / self.seconds)
 
 
 def read_load(

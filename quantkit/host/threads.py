@@ -6,14 +6,22 @@ import ctypes
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from time import monotonic
 from typing import Any, Optional
 
-from quantkit.host.cpu import Cpu
-from quantkit.host.limits import Limits
+from quantkit.host.cpu import Cpu, affinity_of_process
+from quantkit.host.limits import Limits, read_limits
 
 # The variables that OpenMP, oneDNN and MXNet read at run time, and users may set.
 _PREFIXES = ("OMP_", "GOMP_", "KMP_", "MXNET_", "MKLDNN_", "DNNL_", "ONEDNN_")
 _NAMES = ("LD_PRELOAD",)
+
+# More worker threads would mostly wait for each other: each needs Python's interpreter lock for part of its time.
+MOST_WORKERS = 16
+
+# Seconds for which a reading of the quota stands: it seldom changes, and takes longer to read than some pieces of work.
+_QUOTA_STANDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -31,8 +39,7 @@ class Threads:
     @property
     def asked(self) -> Optional[int]:
         """The first number in OMP_NUM_THREADS; None if it is unset or not a number."""
-        first = self.environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-        return int(first) if first.isdigit() and int(first) > 0 else None
+        return _asked(self.environment)
 
 
 def read_threads(
@@ -55,6 +62,38 @@ def recommended_threads(cpu: Cpu, limits: Limits) -> int:
     """One thread for each usable physical core, but no more than the control group's quota can keep running."""
     quota = cpu.usable_cores if limits.cpu_quota is None else int(limits.cpu_quota)
     return max(1, min(cpu.usable_cores, quota))
+
+
+@cache
+def threads_asked() -> Optional[int]:
+    """The first number in OMP_NUM_THREADS as the user set it; None if it was unset or not a number.
+
+    As libgomp does, this reads it once: where it is unset, quantkit sets it before MXNet is loaded, to the number of
+    cores, which need not bound work that is not the engine's.
+    """
+    return _asked(os.environ)
+
+
+def worker_threads(most: int = MOST_WORKERS) -> int:
+    """How many threads share quantkit's own work in Python and NumPy, from 1 to ``most``.
+
+    One for each hardware thread that this process may use at the moment, but no more than the control group's quota can
+    keep running, nor than OMP_NUM_THREADS where the user set it.
+    """
+    quota = _quota(int(monotonic() // _QUOTA_STANDS))
+    bounds = (most, len(affinity_of_process()), None if quota is None else int(quota), threads_asked())
+    return max(1, min(bound for bound in bounds if bound is not None))
+
+
+@lru_cache(maxsize=1)
+def _quota(period: int) -> Optional[float]:
+    """The processor time that the control groups allow, in cores, as read once in each period; None if unlimited."""
+    return read_limits().cpu_quota
+
+
+def _asked(environment: Mapping[str, str]) -> Optional[int]:
+    first = environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdigit() and int(first) > 0 else None
 
 
 def _loads(name: str, load_library: Callable[[str], Any]) -> bool:

@@ -27,7 +27,7 @@ _TRIAL_SECONDS = 0.5
 _CHECK_SECONDS = 2.0
 
 # The names of checks in the journal: with the algorithms as first applied, and with them applied again.
-_CHECKS = {False: "check", True: "check, recovered again"}
+_CHECKS = {False: "check", True: "check, adjusted again"}
 
 
 # The networks that a check must have timed, without and with layers in FP32.
@@ -76,7 +76,8 @@ class JudgedNetwork:
     Attributes:
         layers: those in FP32.
         again: whether the algorithms were applied again for them.
-        divergence: on the subset, see ``evaluation.divergence``.
+        divergence: how far the outputs are from FP32's on a subset of the images: the mean Kullback-Leibler divergence
+            of class scores in nats, of other outputs the noise as a share of the signal.
         drop: against FP32, on all images; None if the outputs are not class scores.
         milliseconds: median latencies at batch 1 of ``fp32``, ``fp32_fused``, ``int8`` (all of it) and ``mixed``,
             measured in turns; without the last if ``layers`` is empty.

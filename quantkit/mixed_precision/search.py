@@ -19,6 +19,7 @@ from quantkit.formats.mxnet import nnvm
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.host.cpu import read_cpu
 from quantkit.host.load import read_load
+from quantkit.kinds import number, of_kind
 from quantkit.mixed_precision.candidates import candidates
 from quantkit.mixed_precision.choose import Layers
 from quantkit.mixed_precision.explore import Exploration, Kept, best, meets
@@ -114,8 +115,8 @@ def search_mixed_precision(
         goal: what the network must keep.
         evaluation_data: what to judge by, with labels or without; None: the samples that were calibrated with, where
             the goal has no ``max_drop``.
-        calibration_data: what the algorithms look at; see ``algorithms.stage.apply_algorithms``.
-        algorithms: see ``algorithms.stage.apply_algorithms``.
+        calibration_data: what the algorithms look at, as in ``apply_algorithms``.
+        algorithms: which algorithms, as in ``apply_algorithms``.
         minutes: how long to search; loading, calibrating, applying the algorithms first and looking at the images first
             do not count. The measurement at hand is finished.
         progress: wraps streams of steps.
@@ -127,6 +128,7 @@ def search_mixed_precision(
         DataError: evaluation or calibration data cannot be used.
         QuantkitError: measurements cannot be kept.
     """
+    of_kind("source", source, FusedModel, "which fuse() returns")
     check_request(source.model, goal, evaluation_data, minutes)
     samples = dataset(source.model, calibration_data)
     adjusted = apply_algorithms(source, table, plan, samples, algorithms, progress)
@@ -179,11 +181,13 @@ def check_request(model: Model, goal: Goal, evaluation_data: Optional[Calibratio
             f"the weights of {model.name} are random: there is no accuracy to keep; give trained ones "
             "(--weights pretrained or a file), or no goal"
         )
+    of_kind("goal", goal, Goal, "such as Goal(max_drop=0.3)")
     if goal.max_drop is not None and evaluation_data is None:
         raise UserError(
             "a largest drop of accuracy needs images to measure it on, other than those that were calibrated with; "
             "give some with --eval-data (evaluation_data=)"
         )
+    minutes = number("minutes", minutes, "give a number from 0 up, such as 10")
     if not 0 <= minutes < float("inf"):
         raise UserError(f"a budget of {minutes:g} minutes was asked for; give a number from 0 up, such as 10")
     if goal.max_drop is not None:

@@ -28,7 +28,7 @@ def search_summary(outcome: SearchResult) -> dict[str, Any]:
             "speedup": chosen["fp32"] / chosen["int8"],
         },
         "mixed": _check(outcome.chosen),
-        "recovered_again": outcome.chosen.again,
+        "adjusted_again": outcome.chosen.again,
         "layers": [_layer(kept) for kept in outcome.layers],
         "candidates": {"found": candidates, "measured": measured},
         "measurements": {"made": made, "before": resumed},

@@ -88,10 +88,15 @@ def load_model(
 
     Raises:
         ModelError: the name is unknown (the nearest are offered), a file is missing or damaged, the network is an INT8
-            one, weights and network do not fit, or the input shape is unknown or does not fit.
+            one, weights and network do not fit, the input shape is unknown or does not fit, or an argument is of
+            another kind.
         WeightsUnavailable: ``weights`` is ``pretrained`` and no source has them.
         EngineMissing: mxnet is not installed, or gluoncv for one of its networks.
     """
+    if preprocess is not None and not isinstance(preprocess, (Preprocess, PreprocessChange)):
+        raise ModelError(f"preprocess is of type {type(preprocess).__name__}; give a Preprocess, or a PreprocessChange")
+    if class_scores is not None and not isinstance(class_scores, bool):
+        raise ModelError(f"class_scores is {class_scores!r}; give True or False, or None to have it told")
     shape = _checked_shape(input_shape)
     given = None if params is None else arrays(params)
     change = preprocess if isinstance(preprocess, PreprocessChange) else PreprocessChange()
@@ -261,9 +266,10 @@ def _given(name: str, skeleton: _Skeleton, given: Mapping[str, np.ndarray]) -> W
 def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:
     if shape is None:
         return None
-    if len(shape) != 3 or not all(isinstance(extent, (int, np.integer)) and 0 < extent < 1 << 31 for extent in shape):
-        raise ModelError(f"input shape {tuple(shape)} is not (channels, height, width), such as (3, 224, 224)")
-    return tuple(int(extent) for extent in shape)
+    extents = tuple(shape) if isinstance(shape, (Sequence, np.ndarray)) and not isinstance(shape, str) else ()
+    if len(extents) != 3 or not all(isinstance(each, (int, np.integer)) and 0 < each < 1 << 31 for each in extents):
+        raise ModelError(f"input shape {shape!r} is not (channels, height, width), such as (3, 224, 224)")
+    return tuple(int(each) for each in extents)
 
 
 def _checked_name(spec: str) -> Card:

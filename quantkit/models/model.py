@@ -33,7 +33,8 @@ class Model:
     ``input_shape`` is (channels, height, width) without the batch axis, layout NCHW.
     ``preprocess`` is None if it is unknown: sample data must then be preprocessed arrays.
     ``exclude`` names the nodes that the model's card keeps in FP32. ``class_scores`` is whether the outputs are class
-    scores according to the user, None if the user does not say; ``models.class_scores`` then decides.
+    scores according to the user; None if the user does not say, and the network's end, its labels and those of the
+    images decide.
     """
 
     name: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from math import isfinite
 from typing import Any, Optional
 
 from quantkit.data.preprocess import Preprocess
@@ -15,7 +14,6 @@ from quantkit.models.model import Model
 Triple = tuple[float, float, float]
 
 _UNCHANGED = Preprocess(resize=None, crop=None, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-_LARGEST_SIDE = 1 << 31
 
 
 class PreprocessChangedWarning(UserWarning):
@@ -27,7 +25,7 @@ class PreprocessChange:
     """Steps of a preprocessing, as in ``Preprocess``; None for those that do not change.
 
     Raises:
-        ModelError: a value is impossible for its step.
+        UserError: a value is impossible for its step.
     """
 
     resize: Optional[int] = None
@@ -38,17 +36,9 @@ class PreprocessChange:
     rotate180: Optional[bool] = None
 
     def __post_init__(self) -> None:
-        for name in ("resize", "crop"):
-            side = getattr(self, name)
-            if side is not None and not 0 < side < _LARGEST_SIDE:
-                raise ModelError(f"{name}={side} is not a number of pixels; give one from 1 up, such as 224")
-        for name in ("mean", "std"):
-            values = getattr(self, name)
-            if values is not None and (len(values) != 3 or not all(map(isfinite, values))):
-                raise ModelError(f"{name}={values} is not one finite number for each of red, green and blue")
-        for name, values in (("std", self.std or ()), ("scale", () if self.scale is None else (self.scale,))):
-            if not all(isfinite(value) and value > 0 for value in values):
-                raise ModelError(f"{name} is divided by, so that it must be finite and above 0; {values} is not")
+        whole = Preprocess(**self.given)
+        for name in self.given:
+            object.__setattr__(self, name, getattr(whole, name))
 
     @property
     def given(self) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Optional
 
 from quantkit.calibration.collect import collect_ranges
-from quantkit.calibration.methods import DEFAULT_METHOD
+from quantkit.calibration.methods import DEFAULT_METHOD, observer
 from quantkit.calibration.recipes import Recipe, find_recipe
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.batches import check_not_constant
 from quantkit.data.default_samples import warn_if_unlike
 from quantkit.data.preprocess import Preprocess
 from quantkit.fusion.fused_model import FusedModel
+from quantkit.kinds import of_kind
 from quantkit.models.card import Card, find_card
 from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset, steps
 from quantkit.models.model import Model
@@ -36,13 +37,16 @@ def calibrate(
     Args:
         source: the fused model.
         calibration_data: what to measure them on.
-        num_samples: how many samples; None: ``DEFAULT_SAMPLES``, or all where there are fewer.
+        num_samples: how many samples; None: 32, or all where there are fewer.
         method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon where it takes one.
         progress: wraps the stream of batches.
 
     Raises:
+        UserError: there is no such method, ``num_samples`` is no whole number, or ``source`` is something else.
         DataError: too few samples, or some that cannot be used.
     """
+    of_kind("source", source, FusedModel, "which fuse() returns")
+    observer(method)
     wanted = DEFAULT_SAMPLES if num_samples is None else num_samples
     chosen = dataset(source.model, calibration_data).subset(wanted, at_most=num_samples is None)
     if source.model.source.weights != "random":

@@ -17,8 +17,8 @@ from quantkit.files.files import writing
 from quantkit.files.schema import first_fault
 from quantkit.files.text import read_toml
 from quantkit.files.toml import Value, toml_text
+from quantkit.kinds import number, whole_number
 from quantkit.quantization.goal import Goal
-from quantkit.quantization.kinds import number, whole_number
 from quantkit.quantization.plan import TensorDtype, check_dtype
 from quantkit.quantization.ptq_config import PRESETS, PresetName, PTQConfig, preset
 
@@ -66,8 +66,6 @@ class QuantizationConfig:
         """Refuse what cannot be meant, before anything long begins."""
         if self.num_samples is not None:
             object.__setattr__(self, "num_samples", whole_number("num_samples", self.num_samples, 1))
-        if not isinstance(self.method, str):
-            raise UserError(f"method is {self.method!r}; give a name, such as 'entropy'")
         observer(self.method)
         object.__setattr__(self, "exclude", _patterns(self.exclude))
         check_dtype(self.dtype)

@@ -32,8 +32,9 @@ def excluded_nodes(fused: Fused, patterns: Sequence[str]) -> Mapping[str, str]:
         ]
         if not matched:
             known = sorted({*original_types, *original_types.values()})
-            nearest = ", ".join(get_close_matches(pattern, known, 4, 0.4)) or "see quantkit explain for the names"
-            raise UserError(f"the exclusion {pattern!r} matches no node or operator type; nearest: {nearest}")
+            nearest = ", ".join(get_close_matches(pattern, known, 4, 0.4))
+            remedy = f"nearest: {nearest}" if nearest else "`quantkit explain` lists the names"
+            raise UserError(f"the exclusion {pattern!r} matches no node or operator type; {remedy}")
         for name in matched:
             found.setdefault(name, pattern)
     return found

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Literal, Optional
 
 from quantkit.errors import UserError
-from quantkit.quantization.kinds import number
+from quantkit.kinds import number
 
 Measure = Literal["top-1", "agreement"]
 

@@ -18,6 +18,7 @@ from quantkit.quantization.exclude import excluded_nodes
 
 Precision = Literal["int8", "fp32"]
 TensorDtype = Literal["auto", "int8", "uint8"]
+"""The type of quantized inputs; ``auto`` takes uint8 where nothing is negative."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Decision:
 class QuantizationPlan:
     """Decisions by node name in topological order, and the integer form of every tensor that has one.
 
-    ``exclude`` and ``dtype`` are what was asked for; see ``make_plan``. ``pre_add_ranges`` has, by the tensor
+    ``exclude`` and ``dtype`` are what was asked for, as in ``plan``. ``pre_add_ranges`` has, by the tensor
     that a layer with a sum puts out, the range of the layer's result before the sum, where it was measured.
     """
 

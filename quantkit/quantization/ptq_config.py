@@ -11,9 +11,10 @@ from typing import Literal
 from quantkit.errors import UserError
 from quantkit.fusion.fuse import Fused
 from quantkit.ir.graph import Graph, Tensor
-from quantkit.quantization.kinds import whole_number
+from quantkit.kinds import whole_number
 
 PresetName = Literal["none", "fast", "balanced", "best"]
+"""A preset of algorithms, from none to the most accurate, which takes the longest."""
 
 DEFAULT_PRESET: PresetName = "balanced"
 
@@ -28,18 +29,15 @@ class PTQConfig:
     """The techniques, in the order in which they work.
 
     Attributes:
-        analytic_bias: biases take up the mean error that batch normalization lets expect, see ``analytic_bias``. It
-            needs no images, and stands alone: batch normalization does not know what the others change.
-        channel_shift: signed tensors are shifted channel by channel into the middle of the integers, see
-            ``channel_shift``.
-        equalize: tensors are scaled channel by channel to the same range, where weights lose nothing by it, see
-            ``equalization``.
-        observers: each tensor has the range of the calibration method that disturbs its readers least, see
-            ``observer_choice``.
-        refit: weights, and biases with them, are fitted to the inputs that the quantized layers before have
-            left, see ``least_squares``.
-        rounding: weights are rounded so that the layer's output changes least, see ``rounding``.
-        bias: biases take up the mean error of each channel, see ``bias_correction``.
+        analytic_bias: biases take up the mean error that batch normalization lets expect. It needs no images, and
+            stands alone: batch normalization does not know what the others change.
+        channel_shift: signed tensors are shifted channel by channel into the middle of the integers.
+        equalize: tensors are scaled channel by channel to the same range, where weights lose nothing by it.
+        observers: each tensor has the range of the calibration method that disturbs its readers least.
+        refit: weights, and biases with them, are fitted by ridge regression to the inputs that the quantized layers
+            before have left.
+        rounding: weights are rounded so that the layer's output changes least.
+        bias: biases take up the mean error of each channel.
         mirror: where there are fewer samples than ``num_samples`` says, their mirror images are looked at too, as in
             training (Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012).
         num_samples: how many samples of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
@@ -79,7 +77,8 @@ class PTQConfig:
         """How many samples to look at for this network, at most."""
         (name,) = fused.graph.inputs
         pixels = prod(fused.shapes[Tensor(name)][2:])
-        largest = max(prod(shape) for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
+        computed = (shape for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
+        largest = max(map(prod, computed), default=0)
         # Once in FP32 and once in INT8.
         waiting = 2 * most_waiting(fused.graph, fused.shapes)
         return max(1, min(-(-self.num_samples * _PIXELS // pixels), _MEMORY // (4 * max(_LIVE * largest, waiting))))
@@ -116,7 +115,7 @@ def preset(name: PresetName) -> PTQConfig:
     Raises:
         UserError: there is none.
     """
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         raise UserError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
     return PRESETS[name]
 

@@ -76,7 +76,7 @@ def check_quantized(network: QuantizedGraph) -> None:
         raise ModelError(f"network and plan do not agree on whether there is a node {other[0]!r}")
     for node in network.graph.nodes:
         name = operator_name(node)
-        # Recovery ends a layer whose result it makes unsigned with a ReLU that the plan knows nothing of.
+        # Channel shift ends a layer whose result it makes unsigned with a ReLU that the plan knows nothing of.
         if network.plan.decisions[node.name].operator not in (name, name.removesuffix("+relu")):
             raise ModelError(f"node {node.name!r} ({node.op}) is another operator in the plan")
     for node in filter(network.is_int8, network.graph.nodes):

@@ -15,6 +15,7 @@ import numpy as np
 from quantkit.errors import UserError
 
 ReduceRange = Literal["none", "auto", "all"]
+"""Which weights have fewer than 8 bits: none, those of channels whose sums would saturate without VNNI, or all."""
 
 # Inputs of 255 times weights that sum up to 128 fit in 16 bits.
 _LARGEST_PAIR = 128

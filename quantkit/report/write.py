@@ -11,6 +11,7 @@ from typing import Optional, Union
 from quantkit.benchmark.results.results import Results
 from quantkit.errors import UserError
 from quantkit.files.folders import Kind, replacing
+from quantkit.kinds import of_kind
 from quantkit.progress import Tell, untold
 from quantkit.report.compose import document
 from quantkit.report.export import csv_text, json_text
@@ -61,8 +62,12 @@ def make_report(
         tell: called with the name of each phase.
 
     Raises:
-        UserError: the runs come from different hosts, or a price or the bound is not a positive number.
+        UserError: the runs come from different hosts, there are none, or a price or the bound is not a positive number.
     """
+    if not isinstance(results, (list, tuple)) or not results:
+        raise UserError("results is no list of runs, or an empty one; give Results, as run_benchmark() returns them")
+    for each in results:
+        of_kind("a run", each, Results, "which run_benchmark() returns")
     tell("computing ratios and intervals")
     if not across_hosts:
         _check_one_host(results, latency_bound)
@@ -99,9 +104,10 @@ def write_report(report: Report, out: Union[str, Path]) -> tuple[Path, ...]:
     The folder may be new or empty, or hold an earlier report, which is replaced.
 
     Raises:
-        UserError: ``out`` is a file, or holds anything else.
+        UserError: ``out`` is a file, or holds anything else; or ``report`` is something else.
         QuantkitError: the folder cannot be written.
     """
+    of_kind("report", report, Report, "which make_report() returns")
     folder = Path(out)
     with replacing(folder, False, REPORT) as new:
         for name, content in report.files.items():

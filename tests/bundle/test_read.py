@@ -16,7 +16,7 @@ from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.errors import BundleError
 
 FILES = ["model-symbol.json", "model-0000.params", "card.toml", "labels.txt", "sample.npz", "operators.json"]
-INT8_FILES = ["fused-symbol.json", "fused-0000.params", "quantization.json", "calibration.json"]
+INT8_FILES = ["fused-symbol.json", "fused-0000.params", "quantization.json", "calibration.json", "config.toml"]
 
 
 def flip(path: Path) -> None:
@@ -47,6 +47,16 @@ def test_int8_bundles_have_further_files(quantized: QuantizedModel, name: str, t
         read_bundle(bundle)
     edit(bundle, lambda manifest: manifest["files"].pop(name))
     with pytest.raises(BundleError, match=f"does not list {name}; write"):
+        read_bundle(bundle)
+
+
+@pytest.mark.parametrize("name", ["algorithms", "mixed"])
+def test_the_settings_of_an_int8_bundle_are_complete(
+    quantized: QuantizedModel, name: str, tmp_path: Path, edit: Any
+) -> None:
+    bundle = quantized.save(tmp_path / "bundle")
+    edit(bundle, lambda manifest: manifest["settings"].pop(name))
+    with pytest.raises(BundleError, match=rf"damaged at settings\.{name}"):
         read_bundle(bundle)
 
 

@@ -45,7 +45,12 @@ def test_a_good_bundle_passes_every_check(written: Path) -> None:
     files = sorted(path.name for path in written.iterdir() if path.name != "manifest.json")
     assert names[0] == "manifest"
     assert names[1 : 1 + len(files)] == [f"file {name}" for name in files]
-    assert names[1 + len(files) : -1] == ["no other files", "signature", "quantization"]
+    assert names[1 + len(files) : -1] == [
+        "no other files",
+        "signature",
+        *(["configuration"] if (written / "config.toml").exists() else []),
+        "quantization",
+    ]
     assert names[-1].startswith("sample ")
 
 

@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.models.card import read_card
 from quantkit.models.model import Model, Source
-from quantkit.quantization.ptq_config import NO_ALGORITHMS
 from tests.processes import environment
 
 WRITE_FLOAT = """
@@ -98,15 +96,6 @@ def test_an_int8_bundle_tells_how_it_was_made(digits_int8, tmp_path: Path) -> No
     assert bundle.table == digits_int8.table
     assert (agreement.images, agreement.top1) == (8, digits_int8.agreement.top1)
     assert "int8" in {row.precision for row in bundle.operators}
-
-
-def test_bundles_from_before_algorithms_and_goals_are_read(
-    digits_int8, tmp_path: Path, edit: Callable[..., None]
-) -> None:
-    path = digits_int8.save(tmp_path / "out")
-    edit(path, lambda document: [document["settings"].pop(name) for name in ("algorithms", "mixed")])
-    settings = read_bundle(path).manifest.settings
-    assert (settings.algorithms, settings.mixed) == (NO_ALGORITHMS, None)
 
 
 def test_a_file_size_limit_leaves_nothing_behind(engine: None, tmp_path: Path) -> None:

@@ -140,6 +140,16 @@ def test_refuses_files_beyond_the_bound(tmp_path: Path, monkeypatch: pytest.Monk
         read_table(path)
 
 
+def test_paths_may_be_texts(tmp_path: Path) -> None:
+    write_table(TABLE, str(tmp_path / "table.json"))
+    assert read_table(str(tmp_path / "table.json")) == read_table(tmp_path / "table.json")
+
+
+def test_only_tables_are_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="table is of type str; give a CalibrationTable, which calibrate"):
+        write_table("table.json", tmp_path / "table.json")  # type: ignore[arg-type]
+
+
 def test_refuses_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^cannot read calibration table .*absent\.json: No such file or directory$"):
         read_table(tmp_path / "absent.json")

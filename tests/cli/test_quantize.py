@@ -100,7 +100,7 @@ def test_random_weights_are_adjusted_on_demand_only(run: Run, int8_engine: None)
 
 def test_the_table_says_what_was_gained(run: Run, options: list[object], int8_engine: None) -> None:
     printed = run("quantize", *options, "--calib", 5).stdout
-    for word in ("operators", "INT8", "FP32", "kernels", "parameters", "as FP32", "latency", "weights", "Next:"):
+    for word in ("operators", "INT8", "FP32", "kernels", "parameters", "vs. FP32", "latency", "weights", "Next:"):
         assert word in printed
     assert "with 9 images, mirrored ones included" in " ".join(printed.split())
     assert all(len(line) <= 100 for line in printed.splitlines() if not line.startswith("  quantkit "))

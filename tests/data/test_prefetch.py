@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from quantkit.data.batches import Batch, batches
-from quantkit.data.prefetch import default_workers, prefetched
+from quantkit.data.prefetch import prefetched
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples, repeated, take
 from quantkit.data.sources import load_data
@@ -147,10 +147,6 @@ def test_workers_give_way_to_the_engine() -> None:
     own = niceness(0)
     assert set(prefetched(niceness, range(4), 2, 4)) == {min(own + 10, 19)}
     assert niceness(0) == own
-
-
-def test_default_workers() -> None:
-    assert 1 <= default_workers() <= len(os.sched_getaffinity(0))
 
 
 def contents(stream: Iterator[Batch]) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from quantkit.data.samples import Sample, Samples, label_of, picked, take
-from quantkit.errors import DataError
+from quantkit.errors import DataError, UserError
 
 
 def numbered(size: int, known: bool = True, any_order: bool = False) -> Samples:
@@ -80,10 +80,15 @@ def test_more_than_there_are(known: bool) -> None:
     assert len(labels(take(numbered(20, known), 20))) == 20
 
 
-@pytest.mark.parametrize("number", [0, -1])
-def test_fewer_than_one(number: int) -> None:
-    with pytest.raises(DataError, match="at least 1"):
+@pytest.mark.parametrize("number", [0, -1, 2.0, "3", True])
+def test_what_is_no_number_of_samples(number: int) -> None:
+    with pytest.raises(UserError, match=r"num_samples is .*; give a whole number from 1 up"):
         take(numbered(20), number)
+
+
+def test_nothing_can_be_taken_from_an_empty_set() -> None:
+    with pytest.raises(DataError, match="numbers gave no samples"):
+        take(numbered(0), 5)
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -211,8 +211,9 @@ def test_classify_takes_probabilities_as_they_are(bundle: Bundle, photographs: l
 
 def test_classify_of_nothing_and_of_no_classes(predictor: Predictor, photographs: list) -> None:
     assert predictor.classify([]) == []
-    with pytest.raises(UserError, match="request at least 1"):
-        predictor.classify(photographs[0], top=0)
+    for top in (0, "3", 2.0):
+        with pytest.raises(UserError, match=r"top is .*; give a whole number from 1 up, such as 5"):
+            predictor.classify(photographs[0], top=top)  # type: ignore[arg-type]
 
 
 def test_classify_refuses_what_is_no_class_scores(bundle: Bundle, photographs: list, expected: np.ndarray) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from quantkit.benchmark.workloads.store import Made, stored_array, stored_checkpoint, stored_files, stored_outputs
 from quantkit.errors import QuantkitError, UserError
-from quantkit.files import cache
+from quantkit.files import cache, files
 from quantkit.files.cache import KINDS, bound_workloads, remove_unused, touch, unused_elsewhere, use, workloads
 from quantkit.files.files import sha256_of
+from quantkit.files.temporary import is_temporary
 from quantkit.mixed_precision.journal import Journal, journal_path
 from quantkit.models.card import WeightSource
 from quantkit.models.trust import record_file
@@ -118,6 +119,24 @@ def _forget() -> None:
     assert cache._own is not None
     os.close(cache._own[2])
     cache._own = None
+
+
+def test_others_need_not_wait_while_entries_are_deleted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array(home, "old", 100, 1000)
+    deleted: list[str] = []
+
+    def held() -> None:
+        raise AssertionError("the lock is held")
+
+    def remove(path: Path) -> None:
+        with files.locked(home / ".in-use" / ".lock", held):
+            deleted.append(path.name)
+
+    monkeypatch.setattr(cache, "remove", remove)
+    (entry,) = remove_unused(workloads())
+    assert entry.name == "workloads/inputs/old.npy"
+    assert (names(home), len(deleted)) == ([], 1)
+    assert is_temporary(deleted[0])
 
 
 def test_a_checkpoint_goes_with_its_record_first() -> None:

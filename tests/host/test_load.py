@@ -54,3 +54,7 @@ def test_what_is_not_told_is_not_idle(tmp_path: Path) -> None:
     assert load_between(before, after, (0, 7), 0.25) is None
     assert load_between(before, before, (0, 1), 0.25) is None
     assert read_load((0,), 0.5, tmp_path / "absent", lambda _: None) is None
+
+
+def test_what_the_callers_own_work_leaves_to_others() -> None:
+    assert Load(busy=1.75, stolen=0.25, seconds=4.0).of_others(5.0) == Load(busy=0.25, stolen=0.25, seconds=4.0)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Optional
 
 import pytest
 
+from quantkit.host import threads
 from quantkit.host.cpu import Cpu
 from quantkit.host.limits import Limits
-from quantkit.host.threads import Threads, default_threads, read_threads, recommended_threads
+from quantkit.host.threads import (
+    Threads,
+    default_threads,
+    read_threads,
+    recommended_threads,
+    threads_asked,
+    worker_threads,
+)
 
 
 def _cpu(usable: int, cores: int) -> Cpu:
@@ -53,3 +62,77 @@ def test_what_is_asked_for(value: str, asked: Optional[int]) -> None:
 def test_number_of_threads(usable: int, cores: int, quota: Optional[float], default: int, recommended: int) -> None:
     assert default_threads(_cpu(usable, cores)) == default
     assert recommended_threads(_cpu(usable, cores), Limits(quota)) == recommended
+
+
+Host = Callable[[int, Optional[float], Optional[str]], None]
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """Sets how many hardware threads, which quota and which OMP_NUM_THREADS this process seems to have begun with."""
+
+    def pretend(usable: int, quota: Optional[float], asked: Optional[str]) -> None:
+        monkeypatch.setattr(threads, "affinity_of_process", lambda: range(usable))
+        monkeypatch.setattr(threads, "read_limits", lambda: Limits(quota))
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+        if asked is not None:
+            monkeypatch.setenv("OMP_NUM_THREADS", asked)
+        threads._quota.cache_clear()
+        threads_asked.cache_clear()
+
+    yield pretend
+    monkeypatch.undo()
+    threads._quota.cache_clear()
+    threads_asked.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("usable", "quota", "asked", "most", "workers"),
+    [
+        (8, None, None, 16, 8),
+        (64, None, None, 16, 16),
+        (8, 2.9, None, 16, 2),
+        (8, 0.5, None, 16, 1),
+        (8, 16.0, None, 16, 8),
+        (8, None, "3", 16, 3),
+        (8, None, "99", 16, 8),
+        (8, 2.0, "3", 16, 2),
+        (8, None, "many", 16, 8),
+        (8, None, None, 5, 5),
+        (8, None, None, 0, 1),
+    ],
+)
+def test_number_of_workers(
+    usable: int, quota: Optional[float], asked: Optional[str], most: int, workers: int, host: Host
+) -> None:
+    host(usable, quota, asked)
+    assert worker_threads(most) == workers
+
+
+def test_what_is_set_for_the_engine_does_not_bound_workers(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host(8, None, None)
+    assert threads_asked() is None
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert worker_threads() == 8
+
+
+def test_workers_follow_the_affinity_at_once_and_the_quota_by_the_minute(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host(8, 6.0, None)
+    reads = 0
+
+    def limits() -> Limits:
+        nonlocal reads
+        reads += 1
+        return Limits(6.0 / reads)
+
+    monkeypatch.setattr(threads, "read_limits", limits)
+    monkeypatch.setattr(threads, "monotonic", lambda: 600.0)
+    assert [worker_threads() for _ in range(3)] == [6, 6, 6]
+    monkeypatch.setattr(threads, "affinity_of_process", lambda: {1, 3})
+    assert worker_threads() == 2
+    assert reads == 1
+    monkeypatch.setattr(threads, "affinity_of_process", lambda: range(8))
+    monkeypatch.setattr(threads, "monotonic", lambda: 661.0)
+    assert worker_threads() == 3

@@ -42,6 +42,17 @@ def lines(text: str) -> list[str]:
     return [each.strip() for each in text.strip().splitlines()]
 
 
+def dense_of(tensor: str, origin: str) -> str:
+    """The lines of a last dense layer, which reads a tensor in FP32, and those of the tensor's integers."""
+    return f"""\
+{tensor}_uint8 = _contrib_quantize_v2({tensor}) out_type=uint8 of {origin}
+quantized_dense = _sg_mkldnn_fully_connected({tensor}_uint8, dense_weight_int8, {tensor}_uint8[1], {tensor}_uint8[2], \
+dense_weight_low, dense_weight_high) [FullyConnected(data, weight)] quantized enable_float_output of dense
+dense_scaled = broadcast_mul(quantized_dense, dense_weight_scale) of dense
+dense = broadcast_add(dense_scaled, dense_bias_row) of dense
+"""
+
+
 RESIDUAL = """
 data_int8 = _contrib_quantize_v2(data) out_type=int8 of
 quantized_relu0 = _sg_mkldnn_conv(data_int8, bn0_weight, bn0_bias, data_int8[1], data_int8[2]) \
@@ -56,12 +67,7 @@ quantized_relu0[2], quantized_bn2[1], quantized_bn2[2]) [Convolution(data, weigh
 relu2 = _contrib_dequantize(quantized_relu2, quantized_relu2[1], quantized_relu2[2]) of conv3 bn3 add relu2
 pool = Pooling(relu2) global_pool=True pool_type=avg kernel=(1, 1) of pool
 flatten = Flatten(pool) of flatten
-flatten_uint8 = _contrib_quantize_v2(flatten) out_type=uint8 of flatten
-quantized_dense = _sg_mkldnn_fully_connected(flatten_uint8, dense_weight_int8, flatten_uint8[1], flatten_uint8[2], \
-dense_weight_low, dense_weight_high) [FullyConnected(data, weight)] quantized enable_float_output of dense
-dense_scaled = broadcast_mul(quantized_dense, dense_weight_scale) of dense
-dense = broadcast_add(dense_scaled, dense_bias_row) of dense
-"""
+""" + dense_of("flatten", "flatten")
 
 BRANCHES = """
 data_int8 = _contrib_quantize_v2(data) out_type=int8 of
@@ -80,13 +86,7 @@ enable_float_output of hidden hidden_clip
 hidden_clip_scaled = broadcast_mul(quantized_hidden_clip, hidden_clip_weight_scale) of hidden hidden_clip
 hidden_clip_biased = broadcast_add(hidden_clip_scaled, hidden_clip_bias_row) of hidden hidden_clip
 hidden_clip = clip(hidden_clip_biased) a_min=0 a_max=1 of hidden hidden_clip
-hidden_clip_uint8 = _contrib_quantize_v2(hidden_clip) out_type=uint8 of hidden hidden_clip
-quantized_dense = _sg_mkldnn_fully_connected(hidden_clip_uint8, dense_weight_int8, hidden_clip_uint8[1], \
-hidden_clip_uint8[2], dense_weight_low, dense_weight_high) [FullyConnected(data, weight)] quantized \
-enable_float_output of dense
-dense_scaled = broadcast_mul(quantized_dense, dense_weight_scale) of dense
-dense = broadcast_add(dense_scaled, dense_bias_row) of dense
-"""
+""" + dense_of("hidden_clip", "hidden hidden_clip")
 
 WIDENED = """
 data_int8 = _contrib_quantize_v2(data) out_type=int8 of

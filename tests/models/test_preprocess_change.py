@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 from quantkit.data.preprocess import Preprocess
-from quantkit.errors import ModelError
+from quantkit.errors import ModelError, UserError
 from quantkit.models.model import Model, Source
 from quantkit.models.preprocess_change import (
     PreprocessChange,
@@ -69,11 +70,28 @@ def test_a_crop_must_be_what_the_network_reads() -> None:
         {"std": (1.0, float("nan"), 1.0)},
         {"scale": 0.0},
         {"scale": float("inf")},
+        {"resize": "a"},
+        {"crop": 16.5},
+        {"crop": True},
+        {"mean": 3},
+        {"mean": "abc"},
+        {"mean": (10**400, 0, 0)},
+        {"std": (1.0, "1", 1.0)},
+        {"scale": "1"},
+        {"rotate180": 1},
     ],
 )
 def test_values_that_no_step_can_have(values: dict[str, Any]) -> None:
-    with pytest.raises(ModelError):
-        PreprocessChange(**values)
+    for made in (PreprocessChange, Preprocess):
+        with pytest.raises(UserError, match=next(iter(values))):
+            made(**values)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    channels: Any = np.array([1.0, 2.0, 3.0])
+    change = PreprocessChange(resize=np.int64(20), mean=channels, scale=np.float32(2))  # type: ignore[arg-type]
+    assert change == PreprocessChange(20, mean=(1.0, 2.0, 3.0), scale=2.0)
+    assert type(change.resize) is int and type(change.scale) is float
 
 
 def test_the_steps_in_words() -> None:

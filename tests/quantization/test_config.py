@@ -64,13 +64,13 @@ def test_one_line_tells_what_is_not_the_default() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("num_sample = 3", "at num_sample: Unexpected"),
+        ("num_sample = 3", "at num_sample: there is no such key"),
         ('num_samples = "3"', "at num_samples: Input should be a valid integer"),
         ("num_samples = 0", "num_samples is 0; give a whole number from 1 up"),
         ('method = "kl"', "unknown calibration method 'kl'"),
         ('preset = "better"', "at preset: Input should be 'none', 'fast', 'balanced' or 'best'"),
         ('preset = "fast"\n[algorithms]\nbias = true', "both a preset and algorithms"),
-        ("[algorithms]\nbia = true", "at algorithms.bia: Unexpected"),
+        ("[algorithms]\nbia = true", "at algorithms.bia: there is no such key"),
         ("[goal]", "a goal needs a max_drop"),
         ("[goal]\nmax_drop = nan", "a drop of at most nan points"),
         ("search_minutes = inf", "search_minutes is inf"),
@@ -117,12 +117,16 @@ def test_faulty_values_are_refused() -> None:
         ("algorithms is 'best'", {"algorithms": "best"}),
         ("goal is 1.0", {"goal": 1.0}),
         ("search_minutes is '1'", {"search_minutes": "1"}),
+        ("search_minutes is larger than every float", {"search_minutes": 10**400}),
+        (r"unknown preset \['best'\]", {"preset": ["best"]}),
     ]
     for message, values in faulty:
         with pytest.raises(UserError, match=message):
             QuantizationConfig(**values)
     with pytest.raises(UserError, match="max_drop is '1'"):
         Goal("1")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="max_drop is larger than every float; give a number"):
+        Goal(10**400)
     with pytest.raises(UserError, match="bias is 1; give True or False"):
         PTQConfig(bias=1)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="unknown preset 'most'"):

@@ -55,7 +55,7 @@ def test_excluded_nodes_keep_the_first_pattern_that_names_them() -> None:
         many.relu(f"layer{number}", DATA)
     with pytest.raises(UserError, match=r"nearest: (layer\d, ){3}layer\d$"):
         excluded_nodes(whole(many.graph(Tensor("layer5"))), ["layer"])
-    with pytest.raises(UserError, match=r"nearest: see quantkit explain for the names$"):
+    with pytest.raises(UserError, match=r"operator type; `quantkit explain` lists the names$"):
         excluded_nodes(network, ["#"])
 
 

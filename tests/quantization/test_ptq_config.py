@@ -15,6 +15,9 @@ from quantkit.quantization.ptq_config import DEFAULT_PRESET, NO_ALGORITHMS, PRES
 TECHNIQUES = [field.name for field in fields(PTQConfig) if field.name not in ("mirror", "num_samples")]
 
 
+EMPTY = Graph((), ("data",), (Tensor("data"),), {})
+
+
 def fused(pixels: tuple[int, int], *largest: int) -> Fused:
     """A network with an input of so many pixels, whose operators put out so many values."""
     nodes = tuple(Node(f"node{index}", "tanh", (Tensor("data"),)) for index in range(len(largest)))
@@ -35,6 +38,8 @@ def fused(pixels: tuple[int, int], *largest: int) -> Fused:
         (32, fused((224, 224), 2, 4 * 1024**3 // (10 * 4 * 5), 2), 5),
         (32, fused((224, 224), 10**11), 1),
         (0, fused((224, 224), 100), 1),
+        # All that the network had was an identity, which is left out.
+        (3, Fused(EMPTY, EMPTY, {Tensor("data"): (1, 3, 112, 224)}, (), ()), 6),
     ],
 )
 def test_how_many_samples_are_looked_at(images: int, network: Fused, samples: int) -> None:

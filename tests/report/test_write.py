@@ -49,6 +49,17 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
 
 
+def test_what_is_no_run_or_no_report_is_refused(tmp_path: Path) -> None:
+    for runs in ([], None, "results", SMALL):
+        with pytest.raises(UserError, match="give Results, as run_benchmark"):
+            make_report(runs)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="a run is of type str; give a Results, which run_benchmark"):
+        make_report(["results"])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="report is of type Results; give a Report, which make_report"):
+        write_report(SMALL, tmp_path / "report")  # type: ignore[arg-type]
+    assert not (tmp_path / "report").exists()
+
+
 def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     made = make_report([SMALL])

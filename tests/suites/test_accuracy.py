@@ -52,9 +52,9 @@ def _run(found: list[Any]) -> dict[str, Any]:
 
 
 def test_the_ablation_has_every_technique_alone_and_left_out_of_balanced() -> None:
-    from accuracy_rows import recoveries
+    from accuracy_rows import configurations
 
-    found = list(recoveries(suite("ablation")).values())
+    found = list(configurations(suite("ablation")).values())
     for technique in TECHNIQUES:
         if PTQConfig(**{technique: True}).works:
             assert PTQConfig(**{technique: True}, num_samples=32) in found, f"{technique} alone is not in ablation.toml"
@@ -64,10 +64,10 @@ def test_the_ablation_has_every_technique_alone_and_left_out_of_balanced() -> No
 
 
 def test_unknown_techniques_are_told() -> None:
-    from accuracy_rows import recoveries
+    from accuracy_rows import configurations
 
     with pytest.raises(UserError, match="unknown technique 'magic' in 'all'; choose of analytic_bias, bias, "):
-        recoveries({"algorithms": [{"name": "all", "magic": True}]})
+        configurations({"algorithms": [{"name": "all", "magic": True}]})
 
 
 def test_the_summary_has_each_peers_best_mode() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Optional
 
 import pytest
 
@@ -40,6 +42,7 @@ def test_a_run_is_charged_with_its_own_memory_and_time() -> None:
     assert cost["seconds"] >= 0.3
     assert 0 < cost["cpu_seconds"] < 10
     assert 256 < cost["peak_mib"] < 400
+    assert cost["others"] is None or cost["others"] >= 0
 
 
 def test_a_run_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,13 +56,49 @@ def test_a_run_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_row_has_the_medians_over_its_runs_and_the_largest_peak() -> None:
     from quantization_time import page
 
-    def cost(preset: str, seconds: float, peak: float) -> dict[str, Any]:
+    def cost(preset: str, seconds: float, peak: float, others: Optional[float] = 0.5) -> dict[str, Any]:
         return {"network": "resnet50", "preset": preset, "seconds": seconds, "cpu_seconds": seconds * 2,
-                "peak_mib": peak, "load": 0.5}  # fmt: skip
+                "peak_mib": peak, "others": others}  # fmt: skip
 
-    runs = [cost("balanced", 40, 900), cost("fast", 9, 700), cost("balanced", 30, 1100), cost("balanced", 38, 800)]
+    runs = [
+        cost("balanced", 40, 900),
+        cost("fast", 9, 700),
+        cost("balanced", 30, 1100, None),
+        cost("balanced", 38, 800),
+    ]
     found = page({"command": "python x", "host": {"cpu": "y"}, "runs": runs}).splitlines()
     assert found[-2:] == [
         "| resnet50 | fast | 1 | 9.0 | 9.0 | 18.0 | 700 | 0.5 |",
         "| resnet50 | balanced | 3 | 38.0 | 30.0 | 76.0 | 1100 | 0.5 |",
     ]
+
+
+def test_a_document_without_the_load_of_others() -> None:
+    from quantization_time import page
+
+    early = {"network": "resnet50", "preset": "fast", "seconds": 9, "cpu_seconds": 18, "peak_mib": 700, "load": 1.4}
+    (*_, row) = page({"command": "python x", "host": {"cpu": "y"}, "runs": [early]}).splitlines()
+    assert row == "| resnet50 | fast | 1 | 9.0 | 9.0 | 18.0 | 700 | not told |"
+
+
+@pytest.mark.parametrize(
+    ("busy", "others"),
+    [({0: (30, 70)}, 0.1), ({0: (20, 80)}, 0.0), ({0: (0, 0)}, None)],
+    ids=["some", "none", "untold"],
+)
+def test_the_load_is_that_of_others(
+    busy: dict[int, tuple[int, int]], others: Optional[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run takes 2 of 10 seconds of the one processor; 100 ticks pass."""
+    import quantization_time as suite
+
+    child("", monkeypatch)
+    ticks = iter([{0: (0,) * 8}, {cpu: (of[0], 0, 0, of[1], 0, 0, 0, 0) for cpu, of in busy.items()}])
+    times = iter([5.0, 15.0])
+    wait = os.wait4
+    monkeypatch.setattr(suite, "read_ticks", lambda stat: next(ticks))
+    monkeypatch.setattr(suite, "perf_counter", lambda: next(times))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
+    resources = SimpleNamespace(ru_utime=1.5, ru_stime=0.5, ru_maxrss=1024)
+    monkeypatch.setattr(os, "wait4", lambda process, options: (*wait(process, options)[:2], resources))
+    assert suite.cost_of("resnet50", "fast").others == pytest.approx(others)

@@ -27,7 +27,7 @@ from quantkit.errors import EngineMissing
 from quantkit.host.cpu import read_cpu
 from quantkit.host.current_folder import searching_elsewhere
 from quantkit.host.limits import read_limits
-from quantkit.host.threads import recommended_threads
+from quantkit.host.threads import recommended_threads, threads_asked
 
 REMEDY = (
     "install one of them, each in its own virtual environment with Python 3.11, which MXNet's wheels need (this is "
@@ -57,7 +57,8 @@ def load_mxnet() -> Any:
     # oneDNN reads this once; with "0" every INT8 operator would fail later with an obscure message.
     os.environ.pop("MXNET_MKLDNN_ENABLED", None)
     # By itself MXNet takes half of the hardware threads, with or without SMT; libgomp reads this once, too.
-    os.environ.setdefault("OMP_NUM_THREADS", str(recommended_threads(read_cpu(), read_limits())))
+    threads = threads_asked() or recommended_threads(read_cpu(), read_limits())
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     try:
         with _library_path_kept(), _without(*_SLOW), warnings.catch_warnings():
             warnings.simplefilter("ignore")

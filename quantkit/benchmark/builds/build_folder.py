@@ -18,7 +18,7 @@ from quantkit.benchmark.build import Build
 from quantkit.benchmark.workers.instance import worker_files
 from quantkit.errors import QuantkitError
 from quantkit.files import files
-from quantkit.files.temporary import remove_at_once
+from quantkit.files.temporary import moved_aside
 from quantkit.files.text import read_json
 from quantkit.progress import Tell
 
@@ -123,15 +123,15 @@ def recorded(name: str, new: Path, build: Build) -> Build:
     return build
 
 
-def discard(name: str) -> None:
-    """Remove a build's folder, which vanishes in one step.
+def set_aside(name: str) -> Path:
+    """Move a build's folder to a temporary name, under which the caller removes it.
 
     Raises:
         QuantkitError: the folder cannot be renamed.
     """
     path = folder_of(name)
     try:
-        remove_at_once(path)
+        return moved_aside(path)
     except OSError as error:
         raise QuantkitError(f"cannot rename {path}: {error.strerror or error}; look at who owns it") from error
 

@@ -14,7 +14,6 @@ from typing import Literal, Optional
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.builds.build_folder import (
     builds_folder,
-    discard,
     folder_of,
     interpreter_in,
     is_environment,
@@ -23,6 +22,7 @@ from quantkit.benchmark.builds.build_folder import (
     read_record,
     recorded,
     recorded_names,
+    set_aside,
     size_of,
     write_record,
 )
@@ -31,6 +31,7 @@ from quantkit.benchmark.builds.recipes import RECIPES, base_python, make_environ
 from quantkit.errors import EngineMissing, QuantkitError, UserError
 from quantkit.files.cache import unused_elsewhere, use
 from quantkit.files.folders import whole_folder
+from quantkit.files.temporary import remove
 from quantkit.progress import Tell, untold
 
 HERE = "here"
@@ -182,7 +183,9 @@ def remove_build(name: str, tell: Tell = untold) -> None:
         if not _exists(name):
             raise UserError(f"build {name} is not made, so there is nothing to remove")
         with unused_elsewhere(folder_of(name)):
-            discard(name)
+            aside = set_aside(name)
+    # It may take long, and others wait for the locks.
+    remove(aside)
 
 
 def _has_mxnet() -> bool:

@@ -37,6 +37,9 @@ _ALLOCATORS = {
     "tcmalloc": (("tcmalloc_minimal", "tcmalloc"), "libtcmalloc-minimal4"),
 }
 
+OPENMP = ("gnu", "intel")
+ALLOCATORS = ("system", *_ALLOCATORS)
+
 
 def launch(
     build: Build,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any, Optional, Union
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.builds.environments import open_build
-from quantkit.benchmark.measuring.binding import launch
+from quantkit.benchmark.measuring.binding import ALLOCATORS, OPENMP, launch
 from quantkit.benchmark.measuring.loadgen import check_loadgen
 from quantkit.benchmark.measuring.runner import run_suite
 from quantkit.benchmark.measuring.team import Launch
@@ -30,6 +32,7 @@ from quantkit.host.limits import cut_short, read_limits
 from quantkit.host.machine import describe, throttled
 from quantkit.host.revision import own_revision
 from quantkit.host.topology import Topology, read_topology
+from quantkit.kinds import number, of_kind
 from quantkit.progress import Tell
 from quantkit.version import __version__
 
@@ -42,6 +45,9 @@ class Conditions:
     minutes, for preparing and measuring, None for the suite's own; ``openmp`` is ``gnu`` or ``intel``; ``allocator``
     is ``system``, ``jemalloc`` or ``tcmalloc``; ``latency_bound`` is in ms, for the server scenario; ``loading`` are
     options of ``load_model``; ``reference`` is the FP32 network that a bundle was made from; ``data`` are the images.
+
+    Raises:
+        UserError: there is no such runtime or allocator, or a budget or bound is no number above zero.
     """
 
     builds: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +60,19 @@ class Conditions:
     data: Any = "builtin"
     seed: int = 0
     command: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what would be noticed only after builds are made, or never."""
+        for name, choices in (("openmp", OPENMP), ("allocator", ALLOCATORS)):
+            if getattr(self, name) not in choices:
+                raise UserError(f"{name} is {getattr(self, name)!r}; choose one of {', '.join(choices)}")
+        for name in ("budget", "latency_bound"):
+            if getattr(self, name) is not None:
+                remedy = "give a number above zero, or None"
+                value = number(name, getattr(self, name), remedy)
+                if not (isfinite(value) and value > 0):
+                    raise UserError(f"{name} is {value:g}; {remedy}")
+                object.__setattr__(self, name, value)
 
 
 def run_benchmark(
@@ -79,6 +98,7 @@ def run_benchmark(
             holds something else.
         QuantkitError: results cannot be written.
     """
+    of_kind("conditions", conditions, Conditions, "such as Conditions(budget=5)")
     suite, folder = _read(suite), Path(folder)
     _check_server(suite, conditions)
     topology = read_topology()
@@ -122,6 +142,8 @@ def _read(suite: Union[Suite, str, Path]) -> Suite:
     if isinstance(suite, Suite):
         return suite
     path = find_suite(str(suite))
+    if path is None and os.path.isfile(str(suite)):
+        return read_suite(Path(suite))
     if path is None:
         raise UserError(f"there is no suite {str(suite)!r}; give a file, or one of {', '.join(shipped_suites())}")
     return read_suite(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Optional
 
 import numpy as np
@@ -9,6 +10,27 @@ import numpy as np
 from quantkit.benchmark.results.cell_warnings import warnings
 from quantkit.benchmark.results.results import Results
 from quantkit.benchmark.results.statistics import Ratio, finished, latencies, mean_latency, ratio, throughput
+
+
+def results_document(results: Results) -> dict[str, Any]:
+    """The results of a run: the figures of its cells, what failed and why, and what the budget left out.
+
+    ``minutes`` is how long the run took.
+    """
+    run = results.run
+    failed = [
+        {"network": cell.network, "batch": cell.batch, "contestant": cell.contestant.name, **asdict(cell.failure)}
+        for cell in results.cells
+        if cell.failure
+    ]
+    return {
+        "suite": run.name,
+        "figures": figures(results),
+        "served": served(results),
+        "failed": failed,
+        "left_out": [asdict(each) for each in run.left_out],
+        "minutes": run.minutes,
+    }
 
 
 def figures(results: Results) -> list[dict[str, Any]]:

@@ -16,9 +16,9 @@ def compose(
     subject: Subject,
     builds: Sequence[Build],
     variants: Sequence[str],
-    policies: Sequence[str],
-    batches: Sequence[int],
-    scenario: str,
+    policies: Sequence[str] = (),
+    batches: Sequence[int] = (),
+    scenario: str = "throughput",
 ) -> Suite:
     """A suite for one network: every variant on every build that can run it, under every policy.
 
@@ -28,13 +28,16 @@ def compose(
         subject: the network.
         builds: in the order of display; native ones can run only fp32.
         variants: names from ``variants.py``; each build gets those that it can run.
-        policies: the placements of instances.
-        batches: the batch sizes.
+        policies: the placements of instances; none: an instance on each node for throughput, else one.
+        batches: the batch sizes; none: 1 and 16 for throughput, else 1.
         scenario: throughput, latency or server.
 
     Raises:
         UserError: there is no such variant, or no build can run any of them.
     """
+    throughput = scenario == "throughput"
+    policies = policies or (["node"] if throughput else ["latency"])
+    batches = batches or ([1, 16] if throughput else [1])
     unknown = [variant for variant in variants if variant not in VARIANTS]
     if unknown:
         raise UserError(f"there is no variant {unknown[0]!r}; choose from {', '.join(VARIANTS)}")

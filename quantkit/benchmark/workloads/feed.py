@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Literal, Optional
@@ -13,12 +13,12 @@ from typing import Literal, Optional
 from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.benchmark.results.cell_warnings import UNTOLD, disturbing
 from quantkit.benchmark.workloads.forms import Forms
-from quantkit.data.prefetch import default_workers
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.samples import Samples
 from quantkit.evaluation.feed import Feed, measure_feed
 from quantkit.evaluation.network import Network
 from quantkit.host.load import load_between, read_ticks
+from quantkit.host.threads import worker_threads
 from quantkit.models.model import Model
 from quantkit.units import megabytes, percent
 
@@ -73,11 +73,11 @@ def measure_feeding(
     """
     begun, before, own = time.monotonic(), read_ticks(_STAT), time.process_time()
     feed = measure_feed(
-        network.graph, samples, network.preprocess, network.input_shape, batch, default_workers(), seconds
+        network.graph, samples, network.preprocess, network.input_shape, batch, worker_threads(), seconds
     )
     elapsed, own = time.monotonic() - begun, time.process_time() - own
     load = load_between(before, read_ticks(_STAT), os.sched_getaffinity(0), elapsed)
-    others = None if load is None else replace(load, busy=load.busy - load.stolen - own / elapsed)
+    others = None if load is None else load.of_others(own)
     warnings = (UNTOLD,) if others is None else tuple(disturbing(others.stolen, others.busy))
     return Feeding(network, form, samples.name, feed, tuple(advice(feed, network.preprocess)), warnings)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -30,10 +29,11 @@ from quantkit.benchmark.workloads.store import (
     stored_outputs,
 )
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import MANIFEST, PARAMS, SYMBOL
+from quantkit.bundle.manifest import PARAMS, SYMBOL
 from quantkit.bundle.read import Bundle, read_bundle
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import UserError
+from quantkit.files.bundles import is_bundle
 from quantkit.formats.mxnet import nnvm
 from quantkit.formats.npz import read_npy
 from quantkit.ir.graph import Graph
@@ -124,7 +124,7 @@ def prepare(
         if subject.rnn is not None:
             return _from_recurrent(subject.name, subject.rnn, forms, tell)
         spec = str(subject.model)
-        if os.path.isfile(Path(spec) / MANIFEST):
+        if is_bundle(spec):
             return _from_bundle(subject.name, Path(spec), forms, data, reference, loading, tell)
         tell(f"{subject.name}: loading")
         return _from_model(subject.name, load_model(spec, **loading), forms, data, tell)

@@ -30,7 +30,7 @@ class LayerError:
         without_vnni: ``own`` on processors without VNNI, where sums of unsigned input may saturate in 16 bits and
             weights for signed input have half as many levels.
         overflow: how many of these sums saturate.
-        shifted: whether each channel's shift was removed first; see ``walk.Comparison``.
+        shifted: whether channel shift had moved the output by a constant per channel, which was subtracted first.
         output: how FP32's values fit into the integers of the output; None for dense layers, whose output is float.
     """
 

@@ -56,7 +56,8 @@ def analyze(
         progress: wraps the stream of batches.
 
     Raises:
-        UserError: the bundle holds an FP32 network, or the reference cannot be loaded or is another network.
+        UserError: the bundle holds an FP32 network or no layer in INT8, or the reference cannot be loaded or is
+            another network.
         BundleError: the bundle is damaged.
         DataError: the samples cannot be used.
     """
@@ -68,6 +69,10 @@ def analyze(
         raise UserError(
             f"the tensors of {opened.directory} were scaled by equalization, so they cannot be compared with FP32's; "
             "analyse the network quantized without it"
+        )
+    if not opened.network.int8_layers:
+        raise UserError(
+            f"no layer of {opened.directory} runs in INT8, so it does what FP32 does; `quantkit explain` says why"
         )
     every = dataset(opened.model, evaluation_data)
     number = DEFAULT_IMAGES if num_samples is None else num_samples

@@ -16,7 +16,8 @@ _SWEEPS = 4
 _BLOCK = 128
 # Weights whose changes reach each other one by one; those of the run before, and of the block, together.
 _RUN = 16
-# Threads share the channels: with more or smaller parts they would mostly wait for Python's interpreter lock.
+# Threads share the channels: with more or smaller parts they would mostly wait for Python's interpreter lock. All
+# machines have the same parts: products of other widths differ in their last bits, and so would a few integers.
 _PARTS = 2
 _FEWEST_CHANNELS = 256
 

@@ -12,6 +12,7 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.data.default_samples import are_default
 from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel
+from quantkit.kinds import of_kind
 from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork, with_mirrored
@@ -30,12 +31,23 @@ def plan(
     exclude: Union[str, Sequence[str]] = (),
     dtype: TensorDtype = "auto",
 ) -> QuantizationPlan:
-    """Decide what runs in INT8; see ``quantization.plan.make_plan``.
+    """Decide for each operator whether it runs in INT8, and in which integers.
+
+    Args:
+        source: the fused model.
+        table: its calibration.
+        exclude: what stays in FP32, besides what the model's card names: original node names, globs over them, or
+            operator types.
+        dtype: the type of tensors that are quantized from FP32: ``int8``, ``uint8``, or ``auto``, which takes uint8
+            where the range has no negative values.
 
     Raises:
         ModelError: the table belongs to another network.
-        UserError: an exclusion matches nothing.
+        UserError: the type is unknown, an exclusion matches nothing, uint8 is asked for a tensor with negative values,
+            or an argument is of another kind.
     """
+    of_kind("source", source, FusedModel, "which fuse() returns")
+    of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
     if table.graph_sha256 != source.sha256:
         raise ModelError(
             f"the calibration table was made for another network or other weights than {source.model.name!r}; "
@@ -53,7 +65,7 @@ def apply_algorithms(
     algorithms: Union[PresetName, PTQConfig, None] = None,
     progress: Progress = silent,
 ) -> AdjustedNetwork:
-    """Change weights, biases and ranges so that the INT8 network loses less; see ``quantization.ptq_config``.
+    """Change weights, biases and ranges so that the INT8 network loses less, by the techniques of ``PTQConfig``.
 
     The quantized network is complete afterwards: it has the pre-add ranges too, with whatever preset.
 
@@ -69,12 +81,15 @@ def apply_algorithms(
         progress: wraps the walk over the operators.
 
     Raises:
-        UserError: there is no such preset.
+        UserError: there is no such preset, or an argument is of another kind.
         DataError: the samples cannot be used.
     """
+    of_kind("source", source, FusedModel, "which fuse() returns")
+    of_kind("table", table, CalibrationTable, "which calibrate() and read_table() return")
+    of_kind("plan", plan, QuantizationPlan, "which plan() returns")
     if algorithms is None:
         algorithms = "none" if source.model.source.weights == "random" else DEFAULT_PRESET
-    wanted = requested = preset(algorithms) if isinstance(algorithms, str) else algorithms
+    wanted = requested = algorithms if isinstance(algorithms, PTQConfig) else preset(algorithms)
     most = wanted.samples(source.fused)
     data = dataset(source.model, calibration_data)
     images: list[np.ndarray] = []

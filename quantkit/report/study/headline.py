@@ -95,7 +95,7 @@ def _figure(study: Study, speed: Speed) -> tuple[str, str]:
 
 
 def _doubted(says: str, doubtful: bool) -> str:
-    return marked(f"{says}; less sure than it looks" if doubtful else says, doubtful)
+    return marked(f"{says}; measured with a warning" if doubtful else says, doubtful)
 
 
 def _rank_served(cell: Cell) -> tuple[bool, float]:

@@ -45,9 +45,9 @@ def reservations(study: Study) -> tuple[str, ...]:
         sentences.append(f"{counted(len(study.left_out), 'cell')} {verb} left out; the reasons are below.")
     doubtful = len({key for key, _ in study.warned})
     if doubtful:
-        verb, cells = ("is", "cell") if doubtful == 1 else ("are", "cells")
-        all_cells = len({*study.cells, *map(key_of, study.served)})
-        sentences.append(f"{doubtful} of {all_cells} {cells} {verb} less sure than they look, and marked {MARK}.")
+        verb = "was" if doubtful == 1 else "were"
+        all_cells = counted(len({*study.cells, *map(key_of, study.served)}), "cell")
+        sentences.append(f"{doubtful} of {all_cells} {verb} measured with a warning, and marked {MARK}.")
     if random := random_weights(run.networks):
         sentences.append(f"{random}: the speed is real, the accuracy is not.")
     return tuple(sentences)

@@ -11,8 +11,8 @@ from quantkit.benchmark.results.statistics import Ratio
 
 MARK = "\u2020"
 LEGEND = (
-    f"{MARK} less sure than it looks, or a ratio to such a figure: few samples, not steady when measuring began, or "
-    "others at work meanwhile; the warnings say which."
+    f"{MARK} measured with a warning, or a ratio to such a figure: few samples, a speed that was not yet steady, or "
+    "other work on the same processors. The error may be larger than the interval; the warnings say why."
 )
 
 TIMES = "\u00d7"

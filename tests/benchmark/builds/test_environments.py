@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from quantkit.benchmark.builds import environments
+from quantkit.benchmark.builds import build_folder, environments
 from quantkit.benchmark.builds.environments import add_build, check_build, list_builds, open_build, remove_build
 from quantkit.benchmark.builds.recipes import RECIPES
 from quantkit.errors import EngineMissing, QuantkitError, UserError
+from quantkit.files import files
 from quantkit.files.cache import KINDS, remove_unused
 from tests.benchmark.interpreters import MADE, Fake
 from tests.processes import another_uses
@@ -129,6 +130,20 @@ def test_removing(fake: Fake) -> None:
     assert fake.left() == []
     with pytest.raises(UserError, match="cannot be removed"):
         remove_build("here")
+
+
+def test_others_need_not_wait_while_a_build_is_deleted(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_build("native")
+    told: list[str] = []
+
+    def remove(path: Path) -> None:
+        # Who takes the lock removes leftovers, too, such as this one.
+        with build_folder.locked("native", told.append), files.locked(fake.home / ".in-use" / ".lock", pytest.fail):
+            assert not path.exists()
+
+    monkeypatch.setattr(environments, "remove", remove)
+    remove_build("native")
+    assert (fake.left(), told) == ([], [])
 
 
 def cleaned() -> list[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from quantkit.benchmark.build import Build
 from quantkit.benchmark.results.results import Contestant, Published
 from quantkit.benchmark.suites.compose import among, compose, left_out, part
 from quantkit.benchmark.suites.suite import Subject, Suite
-from quantkit.benchmark.variants import form_of
+from quantkit.benchmark.variants import form_of, variants_of
 from quantkit.errors import UserError
 
 
@@ -38,6 +39,23 @@ def test_several_policies_are_contestants_of_their_own() -> None:
         ("onednn INT8 1x1", "1x1"),
         ("onednn INT8 2x1", "2x1"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "policy", "batches"),
+    [("throughput", "node", (1, 16)), ("latency", "latency", (1,)), ("server", "latency", (1,))],
+)
+def test_placement_and_batch_sizes_follow_the_scenario(scenario: str, policy: str, batches: tuple[int, ...]) -> None:
+    suite = compose(NET, [ONEDNN], ["int8"], scenario=scenario)
+    assert ({each.policy for each in suite.contestants}, suite.batches) == ({policy}, batches)
+    given = compose(NET, [ONEDNN], ["int8"], ["core"], [3], scenario)
+    assert ({each.policy for each in given.contestants}, given.batches) == ({"core"}, (3,))
+
+
+def test_a_bundle_without_its_reference_has_only_its_own_form(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    assert variants_of(str(tmp_path), None) == ("int8",)
+    assert variants_of(str(tmp_path), "net") == variants_of("net", None) == ("fp32", "fused", "int8")
 
 
 def test_other_engines_run_fp32_int8_and_what_their_own_quantizers_make() -> None:

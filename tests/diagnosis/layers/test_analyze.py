@@ -135,6 +135,15 @@ def test_more_images_than_there_are(digits_bundle: Path) -> None:
         analyze(digits_bundle, pixels, num_samples=3)
 
 
+def test_a_network_without_layers_in_int8_is_refused(digits_int8: quantkit.QuantizedModel, tmp_path: Path) -> None:
+    fused, table = digits_int8.source, digits_int8.table
+    plan = quantkit.plan(fused, table, exclude="*")
+    adjusted = quantkit.apply_algorithms(fused, table, plan, "digits:train", "none")
+    quantkit.lower(fused, table, adjusted).save(tmp_path / "kept")
+    with pytest.raises(UserError, match=r"no layer of .*kept runs in INT8"):
+        analyze(tmp_path / "kept", "digits:test", num_samples=4)
+
+
 def test_tensors_that_were_scaled_are_not_compared(digits_bundle: Path) -> None:
     bundle = read_bundle(digits_bundle)
     settings = bundle.manifest.settings

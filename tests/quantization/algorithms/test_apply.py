@@ -1,4 +1,4 @@
-"""Recovery as a whole: what each technique and each preset does to a network's error in INT8."""
+"""The algorithms as a whole: what each technique and each preset does to a network's error in INT8."""
 
 from __future__ import annotations
 

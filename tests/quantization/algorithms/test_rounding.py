@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from quantkit.quantization import threads
 from quantkit.quantization.algorithms import rounding
 from quantkit.quantization.algorithms.rounding import Matrix, OfRows, round_jointly, with_ridge
 
@@ -175,6 +176,9 @@ def test_channels_that_threads_share_are_rounded_alike(monkeypatch: pytest.Monke
     monkeypatch.setattr(rounding, "_FEWEST_CHANNELS", 2)
     weight, scale, inputs = layer(0, 30, channels=7, rows=100)
     shared = round_jointly(weight, scale, Matrix(inputs))
+    for workers in (1, 2, 16):
+        monkeypatch.setattr(threads, "worker_threads", lambda most, workers=workers: min(most, workers))
+        np.testing.assert_array_equal(shared, round_jointly(weight, scale, Matrix(inputs)))
     monkeypatch.setattr(rounding, "_PARTS", 1)
     np.testing.assert_array_equal(shared, round_jointly(weight, scale, Matrix(inputs)))
     assert np.any(shared != np.rint(weight))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,8 +71,8 @@ def check_opset(opset: int) -> None:
     Raises:
         UserError: the opset is not one of ``OPSETS``.
     """
-    if opset not in OPSETS:
-        raise UserError(f"ONNX opset {opset} cannot be written; choose one from {OPSETS[0]} to {OPSETS[-1]}")
+    if isinstance(opset, bool) or not isinstance(opset, Integral) or opset not in OPSETS:
+        raise UserError(f"ONNX opset {opset!r} cannot be written; choose one from {OPSETS[0]} to {OPSETS[-1]}")
 
 
 def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
