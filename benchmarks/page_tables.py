@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import mixed_precision
+import published_tables
 import speed_tables
 from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED
 from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
@@ -72,6 +73,7 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "speed": lambda: speed_tables.speedup_lines(speed_tables.study(results, "int8-speedup"), _SPEED_BATCH),
         "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
         "onnx-speed": lambda: _onnx_speed(data("onnx-speed")["cells"]),
+        "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
     }
 
 

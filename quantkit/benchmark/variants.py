@@ -1,7 +1,8 @@
 """The measured variants of a network, and the form that each engine runs for each variant.
 
 A form is a network on disk: ``fp32``, ``stock``, ``fused`` and ``int8`` are MXNet's, ``onnx`` and ``onnx-int8`` are
-ONNX files of the first and the last; forms from other quantizers have the names of their variants.
+ONNX files of the first and the last; forms from other quantizers, MXNet's own among them, have the names of their
+variants.
 """
 
 from __future__ import annotations
@@ -34,9 +35,13 @@ VARIANTS: Mapping[str, Variant] = {
     "stock": Variant("stock", {MXNET.name: "stock"}),
     "fused": Variant("fused", {MXNET.name: "fused"}),
     "int8": Variant("INT8", {MXNET.name: "int8", **dict.fromkeys(DEPLOYED_ONNX, "onnx-int8")}, int8=True),
+    "stock-int8": Variant("stock INT8", {MXNET.name: "stock-int8"}, int8=True, maker="MXNet"),
     "onnxruntime-ptq": Variant("PTQ", {ONNXRUNTIME.name: "onnxruntime-ptq"}, int8=True, maker="ONNX Runtime"),
     "nncf": Variant("NNCF", {OPENVINO.name: "nncf"}, int8=True, maker="NNCF"),
 }
+
+STOCK = ("stock", "stock-int8")
+"""The variants that run as stock MXNet runs them, with its own fusion."""
 
 DEFAULT_BUILDS = ("native", "here")
 DEFAULT_VARIANTS = ("fp32", "fused", "int8")

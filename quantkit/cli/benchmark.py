@@ -65,6 +65,12 @@ class Contest:
     cores: Optional[int] = option(
         "--cores", type=click.IntRange(min=1), metavar="M", help="Cores of each of N instances."
     )
+    published: Optional[str] = option(
+        "--published",
+        metavar="MACHINE",
+        help="Of a SUITE with published figures of several machines: those of which, such as C5.xlarge.  [default: "
+        "the one with about as many cores as this one]",
+    )
     scenario: Optional[str] = option(
         "--scenario", type=click.Choice(("throughput", "latency", "server")), help="What counts.  [default: throughput]"
     )
@@ -162,7 +168,7 @@ def benchmark(
     builds = listed(contest.builds)
     chosen = (builds, listed(contest.variants), _policies(contest.instances, contest.cores), contest.batches or ())
     if path is not None:
-        suite = _part(path, chosen, listed(contest.networks), scenario)
+        suite = _part(path, chosen, listed(contest.networks), scenario, contest.published)
         _check_used(interpreters, {each.build for each in suite.contestants})
     else:
         _check_target(target)
@@ -240,12 +246,12 @@ def _check_target(target: str) -> None:
         raise UserError(f"{error}; suites that ship: {', '.join(shipped_suites())}") from error
 
 
-def _part(path: Path, chosen: _Choice, networks: list[str], scenario: Optional[str]) -> Suite:
+def _part(path: Path, chosen: _Choice, networks: list[str], scenario: Optional[str], published: Optional[str]) -> Suite:
     from quantkit.benchmark.suites.compose import part
     from quantkit.benchmark.suites.suite import read_suite
 
     builds, variants, policies, batches = chosen
-    return part(read_suite(path), networks, builds, variants, batches, policies, scenario or "")
+    return part(read_suite(path, published), networks, builds, variants, batches, policies, scenario or "")
 
 
 def _composed(

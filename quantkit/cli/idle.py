@@ -25,7 +25,8 @@ def refuse_idle(context: click.Context, kind: str) -> None:
     """
     given = _given(context)
     if kind != "suite":
-        _refuse(given, {"networks"}, f"--networks chooses from a suite, {context.params['target']} is a {kind}")
+        for what in ("networks", "published"):
+            _refuse(given, {what}, f"--{what} chooses from a suite, {context.params['target']} is a {kind}")
     if kind in ("suite", "model"):
         _refuse(given, {"reference"}, f"--reference belongs to a bundle, {context.params['target']} is a {kind}")
     if kind == "bundle":

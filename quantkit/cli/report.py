@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 import click
 
+from quantkit.cli.option_types import Milliseconds
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     examples=(
         "quantkit report smoke-benchmark --out report",
         "quantkit report int8-speedup-benchmark rnn-benchmark --out report --price-per-hour 3.06",
+        "quantkit report amd intel --across-hosts --price amd=4.08 --price intel=1.53 --out report",
     ),
 )
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RESULTS...")
@@ -31,22 +33,54 @@ if TYPE_CHECKING:
     metavar="PRICE",
     help="What the machine costs in an hour: adds the cost of a million items.",
 )
+@click.option(
+    "--across-hosts",
+    is_flag=True,
+    help="RESULTS of several hosts: absolute throughput, latency and cost of each, and the best choice.",
+)
+@click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="RESULTS=PRICE",
+    help="What the machine of these RESULTS costs in an hour; may be repeated.",
+)
+@click.option(
+    "--latency-bound",
+    type=Milliseconds(),
+    help="With --across-hosts: the p99 that the best choice has to keep, such as 15ms.",
+)
 @click.option("--title", metavar="TEXT", help="Title of the report.  [default: that of the run]")
 @output_options
 def report(
-    terminal: Terminal, results: tuple[Path, ...], out: Path, price_per_hour: Optional[float], title: Optional[str]
+    terminal: Terminal,
+    results: tuple[Path, ...],
+    out: Path,
+    price_per_hour: Optional[float],
+    across_hosts: bool,
+    prices: tuple[str, ...],
+    latency_bound: Optional[float],
+    title: Optional[str],
 ) -> None:
     """Make a report of benchmark results.
 
     Writes index.html, a page that needs no network, report.md, report.json, cells.csv, and the figures as
-    PNG and SVG. Several RESULTS go into one report if they were measured on the same host.
+    PNG and SVG. Several RESULTS go into one report if they were measured on the same host. Ratios are formed within
+    a host alone; --across-hosts sets absolute figures side by side.
     """
     from quantkit.benchmark.results.result_files import read_results
     from quantkit.report.write import PAGE, make_report, write_report
 
     _check_distinct(results)
     runs = [read_results(folder) for folder in results]
-    made = make_report(runs, title, price_per_hour, terminal.stage)
+    made = make_report(
+        runs,
+        title,
+        _prices(results, price_per_hour, prices),
+        across_hosts=across_hosts,
+        latency_bound=latency_bound,
+        tell=terminal.stage,
+    )
     with terminal.work.writing(out):
         written = write_report(made, out)
     result = {
@@ -58,6 +92,21 @@ def report(
         ],
     }
     terminal.show(result, *_summary(result))
+
+
+def _prices(folders: Sequence[Path], of_all: Optional[float], given: Sequence[str]) -> list[Optional[float]]:
+    """The price of each folder's machine."""
+    known: dict[Path, float] = {}
+    for text in given:
+        name, _, price = text.rpartition("=")
+        named = [folder for folder in folders if name in (str(folder), folder.name)]
+        if len(named) != 1:
+            raise UserError(f"--price {text!r} is not RESULTS=PRICE, with one of {', '.join(map(str, folders))}")
+        try:
+            known[named[0]] = float(price)
+        except ValueError as error:
+            raise UserError(f"--price {text!r}: {price!r} is not a number") from error
+    return [known.get(folder, of_all) for folder in folders]
 
 
 def _check_distinct(folders: Sequence[Path]) -> None:

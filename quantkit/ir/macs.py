@@ -10,7 +10,8 @@ from quantkit.ir.operators import flag
 
 Shape = tuple[int, ...]
 
-_GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+"""The number of gates, rows of weights for each unit of the state, by the mode of MXNet's ``RNN``."""
 
 
 def macs(graph: Graph, shapes: Mapping[Tensor, Shape]) -> dict[str, int]:
@@ -53,5 +54,5 @@ def _recurrent(node: Node, shapes: Mapping[Tensor, Shape]) -> int:
     hidden, layers = int(node.attrs["state_size"]), int(node.attrs["num_layers"])
     directions = 2 if flag(node, "bidirectional") else 1
     widths = [width] + [hidden * directions] * (layers - 1)
-    gates = _GATES[node.attrs["mode"]]
+    gates = GATES[node.attrs["mode"]]
     return steps * batch * directions * sum(gates * hidden * (each + hidden) for each in widths)

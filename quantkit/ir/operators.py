@@ -19,8 +19,18 @@ _INTEGERS = re.compile(r" *[(\[]? *([-+]?\d{1,19}L? *(, *[-+]?\d{1,19}L? *)*,? *
 
 _RESHAPES = frozenset({"Flatten", "Reshape"})
 
-# Inputs that an operator updates in training; checkpoints file them as "aux:".
-AUXILIARY_INPUTS = {"BatchNorm": (3, 4), "BatchNorm_v1": (3, 4), "SyncBatchNorm": (3, 4)}
+_AUXILIARY_INPUTS = {"BatchNorm": (3, 4), "BatchNorm_v1": (3, 4), "SyncBatchNorm": (3, 4)}
+
+
+def auxiliary_inputs(node: Node) -> tuple[Tensor, ...]:
+    """The inputs that an operator, or one in its body, updates in training; checkpoints file them as ``aux:``."""
+    own = tuple(node.inputs[position] for position in _AUXILIARY_INPUTS.get(node.op, ()))
+    if node.body is None:
+        return own
+    # The inputs of a body are the first of its node, in their order.
+    outer = dict(zip(node.body.inputs, node.inputs))
+    inner = (tensor for each in node.body.nodes for tensor in auxiliary_inputs(each))
+    return (*own, *(outer[tensor.node] for tensor in inner if tensor.node in outer))
 
 
 def flag(node: Node, name: str, default: bool = False) -> bool:

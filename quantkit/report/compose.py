@@ -7,8 +7,10 @@ from typing import Optional
 
 from quantkit.report.figures import figures
 from quantkit.report.page.document import Block, Bullets, Document, Output, Part, Picture, Section, Text
+from quantkit.report.published_table import published_table
 from quantkit.report.setup import builds, contestants, grouped_warnings, host, kernels, provenance, thread_settings
 from quantkit.report.study.headline import headline
+from quantkit.report.study.machines import machine_text
 from quantkit.report.study.summary import Study
 from quantkit.report.study.verdict import reservations, verdicts
 from quantkit.report.study.words import counted
@@ -50,13 +52,13 @@ def _part(study: Study, folder: str) -> Part:
         ("Scaling over instances", [drawn.get("scaling")]),
         ("Latency", [drawn.get("latency"), drawn.get("distribution")]),
         ("Server", [drawn.get("server")]),
-        ("Published figures", [drawn.get("published"), _source(study)]),
+        ("Published figures", [drawn.get("published"), _sources(study)]),
         (
             "Tables",
             [
                 *speedup_table(study),
                 *(attribution_table(study), accuracy_table(study), scaling_table(study), server_table(study)),
-                cost_table(study),
+                *(cost_table(study), published_table(study)),
             ],
         ),
         ("All measurements", cell_tables(study)),
@@ -101,8 +103,11 @@ def _no_speedup(study: Study) -> Optional[Text]:
     return Text(f"No speed-up is given: the baseline, {baseline}, has no result{reason}.")
 
 
-def _source(study: Study) -> Optional[Text]:
-    return Text(f"Published figures: {study.run.source}") if study.run.published and study.run.source else None
+def _sources(study: Study) -> Optional[Text]:
+    """Where published figures are from."""
+    run = study.run
+    texts = [f"{each.source} ({machine_text(each.machine)})" for each in run.sources]
+    return Text(f"Published: {'; '.join((*texts, *filter(None, [run.source])))}") if run.published else None
 
 
 def _failures(study: Study) -> list[Block]:

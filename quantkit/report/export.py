@@ -26,11 +26,12 @@ FORMAT = 1
 
 def json_text(report: Document, studies: Sequence[Study]) -> str:
     """All figures as JSON; the ends of an unbounded interval are null."""
+    # A part across hosts may stand before those of the runs.
     runs = [
         {"headline": _headline(study, part), "verdicts": part.verdicts, **_run(study)}
-        for part, study in zip(report.parts, studies)
+        for part, study in zip(report.parts[-len(studies) :], studies)
     ]
-    document = {"format": FORMAT, "title": report.title, "host": dict(studies[0].run.host), "runs": runs}
+    document = {"format": FORMAT, "title": report.title, "runs": runs}
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -49,10 +50,13 @@ def _run(study: Study) -> dict[str, Any]:
         "name": run.name,
         "title": run.title,
         "state": run.state,
+        "host": dict(run.host),
+        "price_per_hour": study.price,
         "quantkit": run.quantkit,
         "revision": None if run.revision is None else asdict(run.revision),
         "baseline": run.baseline,
         "source_of_published": run.source,
+        "published_sources": [asdict(source) for source in run.sources],
         "builds": [asdict(build) for build in run.builds],
         "contestants": [asdict(contestant) for contestant in run.contestants],
         "networks": [asdict(network) for network in run.networks],

@@ -40,7 +40,6 @@ def speedup_table(study: Study) -> tuple[Table, ...]:
 def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
     by_key = {row.key: row for row in rows}
     names = [name for name in study.challengers if any(row.contestant == name for row in rows)]
-    published = [name for name in names if any(row.contestant == name and metric in row.published for row in rows)]
     unit = f"{items(study, (row.network for row in rows))}/s" if metric == "throughput" else "ms"
     lines = []
     for network, batch in dict.fromkeys((row.network, row.batch) for row in rows):
@@ -50,11 +49,8 @@ def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
         for name in names:
             row = by_key.get((network, batch, name))
             line.append("no result" if row is None else _speedup(study, row, "no baseline", metric))
-            if name in published:
-                line.append(factor(row.published[metric]) if row and metric in row.published else "")
         lines.append(tuple(line))
-    heads = [head for name in names for head in ((name, f"{name}, published") if name in published else (name,))]
-    columns = ("network", "batch size", f"{study.run.baseline}, {unit}", *heads)
+    columns = ("network", "batch size", f"{study.run.baseline}, {unit}", *names)
     return Table(
         f"Speed-up in {metric} over {study.run.baseline}",
         columns,
@@ -111,11 +107,24 @@ def attribution_table(study: Study) -> Table:
     )
 
 
+_PLACED = ("instances", "cores", "times the smallest", "ideal", "efficiency")
+
+
 def scaling_table(study: Study) -> Table:
     """Every placement of every variant."""
     return Table(
         "Placements",
-        ("network", "batch size", "variant", "policy", "instances", "cores", "times the smallest", "ideal"),
+        (
+            "network",
+            "batch size",
+            "variant",
+            "policy",
+            "instances",
+            "cores",
+            "times the smallest",
+            "ideal",
+            "efficiency",
+        ),
         tuple(
             (
                 each.network,
@@ -131,11 +140,12 @@ def scaling_table(study: Study) -> Table:
                     study.doubtful(each.network, each.batch, point.contestant, each.points[0].contestant),
                 ),
                 factor(point.ideal),
+                percent(point.efficiency),
             )
             for each in scalings(study)
             for number, point in enumerate(each.points)
         ),
-        frozenset({1, 4, 5, 6, 7}),
+        frozenset({1, 4, 5, 6, 7, 8}),
         study.weights_note(each.network for each in scalings(study)),
     )
 

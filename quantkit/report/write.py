@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Union
 
@@ -16,11 +16,12 @@ from quantkit.progress import Tell, untold
 from quantkit.report.compose import document
 from quantkit.report.export import csv_text, json_text
 from quantkit.report.figures import NAMES
+from quantkit.report.hosts import across_hosts as across
 from quantkit.report.page.document import Document
 from quantkit.report.page.drawing import write_sheet
 from quantkit.report.page.html import page
 from quantkit.report.page.markdown import markdown
-from quantkit.report.study.summary import summarize
+from quantkit.report.study.summary import check_same_host, summarize
 from quantkit.report.study.words import counted
 
 PAGE = "index.html"
@@ -44,27 +45,36 @@ class Report:
 def make_report(
     results: Sequence[Results],
     title: Optional[str] = None,
-    price_per_hour: Optional[float] = None,
+    prices_per_hour: Sequence[Optional[float]] = (),
+    *,
+    across_hosts: bool = False,
+    latency_bound: Optional[float] = None,
     tell: Tell = untold,
 ) -> Report:
     """Make ``index.html``, ``report.md``, ``report.json``, ``cells.csv`` and the figures as PNG and SVG.
 
     Args:
-        results: runs of one host.
+        results: runs of one host, or of several where ``across_hosts`` says so.
         title: the report's title; None for that of the only run.
-        price_per_hour: what the machine costs in an hour, for the cost of a million items.
+        prices_per_hour: what the machine of each run costs in an hour, for the cost of a million items; None: unknown.
+        across_hosts: open with absolute speed and cost host by host.
+        latency_bound: the p99 in ms that the best choices across hosts have to keep.
         tell: called with the name of each phase.
 
     Raises:
-        UserError: the runs come from different hosts, there are none, or the price is not a positive number.
+        UserError: the runs come from different hosts, there are none, or a price or the bound is not a positive number.
     """
     if not isinstance(results, (list, tuple)) or not results:
         raise UserError("results is no list of runs, or an empty one; give Results, as run_benchmark() returns them")
     for each in results:
         of_kind("a run", each, Results, "which run_benchmark() returns")
     tell("computing ratios and intervals")
-    studies = summarize(results, price_per_hour)
+    if not across_hosts:
+        _check_one_host(results, latency_bound)
+    studies = summarize(results, prices_per_hour)
     content = document(studies, title)
+    if across_hosts:
+        content = replace(content, parts=(across(studies, latency_bound), *content.parts))
     made = {}
     if content.pictures:
         tell(f"drawing {counted(len(content.pictures), 'figure')}")
@@ -79,6 +89,13 @@ def make_report(
     made["report.md"] = markdown(content).encode()
     made[PAGE] = page(content).encode()
     return Report(content, made)
+
+
+def _check_one_host(results: Sequence[Results], latency_bound: Optional[float]) -> None:
+    if latency_bound is not None:
+        raise UserError("a latency bound is for the best choice across hosts; ask for a report across hosts, too")
+    for other in results[1:]:
+        check_same_host(results[0].run, other.run)
 
 
 def write_report(report: Report, out: Union[str, Path]) -> tuple[Path, ...]:

@@ -22,7 +22,7 @@ def suite(request: pytest.FixtureRequest) -> Suite:
 
 
 def test_there_are_all_of_them() -> None:
-    assert {path.stem for path in PATHS} == {"engines", "int8-speedup", "rnn", "score", "scaling", "smoke"}
+    assert {path.stem for path in PATHS} == {"engines", "int8-speedup", "rnn", "score", "scaling", "settings", "smoke"}
 
 
 def test_networks_have_cards_and_builds_have_recipes(suite: Suite) -> None:
@@ -30,9 +30,9 @@ def test_networks_have_cards_and_builds_have_recipes(suite: Suite) -> None:
     assert {contestant.build for contestant in suite.contestants} <= {*RECIPES, "here"}
 
 
-def test_native_builds_and_lstms_are_asked_for_fp32_alone(suite: Suite) -> None:
+def test_native_builds_and_recurrent_layers_are_asked_for_fp32_alone(suite: Suite) -> None:
     variants = {contestant.variant for contestant in suite.contestants if contestant.build.startswith("native")}
-    if any(network.lstm for network in suite.networks):
+    if any(network.rnn for network in suite.networks):
         variants |= {contestant.variant for contestant in suite.contestants}
     assert variants <= {"fp32"}
 
@@ -51,4 +51,4 @@ def test_published_figures_stand_beside_cells_that_are_measured(suite: Suite) ->
         assert figure.value > 0
     keys = [(f.network, f.batch, f.contestant, f.scenario, f.metric) for f in suite.published]
     assert len(set(keys)) == len(keys)
-    assert suite.source or not suite.published
+    assert {figure.table for figure in suite.published} == {source.table for source in suite.sources}

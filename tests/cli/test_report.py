@@ -50,6 +50,20 @@ def test_several_results_of_one_host(run: Run, folder: Path, tmp_path: Path) -> 
     assert [each["title"] for each in document["runs"]] == ["Demonstration", "Again"]
 
 
+def test_hosts_side_by_side_with_their_prices(run: Run, folder: Path, tmp_path: Path) -> None:
+    other = stored(results(batches=(1,), contestants=(NATIVE, INT8), host={**HOST, "id": "ffff"}), tmp_path / "other")
+    both = ("report", folder, other, "--out", "out", "--across-hosts", "--latency-bound", "1s", "--json")
+    result = run(*both, "--price", f"{folder}=4.08", "--price", "other=1.53")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["runs"][0]["title"] == "Across hosts"
+    prices = [each["price_per_hour"] for each in json.loads((tmp_path / "out/report.json").read_text())["runs"]]
+    assert prices == [4.08, 1.53]
+    for wrong in ("4.08", "third=1", "other=much", "other=-1"):
+        refused = run(*both, "--price", wrong)
+        assert refused.exit_code == 2
+        assert "price" in refused.stderr
+
+
 def test_what_cannot_be_served_is_refused(run: Run, folder: Path, tmp_path: Path) -> None:
     other = stored(results(host={**HOST, "id": "ffff"}), tmp_path / "other")
     refused = run("report", folder, other, "--out", "out")

@@ -46,7 +46,7 @@ class Page(HTMLParser):
 
 
 def report(*given: Results, price: Optional[float] = None) -> tuple[Document, tuple[Study, ...]]:
-    studies = summarize(given, price)
+    studies = summarize(given, [price] * len(given))
     return document(studies), studies
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from quantkit.benchmark.results.results import LeftOut, Network, Published, Results
+from quantkit.benchmark.results.results import LeftOut, Machine, Network, Published, PublishedSource, Results
 from tests.report.synthetic import CONTESTANTS, INT8, NATIVE, SPEED, failed, results, served
 
 HOSTILE = "<script>alert(1)</script>\"'&$x^2$|`[a](javascript:b)\u202eevil\n# x {{ 7 * 7 }}"
@@ -27,10 +27,11 @@ def complete() -> Results:
         networks=networks,
         contestants=contestants,
         published=(
-            Published("good", 8, "INT8", "throughput", "speedup", 28.0),
+            Published("good", 8, "INT8", "throughput", "speedup", 28.0, "article"),
             Published("good", 8, "INT8", "throughput", "throughput", 1297.5),
         ),
         source="a table",
+        sources=(PublishedSource("article", "an article", Machine("a server", 48, "AVX512")),),
         left_out=(LeftOut("drawn", 64, "native", "needs 6.4 minutes"),),
         warnings=("the processor slowed down for heat 3 times",),
     )

@@ -21,11 +21,11 @@ def test_json_holds_the_rows() -> None:
     given, studies = report(complete(), price=2.0)
     found = json.loads(json_text(given, studies))
     (run,) = found["runs"]
-    assert found["host"] == complete().run.host
+    assert run["host"] == complete().run.host
     assert tuple(run["verdicts"]) == given.parts[0].verdicts
     speed = speeds(studies[0])[0]
     assert run["headline"]["speeds"][0]["ratio"]["value"] == speed.ratio.value
-    assert run["headline"]["machine"] == machine(found["host"])
+    assert run["headline"]["machine"] == machine(run["host"])
     assert len(run["cells"]) == len(studies[0].rows)
     for cell, row in zip(run["cells"], studies[0].rows):
         assert (cell["network"], cell["batch"], cell["contestant"]) == row.key

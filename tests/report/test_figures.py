@@ -13,7 +13,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Sheet
 
-from quantkit.benchmark.results.results import Results
+from quantkit.benchmark.results.results import Published, Results
 from quantkit.benchmark.results.statistics import latencies
 from quantkit.report.figures import (
     NAMES,
@@ -80,15 +80,27 @@ def test_error_bars_span_the_intervals() -> None:
     assert [point[1] for point in segment] == pytest.approx([ratio.low, ratio.high])
 
 
-def test_published_values_stand_beside_ours_in_a_figure_of_their_own() -> None:
+def test_published_speedups_stand_beside_ours_on_an_axis_of_their_own() -> None:
     given = study(complete())
     (panel,) = found(published.figure(given)).panels
     row = next(row for row in given.rows if row.key == ("good", 8, "INT8"))
-    axes = drawn(panel)
-    assert marked(axes, "D") == [(28.0, 0)]
-    assert marked(axes, "o") == [(pytest.approx(row.speedups["throughput"].value), 0)]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["INT8, good, batch 8"]
+    ours, theirs = drawn(panel).child_axes
+    assert [bar.get_width() for bar in ours.patches] == [pytest.approx(row.speedups["throughput"].value)]  # type: ignore[attr-defined]
+    assert [bar.get_width() for bar in theirs.patches] == [28.0]  # type: ignore[attr-defined]
+    assert [label.get_text() for label in ours.get_yticklabels()] == ["good, batch 8"]
+    assert ours.get_xlabel().startswith("this machine: ") and theirs.get_xlabel().startswith("a server: 48 ")
+    assert f"{row.speedups['throughput'].value / 28:.0%}" in [text.get_text() for text in theirs.texts]
     assert published.figure(study(results())) is None
+
+
+def test_of_many_batch_sizes_the_smallest_and_the_largest_are_drawn() -> None:
+    given = results(("net",), (1, 4, 16), (NATIVE, INT8))
+    figures = tuple(Published("net", batch, "INT8", "throughput", "speedup", 9.0) for batch in (1, 4, 16))
+    (panel,) = found(published.figure(study(replace(given, run=replace(given.run, published=figures))))).panels
+    assert [label.get_text() for label in drawn(panel).child_axes[0].get_yticklabels()] == [
+        "net, batch 1",
+        "net, batch 16",
+    ]
 
 
 def test_a_published_value_does_not_flatten_our_bars() -> None:

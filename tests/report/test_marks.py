@@ -42,7 +42,7 @@ def _doubtful(contestant: str = "INT8", batch: int = 8) -> Results:
 
 
 def _tables(given: Results) -> tuple[Document, Study, list[Table]]:
-    (study,) = summarize([given], price_per_hour=1.0)
+    (study,) = summarize([given], [1.0])
     made = document([study])
     sections = [block for part in made.parts for each in part.sections for block in each.blocks]
     return made, study, [block for block in sections if isinstance(block, Table)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -12,28 +12,61 @@ from quantkit.backends.mxnet.calls import engine_errors
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.shapes import check_runs
 from quantkit.backends.mxnet.symbols import auxiliary_params, symbol_of
+from quantkit.formats.mxnet import nnvm
 from quantkit.ir.graph import Graph
 
+_WHAT = "quantize the network by itself"
 
-def stock_int8_outputs(
-    graph: Graph,
-    calibration: np.ndarray,
-    mode: Literal["naive", "entropy"],
-    batches: Iterable[np.ndarray],
-    batch_size: int,
-) -> Iterator[np.ndarray]:
-    """Quantize with ``mx.contrib.quantization.quantize_model_mkldnn`` and run the result.
+Arrays = Mapping[str, Any]
+Mode = Literal["naive", "entropy"]
+"""Of calibration: minimum and maximum, or the least divergence (``entropy``)."""
+
+
+def stock_int8_graph(graph: Graph, calibration: np.ndarray, mode: Mode) -> Graph:
+    """Quantize with ``mx.contrib.quantization.quantize_model_mkldnn``.
 
     Args:
         graph: the FP32 network, unfused: stock MXNet fuses it first, as its documentation shows.
+        calibration: samples, float32.
+        mode: how ranges are found.
+
+    Raises:
+        EngineError: the engine does not accept the network, or fails.
+    """
+    with engine_errors(_WHAT):
+        symbol, arguments, states = _quantized(graph, calibration, mode, len(calibration))
+        params = {name: value.asnumpy() for name, value in {**arguments, **states}.items()}
+        return nnvm.parse(symbol.tojson(), params)
+
+
+def stock_int8_outputs(
+    graph: Graph, calibration: np.ndarray, mode: Mode, batches: Iterable[np.ndarray], batch_size: int
+) -> Iterator[np.ndarray]:
+    """Quantize as ``stock_int8_graph`` does, and run the result as MXNet does by default, with its own fusion on.
+
+    Args:
+        graph: the FP32 network.
         calibration: samples, float32; their number is a multiple of ``batch_size``.
-        mode: ``naive`` (minmax) or ``entropy``.
+        mode: how ranges are found.
         batches: input, each of ``batch_size`` samples.
         batch_size: of calibration and inference.
 
     Raises:
         EngineError: the engine does not accept the network, or fails.
     """
+    mxnet = load_mxnet()
+    with engine_errors(_WHAT):
+        symbol, arguments, states = _quantized(graph, calibration, mode, batch_size)
+        module = mxnet.mod.Module(symbol, data_names=graph.inputs, label_names=None, context=mxnet.cpu())
+        module.bind(data_shapes=[(graph.inputs[0], (batch_size, *calibration.shape[1:]))], for_training=False)
+        module.set_params(arguments, states)
+        for batch in batches:
+            module.forward(mxnet.io.DataBatch([mxnet.nd.array(batch)]), is_train=False)
+            yield module.get_outputs()[0].asnumpy()
+
+
+def _quantized(graph: Graph, calibration: np.ndarray, mode: Mode, batch_size: int) -> tuple[Any, Arrays, Arrays]:
+    """The symbol, its arguments and its auxiliary states."""
     check_runs(graph, dict.fromkeys(graph.inputs, (batch_size, *calibration.shape[1:])))
     mxnet = load_mxnet()
     from mxnet.contrib import quantization
@@ -41,7 +74,7 @@ def stock_int8_outputs(
     auxiliary = auxiliary_params(graph)
     arrays = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
     (data_name,) = graph.inputs
-    with engine_errors("quantize the network by itself"), _scalar_thresholds(quantization):
+    with _scalar_thresholds(quantization):
         symbol, arguments, states = quantization.quantize_model_mkldnn(
             symbol_of(graph).get_backend_symbol("MKLDNN"),
             {name: value for name, value in arrays.items() if name not in auxiliary},
@@ -53,12 +86,7 @@ def stock_int8_outputs(
             num_calib_examples=len(calibration),
             quantized_dtype="auto",
         )
-        module = mxnet.mod.Module(symbol, data_names=(data_name,), label_names=None, context=mxnet.cpu())
-        module.bind(data_shapes=[(data_name, (batch_size, *calibration.shape[1:]))], for_training=False)
-        module.set_params(arguments, states)
-        for batch in batches:
-            module.forward(mxnet.io.DataBatch([mxnet.nd.array(batch)]), is_train=False)
-            yield module.get_outputs()[0].asnumpy()
+    return symbol, arguments, states
 
 
 @contextmanager

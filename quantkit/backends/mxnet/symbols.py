@@ -10,7 +10,7 @@ from quantkit.errors import ModelError
 from quantkit.formats.mxnet import nnvm
 from quantkit.ir.attribute_bounds import attribute_problem
 from quantkit.ir.graph import Graph
-from quantkit.ir.operators import AUXILIARY_INPUTS
+from quantkit.ir.operators import auxiliary_inputs
 
 
 def release() -> tuple[int, int, int]:
@@ -49,9 +49,7 @@ def auxiliary_params(graph: Graph) -> frozenset[str]:
     Raises:
         ModelError: what should be one is no parameter.
     """
-    readers = {
-        node.inputs[position].node: node for node in graph.nodes for position in AUXILIARY_INPUTS.get(node.op, ())
-    }
+    readers = {tensor.node: node for node in graph.nodes for tensor in auxiliary_inputs(node)}
     if other := sorted(readers.keys() - graph.params.keys()):
         node = readers[other[0]]
         raise ModelError(

@@ -87,7 +87,7 @@ RECIPES: Mapping[str, Recipe] = {
         Recipe("native-1.8", ("mxnet-native==1.8.0.post0",), "1.8.0", "newest baseline"),
         Recipe("mkl-1.5", ("mxnet-mkl==1.5.0",), "1.5.0", "published optimised build", mkldnn=True),
         Recipe("mkl-1.6", ("mxnet-mkl==1.6.0",), "1.6.0", "last mxnet-mkl", mkldnn=True),
-        Recipe("onednn", ("mxnet==1.9.1",), "1.9.1", "newest mxnet", mkldnn=True),
+        Recipe("onednn", ("mxnet==1.9.1", "intel-openmp==2026.2.0"), "1.9.1", "newest mxnet", mkldnn=True),
         Recipe(
             "onnxruntime", ("onnxruntime==1.31.1",), "1.31.1", "for ONNX files",
             engine=ONNXRUNTIME.name,

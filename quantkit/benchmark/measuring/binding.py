@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from ctypes.util import find_library
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from quantkit.benchmark.build import Build
 from quantkit.benchmark.builds.foreign import foreign_environment
 from quantkit.benchmark.measuring.team import Launch
 from quantkit.benchmark.placement.placement import Placement
+from quantkit.benchmark.results.results import DEFAULT_SETTINGS, Settings
+from quantkit.benchmark.variants import STOCK
 from quantkit.benchmark.workers.instance import WORKER
 from quantkit.errors import UserError
+from quantkit.host.cpu import read_cpu
 
 # Prefixes of variables that OpenMP runtimes, math libraries, allocators and engines read; the user's settings for
 # other programs must not affect a measurement.
@@ -37,7 +41,14 @@ OPENMP = ("gnu", "intel")
 ALLOCATORS = ("system", *_ALLOCATORS)
 
 
-def launch(build: Build, variant: str, placement: Placement, openmp: str = "gnu", allocator: str = "system") -> Launch:
+def launch(
+    build: Build,
+    variant: str,
+    placement: Placement,
+    openmp: str = "gnu",
+    allocator: str = "system",
+    settings: Settings = DEFAULT_SETTINGS,
+) -> Launch:
     """How to start an instance: bound by numactl if that works, otherwise by the worker itself.
 
     If the system does not allow binding memory (containers often do not), memory stays unbound; the pages
@@ -46,7 +57,8 @@ def launch(build: Build, variant: str, placement: Placement, openmp: str = "gnu"
     Raises:
         UserError: the OpenMP runtime or the allocator is not installed.
     """
-    variables = environment(build, variant, placement, openmp, allocator)
+    placement = _with_threads(placement, settings)
+    variables = environment(build, variant, placement, openmp, allocator, settings)
     if placement.cpus is None:
         return Launch((build.python,), variables, placement, engine=build.engine)
     prefix = _numactl(placement)
@@ -62,6 +74,7 @@ def environment(
     placement: Placement,
     openmp: str = "gnu",
     allocator: str = "system",
+    settings: Settings = DEFAULT_SETTINGS,
     inherited: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
     """The whole environment of an instance; an unpinned one of MXNet gets only its number of threads.
@@ -70,16 +83,18 @@ def environment(
 
     Args:
         build: the interpreter and its engine.
-        variant: for ``stock`` MXNet fuses by itself; all others run unchanged.
+        variant: for those of stock MXNet it fuses by itself; all others run unchanged.
         placement: where it runs.
         openmp: MXNet's runtime: ``gnu``, the one that it is linked with (in mxnet-mkl 1.5 it is Intel's), or
             ``intel``, which replaces it.
         allocator: ``system``, ``jemalloc`` or ``tcmalloc``.
+        settings: the contestant's, which come before the others.
         inherited: the base environment.
 
     Raises:
         UserError: the OpenMP runtime or the allocator is not installed.
     """
+    openmp = settings.openmp or openmp
     base = {name: value for name, value in foreign_environment(inherited).items() if not name.startswith(_STEERING)}
     preloaded = [
         *([_intel_openmp(build)] if openmp == "intel" and build.engine == MXNET.name else []),
@@ -91,12 +106,20 @@ def environment(
     return {
         **base,
         **libraries,
-        "MXNET_SUBGRAPH_BACKEND": "MKLDNN" if variant == "stock" else "default",
-        "OMP_NUM_THREADS": str(placement.threads),
+        "MXNET_SUBGRAPH_BACKEND": "MKLDNN" if variant in STOCK else "default",
+        **({} if settings.threads == "unset" else {"OMP_NUM_THREADS": str(placement.threads)}),
         # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin 200 ms into the next contestant's turn.
-        "KMP_BLOCKTIME": "1",
+        "KMP_BLOCKTIME": str(1 if settings.blocktime is None else settings.blocktime),
         **_threads_bound(placement, openmp),
+        **({"KMP_AFFINITY": settings.affinity} if settings.affinity else {}),
     }
+
+
+def _with_threads(placement: Placement, settings: Settings) -> Placement:
+    """The placement with the number of OpenMP threads that the settings ask for."""
+    usable = len(read_cpu().usable)
+    counts = {"all": usable, "half": max(1, usable // 2), "one": 1}
+    return replace(placement, threads=counts.get(settings.threads, placement.threads))
 
 
 def _threads_bound(placement: Placement, openmp: str) -> dict[str, str]:

@@ -205,13 +205,14 @@ def _described(
         budget=suite.budget if conditions.budget is None else conditions.budget,
         published=suite.published,
         source=suite.source,
+        sources=suite.sources,
         warnings=warnings,
     )
 
 
 def _launches(contestant: Contestant, build: Build, topology: Topology, conditions: Conditions) -> tuple[Launch, ...]:
     return tuple(
-        launch(build, contestant.variant, each, conditions.openmp, conditions.allocator)
+        launch(build, contestant.variant, each, conditions.openmp, conditions.allocator, contestant.settings)
         for each in place(contestant.policy, topology)
     )
 

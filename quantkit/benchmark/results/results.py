@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Optional
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.placement.placement import Placement
@@ -13,10 +13,36 @@ from quantkit.benchmark.placement.proof import Proof
 from quantkit.files.schema import Many
 from quantkit.host.revision import Revision
 
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
+
 FORMAT = 1
 
 DISCARDED = "discarded"
 """The state of a run that is being removed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a contestant's threads are set, where that differs from what every other contestant of MXNet gets.
+
+    Attributes:
+        openmp: the runtime, ``gnu`` or ``intel``; empty for that of the run.
+        threads: OMP_NUM_THREADS: ``placed``, as many as the placement has; ``all`` or ``half`` of the usable hardware
+            threads; ``one``; ``unset``, which leaves the number to MXNet.
+        affinity: KMP_AFFINITY, ``granularity=fine,compact,1,0``, say; empty for the placement's.
+        blocktime: KMP_BLOCKTIME in ms; None for 1.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
+
+    openmp: Literal["", "gnu", "intel"] = ""
+    threads: Literal["placed", "all", "half", "one", "unset"] = "placed"
+    affinity: str = ""
+    blocktime: Optional[int] = None
+
+
+DEFAULT_SETTINGS = Settings()
 
 
 @dataclass(frozen=True)
@@ -26,10 +52,13 @@ class Contestant:
     ``name`` is its name in tables, unique in its run.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
+
     name: str
     build: str
     variant: str
     policy: str
+    settings: Settings = DEFAULT_SETTINGS
 
 
 @dataclass(frozen=True)
@@ -175,8 +204,11 @@ class Network:
 class Published:
     """A published figure: ``metric`` is throughput (items/s), latency (ms) or speedup (ratio to native).
 
-    ``scenario`` is the scenario of ours that it belongs to.
+    ``scenario`` is the scenario of ours that it belongs to; ``table`` names the published table, empty for a figure of
+    the suite's own.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
 
     network: str
     batch: int
@@ -184,6 +216,30 @@ class Published:
     scenario: str
     metric: str
     value: float
+    table: str = ""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine that others measured on.
+
+    ``cores`` are physical ones, ``isa`` is their instruction set (``AVX2``, ``AVX512``, ``AVX512-VNNI``); ``gpu`` says
+    that it is a GPU of that name instead.
+    """
+
+    name: str
+    cores: int = 0
+    isa: str = ""
+    gpu: bool = False
+
+
+@dataclass(frozen=True)
+class PublishedSource:
+    """The table that published figures are from, where it was published, and the machine."""
+
+    table: str
+    source: str
+    machine: Machine
 
 
 @dataclass(frozen=True)
@@ -200,9 +256,10 @@ class LeftOut:
 class Run:
     """The plan and the conditions of a run. ``host`` holds the machine's facts, ``host["id"]`` its identity.
 
-    ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the published figures
-    come from; ``state`` is ``running``, ``interrupted``, ``failed``, ``finished`` or ``discarded``; ``minutes`` is the
-    time it took; ``revision`` is quantkit's, None in results of version 0.1.
+    ``baseline`` names the contestant that all speed-ups refer to; ``source`` says where the suite's own published
+    figures come from, ``sources`` those of published tables; ``state`` is ``running``, ``interrupted``, ``failed``,
+    ``finished`` or ``discarded``; ``minutes`` is the time it took; ``revision`` is quantkit's, None in results of
+    version 0.1.
     """
 
     name: str
@@ -221,6 +278,7 @@ class Run:
     budget: Optional[float] = None
     published: Many[Published] = ()
     source: str = ""
+    sources: Many[PublishedSource] = ()
     left_out: Many[LeftOut] = ()
     warnings: Many[str] = ()
     state: str = "running"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from quantkit.benchmark.build import Build
-from quantkit.benchmark.results.results import Contestant
+from quantkit.benchmark.results.results import Contestant, Published
 from quantkit.benchmark.suites.suite import Subject, Suite, checked
 from quantkit.benchmark.variants import VARIANTS, can_run
 from quantkit.errors import UserError
@@ -116,8 +116,7 @@ def part(
         scenario=scenario or suite.scenario,
     )
     names = {each.name for each in chosen}
-    published = tuple(figure for figure in smaller.published if figure.network in names)
-    return checked(replace(smaller, published=published), suite.name)
+    return checked(_showing(smaller, [each for each in smaller.published if each.network in names]), suite.name)
 
 
 def among(suite: Suite, contestants: Sequence[Contestant]) -> Suite:
@@ -129,12 +128,15 @@ def among(suite: Suite, contestants: Sequence[Contestant]) -> Suite:
     names = [each.name for each in contestants]
     same = suite.baseline in names
     published = [each for each in suite.published if each.contestant in names and (same or each.metric != "speedup")]
-    return replace(
-        suite,
-        contestants=tuple(contestants),
-        baseline=suite.baseline if same else names[0],
-        published=tuple(published),
-    )
+    left = replace(suite, contestants=tuple(contestants), baseline=suite.baseline if same else names[0])
+    return _showing(left, published)
+
+
+def _showing(suite: Suite, published: Sequence[Published]) -> Suite:
+    """A suite with only these of its published figures, and their sources."""
+    tables = {each.table for each in published}
+    sources = tuple(each for each in suite.sources if each.table in tables)
+    return replace(suite, published=tuple(published), sources=sources)
 
 
 def _placed(contestants: Sequence[Contestant], policies: Sequence[str]) -> list[Contestant]:

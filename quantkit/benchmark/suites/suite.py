@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Optional
 
 from quantkit.benchmark.placement.placement import POLICIES, is_policy
 from quantkit.benchmark.results.result_files import cell_file
-from quantkit.benchmark.results.results import Contestant, Published
+from quantkit.benchmark.results.results import Contestant, Published, PublishedSource
+from quantkit.benchmark.suites.published import Beside, beside
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.errors import UserError
 from quantkit.files import files
 from quantkit.files.schema import first_fault
 from quantkit.files.text import read_bytes, read_toml
 
+if TYPE_CHECKING:
+    from pydantic import ConfigDict
+
+# What an untrusted suite may put into the environment.
+_AFFINITY = re.compile(r"[a-z]+(=[a-z]+)?(,[a-z0-9]+(=[a-z]+)?){0,8}")
+
 SCENARIOS = ("throughput", "latency", "server")
 
 
 @dataclass(frozen=True)
-class Lstm:
-    """A stack of LSTM layers with seeded random weights over ``steps`` time steps."""
+class Recurrent:
+    """A stack of recurrent layers with seeded random weights over ``steps`` time steps.
+
+    ``mode`` is that of MXNet's operator ``RNN``; ``inputs`` and ``hidden`` are the widths of the input and the state.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
 
     layers: int
     steps: int
     inputs: int
     hidden: int
+    mode: Literal["lstm", "gru", "rnn_tanh", "rnn_relu"] = "lstm"
+    bidirectional: bool = False
+
+    @property
+    def directions(self) -> int:
+        """The number of directions in which the sequence is read."""
+        return 2 if self.bidirectional else 1
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network to measure: a ``model`` (name, card or bundle) or an ``lstm``.
+    """A network to measure: a ``model`` (name, card or bundle) or an ``rnn``.
 
     ``batches`` and ``scenario`` override the suite's unless empty.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
+
     name: str
     model: Optional[str] = None
-    lstm: Optional[Lstm] = None
+    rnn: Optional[Recurrent] = None
     batches: tuple[int, ...] = ()
     scenario: str = ""
 
@@ -47,7 +69,8 @@ class Subject:
 class Suite:
     """Networks, batch sizes and contestants; each combination is a cell.
 
-    ``baseline`` names the contestant whose speed counts as 1; ``budget`` is in minutes, None if unlimited.
+    ``baseline`` names the contestant whose speed counts as 1; ``source`` says where published figures of the suite's
+    own come from, ``sources`` those of published tables; ``budget`` is in minutes, None if unlimited.
     """
 
     name: str
@@ -59,6 +82,7 @@ class Suite:
     contestants: tuple[Contestant, ...]
     published: tuple[Published, ...] = ()
     source: str = ""
+    sources: tuple[PublishedSource, ...] = ()
     budget: Optional[float] = None
 
 
@@ -83,17 +107,22 @@ def _is_suite(path: Path) -> bool:
         return False
 
 
-def read_suite(path: Path) -> Suite:
+def read_suite(path: Path, machine: Optional[str] = None) -> Suite:
     """Read a suite's file.
 
+    Args:
+        path: the file.
+        machine: of which machine the published figures are to be, see ``published.beside``.
+
     Raises:
-        UserError: it is not TOML, not a suite, or is inconsistent.
+        UserError: it is not TOML, not a suite, is inconsistent, or has no published figures of the machine.
     """
     from pydantic import TypeAdapter, ValidationError
 
     document = _toml(path)
     try:
         networks = document.pop("network", [])
+        tables = TypeAdapter(tuple[Beside, ...]).validate_python(document.pop("published_table", []))
         suite: Suite = TypeAdapter(Suite).validate_python(
             {
                 "name": path.stem,
@@ -101,8 +130,7 @@ def read_suite(path: Path) -> Suite:
                 "contestants": document.pop("contestant", []),
                 "published": document.pop("published", []),
                 **document,
-            },
-            context={"forbid": True},
+            }
         )
     except ValidationError as error:
         where, what = first_fault(error)
@@ -110,7 +138,8 @@ def read_suite(path: Path) -> Suite:
     unknown = sorted(document.keys() - {"title", "scenario", "batches", "baseline", "source", "budget"})
     if unknown:
         raise UserError(f"{path}: a suite has no setting {unknown[0]!r}")
-    return checked(suite, str(path))
+    figures, sources = beside(tables, [network.name for network in suite.networks], machine, str(path))
+    return checked(replace(suite, published=(*suite.published, *figures), sources=sources), str(path))
 
 
 def _subject(entry: Any) -> Any:
@@ -167,15 +196,28 @@ def _problems(suite: Suite) -> Iterator[str]:
             yield f"there is no variant {contestant.variant!r}; choose from {', '.join(VARIANTS)}"
         if not is_policy(contestant.policy):
             yield f"there is no placement {contestant.policy!r}; there are {POLICIES}"
+        yield from _problems_of_settings(contestant)
     for network in suite.networks:
         batches = network.batches or suite.batches
         if not batches or min(batches) < 1 or len(set(batches)) < len(batches):
             yield f"batch sizes of {network.name} must be different whole numbers above zero, not {list(batches)}"
-        if (network.model is None) == (network.lstm is None):
-            yield f"network {network.name} needs either a model or an lstm"
+        if (network.model is None) == (network.rnn is None):
+            yield f"network {network.name} needs either a model or an rnn"
     for figure in suite.published:
         if figure.network not in networks or figure.contestant not in names:
             yield f"a published figure is for {figure.network}, {figure.contestant}, which the suite does not measure"
+
+
+def _problems_of_settings(contestant: Contestant) -> Iterator[str]:
+    settings, name = contestant.settings, contestant.name
+    if settings.threads != "placed" and not contestant.policy.startswith("unpinned"):
+        yield f"contestant {name} has a number of threads of its own; give it the policy unpinned"
+    if settings.affinity and not _AFFINITY.fullmatch(settings.affinity):
+        yield f"the affinity {settings.affinity!r} of {name} is none of Intel's, such as granularity=fine,compact,1,0"
+    if settings.blocktime is not None and settings.blocktime < 0:
+        yield f"the blocktime of {name} must be a number of ms, not {settings.blocktime}"
+    if (settings.affinity or settings.blocktime is not None) and settings.openmp != "intel":
+        yield f'affinity and blocktime of {name} are for Intel\'s runtime; give it openmp = "intel"'
 
 
 def batches_of(suite: Suite, network: Subject) -> tuple[int, ...]:

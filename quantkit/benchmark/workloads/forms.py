@@ -11,6 +11,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from quantkit.backends.mxnet.stock import stock_int8_graph
 from quantkit.benchmark.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
 from quantkit.benchmark.workloads.images import image_batch
 from quantkit.benchmark.workloads.network import Checkpoint
@@ -51,6 +52,7 @@ class Forms:
         makers: Mapping[str, Callable[[], Stored]] = {
             "fused": lambda: self._checkpoint("fused", self._fused_form, *self._made_by),
             "int8": lambda: self._checkpoint("int8", self._int8_form, *self._quantized_by),
+            "stock-int8": lambda: self._checkpoint("stock-int8", self._stock_int8_form, *self._quantized_by),
             "onnx": lambda: Stored(self._onnx, {}),
             "onnx-int8": lambda: Stored(self._int8_onnx, {}),
             **dict.fromkeys(MODES, lambda: Stored(self._by_peer(form), {})),
@@ -113,6 +115,10 @@ class Forms:
     def _int8_form(self) -> Made:
         agreement = self._quantized.agreement
         return Made(self._quantized.graph, {} if agreement is None else known_accuracy(agreement))
+
+    def _stock_int8_form(self) -> Made:
+        self.tell(f"{self.model.name}: quantizing with MXNet's own quantizer and {_CALIBRATION_IMAGES} images")
+        return Made(stock_int8_graph(self.model.graph, self._images, "naive"), {})
 
 
 def known_accuracy(agreement: Union[Agreement, AgreementResult]) -> dict[str, float]:

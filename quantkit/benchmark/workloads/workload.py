@@ -1,4 +1,4 @@
-"""Workloads: networks, bundles and LSTMs prepared for measuring."""
+"""Workloads: networks, bundles and recurrent layers prepared for measuring."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import numpy as np
 from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.backends.mxnet.shapes import check_runs, infer_shapes
-from quantkit.benchmark.suites.suite import Lstm, Subject
+from quantkit.benchmark.suites.suite import Recurrent, Subject
 from quantkit.benchmark.workloads.exported import int8_file
 from quantkit.benchmark.workloads.forms import Forms, known_accuracy
 from quantkit.benchmark.workloads.images import image_batch
-from quantkit.benchmark.workloads.lstm import INPUT, lstm_graph, lstm_macs, sequences
 from quantkit.benchmark.workloads.network import Checkpoint
+from quantkit.benchmark.workloads.recurrent import INPUT, recurrent_graph, recurrent_macs, sequences
 from quantkit.benchmark.workloads.store import (
     Made,
     stored_array,
@@ -121,8 +121,8 @@ def prepare(
         # What other engines compute is held against it.
         forms = tuple(dict.fromkeys((*forms, "int8")))
     try:
-        if subject.lstm is not None:
-            return _from_lstm(subject.name, subject.lstm, forms, tell)
+        if subject.rnn is not None:
+            return _from_recurrent(subject.name, subject.rnn, forms, tell)
         spec = str(subject.model)
         if is_bundle(spec):
             return _from_bundle(subject.name, Path(spec), forms, data, reference, loading, tell)
@@ -228,21 +228,21 @@ def _image_input(
     return stored_array(images)
 
 
-def _from_lstm(name: str, lstm: Lstm, forms: Collection[str], tell: Tell) -> Workload:
+def _from_recurrent(name: str, stack: Recurrent, forms: Collection[str], tell: Tell) -> Workload:
     impossible = sorted(set(forms) - {"fp32", "stock"})
     if impossible:
-        raise UserError(f"{name} is an LSTM, which has no {impossible[0]} form; measure it in fp32 on MXNet")
-    graph = lstm_graph(lstm)
+        raise UserError(f"{name} has recurrent layers, which have no {impossible[0]} form; measure it in fp32 on MXNet")
+    graph = recurrent_graph(stack)
     checkpoint = stored_checkpoint(name, nnvm.sha256_of(graph), lambda: Made(graph, {}), tell).checkpoint
     return Workload(
         name=name,
         weights="random",
-        macs=lstm_macs(lstm),
+        macs=recurrent_macs(stack),
         item="sequence",
         accuracy={},
         input_name=INPUT,
         checkpoints=dict.fromkeys(forms, checkpoint),
-        inputs_of=cache(lambda batch: stored_array(sequences(lstm, batch))),
+        inputs_of=cache(lambda batch: stored_array(sequences(stack, batch))),
     )
 
 

@@ -81,7 +81,11 @@ def _chain(
     """The steps of this run, by label, with the contestant of each."""
     run = study.run
     baseline = next(each for each in run.contestants if each.name == run.baseline)
-    own = [each for each in run.contestants if each.build == build and each != baseline]
+    own = [
+        each
+        for each in run.contestants
+        if each.build == build and each != baseline and each.settings == baseline.settings
+    ]
 
     def placed_alike(variant: str) -> Optional[Contestant]:
         return next((each for each in own if each.variant == variant and each.policy == baseline.policy), None)

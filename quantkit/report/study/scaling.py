@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quantkit.benchmark.results.results import Cell
+from quantkit.benchmark.results.results import DEFAULT_SETTINGS, Cell
 from quantkit.benchmark.results.statistics import Ratio, ratio
 from quantkit.report.study.summary import Study
 
@@ -24,6 +24,11 @@ class Point:
     speedup: Ratio
     ideal: float
 
+    @property
+    def efficiency(self) -> float:
+        """The share of the ideal speed-up that is reached."""
+        return self.speedup.value / self.ideal
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -40,8 +45,8 @@ def scalings(study: Study) -> tuple[Scaling, ...]:
     """All groups of at least two contestants that differ only in their placement, measured for throughput."""
     groups: dict[tuple[str, int, str, str], list[Cell]] = {}
     for cell in study.cells.values():
-        if cell.scenario == "throughput":
-            who = cell.contestant
+        who = cell.contestant
+        if cell.scenario == "throughput" and who.settings == DEFAULT_SETTINGS:
             groups.setdefault((cell.network, cell.batch, who.build, who.variant), []).append(cell)
     return tuple(Scaling(*group, _points(cells)) for group, cells in groups.items() if len(cells) > 1)
 

@@ -64,13 +64,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Study:
-    """One run, evaluated: ``cells`` and ``rows`` are those with timings, in the order of the run's own lists."""
+    """One run, evaluated: ``cells`` and ``rows`` are those with timings, in the order of the run's own lists.
+
+    ``price`` is what its machine costs in an hour, None if that is unknown.
+    """
 
     run: Run
     cells: Mapping[Key, Cell]
     rows: tuple[Row, ...]
     served: tuple[Cell, ...]
     failed: tuple[Cell, ...]
+    price: Optional[float] = None
 
     @property
     def challengers(self) -> tuple[str, ...]:
@@ -123,21 +127,22 @@ def key_of(cell: Cell) -> Key:
     return cell.network, cell.batch, cell.contestant.name
 
 
-def summarize(results: Sequence[Results], price_per_hour: Optional[float] = None) -> tuple[Study, ...]:
-    """Evaluate runs that were made on one host.
+def summarize(results: Sequence[Results], prices: Sequence[Optional[float]] = ()) -> tuple[Study, ...]:
+    """Evaluate runs, each within its host.
 
     Args:
         results: at least one run.
-        price_per_hour: the price of the whole machine for an hour, in any currency.
+        prices: the price of each run's whole machine for an hour, in any currency; empty or None: unknown.
 
     Raises:
-        UserError: the runs come from different hosts, or the price is not a positive number.
+        UserError: a price is not a positive number, or the prices are not as many as the runs.
     """
-    if price_per_hour is not None and not (math.isfinite(price_per_hour) and price_per_hour > 0):
-        raise UserError(f"a price per hour is a number above zero, not {price_per_hour}")
-    for other in results[1:]:
-        check_same_host(results[0].run, other.run)
-    return tuple(_study(each, price_per_hour) for each in results)
+    for price in prices:
+        if price is not None and not (math.isfinite(price) and price > 0):
+            raise UserError(f"a price per hour is a number above zero, not {price}")
+    if prices and len(prices) != len(results):
+        raise UserError(f"there are {len(prices)} prices for {len(results)} runs; give one for each, or none")
+    return tuple(_study(each, price) for each, price in zip(results, prices or [None] * len(results)))
 
 
 def check_same_host(one: Run, other: Run) -> None:
@@ -149,7 +154,8 @@ def check_same_host(one: Run, other: Run) -> None:
     if one.host.get("id") is None or one.host.get("id") != other.host.get("id"):
         raise UserError(
             f"the results are from different hosts: {one.name} ran on {_host(one)}, {other.name} on {_host(other)}; "
-            "figures of different machines are not comparable, measure both on one"
+            "ratios of different machines mean nothing: measure both on one, or `quantkit report --across-hosts` for "
+            "absolute figures"
         )
 
 
@@ -173,6 +179,7 @@ def _study(results: Results, price: Optional[float]) -> Study:
         rows,
         served=tuple(cell for cell in done if cell.server is not None),
         failed=tuple(cell for cell in order if cell.failure is not None),
+        price=price,
     )
 
 

@@ -21,7 +21,7 @@ def test_recipes_have_the_versions_that_the_extras_have() -> None:
     assert {*RECIPES["onnxruntime"].wheels, *RECIPES["openvino"].wheels} <= {
         wheel.replace("[quantization,symbolic]", "") for wheel in extras["peers"]
     }
-    assert set(RECIPES["onednn"].wheels) < set(extras["onednn"])
+    assert RECIPES["onednn"].wheels[0] in extras["onednn"]
 
 
 def test_only_the_quantizers_of_others_bring_along_what_they_depend_on(fake: Fake) -> None:

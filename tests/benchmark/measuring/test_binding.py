@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from quantkit.benchmark.build import Build
 from quantkit.benchmark.measuring import binding
 from quantkit.benchmark.measuring.binding import environment, launch
 from quantkit.benchmark.placement.placement import Placement
+from quantkit.benchmark.results.results import Settings
 from quantkit.errors import UserError
 
 PINNED = Placement((0, 2), (1,), 2)
@@ -95,6 +97,30 @@ def test_intel_openmp(build: Build, tmp_path: Path, place: str) -> None:
     assert variables["KMP_AFFINITY"] == "granularity=fine,compact,1,0"
     assert "OMP_PLACES" not in variables and "OMP_PROC_BIND" not in variables
     assert "KMP_AFFINITY" not in environment(build, "fp32", UNPINNED, openmp="intel", inherited={})
+
+
+@pytest.mark.parametrize(
+    ("threads", "count"), [("placed", "2"), ("all", "5"), ("half", "2"), ("one", "1"), ("unset", None)]
+)
+def test_a_contestant_has_a_number_of_threads_of_its_own(
+    build: Build, monkeypatch: pytest.MonkeyPatch, threads: Any, count: str | None
+) -> None:
+    class Cpu:
+        usable = range(5)
+
+    monkeypatch.setattr(binding, "read_cpu", Cpu)
+    given = launch(build, "fp32", UNPINNED, settings=Settings(threads=threads))
+    assert given.environment.get("OMP_NUM_THREADS") == count
+    assert given.placement.threads == int(count or 2)
+
+
+def test_settings_of_a_contestant_come_before_those_of_the_run(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "mxnet/libiomp5.so").touch()
+    settings = Settings("intel", affinity="granularity=fine,scatter", blocktime=0)
+    variables = environment(build, "fp32", PINNED, "gnu", settings=settings, inherited={})
+    assert variables["LD_PRELOAD"].endswith("libiomp5.so")
+    assert (variables["KMP_AFFINITY"], variables["KMP_BLOCKTIME"]) == ("granularity=fine,scatter", "0")
+    assert "LD_PRELOAD" not in environment(build, "fp32", PINNED, "gnu", settings=Settings("gnu"), inherited={})
 
 
 def test_no_intel_openmp(build: Build) -> None:

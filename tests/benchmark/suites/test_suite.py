@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quantkit.benchmark.results.results import Contestant, Published
-from quantkit.benchmark.suites.suite import Lstm, Subject, batches_of, read_suite
+from quantkit.benchmark.suites.suite import Recurrent, Subject, batches_of, read_suite
 from quantkit.errors import UserError
 
 GOOD = """
@@ -17,7 +17,7 @@ baseline = "native"
 model = "resnet18_v1"
 [[network]]
 name = "lstm"
-lstm = {layers = 2, steps = 5, inputs = 8, hidden = 8}
+rnn = {layers = 2, steps = 5, inputs = 8, hidden = 8}
 batches = [32]
 scenario = "latency"
 [[contestant]]
@@ -59,7 +59,7 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
     assert (suite.name, suite.title, suite.baseline) == ("toy", "A toy", "native")
     resnet, lstm = suite.networks
     assert resnet == Subject("resnet18_v1", model="resnet18_v1")
-    assert lstm == Subject("lstm", lstm=Lstm(2, 5, 8, 8), batches=(32,), scenario="latency")
+    assert lstm == Subject("lstm", rnn=Recurrent(2, 5, 8, 8), batches=(32,), scenario="latency")
     assert batches_of(suite, resnet) == (1, 8)
     assert batches_of(suite, lstm) == (32,)
     assert suite.contestants == (Contestant("native", "native", "fp32", "node"),)
@@ -69,6 +69,11 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        ('policy = "node"', 'policy = "node"\nsettings = {threads = "all"}', "give it the policy unpinned"),
+        ('policy = "node"', 'policy = "node"\nsettings = {blocktime = 1}', 'give it openmp = "intel"'),
+        ('policy = "node"', 'policy = "node"\nsettings = {openmp = "intel", blocktime = -1}', "blocktime of native"),
+        ('policy = "node"', 'policy = "node"\nsettings = {openmp = "intel", affinity = "x;y"}', "affinity 'x;y'"),
+        ('policy = "node"', 'policy = "node"\nsettings = {preload = "spy.so"}', "preload"),
         ("title", "[", "cannot read the suite"),
         ('build = "native"', 'build = "mine=./anything"', "give the interpreter with --build mine=./anything"),
         ('title = "A toy"', "", "title"),
@@ -82,10 +87,14 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
         ('name = "native"', SAME_FILE, "two cells would have the same file"),
         ('variant = "fp32"', 'variant = "fp16"', "no variant 'fp16'"),
         ('policy = "node"', 'policy = "foo"', "no placement 'foo'"),
-        ('model = "resnet18_v1"', 'name = "x"', "needs either a model or an lstm"),
+        ('model = "resnet18_v1"', 'name = "x"', "needs either a model or an rnn"),
         ('name = "lstm"', 'name = "resnet18_v1"', "two networks are called 'resnet18_v1'"),
         ('network = "lstm"', 'network = "other"', "published figure is for other"),
         ("value = 1.0", 'value = "much"', "published"),
+        ("value = 1.0", "value = 1.0\nunit = 1", "published.0.unit"),
+        ('policy = "node"', 'policy = "node"\nthreads = 1', "contestants.0.threads"),
+        ("hidden = 8", "hidden = 8, gates = 3", "networks.1.rnn.gates"),
+        ('scenario = "latency"', 'scenario = "latency"\nspeed = 1', "networks.1.speed"),
     ],
 )
 def test_mistakes_are_named(old: str, new: str, words: str, tmp_path: Path) -> None:

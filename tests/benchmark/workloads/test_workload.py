@@ -11,7 +11,7 @@ from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.backends.mxnet.execute import run
 from quantkit.backends.registry import MXNET
 from quantkit.benchmark.measuring.outputs import INT8_ALLOWED
-from quantkit.benchmark.suites.suite import Lstm, Subject
+from quantkit.benchmark.suites.suite import Recurrent, Subject
 from quantkit.benchmark.workers import worker
 from quantkit.benchmark.workloads import forms
 from quantkit.benchmark.workloads.forms import known_accuracy
@@ -222,8 +222,8 @@ def test_a_bundles_int8_onnx_form_needs_no_reference(bundle: Path, tmp_path: Pat
     assert prepare(subject, ["onnx-int8"], IMAGES).checkpoints == workload.checkpoints
 
 
-def test_an_lstm_has_one_form(engine: None) -> None:
-    subject = Subject("lstm", lstm=Lstm(layers=2, steps=3, inputs=4, hidden=5))
+def test_recurrent_layers_have_one_form(engine: None) -> None:
+    subject = Subject("lstm", rnn=Recurrent(layers=2, steps=3, inputs=4, hidden=5))
     workload = prepare(subject, ["fp32", "stock"])
     assert workload.checkpoint("fp32") == workload.checkpoint("stock")
     assert workload.item == "sequence"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from quantkit.benchmark.results.results import Contestant, Results
+from quantkit.benchmark.results.results import Contestant, Results, Settings
 from quantkit.report.study.attribution import attributions, one_per_network
 from quantkit.report.study.scaling import scalings
 from quantkit.report.study.summary import Study, summarize
@@ -124,3 +124,14 @@ def test_scaling_needs_two_placements_of_the_same() -> None:
     assert [each.variant for each in scalings(study(results(batches=(1,))))] == ["int8"]
     assert scalings(study(results(contestants=(NATIVE, MKLDNN, INT8)))) == ()
     assert scalings(study(results(contestants=(INT8, PINNED), scenario="latency"))) == ()
+
+
+def test_contestants_with_settings_of_their_own_are_no_placements() -> None:
+    tuned = replace(INT8, name="tuned", settings=Settings("intel"))
+    assert scalings(study(results(contestants=(NATIVE, INT8, tuned), speed={**SPEED, "tuned": 3.0}))) == ()
+
+
+def test_efficiency_is_the_share_of_the_ideal() -> None:
+    (found,) = scalings(study(results(batches=(1,), contestants=(NATIVE, INT8, PINNED))))
+    for point in found.points:
+        assert point.efficiency == point.speedup.value * found.points[0].cores / point.cores

@@ -8,11 +8,11 @@ import pytest
 from quantkit.benchmark.results.results import Cell, LeftOut, Published, Results
 from quantkit.errors import UserError
 from quantkit.report.study.summary import Study, summarize
-from tests.report.synthetic import CONTESTANTS, HOST, INT8, NATIVE, failed, results
+from tests.report.synthetic import CONTESTANTS, INT8, NATIVE, failed, results
 
 
 def only(given: Results, price: float | None = None) -> Study:
-    (study,) = summarize([given], price)
+    (study,) = summarize([given], [price])
     return study
 
 
@@ -128,14 +128,6 @@ def test_what_was_measured_after_all_is_not_left_out() -> None:
     assert [each.batch for each in only(given).left_out] == [64]
 
 
-def test_different_hosts_are_refused_by_name() -> None:
-    one = results()
-    other = results(host={**HOST, "id": "ffff", "cpu": "Xeon"})
-    with pytest.raises(UserError, match=r"0123456789abcdef.*AMD EPYC.*ffff.*Xeon"):
-        summarize([one, other])
-    assert len(summarize([one, results(name="again")])) == 2
-
-
 def test_cells_of_another_run_are_refused() -> None:
     given = results()
     with pytest.raises(UserError, match="does not list"):
@@ -145,4 +137,9 @@ def test_cells_of_another_run_are_refused() -> None:
 @pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf")])
 def test_prices_are_positive_numbers(price: float) -> None:
     with pytest.raises(UserError, match="price"):
-        summarize([results(batches=(1,))], price)
+        summarize([results(batches=(1,))], [price])
+
+
+def test_there_is_a_price_for_each_run_or_for_none() -> None:
+    with pytest.raises(UserError, match="2 prices for 1 runs"):
+        summarize([results(batches=(1,))], [1.0, 2.0])

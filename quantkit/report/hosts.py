@@ -1,0 +1,156 @@
+"""Runs of several hosts in one report: absolute speed and cost, and which choice is best; never ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Optional
+
+from quantkit.report.page.document import Part, Section
+from quantkit.report.page.table import Table
+from quantkit.report.study.summary import Row, Study
+from quantkit.report.study.words import marked, number
+
+_P99 = 2
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One measured cell on one host.
+
+    ``host`` names the machine; ``doubtful`` is whether the cell has a warning.
+    """
+
+    host: str
+    row: Row
+    doubtful: bool
+
+    @property
+    def p99(self) -> float:
+        """The 99th percentile of latency, in ms."""
+        return self.row.percentiles[_P99]
+
+
+def host_names(studies: Sequence[Study]) -> dict[str, str]:
+    """What to call each host, by its identity: its processor and cores, and the identity where two are alike."""
+    facts = {str(study.run.host["id"]): study.run.host for study in studies}
+    names = {key: f"{host.get('cpu')}, {host.get('usable_cores')} cores" for key, host in facts.items()}
+    texts = list(names.values())
+    return {key: f"{name} ({key[:6]})" if texts.count(name) > 1 else name for key, name in names.items()}
+
+
+def offers(studies: Sequence[Study]) -> tuple[Offer, ...]:
+    """Every cell with timings, on every host."""
+    names = host_names(studies)
+    return tuple(
+        Offer(names[str(study.run.host["id"])], row, study.doubtful(*row.key))
+        for study in studies
+        for row in study.rows
+    )
+
+
+def across_hosts(studies: Sequence[Study], latency_bound: Optional[float] = None) -> Part:
+    """The part of a report that tells hosts apart.
+
+    Args:
+        studies: the runs, each evaluated within its host.
+        latency_bound: the p99 that a choice has to keep, in ms.
+    """
+    all_offers = offers(studies)
+    return Part(
+        "Across hosts",
+        tuple(_verdicts(all_offers, latency_bound)),
+        ("Hosts differ in more than their processors: these figures are absolute, and no ratio is formed of two.",),
+        (Section("Hosts and costs", (_hosts(studies), _best(all_offers, latency_bound), _all(all_offers))),),
+    )
+
+
+_Rank = Callable[[Offer], float]
+
+
+def _most(offer: Offer) -> float:
+    return -offer.row.throughput
+
+
+def _cheapest(offer: Offer) -> float:
+    return float("inf") if offer.row.cost is None else offer.row.cost
+
+
+def _least_latency(offer: Offer) -> float:
+    return offer.p99
+
+
+def best(network: str, all_offers: Sequence[Offer], bound: Optional[float]) -> Iterator[tuple[str, Offer]]:
+    """The best choices for a network among those within the bound, each with what it is best in."""
+    fitting = [each for each in all_offers if each.row.network == network and (bound is None or each.p99 <= bound)]
+    ranks: tuple[tuple[str, _Rank], ...] = (
+        ("throughput", _most), ("cost", _cheapest), ("p99", _least_latency),
+    )  # fmt: skip
+    for what, rank in ranks:
+        chosen = min(fitting, key=rank, default=None)
+        if chosen is not None and rank(chosen) != float("inf"):
+            yield what, chosen
+
+
+def _verdicts(all_offers: Sequence[Offer], bound: Optional[float]) -> Iterator[str]:
+    within = "" if bound is None else f" with a p99 within {number(bound)} ms"
+    for network in _networks(all_offers):
+        chosen = dict(best(network, all_offers, bound))
+        if not chosen:
+            yield f"{network}: nothing measured keeps a p99 of {number(bound or 0)} ms."
+            continue
+        fast = chosen["throughput"]
+        text = f"{network}: most items per second{within}: {number(fast.row.throughput)}/s, {_choice(fast)}"
+        if "cost" in chosen:
+            text += f"; least cost: {number(_cheapest(chosen['cost']))} a million, {_choice(chosen['cost'])}"
+        yield f"{text}."
+
+
+def _choice(offer: Offer) -> str:
+    return f"{offer.row.contestant} at batch size {offer.row.batch} on {offer.host}"
+
+
+def _networks(all_offers: Sequence[Offer]) -> list[str]:
+    return list(dict.fromkeys(each.row.network for each in all_offers))
+
+
+def _hosts(studies: Sequence[Study]) -> Table:
+    names = host_names(studies)
+    lines = {}
+    for study in studies:
+        host = study.run.host
+        price = "" if study.price is None else number(study.price)
+        lines[str(host["id"])] = (names[str(host["id"])], ", ".join(map(str, host.get("isa") or ())), price)
+    return Table("Hosts", ("host", "instruction sets", "price per hour"), tuple(lines.values()), frozenset({2}))
+
+
+_FIGURES = ("contestant", "batch size", "instances", "items/s", "p99, ms", "cost per million")
+
+
+def _figures(offer: Offer) -> tuple[str, ...]:
+    row = offer.row
+    cost = "" if row.cost is None else marked(number(row.cost), offer.doubtful)
+    return (
+        row.contestant, str(row.batch), str(row.instances), marked(number(row.throughput), offer.doubtful),
+        marked(number(offer.p99), offer.doubtful), cost,
+    )  # fmt: skip
+
+
+def _best(all_offers: Sequence[Offer], bound: Optional[float]) -> Table:
+    lines = [
+        (network, what, offer.host, *_figures(offer))
+        for network in _networks(all_offers)
+        for what, offer in best(network, all_offers, bound)
+    ]
+    within = "" if bound is None else f" within a p99 of {number(bound)} ms"
+    return Table(f"Best choices{within}", ("network", "best", "host", *_FIGURES), tuple(lines), frozenset(range(4, 9)))
+
+
+def _all(all_offers: Sequence[Offer]) -> Table:
+    lines = [
+        (network, each.host, *_figures(each))
+        for network in _networks(all_offers)
+        for each in sorted(all_offers, key=lambda one: (one.row.batch, _most(one)))
+        if each.row.network == network
+    ]
+    return Table("Every choice", ("network", "host", *_FIGURES), tuple(lines), frozenset(range(3, 8)))

@@ -1,0 +1,56 @@
+"""Published figures beside ours, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Optional
+
+from quantkit.benchmark.results.results import PublishedSource
+from quantkit.report.page.table import Table
+from quantkit.report.study.machines import machine_text, own_machine, published_source
+from quantkit.report.study.summary import METRICS, Row, Study, published_throughputs
+from quantkit.report.study.words import factor, marked, number, ratio_text
+from quantkit.report.tables import items
+
+
+def published_table(study: Study) -> Optional[Table]:
+    """Each published figure beside ours, with the machine that it was measured on."""
+    lines = [
+        line for row in study.rows for line in (*_published_speedups(study, row), *_published_throughput(study, row))
+    ]
+    if not lines:
+        return None
+    columns = ("network", "batch size", "contestant", "", "this machine", "published", "share", "published for")
+    return Table(
+        "Published figures and ours",
+        columns,
+        tuple(lines),
+        frozenset((1, 4, 5, 6)),
+        f"{own_machine(study.run).capitalize()}. The share is ours as a part of the published figure: two machines, "
+        "so it says how far they differ, not which figure is right.",
+    )
+
+
+def _published_speedups(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
+    for metric in METRICS:
+        if metric in row.published and metric in row.speedups:
+            source, other = published_source(study.run, row, metric, "speedup"), row.published[metric]
+            ours = row.speedups[metric]
+            what = f"{metric}, times {study.run.baseline}"
+            yield _published(study, row, what, ratio_text(ours), factor(other), ours.value / other, source)
+
+
+def _published_throughput(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
+    other = published_throughputs(study.run).get(row.key)
+    if other is not None:
+        source = published_source(study.run, row, "throughput", "throughput")
+        what = f"{items(study, [row.network])}/s"
+        yield _published(study, row, what, number(row.throughput), number(other), row.throughput / other, source)
+
+
+def _published(
+    study: Study, row: Row, what: str, ours: str, other: str, share: float, source: Optional[PublishedSource]
+) -> tuple[str, ...]:
+    doubtful = study.doubtful(row.network, row.batch, row.contestant, study.run.baseline)
+    machine = "" if source is None else machine_text(source.machine)
+    return (row.network, str(row.batch), row.contestant, what, marked(ours, doubtful), other, f"{share:.0%}", machine)

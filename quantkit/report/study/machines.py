@@ -1,0 +1,31 @@
+"""The machines that figures were measured on, in words: this one, and those of published figures."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from quantkit.benchmark.results.results import Machine, PublishedSource, Run
+from quantkit.report.study.summary import Row
+
+
+def published_source(run: Run, row: Row, scenario: str, metric: str) -> Optional[PublishedSource]:
+    """The table that a row's published figure is from; None for a figure of the suite's own."""
+    tables = {
+        each.table
+        for each in run.published
+        if (each.network, each.batch, each.contestant, each.scenario, each.metric) == (*row.key, scenario, metric)
+    }
+    return next((source for source in run.sources if source.table in tables), None)
+
+
+def machine_text(machine: Machine) -> str:
+    """``EC2 C5.24xlarge: 48 cores, AVX512-VNNI``."""
+    return f"{machine.name}: GPU" if machine.gpu else f"{machine.name}: {machine.cores} cores, {machine.isa}"
+
+
+def own_machine(run: Run) -> str:
+    """``this machine: 2 cores, avx512_vnni``."""
+    sets = run.host.get("isa")
+    best = str(sets[-1]) if isinstance(sets, (list, tuple)) and sets else ""
+    cores = f"{run.host['usable_cores']} cores" if run.host.get("usable_cores") else ""
+    return f"this machine: {', '.join(filter(None, (cores, best)))}"

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from quantkit.benchmark.results.results import Results
+from quantkit.errors import UserError
+from quantkit.report.hosts import Offer, best, host_names, offers
+from quantkit.report.study.summary import summarize
+from quantkit.report.write import make_report
+from tests.report.synthetic import HOST, INT8, NATIVE, results
+
+OTHER = {**HOST, "id": "ffffffffffffffff", "cpu": "Xeon", "usable_cores": 4}
+PRICES = (4.0, 1.0)
+
+
+@pytest.fixture(scope="module")
+def runs() -> tuple[Results, Results]:
+    """The second host is half as fast and costs a quarter."""
+    fast = results(("net",), (1, 8), (NATIVE, INT8), {"native": 2.0, "INT8": 40.0})
+    slow = results(("net",), (1, 8), (NATIVE, INT8), {"native": 1.0, "INT8": 20.0}, host=OTHER)
+    return fast, slow
+
+
+@pytest.fixture(scope="module")
+def priced(runs: tuple[Results, Results]) -> tuple[Offer, ...]:
+    return offers(summarize(runs, PRICES))
+
+
+def test_the_best_is_found_by_hand(priced: tuple[Offer, ...]) -> None:
+    chosen = dict(best("net", priced, None))
+    assert chosen["throughput"].row.throughput == max(each.row.throughput for each in priced)
+    assert chosen["p99"].p99 == min(each.p99 for each in priced)
+    assert chosen["cost"].row.cost == min(each.row.cost or 0 for each in priced)
+    assert (chosen["throughput"].host, chosen["cost"].host) == ("AMD EPYC 9R14, 8 cores", "Xeon, 4 cores")
+
+
+def test_costs_are_of_the_price_of_each_host(priced: tuple[Offer, ...]) -> None:
+    for each in priced:
+        price = PRICES[each.host.startswith("Xeon")]
+        assert each.row.cost == pytest.approx(price / 3600 / each.row.throughput * 1e6)
+
+
+def test_a_bound_leaves_out_what_is_slower(priced: tuple[Offer, ...]) -> None:
+    for bound in sorted(each.p99 for each in priced):
+        fitting = [each for each in priced if each.p99 <= bound]
+        fastest = max(fitting, key=lambda each: each.row.throughput)
+        assert dict(best("net", priced, bound))["throughput"] == fastest
+    assert list(best("net", priced, 0.0)) == []
+
+
+def test_hosts_that_are_alike_are_told_apart(runs: tuple[Results, Results]) -> None:
+    again = results(("net",), (1,), (NATIVE, INT8), host={**HOST, "id": "abcdef0123"})
+    assert host_names(summarize([runs[0], again])) == {
+        HOST["id"]: "AMD EPYC 9R14, 8 cores (012345)",
+        "abcdef0123": "AMD EPYC 9R14, 8 cores (abcdef)",
+    }
+
+
+def test_a_report_across_hosts_opens_with_them_and_keeps_ratios_within_each(runs: tuple[Results, Results]) -> None:
+    report = make_report(runs, None, PRICES, across_hosts=True, latency_bound=1000.0)
+    first, *of_runs = report.document.parts
+    assert [part.title for part in of_runs] == [run.run.title for run in runs]
+    assert first.verdicts[0].startswith("net: most items per second with a p99 within 1000 ms: ")
+    titles = [block.title for section in first.sections for block in section.blocks if hasattr(block, "title")]
+    assert titles == ["Hosts", "Best choices within a p99 of 1000 ms", "Every choice"]
+    document = json.loads(report.files["report.json"])
+    assert [(run["host"]["cpu"], run["price_per_hour"]) for run in document["runs"]] == [
+        ("AMD EPYC 9R14", 4.0),
+        ("Xeon", 1.0),
+    ]
+    assert [part.verdicts for part in of_runs] == [tuple(run["verdicts"]) for run in document["runs"]]
+
+
+def test_different_hosts_are_refused_by_name_unless_asked_for(runs: tuple[Results, Results]) -> None:
+    with pytest.raises(UserError, match=r"0123456789abcdef.*AMD EPYC.*ffff.*Xeon.*--across-hosts"):
+        make_report(runs)
+    with pytest.raises(UserError, match="a latency bound is for the best choice across hosts"):
+        make_report(runs[:1], latency_bound=3.0)
