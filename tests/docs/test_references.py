@@ -11,8 +11,9 @@ import click
 import pytest
 
 import quantkit
-from quantkit.benchmark.results.results import Contestant, Published
-from quantkit.benchmark.suites.suite import Lstm, Subject, Suite
+from quantkit.benchmark.results.results import Contestant, Published, Settings
+from quantkit.benchmark.suites.published import Beside
+from quantkit.benchmark.suites.suite import Recurrent, Subject, Suite
 from quantkit.bundle.manifest import KNOWN
 from quantkit.cli.main import cli
 from quantkit.models.card_schema import CardTable, PreprocessTable, SourceTable
@@ -86,13 +87,16 @@ def test_every_key_of_a_suite_has_its_row() -> None:
     page = (PAGES / "reference" / "suite.md").read_text()
     top, *tables = re.split(r"^## ", page, flags=re.MULTILINE)
     sections = {"": top} | {table.partition("\n")[0].strip("`[]"): table for table in tables}
-    known = {"": Suite, "network": Subject, "contestant": Contestant, "published": Published}
-    for section, table in known.items():
-        # A suite has the name of its file, and these tables.
-        others = {"name", "networks", "contestants", "published"} if table is Suite else set()
-        for key in {each.name for each in fields(table)} - others:
+    known = [
+        ("", Suite), ("network", Subject), ("contestant", Contestant), ("contestant", Settings),
+        ("published_table", Beside), ("published", Published),
+    ]  # fmt: skip
+    # What quantkit fills in, and what stands in tables.
+    others = {Suite: {"name", "networks", "contestants", "published", "sources"}, Published: {"table"}}
+    for section, table in known:
+        for key in {each.name for each in fields(table)} - others.get(table, set()):
             assert re.search(rf"^\| [^|]*`{key}`", sections[section], re.MULTILINE), (section, key)
-    for each in fields(Lstm):
+    for each in fields(Recurrent):
         assert f"`{each.name}`" in sections["network"], each.name
 
 
