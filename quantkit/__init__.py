@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from quantkit.api import quantize as quantize
     from quantkit.benchmark.measuring.measurement import Conditions as Conditions
     from quantkit.benchmark.measuring.measurement import run_benchmark as run_benchmark
+    from quantkit.benchmark.results.result_files import read_results as read_results
     from quantkit.benchmark.results.results import Cell as Cell
     from quantkit.benchmark.results.results import Contestant as Contestant
     from quantkit.benchmark.results.results import Results as Results
@@ -186,6 +187,7 @@ __all__ = [
     "measure_agreement",
     "plan",
     "quantize",
+    "read_results",
     "read_table",
     "run_benchmark",
     "search_mixed_precision",
@@ -278,6 +280,7 @@ _HOMES = {
     "measure_agreement": ("quantkit.bundle.quantized_model", "measure_agreement"),
     "plan": ("quantkit.quantization.algorithms.stage", "plan"),
     "quantize": ("quantkit.api", "quantize"),
+    "read_results": ("quantkit.benchmark.results.result_files", "read_results"),
     "read_table": ("quantkit.calibration.table", "read_table"),
     "run_benchmark": ("quantkit.benchmark.measuring.measurement", "run_benchmark"),
     "search_mixed_precision": ("quantkit.mixed_precision.search", "search_mixed_precision"),

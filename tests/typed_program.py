@@ -119,6 +119,7 @@ def benchmarks(out: Path) -> None:
     assert_type(results, quantkit.Results)
     assert_type(results.run, quantkit.Run)
     assert_type(results.cells, tuple[quantkit.Cell, ...])
+    assert_type(quantkit.read_results(out / "results"), quantkit.Results)
     report = quantkit.make_report([results], title="Smoke")
     assert_type(report, quantkit.Report)
     assert_type(quantkit.write_report(report, out / "report"), tuple[Path, ...])

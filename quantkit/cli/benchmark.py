@@ -50,7 +50,7 @@ class Contest:
         "--variants",
         metavar="LIST",
         help=f"Of fp32, stock, fused and int8 ({' and '.join(DEPLOYED_ONNX)}: fp32, int8), and of what other "
-        f"quantizers make: onnxruntime-ptq, nncf.  [default: {','.join(DEFAULT_VARIANTS)}; SUITE: its own]",
+        f"quantizers make: stock-int8 (MXNet's own), onnxruntime-ptq, nncf.  [default: {','.join(DEFAULT_VARIANTS)}; SUITE: its own]",
     )
     networks: Optional[str] = option("--networks", metavar="LIST", help="Of a SUITE only these networks.")
     batches: Optional[tuple[int, ...]] = option(
@@ -142,7 +142,7 @@ def benchmark(
     """Measure throughput and latency across builds and pinned instances.
 
     A SUITE is a file, or the name of one that ships: engines, int8-speedup, rnn, score, scaling,
-    smoke. Builds (`quantkit builds list`) are made when first needed; `here` is the engine of this environment.
+    settings, smoke. Builds (`quantkit builds list`) are made when first needed; `here` is the engine of this environment.
     All contestants of a network take turns in random order; ratios come with 95 % intervals.
 
     Results are on disk as soon as they are measured. The same command goes on where an earlier one
@@ -158,7 +158,7 @@ def benchmark(
     kind = alone if is_bundle(target) else "model" if path is None else "suite"
     refuse_idle(click.get_current_context(), kind)
     scenario = _scenario(contest.scenario, circumstances.latency_bound)
-    from quantkit.benchmark.builds.environments import open_build
+    from quantkit.benchmark.builds.environments import open_builds
     from quantkit.benchmark.measuring.measurement import Conditions, run_benchmark
     from quantkit.benchmark.suites.compose import left_out
     from quantkit.host.placeholders import command
@@ -174,8 +174,8 @@ def benchmark(
         _check_target(target)
         names = [*(builds or DEFAULT_BUILDS), *(name for name in interpreters if not builds)]
         _check_used(interpreters, names)
-        opened = [open_build(interpreters.get(name, name), terminal.tell) for name in names]
-        suite = _composed(target, opened, chosen, scenario, circumstances.reference)
+        opened = open_builds({name: interpreters.get(name, name) for name in names}, terminal.tell)
+        suite = _composed(target, list(opened.values()), chosen, scenario, circumstances.reference)
     for message in left_out(suite, chosen[0], chosen[1]):
         terminal.warn(message)
     folder = out or Path(f"{suite.name}-benchmark")

@@ -97,7 +97,8 @@ def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Renderabl
             table.add_row(mark, row.operator, row.node)
             for note in _notes(row, into if last else row.node):
                 table.add_row("" if last else " │", "", Padding(Text(note, "dim"), (0, 0, 0, 2)))
-    total = f"\n{len(rows)} operators: {counts['int8']} in INT8, {counts['fp32']} in FP32, {counts['gone']} gone."
+    operators = "1 operator" if len(rows) == 1 else f"{len(rows)} operators"
+    total = f"\n{operators}: {counts['int8']} in INT8, {counts['fp32']} in FP32, {counts['gone']} gone."
     return [table, total]
 
 

@@ -130,7 +130,7 @@ def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) 
     ("arguments", "words"),
     [
         (["nothing-like-it"], "unknown network 'nothing-like-it'"),
-        (["smok"], "suites that ship: engines, int8-speedup, rnn, scaling, score, smoke"),
+        (["smok"], "suites that ship: engines, int8-speedup, rnn, scaling, score, settings, smoke"),
         (["digits_resnet20_v1", "--builds", "here,other"], "there is no build other"),
         (["digits_resnet20_v1", "--build", "mine"], "is not NAME=PYTHON"),
         (["digits_resnet20_v1", "--build", "mine=/no/python", "--builds", "mine"], "no program '/no/python'"),

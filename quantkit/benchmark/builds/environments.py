@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Optional
 
@@ -84,6 +85,20 @@ def open_build(name_or_spec: str, tell: Tell = untold) -> Build:
         if _exists(name):
             return _current(name) or _probed_again(name, tell)
         return _made(name, None, tell)
+
+
+def open_builds(specs: Mapping[str, str], tell: Tell = untold) -> dict[str, Build]:
+    """The working builds of some ``specs``, as ``open_build`` takes them, by the names that they are given here.
+
+    The caller's own interpreters come first: they can be wrong, and to make a recipe's build takes minutes.
+
+    Raises:
+        UserError: see ``open_build``.
+        QuantkitError: see ``open_build``.
+    """
+    own_first = sorted(specs, key=lambda name: "=" not in specs[name])
+    opened = {name: replace(open_build(specs[name], tell), name=name) for name in own_first}
+    return {name: opened[name] for name in specs}
 
 
 def add_build(name_or_spec: str, tell: Tell = untold, python: Optional[str] = None) -> Build:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from quantkit.benchmark.build import Build
-from quantkit.benchmark.builds.environments import open_build
+from quantkit.benchmark.builds.environments import open_builds
 from quantkit.benchmark.measuring.binding import ALLOCATORS, OPENMP, launch
 from quantkit.benchmark.measuring.loadgen import check_loadgen
 from quantkit.benchmark.measuring.runner import run_suite
@@ -181,7 +181,7 @@ def _placeable(suite: Suite, topology: Topology) -> tuple[Suite, tuple[str, ...]
 def _opened(suite: Suite, conditions: Conditions, tell: Tell) -> dict[str, Build]:
     """The builds, by their names in the suite."""
     names = dict.fromkeys(each.build for each in suite.contestants)
-    return {name: replace(open_build(conditions.builds.get(name, name), tell), name=name) for name in names}
+    return open_builds({name: conditions.builds.get(name, name) for name in names}, tell)
 
 
 def _described(

@@ -12,7 +12,7 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 from quantkit.backends.registry import DEPLOYED
 from quantkit.benchmark.results.results import DISCARDED, FORMAT, Cell, Results, Round, Run
@@ -64,12 +64,13 @@ def cell_file(network: str, batch: int, contestant: str) -> str:
     return re.sub(r"[^\w.+-]+", "_", f"{network}-b{batch}-{contestant}") + ".json"
 
 
-def read_results(folder: Path) -> Results:
-    """Read a run and its cells.
+def read_results(folder: Union[str, Path]) -> Results:
+    """Read a run and its cells from the folder that ``run_benchmark`` or ``quantkit benchmark`` has written.
 
     Raises:
         UserError: the folder holds no run, one of another format, or a damaged file.
     """
+    folder = Path(folder)
     if not (folder / RUN).is_file():
         raise UserError(f"{folder} holds no benchmark results ({RUN} is missing); `quantkit benchmark` makes them")
     run = read_run(folder)

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from quantkit.benchmark.builds import build_folder, environments
-from quantkit.benchmark.builds.environments import add_build, check_build, list_builds, open_build, remove_build
+from quantkit.benchmark.builds.environments import (
+    add_build,
+    check_build,
+    list_builds,
+    open_build,
+    open_builds,
+    remove_build,
+)
 from quantkit.benchmark.builds.recipes import RECIPES
 from quantkit.errors import EngineMissing, QuantkitError, UserError
 from quantkit.files import files
@@ -235,3 +242,11 @@ def test_here_is_this_environment(engine: None, tmp_path: Path, monkeypatch: pyt
     assert stages == []
     with pytest.raises(UserError, match="cannot be removed"):
         remove_build("here")
+
+
+def test_interpreters_of_the_callers_own_are_opened_before_anything_is_made(fake: Fake) -> None:
+    with pytest.raises(UserError, match="/nowhere/python"):
+        open_builds({"native": "native", "mine": "mine=/nowhere/python"})
+    assert all(call["step"] != "install" for call in fake.calls())
+    opened = open_builds({"native": "native", "mine": f"mine={fake.python}"})
+    assert [(name, build.name) for name, build in opened.items()] == [("native", "native"), ("mine", "mine")]
