@@ -21,7 +21,18 @@ _CONVERSIONS = frozenset(
 )
 _COPIES = frozenset(
     {
-        *("Concat", "Flatten", "Pad", "Reshape", "SliceChannel", "SwapAxis", "UpSampling", "_copy", "expand_dims"),
+        *(
+            "Concat",
+            "CopyCPU2CPU",
+            "Flatten",
+            "Pad",
+            "Reshape",
+            "SliceChannel",
+            "SwapAxis",
+            "UpSampling",
+            "_copy",
+            "expand_dims",
+        ),
         *("repeat", "slice", "slice_axis", "stack", "tile", "transpose"),
         *("_contrib_quantized_concat", "_contrib_quantized_flatten"),
     }
@@ -194,7 +205,7 @@ def _fitted(kernels: Sequence[Kernel], milliseconds: float) -> tuple[Kernel, ...
 def _spent(times: Times, kernels: Mapping[str, Sequence[Kernel]], operators: Mapping[str, str]) -> Spent:
     by_kind: defaultdict[str, float] = defaultdict(float)
     for name, milliseconds in times.nodes.items():
-        whole = _whole(operators[name])
+        whole = kind_of_operator(operators[name])
         if whole:
             by_kind[whole] += milliseconds
             continue
@@ -207,7 +218,7 @@ def _spent(times: Times, kernels: Mapping[str, Sequence[Kernel]], operators: Map
     return Spent(**{part.name: by_kind[part.name] for part in fields(Spent)})
 
 
-def _whole(operator: str) -> str:
+def kind_of_operator(operator: str) -> str:
     """What all the time of an operator is spent on, kernels or not; empty if that depends on its kernels."""
     return "conversions" if operator in _CONVERSIONS else "copies" if operator in _COPIES else ""
 
