@@ -10,6 +10,7 @@ import pytest
 import quantkit
 from quantkit.backends.mxnet.execute import run
 from quantkit.backends.mxnet.symbols import symbol_of
+from quantkit.bundle.read import read_bundle
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import DataError, ModelError
 from quantkit.evaluation.agreement import cosines
@@ -51,7 +52,8 @@ def test_vectors_are_quantized_deployed_and_exported(network: Graph, model: quan
         scores = predictor.predict(fresh)
         assert cosines(expected, scores).mean() > 0.999
         np.testing.assert_array_equal(predictor.predict(fresh[0]), scores[:1])
-    assert [row.precision for row in quantized.operators if row.operator == "FullyConnected"] == ["int8"] * 3
+    dense = [row for row in read_bundle(directory).operators if row.operator == "FullyConnected"]
+    assert [row.precision for row in dense] == ["int8"] * 3
 
 
 def test_an_onnx_file_of_vectors_is_read_as_it_was_written(
