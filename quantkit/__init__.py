@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from quantkit.diagnosis.layers.calibration import Audit as Audit
     from quantkit.diagnosis.layers.overflow import Overflow as Overflow
     from quantkit.diagnosis.layers.tensor import TensorUse as TensorUse
+    from quantkit.diagnosis.profile.section import Profiling as Profiling
+    from quantkit.diagnosis.profile.section import Section as Section
+    from quantkit.diagnosis.profile.section import profiled as profiled
     from quantkit.evaluation.accuracy import Accuracy as Accuracy
     from quantkit.evaluation.agreement import Agreement as Agreement
     from quantkit.evaluation.agreement import OutputAgreement as OutputAgreement
@@ -146,6 +149,7 @@ __all__ = [
     "Preprocess",
     "PreprocessChange",
     "PresetName",
+    "Profiling",
     "Progress",
     "QuantizationConfig",
     "QuantizationPlan",
@@ -160,6 +164,7 @@ __all__ = [
     "Sample",
     "Samples",
     "SearchResult",
+    "Section",
     "Settings",
     "Source",
     "Subject",
@@ -186,6 +191,7 @@ __all__ = [
     "make_report",
     "measure_agreement",
     "plan",
+    "profiled",
     "quantize",
     "read_results",
     "read_table",
@@ -240,6 +246,7 @@ _HOMES = {
     "Preprocess": ("quantkit.data.preprocess", "Preprocess"),
     "PreprocessChange": ("quantkit.models.preprocess_change", "PreprocessChange"),
     "PresetName": ("quantkit.quantization.ptq_config", "PresetName"),
+    "Profiling": ("quantkit.diagnosis.profile.section", "Profiling"),
     "Progress": ("quantkit.progress", "Progress"),
     "QuantizationConfig": ("quantkit.quantization.config", "QuantizationConfig"),
     "QuantizationPlan": ("quantkit.quantization.plan", "QuantizationPlan"),
@@ -254,6 +261,7 @@ _HOMES = {
     "Sample": ("quantkit.data.samples", "Sample"),
     "Samples": ("quantkit.data.samples", "Samples"),
     "SearchResult": ("quantkit.mixed_precision.search", "SearchResult"),
+    "Section": ("quantkit.diagnosis.profile.section", "Section"),
     "Settings": ("quantkit.bundle.manifest", "Settings"),
     "Source": ("quantkit.models.model", "Source"),
     "Subject": ("quantkit.benchmark.suites.suite", "Subject"),
@@ -278,6 +286,7 @@ _HOMES = {
     "lower": ("quantkit.bundle.quantized_model", "lower"),
     "make_report": ("quantkit.report.write", "make_report"),
     "measure_agreement": ("quantkit.bundle.quantized_model", "measure_agreement"),
+    "profiled": ("quantkit.diagnosis.profile.section", "profiled"),
     "plan": ("quantkit.quantization.algorithms.stage", "plan"),
     "quantize": ("quantkit.api", "quantize"),
     "read_results": ("quantkit.benchmark.results.result_files", "read_results"),

@@ -69,6 +69,10 @@ def with_a_bundle(bundle: Path) -> None:
     several: quantkit.Images = ["cat.jpg", np.zeros((224, 224, 3), np.uint8)]
     predictor.predict(several)
     assert_type(predictor.classify("cat.jpg", top=3), list[list[tuple[str, float]]])
+    with quantkit.profiled() as profiling:
+        predictor.predict(several)
+    assert_type(profiling, quantkit.Profiling)
+    assert_type(profiling.section, quantkit.Section)
     verification = quantkit.verify(bundle)
     assert_type(verification, quantkit.Verification)
     assert_type([check for check in verification.checks if not check.ok], list[quantkit.Check])

@@ -27,7 +27,9 @@ class Loading:
         "FILE: .params, .npz or .safetensors. ONNX files have their own.",
     )
     input_shape: Optional[tuple[int, ...]] = option(
-        "--input-shape", type=Shape(), help="Channels, height, width; where unknown or other than usual."
+        "--input-shape",
+        type=Shape(),
+        help="Channels, height, width (of vectors their length); where unknown or other than usual.",
     )
 
 

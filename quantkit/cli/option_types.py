@@ -18,17 +18,17 @@ def listed(text: Optional[str]) -> list[str]:
 
 
 class Shape(click.ParamType):
-    """``3,224,224``: channels, height, width."""
+    """``3,224,224``: channels, height, width of images; ``1000``: the length of vectors."""
 
     name = "C,H,W"
 
     def convert(self, value: Any, param: Optional[click.Parameter], ctx: Optional[click.Context]) -> tuple[int, ...]:
-        """The three numbers."""
+        """The numbers."""
         if isinstance(value, tuple):
             return value
         fields = [field.strip() for field in value.replace("x", ",").split(",")]
-        if len(fields) != 3 or not all(re.fullmatch(r"0*[1-9]\d{0,8}", field, re.ASCII) for field in fields):
-            self.fail(f"{value!r} is not channels, height, width, such as 3,224,224", param, ctx)
+        if len(fields) > 4 or not all(re.fullmatch(r"0*[1-9]\d{0,8}", field, re.ASCII) for field in fields):
+            self.fail(f"{value!r} is no shape of one input, such as 3,224,224 or 1000", param, ctx)
         return tuple(int(field) for field in fields)
 
 

@@ -35,11 +35,13 @@ _WORD, _WORDS, _KERNEL, _FIGURES = 9, 21, 16, 36
 _SPENT = {
     "int8": "INT8 kernels",
     "floating": "FP32 kernels",
-    "reorders": "reorders and quantization",
-    "around": "operators, around their kernels",
+    "conversions": "quantize, dequantize",
+    "reorders": "reorders of layouts",
+    "copies": "copies",
+    "around": "overhead around kernels",
     "own": "operators of MXNet's own",
     "others": "operators of no layer",
-    "between": "outside of operators",
+    "between": "scheduling and waiting",
 }
 
 

@@ -153,15 +153,22 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
     Raises:
         DataError: the array is not float32, has another shape, or holds NaN or infinite values.
     """
-    if array.dtype == np.uint8:
+    is_image = len(input_shape) == 3
+    if array.dtype == np.uint8 and is_image:
         raise DataError(
             f"{where} holds uint8 pixels where preprocessed float32 is needed, and the network's preprocessing is "
             "unknown; give it (--resize, --crop, --mean, --std, --scale), describe the network in a model card "
             "(.toml), or give preprocessed float32 arrays (.npz)"
         )
     if array.dtype != np.float32:
-        raise DataError(f"{where} is {array.dtype}, not float32; convert it with .astype('float32')")
-    _check_shape(array.shape, input_shape, where, "resize or crop to the network's input (layout NCHW)")
+        raise DataError(
+            f"{where} is {array.dtype}, not float32; convert it with .astype('float32')"
+            if is_image or array.shape == tuple(input_shape)
+            else f"{where} is {array.dtype} of shape {array.shape}, but the network reads float32 of shape "
+            f"{tuple(input_shape)}: no images; give arrays (.npz)"
+        )
+    remedy = "resize or crop to the network's input (layout NCHW)" if is_image else "give samples of that shape"
+    _check_shape(array.shape, input_shape, where, remedy)
     if not np.isfinite(array).all():
         raise DataError(f"{where} holds NaN or infinite values; correct this sample or leave it out")
 

@@ -157,13 +157,16 @@ class Predictor:
         """Batches of the network's input."""
         if hasattr(images, "asnumpy"):
             images = images.asnumpy()
-        if isinstance(images, (str, os.PathLike)) or (isinstance(images, np.ndarray) and images.ndim == 3):
+        if isinstance(images, (str, os.PathLike)) or (
+            isinstance(images, np.ndarray) and images.ndim == len(self.input_shape)
+        ):
             images = [images]
         if isinstance(images, np.ndarray):
-            if images.ndim != 4:
+            if images.ndim != len(self.input_shape) + 1:
+                pixels = "uint8 of shape (images, height, width, 3) or " if len(self.input_shape) == 3 else ""
                 raise DataError(
-                    f"the images are {images.dtype} of shape {images.shape}; give uint8 of shape "
-                    f"(images, height, width, 3) or float32 of shape (images, {', '.join(map(str, self.input_shape))})"
+                    f"the images are {images.dtype} of shape {images.shape}; give {pixels}float32 of shape "
+                    f"(images, {', '.join(map(str, self.input_shape))})"
                 )
             if images.dtype == np.float32 and images.shape[1:] == self.input_shape:
                 yield from self._slices(images)

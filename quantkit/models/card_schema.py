@@ -88,7 +88,7 @@ class CardTable(_Table):
     params: Optional[_Name] = None
     aliases: list[_Name] = []
     description: str = ""
-    input_shape: Annotated[list[_Positive], Field(min_length=3, max_length=3)]
+    input_shape: Annotated[list[_Positive], Field(min_length=1, max_length=4)]
     classes: _Positive
     labels: Union[_Name, list[str], None] = None
     exclude: list[_Name] = []
@@ -102,6 +102,8 @@ class CardTable(_Table):
             raise ValueError("give either network (a GluonCV name) or symbol (a file), not both")
         if isinstance(self.labels, list) and len(self.labels) != self.classes:
             raise ValueError(f"labels has {len(self.labels)} names for {self.classes} classes")
+        if self.preprocess is not None and len(self.input_shape) != 3:
+            raise ValueError("preprocess is for images; input_shape must be their channels, height and width")
         if self.params is not None and self.sources:
             raise ValueError("give either params (a file) or sources, not both")
         return self

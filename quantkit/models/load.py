@@ -80,7 +80,8 @@ def load_model(
             ``Symbol`` (with ``params``) or a tuple of Symbol, argument and auxiliary parameters.
         weights: ``auto``, ``pretrained``, ``random`` or a weights file. ONNX files have their own.
         params: arrays by name (NDArray or NumPy), instead of ``weights``.
-        input_shape: (channels, height, width), where it is unknown or other than the card's.
+        input_shape: of one input without the batch, where it is unknown or other than the card's: (channels, height,
+            width) of images, (features,) of vectors.
         preprocess: instead of the card's, or what quantkit's own ONNX files say; a checkpoint without a card has none.
             A ``PreprocessChange`` replaces single steps.
         class_scores: whether the outputs are class scores, where it would be judged wrongly; see ``Model``.
@@ -107,7 +108,12 @@ def load_model(
         model = _from_text(str(spec), str(weights), given, shape, whole, quiet)
     else:
         model = _from_object(spec, str(weights), given, shape, whole)
-    return with_preprocess(replace(model, class_scores=class_scores), change)
+    loaded = with_preprocess(replace(model, class_scores=class_scores), change)
+    if loaded.preprocess is not None and len(loaded.input_shape) != 3:
+        raise ModelError(
+            f"{loaded.name} reads inputs of shape {loaded.input_shape}, no images; leave out the preprocessing"
+        )
+    return loaded
 
 
 @dataclass(frozen=True)
@@ -238,7 +244,9 @@ def _from_object(
         given = given or arrays({**arguments, **auxiliary})
     if isinstance(spec, HybridBlock):
         if shape is None:
-            raise ModelError(f"block {spec.name!r}: give input_shape=(channels, height, width)")
+            raise ModelError(
+                f"block {spec.name!r}: give input_shape=(channels, height, width), or that of other inputs"
+            )
         text, own = block_network(spec, shape)
         given = own if given is None else given
     elif isinstance(spec, Symbol):
@@ -269,8 +277,13 @@ def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:
     if shape is None:
         return None
     extents = tuple(shape) if isinstance(shape, (Sequence, np.ndarray)) and not isinstance(shape, str) else ()
-    if len(extents) != 3 or not all(isinstance(each, (int, np.integer)) and 0 < each < 1 << 31 for each in extents):
-        raise ModelError(f"input shape {shape!r} is not (channels, height, width), such as (3, 224, 224)")
+    if not 1 <= len(extents) <= 4 or not all(
+        isinstance(each, (int, np.integer)) and 0 < each < 1 << 31 for each in extents
+    ):
+        raise ModelError(
+            f"input shape {shape!r} is not that of one input: whole numbers above zero, without the batch, such as "
+            "(3, 224, 224) for images of channels, height, width, or (1000,) for vectors"
+        )
     return tuple(int(each) for each in extents)
 
 

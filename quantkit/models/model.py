@@ -28,10 +28,11 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network, its one image input, its preprocessing and its provenance.
+    """A network, its one input, its preprocessing and its provenance.
 
-    ``input_shape`` is (channels, height, width) without the batch axis, layout NCHW.
-    ``preprocess`` is None if it is unknown: sample data must then be preprocessed arrays.
+    ``input_shape`` is that of one input, without the batch axis: (channels, height, width) of images, layout NCHW;
+    (features,) of vectors.
+    ``preprocess`` is None if it is unknown, or the inputs are no images: sample data must then be preprocessed arrays.
     ``exclude`` names the nodes that the model's card keeps in FP32. ``class_scores`` is whether the outputs are class
     scores according to the user; None if the user does not say, and the network's end, its labels and those of the
     images decide.

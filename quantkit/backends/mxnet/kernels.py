@@ -16,7 +16,7 @@ from quantkit.errors import EngineError
 # Lines of MKL-DNN 1.0 and oneDNN 2 begin alike: PREFIX,exec,cpu,PRIMITIVE,IMPLEMENTATION,PROPAGATION,TENSORS; of the
 # fields that follow, oneDNN has one more, for attributes, and the time is last in both.
 _PREFIXES = ("mkldnn_verbose", "dnnl_verbose", "onednn_verbose")
-_TENSOR = re.compile(r"(src|data|wei)_(\w+?):")
+_TENSOR = re.compile(r"(src|data|wei|dst)_(\w+?):")
 _ISA = re.compile(r"(?:sse|avx|amx)\w*")
 
 _COMPLAINT = re.compile(r"Error: (?!Traceback)|Xbyak::Error|Check failed")
@@ -30,7 +30,8 @@ class Kernel:
 
     ``implementation`` is the engine's name for it, such as ``brgconv:avx512_core_vnni``; ``isa`` is the
     instruction set in that name, empty if it has none (matrix products by ``gemm``). ``source`` and
-    ``weights`` are data types in the engine's short form (``u8``, ``s8``, ``f32``), empty if there are none.
+    ``weights`` are data types in the engine's short form (``u8``, ``s8``, ``f32``), empty if there are none;
+    ``destination`` is that of the result.
     """
 
     primitive: str
@@ -40,6 +41,7 @@ class Kernel:
     isa: str
     count: int
     milliseconds: float
+    destination: str = ""
 
     @property
     def is_int8(self) -> bool:
@@ -93,7 +95,7 @@ def parse(output: str) -> tuple[Kernel, ...]:
         if fields[0] not in _PREFIXES or fields[1:2] != ["exec"]:
             continue
         kernel = _kernel(fields, line)
-        key = (kernel.primitive, kernel.implementation, kernel.source, kernel.weights)
+        key = (kernel.primitive, kernel.implementation, kernel.source, kernel.weights, kernel.destination)
         before = kernels.get(key)
         kernels[key] = kernel if before is None else replace(
             before, count=before.count + 1, milliseconds=before.milliseconds + kernel.milliseconds
@@ -122,7 +124,7 @@ def _kernel(fields: list[str], line: str) -> Kernel:
         raise EngineError(f"the engine's verbose output has an unknown form: {line!r}") from error
     types: dict[str, str] = {}
     for role, dtype in _TENSOR.findall(tensors):
-        types.setdefault("wei" if role == "wei" else "src", "" if dtype == "undef" else dtype)
+        types.setdefault("src" if role == "data" else role, "" if dtype == "undef" else dtype)
     isa = _ISA.search(implementation)
     return Kernel(
         primitive,
@@ -132,6 +134,7 @@ def _kernel(fields: list[str], line: str) -> Kernel:
         isa=isa.group() if isa else "",
         count=1,
         milliseconds=milliseconds,
+        destination=types.get("dst", ""),
     )
 
 

@@ -16,6 +16,27 @@ from quantkit.diagnosis.profile.layers import Layer
 from quantkit.ir.graph import Graph, Node
 
 _INTEGERS = ("u8", "s8")
+_CONVERSIONS = frozenset(
+    f"_contrib_{name}" for name in ("quantize", "quantize_asym", "quantize_v2", "requantize", "dequantize")
+)
+_COPIES = frozenset(
+    {
+        *(
+            "Concat",
+            "CopyCPU2CPU",
+            "Flatten",
+            "Pad",
+            "Reshape",
+            "SliceChannel",
+            "SwapAxis",
+            "UpSampling",
+            "_copy",
+            "expand_dims",
+        ),
+        *("repeat", "slice", "slice_axis", "stack", "tile", "transpose"),
+        *("_contrib_quantized_concat", "_contrib_quantized_flatten"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -57,16 +78,20 @@ class Spent:
     Attributes:
         int8: kernels on INT8 data.
         floating: kernels on other data.
-        reorders: the engine's changes of layout and type, including quantization.
+        conversions: quantizing, requantizing and dequantizing.
+        reorders: the engine's changes of layout.
+        copies: operators that only move values.
         around: operators that use kernels, outside of their kernels.
-        own: operators that MXNet computes without the engine's kernels.
+        own: other operators that MXNet computes without the engine's kernels.
         others: operators that no node is known to own.
-        between: outside of operators.
+        between: outside of operators: the engine schedules, or waits.
     """
 
     int8: float
     floating: float
+    conversions: float
     reorders: float
+    copies: float
     around: float
     own: float
     others: float
@@ -147,7 +172,7 @@ def profile(
         times,
         rows,
         operators,
-        _spent(times, kernels),
+        _spent(times, kernels, {node.name: node.op for node in graph.nodes}),
         tuple(sorted({kernel.isa for kernel in calls if kernel.is_int8 and kernel.isa})),
         tuple(node.name for node in graph.nodes if node.name not in recording.executed),
         peak,
@@ -177,9 +202,13 @@ def _fitted(kernels: Sequence[Kernel], milliseconds: float) -> tuple[Kernel, ...
     return tuple(replace(kernel, milliseconds=kernel.milliseconds * factor) for kernel in kernels)
 
 
-def _spent(times: Times, kernels: Mapping[str, Sequence[Kernel]]) -> Spent:
+def _spent(times: Times, kernels: Mapping[str, Sequence[Kernel]], operators: Mapping[str, str]) -> Spent:
     by_kind: defaultdict[str, float] = defaultdict(float)
     for name, milliseconds in times.nodes.items():
+        whole = kind_of_operator(operators[name])
+        if whole:
+            by_kind[whole] += milliseconds
+            continue
         for kernel in kernels[name]:
             by_kind[_kind(kernel)] += kernel.milliseconds
         rest = milliseconds - sum(kernel.milliseconds for kernel in kernels[name])
@@ -189,9 +218,14 @@ def _spent(times: Times, kernels: Mapping[str, Sequence[Kernel]]) -> Spent:
     return Spent(**{part.name: by_kind[part.name] for part in fields(Spent)})
 
 
+def kind_of_operator(operator: str) -> str:
+    """What all the time of an operator is spent on, kernels or not; empty if that depends on its kernels."""
+    return "conversions" if operator in _CONVERSIONS else "copies" if operator in _COPIES else ""
+
+
 def _kind(kernel: Kernel) -> str:
     if kernel.primitive == "reorder":
-        return "reorders"
+        return "conversions" if kernel.destination and kernel.destination != kernel.source else "reorders"
     return "int8" if kernel.source in _INTEGERS else "floating"
 
 

@@ -49,7 +49,7 @@ def test_types_and_instruction_set_of_one_line() -> None:
         "wei_s8:p:blocked:AcdB16a4b:f3:s8m1 bia_undef::undef::f0 dst_s8::blocked:acdb:f0,attr-oscale:2 ,"
         "alg:convolution_direct,mb1_ic16oc16_ih32oh32kh3sh1dh0ph1_iw32ow32kw3sw1dw0pw1,0.25"
     )
-    once = Kernel("convolution", "brgconv:avx512_core_vnni", "u8", "s8", "avx512_core_vnni", 1, 0.25)
+    once = Kernel("convolution", "brgconv:avx512_core_vnni", "u8", "s8", "avx512_core_vnni", 1, 0.25, "s8")
     assert parse(line) == (once,)
     assert parse(f"{line}\n{line}\n")[0].count == 2
     assert parse(line.replace("src_u8", "src_f32"))[0].is_int8 is False

@@ -28,10 +28,13 @@ def run(total: float, times: Sequence[float], operators: Sequence[str] = OPERATO
     return Run(total, tuple(events))
 
 
-def kernel(milliseconds: float, source: str = "f32", primitive: str = "convolution") -> Kernel:
+def kernel(
+    milliseconds: float, source: str = "f32", primitive: str = "convolution", destination: str = "f32"
+) -> Kernel:
     """A kernel call of one kind."""
     weights = "" if primitive == "reorder" else "s8" if source == "u8" else "f32"
-    return Kernel(primitive, "brgconv:avx512_core_vnni", source, weights, "avx512_core_vnni", 1, milliseconds)
+    name, isa = "brgconv:avx512_core_vnni", "avx512_core_vnni"
+    return Kernel(primitive, name, source, weights, isa, 1, milliseconds, destination)
 
 
 def recording(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import pytest
 
@@ -25,12 +25,25 @@ def test_what_was_spent_adds_up_whatever_the_kernels_say() -> None:
     }
     measured = profiled(recording(run(20.0, (4, 1, 8)), kernels=kernels))
     spent = measured.spent
-    assert (spent.int8, spent.reorders) == (2.0, 1.0 + 2.0)
+    assert (spent.int8, spent.reorders, spent.conversions) == (2.0, 1.0, 2.0)
     assert (spent.floating, spent.around, spent.own) == (6.0, 1.0, 1.0)
     assert spent.between == pytest.approx(7.0)
     assert sum(astuple(spent)) == pytest.approx(measured.times.total)
     assert sum(row.milliseconds for row in measured.rows) + measured.times.between == pytest.approx(20.0)
     assert measured.isa == ("avx512_core_vnni",)
+
+
+@pytest.mark.parametrize(
+    ("operator", "part"),
+    [("_contrib_quantize_v2", "conversions"), ("_contrib_dequantize", "conversions"), ("Concat", "copies")],
+)
+def test_operators_that_only_convert_or_move_are_counted_whole(operator: str, part: str) -> None:
+    nodes = [replace(node, op=operator) if node.name == "relu" else node for node in GRAPH.nodes]
+    graph = replace(GRAPH, nodes=tuple(nodes))
+    kernels = {"relu": (kernel(0.5, "f32", "reorder"),)}
+    seen = recording(run(20.0, (4, 1, 8), ["Convolution", operator, "Convolution"]), kernels=kernels)
+    spent = profile(graph, seen, layers_of(graph, {}), {}, PEAK, 1).spent
+    assert (getattr(spent, part), spent.own, spent.reorders) == (1.0, 12.0, 0.0)
 
 
 def test_speeds_are_against_the_peak_of_the_precision() -> None:

@@ -64,16 +64,16 @@ def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
 
     Args:
         path: the file; weights outside it must lie in the same folder or below.
-        input_shape: (channels, height, width), if the file leaves it open or the network takes others, too.
+        input_shape: of one input without the batch, if the file leaves it open or the network takes others, too.
 
     Raises:
-        ModelError: the file cannot be read or is damaged, is an INT8 network, does not have exactly one image input,
+        ModelError: the file cannot be read or is damaged, is an INT8 network, does not have exactly one input,
             or has operators that the engine lacks; the message names them.
         UserError: the package ``onnx`` is not installed.
     """
     network = read_network(path)
     image = _image(network, path)
-    fixed, told, last = _told_shape(image, network.nodes)
+    fixed, told, last = _told_shape(image, network.nodes, 4 if input_shape is None else len(input_shape) + 1)
     shape = _checked_shape(image, told, input_shape, path)
     outputs = frozenset(network.outputs)
     names = Names((image.name, *outputs, *(node.name for node in network.nodes)))
@@ -95,7 +95,7 @@ def _image(network: OnnxNetwork, path: Path) -> Input:
     if len(network.inputs) != 1:
         names = ", ".join(repr(each.name) for each in network.inputs[:4]) or "none"
         raise ModelError(
-            f"{path} has {len(network.inputs)} inputs ({names}); only networks with one image input are supported: "
+            f"{path} has {len(network.inputs)} inputs ({names}); only networks with one input are supported: "
             "export the part that reads the image"
         )
     (image,) = network.inputs
@@ -104,19 +104,25 @@ def _image(network: OnnxNetwork, path: Path) -> Input:
             f"{path}: the input {image.name!r} holds other than floating-point numbers; "
             "export the network so that it reads preprocessed float32 images"
         )
-    if image.extents is not None and len(image.extents) != 4:
+    if image.extents is not None and not 2 <= len(image.extents) <= 5:
         raise ModelError(
-            f"{path}: the input {image.name!r} has {len(image.extents)} axes; only images are supported, which have "
-            "four (batch, channels, height, width)"
+            f"{path}: the input {image.name!r} has {len(image.extents)} axes; supported are images (batch, channels, "
+            "height, width), vectors (batch, features), and what lies between"
         )
     return image
 
 
-def _told_shape(image: Input, nodes: Sequence[OnnxNode]) -> tuple[Optional[int], tuple[Optional[int], ...], bool]:
-    """The file's batch size, its image shape as far as it is fixed, and whether the file has the channels last."""
-    batch, *extents = image.extents or (None,) * 4
+def _told_shape(
+    image: Input, nodes: Sequence[OnnxNode], axes: int
+) -> tuple[Optional[int], tuple[Optional[int], ...], bool]:
+    """The file's batch size, its input's shape as far as it is fixed, and whether the file has the channels last.
+
+    Where the file does not tell the number of ``axes``, it is this one.
+    """
+    batch, *extents = image.extents or (None,) * axes
     last = (
-        extents[2] in _IMAGE_CHANNELS
+        len(extents) == 3
+        and extents[2] in _IMAGE_CHANNELS
         and extents[0] not in _IMAGE_CHANNELS
         and any(node.op == "Transpose" and node.attributes.get("perm") == _TO_CHANNELS_FIRST for node in nodes)
     )
@@ -130,7 +136,8 @@ def _checked_shape(image: Input, told: tuple[Optional[int], ...], given: Optiona
             f"{path} does not fix the shape of its input {image.name!r}; give one, such as --input-shape 3,224,224"
         )
     if told[0] not in (None, shape[0]):
-        raise ModelError(f"{path}: the input {image.name!r} has {told[0]} channels, not {shape[0]}; correct the shape")
+        what = "channels" if len(told) == 3 else "places"
+        raise ModelError(f"{path}: the input {image.name!r} has {told[0]} {what}, not {shape[0]}; correct the shape")
     if prod(shape) > MOST_ELEMENTS:
         raise ModelError(f"{path}: the input {image.name!r} of shape {shape} is beyond all memory; correct the shape")
     return shape

@@ -160,6 +160,10 @@ def _vectors(model: ModelProto) -> None:
     del model.graph.input[0].type.tensor_type.shape.dim[2:]
 
 
+def _numbers(model: ModelProto) -> None:
+    del model.graph.input[0].type.tensor_type.shape.dim[1:]
+
+
 def _small(model: ModelProto) -> None:
     for extent in model.graph.input[0].type.tensor_type.shape.dim[2:]:
         extent.dim_value = 2
@@ -204,7 +208,8 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "sparse weight": (_sparse, "sparse weights"),
     "two inputs": (_two_inputs, "2 inputs .'x', 'y'"),
     "integers as input": (_integers, "'x' holds other than floating-point"),
-    "vectors as input": (_vectors, "'x' has 2 axes"),
+    "vectors as input": (_vectors, "input .N, 3.; 1 to 3 axes are read"),
+    "numbers as input": (_numbers, "'x' has 1 axes"),
     "too small": (_small, "window of .3, 3. is larger than its input"),
     "other features": (_other_features, "weight for 144 features does not fit input .N, 168."),
     "constant output": (_one_output_of_constants, "'constant' does not depend on the image"),
