@@ -61,8 +61,8 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_no_subpackage_hides_a_public_name() -> None:
-    rooms = {path.name for path in Path(quantkit.__file__).parent.iterdir() if path.is_dir()}
-    assert not rooms & set(quantkit.__all__)
+    packages = {path.name for path in Path(quantkit.__file__).parent.iterdir() if path.is_dir()}
+    assert not packages & set(quantkit.__all__)
 
 
 def test_the_version_is_the_package_s() -> None:

@@ -131,14 +131,14 @@ def blocks_of(path: Path) -> Iterator[bytes]:
         yield from iter(lambda: file.read(_BLOCK), b"")
 
 
-def shipped(room: str) -> Path:
-    """The folder of data files named ``room`` (``models``, ``calibration``, ``benchmarks``) that ships with quantkit.
+def shipped(name: str) -> Path:
+    """The folder of data files named ``name`` (``models``, ``calibration``, ``benchmarks``) that ships with quantkit.
 
     In an installed wheel it is inside the package, in a checkout beside it.
     """
     package = Path(__file__).resolve().parents[1]
-    installed = package / "shipped" / room
-    return installed if installed.is_dir() else package.parent / room
+    installed = package / "shipped" / name
+    return installed if installed.is_dir() else package.parent / name
 
 
 def home() -> Path:
