@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -63,3 +64,19 @@ def test_batches_of_digits_are_the_same_each_time_and_other_in_each_pass(digits_
         np.testing.assert_array_equal(rows, same_rows)
         np.testing.assert_array_equal(labels, same_labels)
     assert one[0][1].tolist() != one[per_pass][1].tolist()
+
+
+def test_a_language_model_of_words_is_written_with_tied_weights(engine: None, scripts: None, tmp_path: Path) -> None:
+    import word_lm
+
+    for folder in ("one", "other"):
+        word_lm.main(["--units", "8", "--vocabulary", "50", "--out", str(tmp_path / folder)])
+    one, other = (load_model(tmp_path / folder / "word_lm_8", input_shape=(35,)) for folder in ("one", "other"))
+    assert all(np.array_equal(one.graph.params[name], values) for name, values in other.graph.params.items())
+    embedded = {node.op: node.inputs[1].node for node in one.graph.nodes if node.op in ("Embedding", "FullyConnected")}
+    assert embedded["Embedding"] == embedded["FullyConnected"]
+    with np.load(tmp_path / "one" / "word_lm_8.npz") as data:
+        words, following = data["x"], data["y"]
+    np.testing.assert_array_equal(words[:, 1:], following[:, :-1])
+    (scores,) = MxnetSession(one.graph, {"data": words.shape}).run({"data": words.astype(np.float32)})
+    assert scores.shape == (64, 35, 50)
