@@ -98,7 +98,8 @@ def _subjects(parts: list[str]) -> Iterator[Subject]:
             chosen = take(load_data(str(root / data["calibration"])), count)
             yield Subject(model, chosen, count, _images(model, str(root / data["test"]), None))
     for card in cards():
-        if any(part in card.name for part in parts) and card.params is None:
+        images = len(card.input_shape) == 3
+        if images and any(part in card.name for part in parts) and card.params is None:
             model = load_model(card.name, weights="random", quiet=True)
             yield Subject(model, "builtin", _CARD_CALIBRATION, _images(model, "builtin", _CARD_IMAGES))
 

@@ -12,19 +12,17 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
+from checkpoint import save
 from PIL import Image
-from quantkit.engine.compat import load_gluoncv, load_mxnet
 
+from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
 from quantkit.data.builtin import digits
 from quantkit.data.preprocess import Preprocess, apply
-from quantkit.files import sha256_of
 
 NETWORKS = ("cifar_resnet20_v1", "cifar_resnet20_v2")
 PREPROCESS = Preprocess(resize=32, crop=32, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
@@ -88,14 +86,6 @@ def train(mxnet: Any, network: Any, epochs: int, random: np.random.Generator, ba
         print(f"  epoch {epoch + 1:3d}/{epochs}  loss {total / steps:.4f}", flush=True)
 
 
-def save(network: Any, out: Path, name: str) -> None:
-    """Write ``name-symbol.json`` and ``name-0000.params`` into ``out``, each whole or not at all."""
-    with tempfile.TemporaryDirectory(dir=out) as folder:
-        network.export(str(Path(folder) / name), epoch=0)
-        for file in (f"{name}-0000.params", f"{name}-symbol.json"):
-            os.replace(Path(folder) / file, out / file)
-
-
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Train, test and save the networks asked for."""
     parser = argparse.ArgumentParser(description="Train small ResNets on scikit-learn's handwritten digits.")
@@ -104,22 +94,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--network", choices=NETWORKS, action="append", help="default: all")
     options = parser.parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
     mxnet, gluoncv = load_mxnet(), load_gluoncv()
     images, labels = stacked("test")
     for architecture in options.network or NETWORKS:
         name = architecture.replace("cifar", "digits")
         print(name, flush=True)
         mxnet.random.seed(options.seed)
-        # A prefix of our own keeps the parameters' names the same in every process.
+        # A fixed prefix keeps the parameters' names the same in every process.
         network = gluoncv.model_zoo.get_model(architecture, classes=10, prefix="digits_")
         network.initialize(mxnet.init.MSRAPrelu(slope=0.0))
         network.hybridize(static_alloc=True, static_shape=True)
         train(mxnet, network, options.epochs, np.random.default_rng(options.seed))
         top1 = 100 * accuracy(mxnet, network, images, labels)
-        save(network, options.out, name)
         print(f"  accuracy on {len(labels)} test images: {top1:.2f} %")
-        print(f"  sha256 for the model card: {sha256_of(options.out / f'{name}-0000.params')}", flush=True)
+        print(f"  sha256 for the model card: {save(network, options.out, name)}", flush=True)
 
 
 if __name__ == "__main__":

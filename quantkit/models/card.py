@@ -44,11 +44,15 @@ class WeightSource:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Published ImageNet or CIFAR accuracy of the trained weights in percent, and its source (``origin``)."""
+    """Accuracy of the trained weights in percent, as published or measured (``origin``).
+
+    Of a language model it is the share of next tokens predicted, and ``perplexity`` is that per token.
+    """
 
     top1: float
     origin: str
     top5: Optional[float] = None
+    perplexity: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,11 @@ class PreprocessTable(_Table):
 
 
 class AccuracyTable(_Table):
-    """``[accuracy]``: percentages and their origin."""
+    """``[accuracy]``: percentages, the perplexity of a language model, and their origin."""
 
     top1: Annotated[float, Field(ge=0, le=100)]
     top5: Optional[Annotated[float, Field(ge=0, le=100)]] = None
+    perplexity: Optional[Annotated[float, Field(ge=1, allow_inf_nan=False)]] = None
     origin: _Name
 
 
