@@ -11,12 +11,14 @@ from typing import Annotated, ClassVar, Literal, Optional
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION
+from quantkit.data.vocabulary import Vocabulary
 from quantkit.errors import BundleError, UserError
 from quantkit.files.bundles import MANIFEST
 from quantkit.files.contained import file_in
 from quantkit.files.folders import Kind
 from quantkit.files.schema import FirstFaultOnly, first_fault
 from quantkit.files.text import parse_json, read_bytes
+from quantkit.models.layout import InputLayout
 from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import TensorDtype
@@ -86,12 +88,16 @@ class Engine:
 
 @dataclass(frozen=True)
 class Input:
-    """The network's one input; ``shape`` is (channels, height, width) without the batch axis."""
+    """The network's one input; ``shape`` is without the batch axis, the first of ``layout``.
+
+    ``vocabulary`` is that of the token ids it reads, which MXNet takes as float32; None if it reads none.
+    """
 
     name: _Name
     shape: _Shape
     dtype: Literal["float32"] = "float32"
-    layout: Literal["NCHW"] = "NCHW"
+    layout: InputLayout = "NCHW"
+    vocabulary: Optional[Vocabulary] = None
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ from quantkit.files.folders import replacing
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.ir.operators import scores_kind
+from quantkit.models.layout import SEQUENCE_LAYOUTS
 from quantkit.quantization.config import QuantizationConfig
 from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
@@ -134,7 +135,8 @@ def _write(
     with (directory / SYMBOL).open("wb") as symbol, (directory / PARAMS).open("wb") as params:
         write_checkpoint(graph, symbol, params)
     _write_sample(sample.input, outputs, directory / SAMPLE)
-    classes = int(np.prod(outputs[0].shape[1:]))
+    scores = outputs[0].shape[1:]
+    classes = scores[-1] if model.layout in SEQUENCE_LAYOUTS and scores else int(np.prod(scores))
     _write_text(directory / CARD, card_text(model, classes))
     if model.labels:
         if len(model.labels) != classes:
@@ -147,7 +149,7 @@ def _write(
         name=model.name,
         quantkit=__version__,
         engine=present_engine(),
-        input=Input(input_name, tuple(model.input_shape)),
+        input=Input(input_name, tuple(model.input_shape), layout=model.layout, vocabulary=model.vocabulary),
         outputs=tuple(
             Output(str(tensor), value.shape[1:], scores_kind(graph, tensor))
             for tensor, value in zip(graph.outputs, outputs)

@@ -13,7 +13,8 @@ import numpy as np
 
 from quantkit.bundle.read import Bundle
 from quantkit.data.decode import decode
-from quantkit.data.preprocess import check_input, network_input
+from quantkit.data.preparation import network_input
+from quantkit.data.preprocess import check_input
 from quantkit.deployment.fastest import open_fastest
 from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, open_network
 from quantkit.errors import DataError, EngineError, UserError
@@ -40,7 +41,8 @@ class Predictor:
 
     Attributes:
         name: the network's name.
-        input_shape: (channels, height, width) of its input, float32, layout NCHW.
+        input_shape: of one input without the batch: (channels, height, width) of images; (features,) of vectors;
+            (steps, features) of sequences, or (steps,) of token ids.
         labels: the names of its classes in the order of the outputs; empty if unknown.
         preprocess: how images become its input; None if unknown: then give preprocessed arrays.
         manifest: the bundle's manifest.
@@ -74,6 +76,7 @@ class Predictor:
         self.input_shape = bundle.manifest.input.shape
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
+        self._preparation = bundle.preparation
         self._process = OwnProcess()
         self._lock = Lock()
         self._network = _loaded(bundle, engine)
@@ -163,12 +166,13 @@ class Predictor:
             images = [images]
         if isinstance(images, np.ndarray):
             if images.ndim != len(self.input_shape) + 1:
+                kind = "float32" if self._reads_floats else "int64 token ids"
                 pixels = "uint8 of shape (images, height, width, 3) or " if len(self.input_shape) == 3 else ""
                 raise DataError(
-                    f"the images are {images.dtype} of shape {images.shape}; give {pixels}float32 of shape "
+                    f"the images are {images.dtype} of shape {images.shape}; give {pixels}{kind} of shape "
                     f"(images, {', '.join(map(str, self.input_shape))})"
                 )
-            if images.dtype == np.float32 and images.shape[1:] == self.input_shape:
+            if self._reads_floats and images.dtype == np.float32 and images.shape[1:] == self.input_shape:
                 yield from self._slices(images)
                 return
         if not hasattr(images, "__iter__"):
@@ -178,6 +182,10 @@ class Predictor:
         stream = (self._prepared(image, f"image {index}") for index, image in enumerate(images))
         while chunk := list(islice(stream, _LARGEST_BATCH)):
             yield np.stack(chunk)
+
+    @property
+    def _reads_floats(self) -> bool:
+        return self.manifest.input.vocabulary is None
 
     def _slices(self, images: np.ndarray) -> Iterator[np.ndarray]:
         """Preprocessed input in batches, as views."""
@@ -199,7 +207,7 @@ class Predictor:
             raise DataError(
                 f"{name} is a {type(image).__name__}; give a file, or an array of uint8 pixels or float32 input"
             )
-        return network_input(self.preprocess, image, self.input_shape, name)
+        return network_input(self._preparation, image, self.input_shape, name)
 
 
 def _loaded(bundle: Bundle, engine: Optional[str]) -> RunningNetwork:

@@ -108,7 +108,7 @@ def evaluate_networks(
     check_comparable(networks)
     first = networks["network"]
     classes = prod(first.output_shapes[0]) if first.class_scores(said, labelled=True).yes else None
-    stream = iter(batches(samples, first.preprocess, first.input_shape, batch_size, num_samples, classes))
+    stream = iter(batches(samples, first.preparation, first.input_shape, batch_size, num_samples, classes))
     begun = next(stream)
     judged = first.class_scores(said, labelled=begun.labels is not None)
     if "reference" not in networks:
