@@ -164,15 +164,37 @@ class OutputResult:
 
 
 @dataclass(frozen=True)
+class StepResult:
+    """The signal-to-noise ratio of the first output at one step, counted from 1; see ``OutputResult`` for ``sqnr``."""
+
+    step: Annotated[int, Field(ge=1)]
+    sqnr: Optional[FiniteFloat]
+
+
+@dataclass(frozen=True)
+class PerplexityResult:
+    """The perplexities of FP32 and INT8, and the change in percent with its 95 % interval."""
+
+    reference: FiniteFloat
+    network: FiniteFloat
+    change: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+
+
+@dataclass(frozen=True)
 class AgreementResult:
     """The comparison of INT8 with FP32 on the calibration samples; see ``evaluation.agreement.Agreement``.
 
-    ``top1`` is None if the outputs are not class scores.
+    ``top1`` is None if the outputs are not class scores. ``steps`` are of sequences, ``perplexity`` is of those whose
+    steps have labels; both are left out of the file where there are none.
     """
 
     images: _Count
     top1: Optional[_Share]
     outputs: Annotated[tuple[OutputResult, ...], Field(min_length=1), FirstFaultOnly()]
+    steps: tuple[StepResult, ...] = ()
+    perplexity: Optional[PerplexityResult] = None
 
     @property
     def cosine(self) -> float:
@@ -216,6 +238,9 @@ def manifest_text(manifest: Manifest) -> str:
     document = asdict(manifest)
     if manifest.sample is None:
         del document["sample"]
+    agreement = document["agreement"] or {}
+    for absent in [name for name in ("steps", "perplexity") if not agreement.get(name)]:
+        agreement.pop(absent, None)
     return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -34,7 +34,9 @@ from quantkit.bundle.manifest import (
     Origin,
     Output,
     OutputResult,
+    PerplexityResult,
     Settings,
+    StepResult,
     manifest_text,
 )
 from quantkit.bundle.quantization import write_quantized
@@ -103,8 +105,11 @@ def write_bundle(
 def _agreement_result(agreement: Optional[Agreement]) -> Optional[AgreementResult]:
     if agreement is None:
         return None
-    outputs = tuple(OutputResult(**output) for output in agreement.document["outputs"])
-    return AgreementResult(agreement.images, agreement.top1, outputs)
+    document = agreement.document
+    outputs = tuple(OutputResult(**output) for output in document["outputs"])
+    steps = tuple(StepResult(**step) for step in document.get("steps", ()))
+    perplexity = PerplexityResult(**document["perplexity"]) if "perplexity" in document else None
+    return AgreementResult(agreement.images, agreement.top1, outputs, steps, perplexity)
 
 
 def write_float_bundle(

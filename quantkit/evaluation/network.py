@@ -12,6 +12,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.ir.graph import Graph
 from quantkit.models.class_scores import ClassScores, class_scores
+from quantkit.models.step_scores import step_scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,3 +64,13 @@ class Network:
         """
         answer = self.said if said is None else said
         return class_scores(self.graph, self.output_shapes, self.labels, answer, labelled)
+
+    def step_scores(self, said: Optional[bool] = None, labelled: bool = False) -> Optional[ClassScores]:
+        """Whether every step of a sequence has class scores; see ``step_scores.step_scores``.
+
+        Args:
+            said: what the user says.
+            labelled: whether every step has a label.
+        """
+        tokens = self.vocabulary is not None
+        return step_scores(self.graph, self.output_shapes, self.input_shape, tokens, self.labels, said, labelled)
