@@ -90,7 +90,8 @@ class Engine:
 class Input:
     """The network's one input; ``shape`` is without the batch axis, the first of ``layout``.
 
-    ``vocabulary`` is that of the token ids it reads, which MXNet takes as float32; None if it reads none.
+    ``vocabulary`` is that of the token ids it reads, which MXNet takes as float32; None, and left out of the file, if
+    it reads none.
     """
 
     name: _Name
@@ -238,6 +239,8 @@ def manifest_text(manifest: Manifest) -> str:
     document = asdict(manifest)
     if manifest.sample is None:
         del document["sample"]
+    if manifest.input.vocabulary is None:
+        del document["input"]["vocabulary"]
     agreement = document["agreement"] or {}
     for absent in [name for name in ("steps", "perplexity") if not agreement.get(name)]:
         agreement.pop(absent, None)
