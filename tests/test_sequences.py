@@ -98,11 +98,13 @@ def test_a_bundle_reads_batches_first(model: quantkit.Model, tmp_path: Path) -> 
     assert manifest["agreement"]["perplexity"]["reference"] == pytest.approx(fp32, rel=1e-3)
     card = (directory / "card.toml").read_text()
     assert 'layout = "NT"' in card and f"classes = {TOKENS}" in card
+    with np.load(directory / "sample.npz") as stored:
+        assert len(np.unique(stored["input"])) > 2 and np.isin(stored["input"], range(TOKENS)).all()
     predictor = quantkit.load(directory)
     expected = expected_scores(NETWORK, IDS)
     np.testing.assert_allclose(predictor.predict(IDS), expected, rtol=0, atol=0.2)
     np.testing.assert_array_equal(predictor.predict(IDS[3].astype(np.int32)), predictor.predict(IDS[3:4]))
-    with pytest.raises(DataError, match="image 1 has the token id 11 at step 2"):
+    with pytest.raises(DataError, match="sample 1 has the token id 11 at step 2"):
         predictor.predict(np.where(np.arange(STEPS) == 2, [[0], [TOKENS]], 0))
     with pytest.raises(DataError, match=r"has shape \(5,\).*pad or cut sequences to 6 steps"):
         predictor.predict([IDS[0], IDS[0, :5]])

@@ -30,6 +30,7 @@ shape (channels, height, width)."""
 
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
+_IMAGE_AXES = 3
 
 
 class Predictor:
@@ -77,6 +78,7 @@ class Predictor:
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
         self._preparation = bundle.preparation
+        self._item = "image" if len(self.input_shape) == _IMAGE_AXES else "sample"
         self._process = OwnProcess()
         self._lock = Lock()
         self._network = _loaded(bundle, engine)
@@ -108,8 +110,8 @@ class Predictor:
             if not np.isfinite(output).all():
                 bad = next(index for index, values in enumerate(output, start) if not np.isfinite(values).all())
                 raise EngineError(
-                    f"the network {self.name!r} computes NaN or infinite values for image {bad}; "
-                    "check the image, and the bundle with `quantkit verify`"
+                    f"the network {self.name!r} computes NaN or infinite values for {self._item} {bad}; "
+                    f"check the {self._item}, and the bundle with `quantkit verify`"
                 )
             outputs.append(output)
             start += len(batch)
@@ -179,7 +181,7 @@ class Predictor:
             raise DataError(
                 f"{type(images).__name__} is not an image; give files, or arrays of uint8 pixels or float32 input"
             )
-        stream = (self._prepared(image, f"image {index}") for index, image in enumerate(images))
+        stream = (self._prepared(image, f"{self._item} {index}") for index, image in enumerate(images))
         while chunk := list(islice(stream, _LARGEST_BATCH)):
             yield np.stack(chunk)
 
@@ -193,7 +195,7 @@ class Predictor:
             batch = images[start : start + _LARGEST_BATCH]
             if not np.isfinite(batch).all():
                 for index, image in enumerate(batch, start):
-                    check_input(image, self.input_shape, f"image {index}")
+                    check_input(image, self.input_shape, f"{self._item} {index}")
             yield batch
 
     def _prepared(self, image: Any, name: str) -> np.ndarray:

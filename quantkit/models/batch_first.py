@@ -56,7 +56,7 @@ def with_batch_first_outputs(
                 "first with the layout: NTC or NT (batch, steps, ...), TNC or TN (steps, batch, ...)"
             )
     for position, output in enumerate(graph.outputs):
-        added = _form(graph, output, sizes, input_shape[0], where)
+        added = _form(graph, output, sizes, where)
         outputs = (*graph.outputs[:position], added[-1].output if added else output, *graph.outputs[position + 1 :])
         graph = replace(graph, nodes=(*graph.nodes, *added), outputs=outputs)
     return graph.pruned()
@@ -85,30 +85,35 @@ def _shapes(graph: Graph, shapes: Mapping[str, Shape], where: str) -> Shapes:
         ) from error
 
 
-def _form(graph: Graph, output: Tensor, sizes: _Sizes, steps: int, where: str) -> tuple[Node, ...]:
+def _form(graph: Graph, output: Tensor, sizes: _Sizes, where: str) -> tuple[Node, ...]:
     """The operators that bring an output's batch to the front; none if it is there."""
     axes, shape = sizes.batch_axes(output), sizes.first[output]
     if len(axes) == 1 and shape[axes[0]] == _BATCHES[0]:
         return () if axes == (0,) else (_swap(graph, output, axes[0]),)
-    if axes == (0,) and shape[0] == steps * _BATCHES[0] and (merged := _merged(graph, output, sizes)):
-        lead = f"-1, {steps}" if merged == (0,) else f"{steps}, -1"
-        form = f"({', '.join((lead, *map(str, shape[1:])))})"
+    if axes == (0,) and (merged := _merged(graph, output, sizes)):
+        lead, batch_first = merged
+        form = f"({', '.join(map(str, (*lead, *shape[1:])))})"
         node = Node(_name(graph, output, "steps"), "Reshape", (output,), {"shape": form})
-        return (node,) if merged == (0,) else (node, _swap(graph, node.output, 1))
+        return (node,) if batch_first else (node, _swap(graph, node.output, 1))
     raise ModelError(
         f"{where}: output {str(output)!r} has the shape {shape} for a batch of {_BATCHES[0]}, which does not tell the "
         "samples apart; export the network with outputs of shape (batch, steps, ...) or (steps, batch, ...)"
     )
 
 
-def _merged(graph: Graph, output: Tensor, sizes: _Sizes) -> Optional[Shape]:
-    """Which axis the batch was before steps and batch became one: (0,) or (1,); None if that cannot be told."""
+def _merged(graph: Graph, output: Tensor, sizes: _Sizes) -> Optional[tuple[Shape, bool]]:
+    """The first two axes before steps and batch became one, -1 for the batch, and whether that is the first.
+
+    None if that cannot be told.
+    """
     node = graph.producer(output)
     while node is not None and node.inputs:
-        read = node.inputs[0]
-        if len(sizes.first[read]) >= 3 and len(axes := sizes.batch_axes(read)) == 1:
-            return axes if axes in ((0,), (1,)) and sizes.first[read][axes[0]] == _BATCHES[0] else None
-        node = graph.producer(read)
+        shape, axes = sizes.first[node.inputs[0]], sizes.batch_axes(node.inputs[0])
+        if len(shape) >= 3 and axes in ((0,), (1,)):
+            if shape[axes[0]] != _BATCHES[0] or shape[0] * shape[1] != sizes.first[output][0]:
+                return None
+            return ((-1, shape[1]), True) if axes == (0,) else ((shape[0], -1), False)
+        node = graph.producer(node.inputs[0])
     return None
 
 

@@ -22,9 +22,9 @@ def layout_of(input_shape: tuple[int, ...], tokens: bool) -> InputLayout:
     return "NT" if tokens and len(input_shape) == 1 else _ARRAYS[len(input_shape)]
 
 
-def is_time_major(layout: str) -> bool:
+def is_time_major(layout: Optional[str]) -> bool:
     """Whether steps come before the batch."""
-    return layout.startswith("T")
+    return layout in ("TNC", "TN")
 
 
 def checked_layout(layout: Optional[str], input_shape: tuple[int, ...]) -> Optional[SequenceLayout]:

@@ -137,7 +137,7 @@ def _from_text(
         if given is not None or weights not in ("auto", "pretrained"):
             raise ModelError(f"{found} holds its own weights; leave other weights out, or export it with them")
         model = from_onnx(found, shape, preprocess)
-        if checked_layout(layout, model.input_shape) in ("TNC", "TN"):
+        if is_time_major(checked_layout(layout, model.input_shape)):
             raise ModelError(f"{found}: ONNX files of sequences read batches first; leave layout {layout} out")
         return model
     return _from_checkpoint(found, weights, given, shape, layout, preprocess)
@@ -230,7 +230,7 @@ def _from_object(
                 f"block {spec.name!r}: give input_shape=(channels, height, width), or that of other inputs"
             )
         checked_layout(layout, shape)
-        text, own = block_network(spec, shape, layout is not None and is_time_major(layout))
+        text, own = block_network(spec, shape, is_time_major(layout))
         given = own if given is None else given
     elif isinstance(spec, Symbol):
         text = spec.tojson()

@@ -118,9 +118,12 @@ def _recurrent_parameters(graph: Graph, shapes: Shapes) -> dict[str, int]:
     for node in graph.nodes:
         if node.op != "RNN":
             continue
-        waiting = [node.inputs[1]]
+        waiting, visited = [node.inputs[1]], set[Tensor]()
         while waiting:
             tensor = waiting.pop()
+            if tensor in visited:
+                continue
+            visited.add(tensor)
             if tensor.node in shapes:
                 widths[tensor.node] = max(integer(node, "state_size", 1), 1)
             elif (producer := graph.producer(tensor)) is not None:

@@ -78,7 +78,7 @@ def skeleton_of(
     graph = with_zero_states(graph, noted)
     data = image_input(graph, where)
     hint = noted.pop(data, ())
-    time_major = layout is not None and is_time_major(layout)
+    time_major = is_time_major(layout)
     if shape is None:
         shape = _hinted(hint, layout, time_major)
     if shape is None:

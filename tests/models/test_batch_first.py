@@ -85,10 +85,11 @@ def test_samples_never_pass_for_steps(own: Layout, said: Layout | None) -> None:
     [
         ("NCT", "layout 'NCT' is unknown; give NTC or NT"),
         ("", "layout '' is unknown"),
+        (3, "layout 3 is unknown"),
         ("TNC", r"layout TNC is for inputs of shape \(steps, features\) without the batch, not \(6,\)"),
     ],
 )
-def test_other_layouts_are_refused(layout: str, message: str) -> None:
+def test_other_layouts_are_refused(layout: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         load(sequence_network("NT"), layout)
 
