@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from quantkit.data.samples import Samples as Samples
     from quantkit.data.sources import DataSource as DataSource
     from quantkit.data.sources import load_data as load_data
+    from quantkit.data.vocabulary import Vocabulary as Vocabulary
     from quantkit.deployment.loading import load as load
     from quantkit.deployment.predictor import Images as Images
     from quantkit.deployment.predictor import Predictor as Predictor
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from quantkit.evaluation.accuracy import Accuracy as Accuracy
     from quantkit.evaluation.agreement import Agreement as Agreement
     from quantkit.evaluation.agreement import OutputAgreement as OutputAgreement
+    from quantkit.evaluation.agreement import StepNoise as StepNoise
     from quantkit.evaluation.deviation import Deviation as Deviation
     from quantkit.evaluation.drop import Drop as Drop
     from quantkit.evaluation.evaluate import Comparison as Comparison
@@ -68,6 +70,9 @@ if TYPE_CHECKING:
     from quantkit.evaluation.paired import Paired as Paired
     from quantkit.evaluation.paired import PairedMeans as PairedMeans
     from quantkit.evaluation.paired import Verdict as Verdict
+    from quantkit.evaluation.perplexity import PerplexityAgreement as PerplexityAgreement
+    from quantkit.evaluation.perplexity import PerplexityChange as PerplexityChange
+    from quantkit.evaluation.perplexity import StepAccuracy as StepAccuracy
     from quantkit.fusion.fused_model import FusedModel as FusedModel
     from quantkit.fusion.fused_model import fuse_model as fuse
     from quantkit.fusion.numeric_check import FusionCheck as FusionCheck
@@ -145,6 +150,8 @@ __all__ = [
     "PTQConfig",
     "Paired",
     "PairedMeans",
+    "PerplexityAgreement",
+    "PerplexityChange",
     "Predictor",
     "Preprocess",
     "PreprocessChange",
@@ -167,6 +174,8 @@ __all__ = [
     "Section",
     "Settings",
     "Source",
+    "StepAccuracy",
+    "StepNoise",
     "Subject",
     "Suite",
     "Tell",
@@ -176,6 +185,7 @@ __all__ = [
     "TensorUse",
     "Verdict",
     "Verification",
+    "Vocabulary",
     "__version__",
     "analyze",
     "apply_algorithms",
@@ -242,6 +252,8 @@ _HOMES = {
     "PTQConfig": ("quantkit.quantization.ptq_config", "PTQConfig"),
     "Paired": ("quantkit.evaluation.paired", "Paired"),
     "PairedMeans": ("quantkit.evaluation.paired", "PairedMeans"),
+    "PerplexityAgreement": ("quantkit.evaluation.perplexity", "PerplexityAgreement"),
+    "PerplexityChange": ("quantkit.evaluation.perplexity", "PerplexityChange"),
     "Predictor": ("quantkit.deployment.predictor", "Predictor"),
     "Preprocess": ("quantkit.data.preprocess", "Preprocess"),
     "PreprocessChange": ("quantkit.models.preprocess_change", "PreprocessChange"),
@@ -264,6 +276,8 @@ _HOMES = {
     "Section": ("quantkit.diagnosis.profile.section", "Section"),
     "Settings": ("quantkit.bundle.manifest", "Settings"),
     "Source": ("quantkit.models.model", "Source"),
+    "StepAccuracy": ("quantkit.evaluation.perplexity", "StepAccuracy"),
+    "StepNoise": ("quantkit.evaluation.agreement", "StepNoise"),
     "Subject": ("quantkit.benchmark.suites.suite", "Subject"),
     "Suite": ("quantkit.benchmark.suites.suite", "Suite"),
     "Tell": ("quantkit.progress", "Tell"),
@@ -273,6 +287,7 @@ _HOMES = {
     "TensorUse": ("quantkit.diagnosis.layers.tensor", "TensorUse"),
     "Verdict": ("quantkit.evaluation.paired", "Verdict"),
     "Verification": ("quantkit.bundle.verify", "Verification"),
+    "Vocabulary": ("quantkit.data.vocabulary", "Vocabulary"),
     "analyze": ("quantkit.diagnosis.layers.analyze", "analyze"),
     "apply_algorithms": ("quantkit.quantization.algorithms.stage", "apply_algorithms"),
     "calibrate": ("quantkit.quantization.calibrate", "calibrate"),

@@ -219,7 +219,7 @@ def _network(spec: Evaluated) -> Network:
 def _samples(network: Network, data: CalibrationData) -> Samples:
     if not isinstance(data, CalibrationDataset):
         return load_data(data)
-    data.check_form(network.preprocess, network.input_shape, network.name)
+    data.check_form(network.preparation, network.input_shape, network.name)
     return data.samples
 
 

@@ -82,7 +82,13 @@ def with_a_bundle(bundle: Path) -> None:
     assert_type(evaluation.accuracy[role], quantkit.Accuracy)
     assert_type(evaluation.agreement["network"].outputs, tuple[quantkit.OutputAgreement, ...])
     assert_type(evaluation.comparisons, tuple[quantkit.Comparison, ...])
-    assert_type(evaluation.comparisons[0].result, Union[quantkit.Paired, quantkit.PairedMeans])
+    assert_type(
+        evaluation.comparisons[0].result, Union[quantkit.Paired, quantkit.PairedMeans, quantkit.PerplexityChange]
+    )
+    assert_type(evaluation.step_accuracy[role], quantkit.StepAccuracy)
+    assert_type(evaluation.agreement["network"].steps, tuple[quantkit.StepNoise, ...])
+    assert_type(evaluation.agreement["network"].perplexity, Optional[quantkit.PerplexityAgreement])
+    assert_type(quantkit.load_model("lm", layout="TNC").vocabulary, Optional[quantkit.Vocabulary])
     verdict: quantkit.Verdict = evaluation.comparisons[0].result.verdict
     print(verdict == "ahead")
     assert_type(evaluation.class_scores, quantkit.ClassScores)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from quantkit.bundle.manifest import LABELS, PARAMS, SYMBOL
 from quantkit.files.toml import Value, toml_text
+from quantkit.models.layout import SEQUENCE_LAYOUTS
 from quantkit.models.model import Model
 
 
@@ -18,6 +19,8 @@ def card_text(model: Model, classes: int) -> str:
         "input_shape": model.input_shape,
         "classes": classes,
     }
+    if model.layout in SEQUENCE_LAYOUTS:
+        entries["layout"] = model.layout
     if model.labels:
         entries["labels"] = LABELS
     if model.exclude:

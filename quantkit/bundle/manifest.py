@@ -11,12 +11,14 @@ from typing import Annotated, ClassVar, Literal, Optional
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION
+from quantkit.data.vocabulary import Vocabulary
 from quantkit.errors import BundleError, UserError
 from quantkit.files.bundles import MANIFEST
 from quantkit.files.contained import file_in
 from quantkit.files.folders import Kind
 from quantkit.files.schema import FirstFaultOnly, first_fault
 from quantkit.files.text import parse_json, read_bytes
+from quantkit.models.layout import InputLayout
 from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import TensorDtype
@@ -86,12 +88,17 @@ class Engine:
 
 @dataclass(frozen=True)
 class Input:
-    """The network's one input; ``shape`` is (channels, height, width) without the batch axis."""
+    """The network's one input; ``shape`` is without the batch axis, the first of ``layout``.
+
+    ``vocabulary`` is that of the token ids it reads, which MXNet takes as float32; None, and left out of the file, if
+    it reads none.
+    """
 
     name: _Name
     shape: _Shape
     dtype: Literal["float32"] = "float32"
-    layout: Literal["NCHW"] = "NCHW"
+    layout: InputLayout = "NCHW"
+    vocabulary: Optional[Vocabulary] = None
 
 
 @dataclass(frozen=True)
@@ -158,15 +165,37 @@ class OutputResult:
 
 
 @dataclass(frozen=True)
+class StepResult:
+    """The signal-to-noise ratio of the first output at one step, counted from 1; see ``OutputResult`` for ``sqnr``."""
+
+    step: Annotated[int, Field(ge=1)]
+    sqnr: Optional[FiniteFloat]
+
+
+@dataclass(frozen=True)
+class PerplexityResult:
+    """The perplexities of FP32 and INT8, and the change in percent with its 95 % interval."""
+
+    reference: FiniteFloat
+    network: FiniteFloat
+    change: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+
+
+@dataclass(frozen=True)
 class AgreementResult:
     """The comparison of INT8 with FP32 on the calibration samples; see ``evaluation.agreement.Agreement``.
 
-    ``top1`` is None if the outputs are not class scores.
+    ``top1`` is None if the outputs are not class scores. ``steps`` are of sequences, ``perplexity`` is of those whose
+    steps have labels; both are left out of the file where there are none.
     """
 
     images: _Count
     top1: Optional[_Share]
     outputs: Annotated[tuple[OutputResult, ...], Field(min_length=1), FirstFaultOnly()]
+    steps: tuple[StepResult, ...] = ()
+    perplexity: Optional[PerplexityResult] = None
 
     @property
     def cosine(self) -> float:
@@ -210,6 +239,11 @@ def manifest_text(manifest: Manifest) -> str:
     document = asdict(manifest)
     if manifest.sample is None:
         del document["sample"]
+    if manifest.input.vocabulary is None:
+        del document["input"]["vocabulary"]
+    agreement = document["agreement"] or {}
+    for absent in [name for name in ("steps", "perplexity") if not agreement.get(name)]:
+        agreement.pop(absent, None)
     return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

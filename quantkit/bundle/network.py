@@ -22,6 +22,7 @@ def network_of(model: Model) -> Network:
         model.source.weights,
         model.labels,
         model.class_scores,
+        model.vocabulary,
     )
 
 

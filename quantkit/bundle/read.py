@@ -35,6 +35,7 @@ from quantkit.bundle.quantization import (
 )
 from quantkit.bundle.replaced import reading_whole
 from quantkit.calibration.table import CalibrationTable, read_table
+from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import BundleError, DataError, ModelError, UserError
 from quantkit.files.contained import file_in
@@ -138,7 +139,13 @@ class Bundle:
             Source(source.network, source.weights, source.location, source.sha256),
             self.labels,
             class_scores=manifest.class_scores,
+            vocabulary=manifest.input.vocabulary,
         )
+
+    @property
+    def preparation(self) -> Preparation:
+        """How samples become the network's input."""
+        return self.manifest.input.vocabulary or self.preprocess
 
     @cached_property
     def table(self) -> Optional[CalibrationTable]:

@@ -30,7 +30,7 @@ def stored_sample(source: FusedModel, table: Optional[CalibrationTable], keep: b
     """Choose the sample to store: none of the user's images, unless ``keep`` is set.
 
     The sample is the image that the fused network was compared on if that is built in, else a built-in photograph if
-    the network reads images, else noise over the input's calibrated range.
+    the network reads images, random tokens if it reads tokens, else noise over the input's calibrated range.
 
     Args:
         source: the fused model.
@@ -49,8 +49,12 @@ def stored_sample(source: FusedModel, table: Optional[CalibrationTable], keep: b
     if model.preprocess is not None and model.input_shape[0] == _CHANNELS:
         photograph = next(batches(photographs(), model.preprocess, model.input_shape, 1, 1, workers=0))
         return StoredSample(photograph.data, "built-in")
+    # This generator's stream never changes, so the same network always gives the same bundle.
+    random = np.random.RandomState(0)
+    if model.vocabulary is not None:
+        ids = random.randint(0, model.vocabulary.size, (1, *model.input_shape))
+        return StoredSample(ids.astype(np.float32), "generated")
     (name,) = model.graph.inputs
     bounds = _USUAL if table is None else table.ranges.get(name, _USUAL)
-    # This generator's stream never changes, so the same network always gives the same bundle.
-    noise = np.random.RandomState(0).uniform(bounds.low, bounds.high, (1, *model.input_shape))
+    noise = random.uniform(bounds.low, bounds.high, (1, *model.input_shape))
     return StoredSample(noise.astype(np.float32), "generated")

@@ -86,6 +86,7 @@ def quantize_summary(
         "data": data,
         "algorithms": asdict(quantized.algorithms),
         "class_scores": asdict(source.class_scores),
+        **({"step_scores": asdict(source.step_scores)} if source.step_scores is not None else {}),
         "agreement": {"samples": agreement.images, **agreement.document} if agreement is not None else None,
         "latency_ms": dict(milliseconds) if milliseconds else None,
     }

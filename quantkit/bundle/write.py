@@ -34,7 +34,9 @@ from quantkit.bundle.manifest import (
     Origin,
     Output,
     OutputResult,
+    PerplexityResult,
     Settings,
+    StepResult,
     manifest_text,
 )
 from quantkit.bundle.quantization import write_quantized
@@ -48,6 +50,7 @@ from quantkit.files.folders import replacing
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.ir.operators import scores_kind
+from quantkit.models.layout import SEQUENCE_LAYOUTS
 from quantkit.quantization.config import QuantizationConfig
 from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
@@ -102,8 +105,11 @@ def write_bundle(
 def _agreement_result(agreement: Optional[Agreement]) -> Optional[AgreementResult]:
     if agreement is None:
         return None
-    outputs = tuple(OutputResult(**output) for output in agreement.document["outputs"])
-    return AgreementResult(agreement.images, agreement.top1, outputs)
+    document = agreement.document
+    outputs = tuple(OutputResult(**output) for output in document["outputs"])
+    steps = tuple(StepResult(**step) for step in document.get("steps", ()))
+    perplexity = PerplexityResult(**document["perplexity"]) if "perplexity" in document else None
+    return AgreementResult(agreement.images, agreement.top1, outputs, steps, perplexity)
 
 
 def write_float_bundle(
@@ -134,7 +140,8 @@ def _write(
     with (directory / SYMBOL).open("wb") as symbol, (directory / PARAMS).open("wb") as params:
         write_checkpoint(graph, symbol, params)
     _write_sample(sample.input, outputs, directory / SAMPLE)
-    classes = int(np.prod(outputs[0].shape[1:]))
+    scores = outputs[0].shape[1:]
+    classes = scores[-1] if model.layout in SEQUENCE_LAYOUTS and scores else int(np.prod(scores))
     _write_text(directory / CARD, card_text(model, classes))
     if model.labels:
         if len(model.labels) != classes:
@@ -147,7 +154,7 @@ def _write(
         name=model.name,
         quantkit=__version__,
         engine=present_engine(),
-        input=Input(input_name, tuple(model.input_shape)),
+        input=Input(input_name, tuple(model.input_shape), layout=model.layout, vocabulary=model.vocabulary),
         outputs=tuple(
             Output(str(tensor), value.shape[1:], scores_kind(graph, tensor))
             for tensor, value in zip(graph.outputs, outputs)

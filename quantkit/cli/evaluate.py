@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from quantkit.evaluation.evaluate import Comparison, Evaluation, Role
     from quantkit.evaluation.network import Network
 
+_IMAGE_AXES = 3
+
 _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "against": "other"}
 
 
@@ -63,6 +65,9 @@ def evaluate(
     With --reference, the share of images with the same top-1 and the mean cosine of the outputs need
     none. Differences come with the p-value of McNemar's test over the images, a 95 % interval, and a verdict.
 
+    Where every step of a sequence has class scores and a label (`y` of shape samples, steps), as in language models:
+    cross-entropy in nats a step, perplexity and top-1 of steps, and the change of perplexity with its interval.
+
     For networks without class scores (several outputs, maps, embeddings), each output is compared with the
     reference's: its cosine, its signal-to-noise ratio, and its largest deviation.
 
@@ -96,16 +101,21 @@ def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation)
 
     from quantkit.cli.summary import agreement_rows, grid_of
 
-    rows = [("images", f"{evaluation.images} of {result['data']}")]
+    counted = "images" if len(network.input_shape) == _IMAGE_AXES else "samples"
+    rows = [(counted, f"{evaluation.images} of {result['data']}")]
     for role, label in _LABELS.items():
         if role in evaluation.accuracy:
             accuracy = evaluation.accuracy[role]
             top5 = f", top-5 {percent(accuracy.top5)}" if prod(network.output_shapes[0]) > 5 else ""
             rows.append((label, f"top-1 {percent(accuracy.top1)}{top5}"))
+        if role in evaluation.step_accuracy:
+            rows.append((label, evaluation.step_accuracy[role].text))
     for label, role in (("agreement", "network"), ("of other", "against")):
         if role in evaluation.agreement:
             rows += agreement_rows(label, evaluation.agreement[role])
     rows += [_comparison_row(each) for each in evaluation.comparisons]
+    if (steps := evaluation.step_accuracy.get("network")) is not None:
+        rows.append(("scores", f"{steps.scale} at each of {steps.steps} steps"))
     if not evaluation.class_scores.yes:
         rows.append(("outputs", f"no class scores: {evaluation.class_scores.why}"))
     if network.weights == "random":
@@ -118,13 +128,18 @@ def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation)
 def _comparison_row(comparison: Comparison) -> tuple[str, str]:
     """The label and the text of a paired comparison."""
     from quantkit.evaluation.paired import Paired
+    from quantkit.evaluation.perplexity import PerplexityChange
 
     label, paired = "to reference" if comparison.other == "reference" else "to other", comparison.result
-    if not isinstance(paired, Paired):
+    if isinstance(paired, PerplexityChange):
+        return label, f"{comparison.measure} {paired.text}: {paired.verdict}"
+    if not isinstance(paired, Paired) and comparison.measure == "cosine":
         interval = f"[{paired.low:+.2g}, {paired.high:+.2g}]"
         return label, f"{comparison.measure} {paired.difference:+.2g} {interval}: {paired.verdict}"
     points, low, high = (100 * value for value in (paired.difference, paired.low, paired.high))
+    text = f"{comparison.measure} {points:+.2f} points [{low:+.2f}, {high:+.2f}]: {paired.verdict}"
+    if not isinstance(paired, Paired):
+        return label, text
     return label, (
-        f"{comparison.measure} {points:+.2f} points [{low:+.2f}, {high:+.2f}]: {paired.verdict}\n"
-        f"{paired.first_only} images won, {paired.other_only} lost; McNemar p = {paired.p_value:.2g}"
+        f"{text}\n{paired.first_only} images won, {paired.other_only} lost; McNemar p = {paired.p_value:.2g}"
     )

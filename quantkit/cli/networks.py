@@ -46,12 +46,15 @@ def load(
         spec,
         weights=weights,
         input_shape=loading.input_shape,
+        layout=loading.layout,
         preprocess=PreprocessChange(**asdict(preprocessing)),
         class_scores=class_scores,
         quiet=terminal.quiet,
     )
     if preprocessing != NOTHING_SAID and model.preprocess is not None:
         terminal.tell(f"images: {model.preprocess.text}")
+    for note in model.notes:
+        terminal.tell(f"{model.name}: {note}")
     # If trained weights were looked for in vain, a warning has said how to get them.
     remedy = " For trained weights give --weights pretrained or --weights FILE." if weights == "random" else ""
     _warn_if_random(terminal, model.name, model.source.weights, remedy)

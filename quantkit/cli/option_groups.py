@@ -29,7 +29,14 @@ class Loading:
     input_shape: Optional[tuple[int, ...]] = option(
         "--input-shape",
         type=Shape(),
-        help="Channels, height, width (of vectors their length); where unknown or other than usual.",
+        help="Channels, height, width; of vectors their length; of sequences steps, features, or steps of token ids. "
+        "Where unknown or other than usual.",
+    )
+    layout: Optional[str] = option(
+        "--layout",
+        metavar="NTC|NT|TNC|TN",
+        help="Of sequences: TNC, TN where the network reads (steps, batch, ...). What is loaded and written reads "
+        "batches first.  [default: NTC, NT, or the card's]",
     )
 
 

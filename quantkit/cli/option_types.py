@@ -18,7 +18,7 @@ def listed(text: Optional[str]) -> list[str]:
 
 
 class Shape(click.ParamType):
-    """``3,224,224``: channels, height, width of images; ``1000``: the length of vectors."""
+    """``3,224,224``: channels, height, width of images; ``1000``: the length of vectors; ``35,200``: sequences."""
 
     name = "C,H,W"
 

@@ -28,7 +28,8 @@ def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str,
     """
     from rich.text import Text
 
-    size, kernels, scores = result["size"], result["kernels"], result["class_scores"]
+    size, kernels = result["size"], result["kernels"]
+    scores = result["step_scores" if "step_scores" in result else "class_scores"]
     hint = "" if scores["settled"] else "; give --classes if the first is a row of them"
     calibration, onnx = result["calibration"], result["onnx"]
     rows: list[tuple[str, str]] = [

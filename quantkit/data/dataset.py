@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Optional
 
 from quantkit.data.batches import Batch, batches, prepare
-from quantkit.data.preprocess import Preprocess
+from quantkit.data.preparation import Preparation
 from quantkit.data.samples import Sample, Samples, first, take
 from quantkit.data.sources import DataSource, load_data
 from quantkit.errors import UserError
@@ -33,7 +33,8 @@ class CalibrationDataset:
 
     Args:
         data: anything that ``load_data`` takes.
-        preprocess: how images become the network's input; None: samples are float32 and used as they are.
+        preparation: how samples become the network's input: a ``Preprocess`` for images, the ``Vocabulary`` of token
+            ids; None: samples are float32 and used as they are.
         input_shape: of one sample, without the batch axis.
         cache_bytes: the size of the cache.
 
@@ -44,13 +45,13 @@ class CalibrationDataset:
     def __init__(
         self,
         data: DataSource,
-        preprocess: Optional[Preprocess],
+        preparation: Preparation,
         input_shape: Sequence[int],
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         source = load_data(data)
-        cache = _Cache(source, preprocess, tuple(input_shape), cache_bytes)
-        self._form = (preprocess, tuple(input_shape))
+        cache = _Cache(source, preparation, tuple(input_shape), cache_bytes)
+        self._form = (preparation, tuple(input_shape))
         self._whole = self._samples = replace(source, read=cache.read)
         self._sha256 = ""
         self._counted: Optional[int] = None
@@ -136,13 +137,13 @@ class CalibrationDataset:
             yield batch
         self._sha256, self._counted = self._sha256 or digest.hexdigest(), counted
 
-    def check_form(self, preprocess: Optional[Preprocess], input_shape: Sequence[int], name: str) -> None:
+    def check_form(self, preparation: Preparation, input_shape: Sequence[int], name: str) -> None:
         """Check that the network ``name`` reads samples in this form.
 
         Raises:
             UserError: it reads another form.
         """
-        if self._form != (preprocess, tuple(input_shape)):
+        if self._form != (preparation, tuple(input_shape)):
             raise UserError(
                 f"the calibration dataset {self.name!r} was preprocessed for another network than {name!r}; make one "
                 "with that network's preprocessing and input shape"
@@ -153,10 +154,10 @@ class _Cache:
     """The samples of a source, preprocessed, by their positions."""
 
     def __init__(
-        self, source: Samples, preprocess: Optional[Preprocess], input_shape: tuple[int, ...], most_bytes: int
+        self, source: Samples, preparation: Preparation, input_shape: tuple[int, ...], most_bytes: int
     ) -> None:
         self._source = source
-        self._form = (preprocess, input_shape)
+        self._form = (preparation, input_shape)
         self._left = most_bytes
         self._held: dict[int, Sample] = {}
         self._lock = Lock()

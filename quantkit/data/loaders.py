@@ -118,7 +118,7 @@ def _streamed(name: str, stream: Any) -> Samples:
 def _split(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any] | None, start: int, name: str) -> Iterator[Sample]:
     """The samples of one batch, which begins at sample ``start``."""
     check_layout(x.dtype, x.shape, f"a batch of {name}")
-    labels = None if y is None else labels_of(y, len(x), name)
+    labels = None if y is None else labels_of(y, x.shape, name)
     for index, image in enumerate(x):
         # A copy, so that the sample does not keep the whole batch alive.
         yield Sample(image.copy(), None if labels is None else labels[index], f"sample {start + index} of {name}")

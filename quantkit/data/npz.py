@@ -35,7 +35,7 @@ def npz_file(path: Path) -> Samples:
         check_layout(dtype, shape, f"x in {path}")
         if header.fortran_order:
             raise DataError(f"x in {path} is stored in Fortran order; save numpy.ascontiguousarray(x)")
-        labels = labels_of(archive.read("y"), shape[0], path.name) if "y" in archive.names else None
+        labels = labels_of(archive.read("y"), shape, path.name) if "y" in archive.names else None
 
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         length = prod(shape[1:]) * dtype.itemsize

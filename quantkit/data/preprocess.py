@@ -94,22 +94,6 @@ def _finite(name: str, value: object) -> float:
     return finite
 
 
-def network_input(
-    preprocess: Optional[Preprocess], image: np.ndarray[Any, Any], input_shape: Sequence[int], where: str
-) -> np.ndarray[Any, Any]:
-    """``image`` as a network with ``input_shape`` reads it, checked; ``where`` names the image in errors.
-
-    Pixels are preprocessed if ``preprocess`` is given; float32 is used as it is.
-
-    Raises:
-        DataError: see ``apply`` and ``check_input``.
-    """
-    if image.dtype == np.uint8 and preprocess is not None:
-        image = apply(preprocess, image, where, input_shape)
-    check_input(image, input_shape, where)
-    return image
-
-
 def apply(
     preprocess: Preprocess,
     image: np.ndarray[Any, Any],
@@ -167,10 +151,28 @@ def check_input(array: np.ndarray[Any, Any], input_shape: Sequence[int], where: 
             else f"{where} is {array.dtype} of shape {array.shape}, but the network reads float32 of shape "
             f"{tuple(input_shape)}: no images; give arrays (.npz)"
         )
-    remedy = "resize or crop to the network's input (layout NCHW)" if is_image else "give samples of that shape"
-    _check_shape(array.shape, input_shape, where, remedy)
+    check_shape(array.shape, input_shape, where)
     if not np.isfinite(array).all():
         raise DataError(f"{where} holds NaN or infinite values; correct this sample or leave it out")
+
+
+def check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str) -> None:
+    """Check that a sample has the shape that a network reads; ``where`` names it in errors.
+
+    Raises:
+        DataError: it has another.
+    """
+    _check_shape(shape, input_shape, where, _remedy(tuple(shape), tuple(input_shape)))
+
+
+def _remedy(shape: tuple[int, ...], input_shape: tuple[int, ...]) -> str:
+    if len(input_shape) == 3:
+        return "resize or crop to the network's input (layout NCHW)"
+    if len(shape) == len(input_shape) == 2 and shape[1] != input_shape[1]:
+        return f"give {input_shape[1]} features at every step"
+    if len(shape) == len(input_shape):
+        return f"give samples of that shape; pad or cut sequences to {input_shape[0]} steps"
+    return "give samples of that shape"
 
 
 def _check_shape(shape: Sequence[int], input_shape: Sequence[int], where: str, remedy: str) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from heapq import nsmallest
 from itertools import count, islice
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from quantkit.kinds import whole_number
 
 Item = TypeVar("Item")
 
+Label = Union[int, np.ndarray[Any, Any]]
+"""The index of a sample's class, or those of all steps of a sequence: int64 of shape (steps,)."""
+
 _LARGEST_LABEL = 2**31 - 1
 
 
@@ -24,12 +27,13 @@ _LARGEST_LABEL = 2**31 - 1
 class Sample:
     """One sample.
 
-    ``image`` is uint8 of shape (height, width, 3), RGB, or float32 as the network reads it, already
-    preprocessed. ``label`` is the index of its class if known; ``name`` names it in messages.
+    ``image`` is uint8 of shape (height, width, 3), RGB, float32 as the network reads it, already
+    preprocessed, or token ids. ``label`` is the index of its class, or those of its steps, if known; ``name`` names it
+    in messages.
     """
 
     image: np.ndarray[Any, Any] = field(repr=False)
-    label: int | None
+    label: Label | None
     name: str
 
 
@@ -194,6 +198,17 @@ def label_of(value: Any, where: str) -> int:
     if not whole or not 0 <= label <= _LARGEST_LABEL:
         raise DataError(f"label {repr(value)[:100]} of {where} is not a class index; give whole numbers from 0 up")
     return label
+
+
+def step_labels(values: np.ndarray[Any, Any], where: str) -> np.ndarray[Any, Any]:
+    """The class indices of a sequence's steps, int64 of shape (steps,), from numbers of any type.
+
+    Raises:
+        DataError: one is not a whole number from 0 up.
+    """
+    if values.dtype.kind in "iu" and values.size and values.min() >= 0 and values.max() <= _LARGEST_LABEL:
+        return values.astype(np.int64)
+    return np.array([label_of(value, f"step {step} of {where}") for step, value in enumerate(values.tolist())])
 
 
 def _too_few(samples: Samples, wanted: int, available: int) -> DataError:

@@ -13,7 +13,8 @@ import numpy as np
 
 from quantkit.bundle.read import Bundle
 from quantkit.data.decode import decode
-from quantkit.data.preprocess import check_input, network_input
+from quantkit.data.preparation import network_input
+from quantkit.data.preprocess import check_input
 from quantkit.deployment.fastest import open_fastest
 from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, open_network
 from quantkit.errors import DataError, EngineError, UserError
@@ -29,6 +30,7 @@ shape (channels, height, width)."""
 
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
+_IMAGE_AXES = 3
 
 
 class Predictor:
@@ -40,7 +42,8 @@ class Predictor:
 
     Attributes:
         name: the network's name.
-        input_shape: (channels, height, width) of its input, float32, layout NCHW.
+        input_shape: of one input without the batch: (channels, height, width) of images; (features,) of vectors;
+            (steps, features) of sequences, or (steps,) of token ids.
         labels: the names of its classes in the order of the outputs; empty if unknown.
         preprocess: how images become its input; None if unknown: then give preprocessed arrays.
         manifest: the bundle's manifest.
@@ -74,6 +77,8 @@ class Predictor:
         self.input_shape = bundle.manifest.input.shape
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
+        self._preparation = bundle.preparation
+        self._item = "image" if len(self.input_shape) == _IMAGE_AXES else "sample"
         self._process = OwnProcess()
         self._lock = Lock()
         self._network = _loaded(bundle, engine)
@@ -105,8 +110,8 @@ class Predictor:
             if not np.isfinite(output).all():
                 bad = next(index for index, values in enumerate(output, start) if not np.isfinite(values).all())
                 raise EngineError(
-                    f"the network {self.name!r} computes NaN or infinite values for image {bad}; "
-                    "check the image, and the bundle with `quantkit verify`"
+                    f"the network {self.name!r} computes NaN or infinite values for {self._item} {bad}; "
+                    f"check the {self._item}, and the bundle with `quantkit verify`"
                 )
             outputs.append(output)
             start += len(batch)
@@ -163,21 +168,26 @@ class Predictor:
             images = [images]
         if isinstance(images, np.ndarray):
             if images.ndim != len(self.input_shape) + 1:
+                kind = "float32" if self._reads_floats else "int64 token ids"
                 pixels = "uint8 of shape (images, height, width, 3) or " if len(self.input_shape) == 3 else ""
                 raise DataError(
-                    f"the images are {images.dtype} of shape {images.shape}; give {pixels}float32 of shape "
+                    f"the images are {images.dtype} of shape {images.shape}; give {pixels}{kind} of shape "
                     f"(images, {', '.join(map(str, self.input_shape))})"
                 )
-            if images.dtype == np.float32 and images.shape[1:] == self.input_shape:
+            if self._reads_floats and images.dtype == np.float32 and images.shape[1:] == self.input_shape:
                 yield from self._slices(images)
                 return
         if not hasattr(images, "__iter__"):
             raise DataError(
                 f"{type(images).__name__} is not an image; give files, or arrays of uint8 pixels or float32 input"
             )
-        stream = (self._prepared(image, f"image {index}") for index, image in enumerate(images))
+        stream = (self._prepared(image, f"{self._item} {index}") for index, image in enumerate(images))
         while chunk := list(islice(stream, _LARGEST_BATCH)):
             yield np.stack(chunk)
+
+    @property
+    def _reads_floats(self) -> bool:
+        return self.manifest.input.vocabulary is None
 
     def _slices(self, images: np.ndarray) -> Iterator[np.ndarray]:
         """Preprocessed input in batches, as views."""
@@ -185,7 +195,7 @@ class Predictor:
             batch = images[start : start + _LARGEST_BATCH]
             if not np.isfinite(batch).all():
                 for index, image in enumerate(batch, start):
-                    check_input(image, self.input_shape, f"image {index}")
+                    check_input(image, self.input_shape, f"{self._item} {index}")
             yield batch
 
     def _prepared(self, image: Any, name: str) -> np.ndarray:
@@ -199,7 +209,7 @@ class Predictor:
             raise DataError(
                 f"{name} is a {type(image).__name__}; give a file, or an array of uint8 pixels or float32 input"
             )
-        return network_input(self.preprocess, image, self.input_shape, name)
+        return network_input(self._preparation, image, self.input_shape, name)
 
 
 def _loaded(bundle: Bundle, engine: Optional[str]) -> RunningNetwork:

@@ -10,7 +10,11 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.evaluation.deviation import DeviationSums
+from quantkit.evaluation.perplexity import PerplexityAgreement
 from quantkit.units import decibels, percent
+
+# Steps of a sequence at which errors are told; an odd number, so that the middle is among them.
+_SHOWN_STEPS = 9
 
 Outputs = Sequence[np.ndarray]
 """A network's outputs for a batch, each of shape (images, ...)."""
@@ -44,15 +48,31 @@ class OutputAgreement:
 
 
 @dataclass(frozen=True)
+class StepNoise:
+    """The signal-to-quantization-noise ratio of the first output at one step, counted from 1, in dB."""
+
+    step: int
+    sqnr: float
+
+
+@dataclass(frozen=True)
 class Agreement:
     """How close a network's outputs are to a reference's.
 
-    ``top1`` is the share of images with the same prediction, from 0 to 1; None if the outputs are not class scores.
+    Attributes:
+        images: the number of samples.
+        top1: the share of samples with the same prediction, from 0 to 1 (of steps, where each has class scores); None
+            if the outputs are not class scores.
+        outputs: how close each output is.
+        steps: how errors grow over the steps of sequences, from the first to the last; empty for other networks.
+        perplexity: the change of perplexity from the reference's; None where steps have no labels.
     """
 
     images: int
     top1: Optional[float]
     outputs: tuple[OutputAgreement, ...]
+    steps: tuple[StepNoise, ...] = ()
+    perplexity: Optional[PerplexityAgreement] = None
 
     @property
     def cosine(self) -> float:
@@ -61,30 +81,50 @@ class Agreement:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The measures in words: one line for class scores, else one line for each output."""
+        """The measures in words: one line for class scores, else one line for each output, and one for the steps."""
+        over_time = (self._steps_text,) if self.steps else ()
+        if self.perplexity is not None:
+            over_time = (*over_time, self.perplexity.text)
         if self.top1 is not None:
-            return (f"top-1 the same for {percent(self.top1)}, cosine {self.cosine:.4f}",)
+            of_steps = " of steps" if self.steps else ""
+            return (f"top-1 the same for {percent(self.top1)}{of_steps}, cosine {self.cosine:.4f}", *over_time)
         if len(self.outputs) == 1:
-            return (self.outputs[0].text,)
-        return tuple(f"{output.name}: {output.text}" for output in self.outputs)
+            return (self.outputs[0].text, *over_time)
+        return (*(f"{output.name}: {output.text}" for output in self.outputs), *over_time)
+
+    @property
+    def _steps_text(self) -> str:
+        shown = dict.fromkeys((self.steps[0], self.steps[len(self.steps) // 2], self.steps[-1]))
+        ratios = [f"{decibels(each.sqnr)} at step {each.step}" for each in shown]
+        return f"signal to noise {', '.join(ratios)}"
 
     @property
     def document(self) -> dict[str, Any]:
         """The measures as JSON values; ``sqnr`` is null if it is not finite."""
+        over_time: dict[str, Any] = {}
+        if self.steps:
+            over_time["steps"] = [{"step": each.step, "sqnr": _finite(each.sqnr)} for each in self.steps]
+        if self.perplexity is not None:
+            over_time["perplexity"] = self.perplexity.document
         return {
+            **over_time,
             "top1": self.top1,
             "cosine": self.cosine,
             "outputs": [
                 {
                     "name": output.name,
                     "cosine": output.cosine,
-                    "sqnr": output.sqnr if math.isfinite(output.sqnr) else None,
+                    "sqnr": _finite(output.sqnr),
                     "deviation": output.deviation,
                     "largest": output.largest,
                 }
                 for output in self.outputs
             ],
         }
+
+
+def _finite(ratio: float) -> Optional[float]:
+    return ratio if math.isfinite(ratio) else None
 
 
 def same_top1(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -108,24 +148,43 @@ def cosines(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
 class AgreementSums:
     """Running sums over outputs, batch by batch; memory does not grow with their number."""
 
-    def __init__(self, names: Sequence[str], class_scores: bool) -> None:
-        """Start with no outputs of these names; ``class_scores`` says whether the first is a row of class scores."""
+    def __init__(self, names: Sequence[str], class_scores: bool, steps: int = 0) -> None:
+        """Start with no outputs.
+
+        Args:
+            names: those of the outputs.
+            class_scores: whether the first is a row of class scores, or one for every step.
+            steps: how many steps the first output has; 0 if it has none.
+        """
         self._outputs = [_OutputSums(name) for name in names]
         self._class_scores = class_scores
-        self._images = self._same = 0
+        self._steps = {step: DeviationSums() for step in _shown_steps(steps)}
+        self._images = 0
+        self._same: list[np.ndarray] = []
 
     def add(self, reference: Outputs, other: Outputs) -> None:
         """Add both networks' outputs for the same images."""
         self._images += len(reference[0])
         if self._class_scores:
-            self._same += int(same_top1(reference[0], other[0]).sum())
+            self._same.append(same_top1(*map(self._rows, (reference[0], other[0]))))
+        for step, noise in self._steps.items():
+            noise.add(reference[0][:, step], other[0][:, step])
         for sums, expected, actual in zip(self._outputs, reference, other, strict=True):
             sums.add(expected, actual)
 
     def result(self) -> Agreement:
         """The agreement over all images added, of which there must be at least one."""
-        top1 = self._same / self._images if self._class_scores else None
-        return Agreement(self._images, top1, tuple(sums.result() for sums in self._outputs))
+        top1 = float(np.concatenate(self._same).mean()) if self._class_scores else None
+        steps = tuple(StepNoise(step + 1, noise.result().sqnr) for step, noise in self._steps.items())
+        return Agreement(self._images, top1, tuple(sums.result() for sums in self._outputs), steps)
+
+    def _rows(self, scores: np.ndarray) -> np.ndarray:
+        return scores.reshape(-1, scores.shape[-1]) if self._steps else scores
+
+
+def _shown_steps(steps: int) -> tuple[int, ...]:
+    """Some of so many steps, from the first to the last, in equal distances."""
+    return tuple(dict.fromkeys(round(place) for place in np.linspace(0, steps - 1, _SHOWN_STEPS))) if steps else ()
 
 
 class _OutputSums:
@@ -150,7 +209,9 @@ class _OutputSums:
         return OutputAgreement(self._name, self._cosines / self._rows, sqnr, self._deviation, self._largest)
 
 
-def agreement(pairs: Iterable[tuple[Outputs, Outputs]], names: Sequence[str], class_scores: bool) -> Agreement:
+def agreement(
+    pairs: Iterable[tuple[Outputs, Outputs]], names: Sequence[str], class_scores: bool, steps: int = 0
+) -> Agreement:
     """Compare the outputs of two networks.
 
     Top-1 alone hides changes that cancel; the cosine of each image's outputs as vectors does not.
@@ -158,9 +219,11 @@ def agreement(pairs: Iterable[tuple[Outputs, Outputs]], names: Sequence[str], cl
     Args:
         pairs: the outputs (reference, other) of each batch.
         names: the names of the outputs.
-        class_scores: whether the first output is a row of class scores; see ``class_scores.class_scores``.
+        class_scores: whether the first output is a row of class scores, or one for every step; see
+            ``class_scores.class_scores``.
+        steps: how many steps the first output has; 0 if it has none.
     """
-    sums = AgreementSums(names, class_scores)
+    sums = AgreementSums(names, class_scores, steps)
     for reference, other in pairs:
         sums.add(reference, other)
     return sums.result()

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import tee
 
+import numpy as np
+
 from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.data.batches import Batch
 from quantkit.evaluation.agreement import Agreement, Outputs, agreement
+from quantkit.evaluation.perplexity import cross_entropies, perplexity_agreement, scale_of
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset, steps
@@ -14,13 +19,33 @@ from quantkit.progress import Progress, silent
 
 
 def compare(source: FusedModel, other: Graph, samples: CalibrationData, progress: Progress = silent) -> Agreement:
-    """Run the original network and another form of it over samples and compare their outputs."""
-    reference = source.model.graph
+    """Run the original network and another form of it over samples and compare their outputs.
+
+    Where every step of a sequence has class scores and a label, their perplexities are compared, too.
+    """
+    reference, scores = source.model.graph, source.step_scores
     chosen = dataset(source.model, samples)
+    classes = source.fused.shapes[reference.outputs[0]][-1] if scores is not None else None
+    entropies: list[tuple[np.ndarray, np.ndarray]] = []
 
     def pairs() -> Iterator[tuple[Outputs, Outputs]]:
-        stream = progress(chosen.batches(BATCH_SIZE), steps(chosen), "comparing with FP32")
-        first, second = tee(batch.data for batch in stream)
-        yield from zip(outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE))
+        stream: Iterator[Batch] = iter(
+            progress(chosen.batches(BATCH_SIZE, classes), steps(chosen), "comparing with FP32")
+        )
+        kept, *copies = tee(stream, 3)
+        first, second = ((batch.data for batch in copy) for copy in copies)
+        runs = zip(kept, outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE))
+        for batch, expected, computed in runs:
+            if scores is not None and batch.labels is not None and batch.labels.ndim > 1:
+                scale, labels = scale_of(reference), batch.labels
+                entropies.append(
+                    (cross_entropies(computed[0], labels, scale), cross_entropies(expected[0], labels, scale))
+                )
+            yield expected, computed
 
-    return agreement(pairs(), list(map(str, reference.outputs)), source.class_scores.yes)
+    is_scores = source.class_scores.yes or (scores is not None and scores.yes)
+    names = list(map(str, reference.outputs))
+    measured = agreement(pairs(), names, is_scores, source.model.input_shape[0] if scores is not None else 0)
+    if not entropies:
+        return measured
+    return replace(measured, perplexity=perplexity_agreement(*map(np.concatenate, zip(*entropies))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain, tee
 from math import prod
 from typing import Any, Literal, Optional, Union
@@ -19,6 +19,15 @@ from quantkit.evaluation.accuracy import Accuracy, hits
 from quantkit.evaluation.agreement import Agreement, AgreementSums, cosines, same_top1
 from quantkit.evaluation.network import Network
 from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
+from quantkit.evaluation.perplexity import (
+    PerplexityChange,
+    StepAccuracy,
+    check_step_labels,
+    cross_entropies,
+    perplexity_change,
+    scale_of,
+    step_hits,
+)
 from quantkit.kinds import whole_number
 from quantkit.models.class_scores import ClassScores
 from quantkit.progress import Progress, silent
@@ -26,20 +35,26 @@ from quantkit.progress import Progress, silent
 Role = Literal["network", "reference", "against"]
 """A network's role in an evaluation: the one that is judged, what it should compute, or another to compare it with."""
 
-Measure = Literal["accuracy", "agreement", "cosine"]
+Measure = Literal["accuracy", "agreement", "cosine", "perplexity"]
 
 BATCH_SIZE = 8
 
-_TOP1, _TOP5, _SAME, _COSINE = "top1", "top5", "same", "cosine"
+_PREFIXES: dict[Role, str] = {"network": "", "reference": "reference_", "against": "against_"}
+
+_TOP1, _TOP5, _SAME, _COSINE, _ENTROPY = "top1", "top5", "same", "cosine", "cross-entropy"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The judged network paired with another, image by image, by correct answers or by cosines with the reference."""
+    """The judged network paired with another, sample by sample.
+
+    Classes are paired by correct answers (of sequences with scores at every step by shares of correct steps, and by
+    perplexity), other outputs by cosines with the reference.
+    """
 
     measure: Measure
     other: Role
-    result: Union[Paired, PairedMeans]
+    result: Union[Paired, PairedMeans, PerplexityChange]
 
 
 @dataclass(frozen=True)
@@ -47,11 +62,13 @@ class Evaluation:
     """The results of an evaluation.
 
     Attributes:
-        images: the number of images.
-        class_scores: whether the outputs are class scores, and how that is known.
-        accuracy: the accuracy of each network, if images are labelled and outputs are class scores.
+        images: the number of samples.
+        class_scores: whether the outputs (those of each step, where every step has a row) are class scores, and how
+            that is known.
+        accuracy: the accuracy of each network, if samples are labelled and outputs are class scores.
         agreement: the agreement of each other network with the reference, if there is one.
         comparisons: which network is better, and whether by more than chance.
+        step_accuracy: perplexity and accuracy of each network, if every step has class scores and a label.
     """
 
     images: int
@@ -59,6 +76,7 @@ class Evaluation:
     accuracy: Mapping[Role, Accuracy]
     agreement: Mapping[Role, Agreement]
     comparisons: tuple[Comparison, ...]
+    step_accuracy: Mapping[Role, StepAccuracy] = field(default_factory=dict)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -73,6 +91,7 @@ class Evaluation:
             "against_accuracy": top.get("against"),
             "agreement": agreement.get("network"),
             "against_agreement": agreement.get("against"),
+            **{f"{_PREFIXES[role]}step_accuracy": each.document for role, each in self.step_accuracy.items()},
             "comparisons": [
                 {"measure": each.measure, "with": each.other, **asdict(each.result), "verdict": each.result.verdict}
                 for each in self.comparisons
@@ -107,16 +126,22 @@ def evaluate_networks(
         num_samples = whole_number("num_samples", num_samples, 1)
     check_comparable(networks)
     first = networks["network"]
-    classes = prod(first.output_shapes[0]) if first.class_scores(said, labelled=True).yes else None
-    stream = iter(batches(samples, first.preprocess, first.input_shape, batch_size, num_samples, classes))
+    per_step = first.step_scores(said, labelled=True)
+    bounded = per_step or first.class_scores(said, labelled=True)
+    shape = first.output_shapes[0]
+    classes = (prod(shape) if per_step is None else shape[-1]) if bounded.yes else None
+    stream = iter(batches(samples, first.preparation, first.input_shape, batch_size, num_samples, classes))
     begun = next(stream)
-    judged = first.class_scores(said, labelled=begun.labels is not None)
+    labelled = begun.labels is not None
+    if begun.labels is not None:
+        check_step_labels(begun.labels, per_step is not None, first.name)
+    judged = first.step_scores(said, labelled) or first.class_scores(said, labelled)
     if "reference" not in networks:
-        _check_measurable(first, judged, begun.labels is not None)
+        _check_measurable(first, judged, labelled)
     counted = progress(
         chain([begun], stream), _total(samples, num_samples, batch_size), f"evaluating on {samples.name}"
     )
-    return _measured(networks, iter(counted), batch_size, judged)
+    return _measured(networks, iter(counted), batch_size, judged, first.input_shape[0] if per_step else 0)
 
 
 def check_comparable(networks: Mapping[Role, Network]) -> None:
@@ -164,12 +189,15 @@ def _total(samples: Samples, num_samples: Optional[int], batch_size: int) -> int
 
 
 def _measured(
-    networks: Mapping[Role, Network], stream: Iterator[Batch], batch_size: int, judged: ClassScores
+    networks: Mapping[Role, Network], stream: Iterator[Batch], batch_size: int, judged: ClassScores, steps: int
 ) -> Evaluation:
-    """Run all networks batch by batch, collect each image's measures, and sum them up."""
+    """Run all networks batch by batch, collect each sample's measures, and sum them up.
+
+    ``steps`` is how many rows of scores each sample has; 0 if the first output is one row.
+    """
     kept: dict[tuple[Role, str], list[np.ndarray]] = defaultdict(list)
     names = [str(output) for output in networks["network"].graph.outputs]
-    sums = {role: AgreementSums(names, judged.yes) for role in networks if role != "reference"}
+    sums = {role: AgreementSums(names, judged.yes, steps) for role in networks if role != "reference"}
     images = 0
     copies = tee(stream, len(networks) + 1)
     inputs = [(batch.data for batch in copy) for copy in copies[1:]]
@@ -178,14 +206,20 @@ def _measured(
         outputs = dict(zip(networks, results))
         images += len(batch.data)
         for role, output in outputs.items():
-            if judged.yes and batch.labels is not None:
+            if judged.yes and batch.labels is not None and steps:
+                scale = scale_of(networks[role].graph)
+                kept[role, _ENTROPY].append(cross_entropies(output[0], batch.labels, scale))
+                kept[role, _TOP1].append(step_hits(output[0], batch.labels))
+            elif judged.yes and batch.labels is not None:
                 kept[role, _TOP1].append(hits(output[0], batch.labels))
                 kept[role, _TOP5].append(hits(output[0], batch.labels, 5))
             if "reference" in networks and role != "reference":
                 expected = outputs["reference"]
                 sums[role].add(expected, output)
                 kept[role, _COSINE].append(np.mean([cosines(a, b) for a, b in zip(expected, output)], axis=0))
-                if judged.yes:
+                if judged.yes and steps:
+                    kept[role, _SAME].append(step_hits(output[0], expected[0].argmax(axis=-1)))
+                elif judged.yes:
                     kept[role, _SAME].append(same_top1(expected[0], output[0]))
     values = {key: np.concatenate(parts) for key, parts in kept.items()}
     return Evaluation(
@@ -194,10 +228,21 @@ def _measured(
         {
             role: Accuracy(images, float(values[role, _TOP1].mean()), float(values[role, _TOP5].mean()))
             for role in networks
-            if (role, _TOP1) in values
+            if (role, _TOP5) in values
         },
         {role: running.result() for role, running in sums.items() if "reference" in networks},
         tuple(_comparisons(values)),
+        {
+            role: StepAccuracy(
+                images,
+                steps,
+                float(values[role, _ENTROPY].mean()),
+                float(values[role, _TOP1].mean()),
+                scale_of(network.graph),
+            )
+            for role, network in networks.items()
+            if (role, _ENTROPY) in values
+        },
     )
 
 
@@ -210,7 +255,13 @@ def _comparisons(values: Mapping[tuple[Role, str], np.ndarray]) -> Iterator[Comp
     )
     for measure, other, name in pairs:
         if (other, name) in values:
-            yield Comparison(measure, other, paired(values["network", name], values[other, name]))
+            one, two = values["network", name], values[other, name]
+            yield Comparison(measure, other, paired(one, two) if one.dtype == bool else paired_means(one, two))
+    others: tuple[Role, ...] = ("reference", "against")
+    for other in others:
+        if (other, _ENTROPY) in values:
+            change = perplexity_change(values["network", _ENTROPY], values[other, _ENTROPY])
+            yield Comparison("perplexity", other, change)
     if ("against", _COSINE) in values and ("against", _SAME) not in values:
         one, two = (values[role, _COSINE] for role in ("network", "against"))
         yield Comparison("cosine", "against", paired_means(one, two))

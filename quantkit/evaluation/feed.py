@@ -16,7 +16,7 @@ import numpy as np
 
 from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.data.batches import Batch, batches, prepare
-from quantkit.data.preprocess import Preprocess
+from quantkit.data.preparation import Preparation
 from quantkit.data.samples import Samples, repeated
 from quantkit.host.timing import interleaved
 from quantkit.ir.graph import Graph
@@ -111,7 +111,7 @@ class Feed:
 def measure_feed(
     graph: Graph,
     samples: Samples,
-    preprocess: Preprocess | None,
+    preparation: Preparation,
     input_shape: tuple[int, ...],
     batch: int,
     workers: int,
@@ -122,7 +122,7 @@ def measure_feed(
     Args:
         graph: a network with one input.
         samples: the images; those that are read in a fifth of the time are used over and over.
-        preprocess: the preprocessing of images; float32 samples are used as they are.
+        preparation: how samples become its input.
         input_shape: the shape of one sample.
         batch: the number of images in one run of the network.
         workers: the largest number of threads that decode.
@@ -134,7 +134,7 @@ def measure_feed(
     """
 
     def stream(source: Samples, threads: int) -> Batches:
-        return batches(source, preprocess, input_shape, batch, workers=threads)
+        return batches(source, preparation, input_shape, batch, workers=threads)
 
     (name,) = graph.inputs
     network = MxnetSession(graph, {name: (batch, *input_shape)})
@@ -143,7 +143,7 @@ def measure_feed(
         network.run({name: data})
 
     # Decoding one image also loads the libraries that it needs.
-    (one,) = batches(samples, preprocess, input_shape, 1, limit=1, workers=0)
+    (one,) = batches(samples, preparation, input_shape, 1, limit=1, workers=0)
     ready = replace(one, data=np.repeat(one.data, batch, axis=0))
     for _ in range(_WARM_UP):
         run(ready.data)
@@ -160,7 +160,7 @@ def measure_feed(
     turn = seconds * (1 - _FIRST_PASS) / _ROUNDS / len(contestants)
     turns = interleaved({name: partial(_turn, *each, turn) for name, each in contestants.items()}, _ROUNDS)
     return Feed(
-        images=_looked_at(samples, preprocess, input_shape),
+        images=_looked_at(samples, preparation, input_shape),
         distinct=distinct,
         batch=batch,
         workers=workers,
@@ -212,13 +212,13 @@ def _turn(opened: Callable[[], Batches], consume: Consume, seconds: float) -> tu
     return count / (now - begun), waited / (now - begun)
 
 
-def _looked_at(samples: Samples, preprocess: Preprocess | None, input_shape: tuple[int, ...]) -> Images:
+def _looked_at(samples: Samples, preparation: Preparation, input_shape: tuple[int, ...]) -> Images:
     """Time decoding and preprocessing of the first few images in this thread."""
     decoding, preprocessing, sides = [], [], []
     begun = perf_counter()
     for sample in islice(samples, _LOOKED_AT):
         decoded = perf_counter()
-        prepare(sample, preprocess, input_shape)
+        prepare(sample, preparation, input_shape)
         if sample.image.dtype == np.uint8:
             sides.append(min(sample.image.shape[:2]))
         decoding.append(decoded - begun)

@@ -7,9 +7,12 @@ from functools import cached_property
 from typing import Literal, Optional
 
 from quantkit.backends.mxnet.shapes import infer_shapes
+from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
+from quantkit.data.vocabulary import Vocabulary
 from quantkit.ir.graph import Graph
 from quantkit.models.class_scores import ClassScores, class_scores
+from quantkit.models.step_scores import step_scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +23,12 @@ class Network:
         name: the name to show.
         kind: the precision.
         graph: the network as MXNet runs it.
-        input_shape: (channels, height, width).
+        input_shape: of one input, without the batch axis.
         preprocess: how photographs become its input; None if that is not known.
         weights: the kind of its weights, as in ``models.model.Source``.
         labels: the names of its classes; empty if they are not known.
         said: whether its outputs are class scores; None if nobody has said so.
+        vocabulary: of the token ids that it reads; None if it reads none.
     """
 
     name: str
@@ -35,6 +39,12 @@ class Network:
     weights: str
     labels: tuple[str, ...] = ()
     said: Optional[bool] = None
+    vocabulary: Optional[Vocabulary] = None
+
+    @property
+    def preparation(self) -> Preparation:
+        """How samples become its input."""
+        return self.vocabulary or self.preprocess
 
     @cached_property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -54,3 +64,13 @@ class Network:
         """
         answer = self.said if said is None else said
         return class_scores(self.graph, self.output_shapes, self.labels, answer, labelled)
+
+    def step_scores(self, said: Optional[bool] = None, labelled: bool = False) -> Optional[ClassScores]:
+        """Whether every step of a sequence has class scores; see ``step_scores.step_scores``.
+
+        Args:
+            said: what the user says.
+            labelled: whether every step has a label.
+        """
+        tokens = self.vocabulary is not None
+        return step_scores(self.graph, self.output_shapes, self.input_shape, tokens, self.labels, said, labelled)

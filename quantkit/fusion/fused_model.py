@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Optional
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from quantkit.kinds import of_kind
 from quantkit.models.class_scores import ClassScores, class_scores
 from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
 from quantkit.models.model import Model
+from quantkit.models.step_scores import step_scores
 
 _CHECKED_SAMPLES = 4
 
@@ -49,6 +51,14 @@ class FusedModel:
         outputs = self.fused.original.outputs
         shapes = [self.fused.shapes[output][1:] for output in outputs]
         return class_scores(self.model.graph, shapes, self.model.labels, self.model.class_scores)
+
+    @cached_property
+    def step_scores(self) -> Optional[ClassScores]:
+        """Whether every step of a sequence has class scores; None if the first output has no row for every step."""
+        model, outputs = self.model, self.fused.original.outputs
+        shapes = [self.fused.shapes[output][1:] for output in outputs]
+        tokens = model.vocabulary is not None
+        return step_scores(model.graph, shapes, model.input_shape, tokens, model.labels, model.class_scores)
 
     @cached_property
     def sha256(self) -> str:

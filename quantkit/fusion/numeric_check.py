@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from quantkit.backends.mxnet.execute import run
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.errors import FusionError, ModelError
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.models.vocabulary import embeddings_of
 
 # A rewrite may reorder FP32 sums: rounding noise, a few units of 2^-23 in each layer.
 _TOLERANCE = 1e-5
@@ -47,7 +48,8 @@ def check_fusion(
 
     The effect of rounding depends on the network: one that amplifies small differences (deep
     ones with random weights do) deviates more. So the unfused network runs once more with its input
-    changed by 2^-20 of its values, and eight times the effect of that is allowed, or 1e-5 if that is more.
+    changed by 2^-20 of its values (of token ids, the embeddings' tables), and eight times the effect of that is
+    allowed, or 1e-5 if that is more.
 
     Raises:
         FusionError: an output deviates by more (the message names the first wrong tensor), or the
@@ -60,9 +62,9 @@ def check_fusion(
     )
     noise, changed, samples = 0.0, 0, 0
     differences: list[float] = []
-    unfused = outputs_of(original, (data for batch in batches for data in (batch, _disturbed(batch))), batch_size)
+    unfused = _with_noise(original, batches, batch_size)
     for batch, computed in zip(batches, outputs_of(fused, batches, batch_size)):
-        expected, noisy = next(unfused), next(unfused)
+        expected, noisy = next(unfused)
         _check_finite(original, expected, batch, samples, names)
         samples += len(batch)
         changed += int((predictions(expected[0]) != predictions(computed[0])).sum())
@@ -118,9 +120,27 @@ def _before_softmax(graph: Graph, tensor: Tensor) -> Tensor:
     return producer.inputs[0] if producer is not None and producer.op in _SOFTMAX else tensor
 
 
-def _disturbed(batch: np.ndarray) -> np.ndarray:
-    signs = np.random.default_rng(0).choice(np.array([-1, 1], np.float32), batch.shape)
-    disturbed: np.ndarray = batch * (1 + np.float32(_INPUT_NOISE) * signs)
+def _with_noise(
+    graph: Graph, batches: Iterable[np.ndarray], batch_size: int
+) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
+    """The network's outputs for each batch, and those for slightly other input.
+
+    Token ids stay as they are, and the tables that look them up change instead.
+    """
+    embeddings = embeddings_of(graph, graph.inputs[0])
+    if not embeddings:
+        both = outputs_of(graph, (data for batch in batches for data in (batch, _disturbed(batch))), batch_size)
+        yield from zip(both, both)
+        return
+    tables = {node.inputs[1].node for node in embeddings}
+    params = {name: _disturbed(value) if name in tables else value for name, value in graph.params.items()}
+    for batch, expected in zip(batches, outputs_of(graph, batches, batch_size)):
+        yield expected, run(replace(graph, params=params), {graph.inputs[0]: batch})
+
+
+def _disturbed(values: np.ndarray) -> np.ndarray:
+    signs = np.random.default_rng(0).choice(np.array([-1, 1], np.float32), values.shape)
+    disturbed: np.ndarray = values * (1 + np.float32(_INPUT_NOISE) * signs)
     return disturbed
 
 
@@ -139,10 +159,9 @@ def relative_difference(expected: np.ndarray, computed: np.ndarray) -> float:
 
 def _first_wrong(original: Graph, fused: Graph, batch: np.ndarray) -> str:
     for tensor in (node.output for node in fused.nodes if node.name in original.by_name):
-        expected, noisy, computed = (
-            next(outputs_of(graph.with_outputs([tensor]).pruned(), [data], len(batch)))[0]
-            for graph, data in ((original, batch), (original, _disturbed(batch)), (fused, batch))
-        )
+        before, after = (graph.with_outputs([tensor]).pruned() for graph in (original, fused))
+        (expected,), (noisy,) = next(_with_noise(before, [batch], len(batch)))
+        ((computed,),) = outputs_of(after, [batch], len(batch))
         allowed = max(_TOLERANCE, _NOISE_FACTOR * relative_difference(expected, noisy))
         if relative_difference(expected, computed) > allowed:
             return str(tensor)

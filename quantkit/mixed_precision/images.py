@@ -13,6 +13,7 @@ import numpy as np
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.evaluation.divergence import divergence, log_probabilities, noise_share
+from quantkit.evaluation.perplexity import check_step_labels
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.models.class_scores import ClassScores, class_scores
@@ -79,6 +80,8 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
         for batch in progress(stream, steps(opened), "running FP32 over the evaluation images"):
             digest.update(batch.data.tobytes())
             if batch.labels is not None:
+                if row:
+                    check_step_labels(batch.labels, False, model.name)
                 digest.update(batch.labels.tobytes())
                 labels.append(batch.labels)
             yield batch.data

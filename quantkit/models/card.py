@@ -17,6 +17,7 @@ from quantkit.errors import ModelError, UserError
 from quantkit.files.contained import file_in
 from quantkit.files.files import shipped
 from quantkit.files.text import read_toml
+from quantkit.models.layout import SequenceLayout
 
 SourceKind = Literal["gluoncv", "huggingface", "url", "file"]
 
@@ -57,7 +58,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Card:
-    """A network's description. ``input_shape`` is (channels, height, width); layout NCHW.
+    """A network's description. ``input_shape`` is without the batch; ``layout`` is that of sequences in their files.
 
     ``symbol`` and ``params`` are files in ``folder``. ``labels`` is ``imagenet1k``, ``cifar10``, a text file there with
     one name per line, or the names themselves. ``exclude`` lists node names or globs that should stay FP32.
@@ -65,9 +66,10 @@ class Card:
 
     name: str
     folder: Path
-    input_shape: tuple[int, int, int]
+    input_shape: tuple[int, ...]
     classes: int
     network: Optional[str] = None
+    layout: Optional[SequenceLayout] = None
     symbol: Optional[str] = None
     params: Optional[str] = None
     aliases: tuple[str, ...] = ()

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from quantkit.models.layout import SequenceLayout
+
 # MXNet's extents have 31 bits.
 _Positive = Annotated[int, Field(gt=0, lt=1 << 31)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -90,6 +92,7 @@ class CardTable(_Table):
     aliases: list[_Name] = []
     description: str = ""
     input_shape: Annotated[list[_Positive], Field(min_length=1, max_length=4)]
+    layout: Optional[SequenceLayout] = None
     classes: _Positive
     labels: Union[_Name, list[str], None] = None
     exclude: list[_Name] = []
@@ -105,6 +108,8 @@ class CardTable(_Table):
             raise ValueError(f"labels has {len(self.labels)} names for {self.classes} classes")
         if self.preprocess is not None and len(self.input_shape) != 3:
             raise ValueError("preprocess is for images; input_shape must be their channels, height and width")
+        if self.layout is not None and len(self.layout) != len(self.input_shape) + 1:
+            raise ValueError(f"layout {self.layout} does not fit input_shape, which is without the batch")
         if self.params is not None and self.sources:
             raise ValueError("give either params (a file) or sources, not both")
         return self

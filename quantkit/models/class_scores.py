@@ -10,7 +10,7 @@ from typing import Optional
 from quantkit.errors import UserError
 from quantkit.ir.graph import Graph, Node
 
-_RESHAPING = frozenset({"Flatten", "Reshape", "squeeze", "expand_dims", "Dropout", "_copy"})
+_RESHAPING = frozenset({"Flatten", "Reshape", "SwapAxis", "squeeze", "expand_dims", "Dropout", "_copy"})
 _SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation", "SoftmaxOutput"})
 _ADDITION = frozenset({"broadcast_add", "elemwise_add"})
 _POOLING = frozenset({"Pooling", "mean"})

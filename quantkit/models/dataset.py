@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Union
 
 from quantkit.data.dataset import CalibrationDataset
-from quantkit.data.sources import DataSource
+from quantkit.data.sources import DataSource, load_data
+from quantkit.errors import DataError
 from quantkit.models.model import Model
 
 CalibrationData = Union[CalibrationDataset, DataSource]
@@ -13,6 +14,8 @@ CalibrationData = Union[CalibrationDataset, DataSource]
 
 # Small enough to hold every tensor of a batch at once, and to react to Ctrl-C within a second.
 BATCH_SIZE = 4
+
+_IMAGE_AXES = 3
 
 
 def dataset(model: Model, data: CalibrationData) -> CalibrationDataset:
@@ -24,10 +27,17 @@ def dataset(model: Model, data: CalibrationData) -> CalibrationDataset:
 
     Raises:
         UserError: the dataset is preprocessed for other inputs than the model's.
+        DataError: the data cannot be opened, or are built-in images for a network that reads none.
     """
     if not isinstance(data, CalibrationDataset):
-        return CalibrationDataset(data, model.preprocess, model.input_shape)
-    data.check_form(model.preprocess, model.input_shape, model.name)
+        samples = load_data(data)
+        if samples.builtin and len(model.input_shape) != _IMAGE_AXES:
+            raise DataError(
+                f"{model.name} reads inputs of shape {model.input_shape} (layout {model.layout}), no images such as "
+                f"{samples.name}; give samples of its own kind, .npz or arrays (--calib-data, calibration_data)"
+            )
+        return CalibrationDataset(samples, model.preparation, model.input_shape)
+    data.check_form(model.preparation, model.input_shape, model.name)
     return data
 
 

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional, Protocol, Union, runtime_checkable
 
 import numpy as np
 
-from quantkit.backends.mxnet.gluon import arrays, block_network, parameter_shapes, zoo_network
+from quantkit.backends.mxnet.gluon import arrays, block_network, zoo_network
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.files.files import as_text
-from quantkit.ir.graph import Graph
 from quantkit.models.card import Card, find_card, read_card
-from quantkit.models.fit import Parameters, fit
+from quantkit.models.fit import fit
 from quantkit.models.labels import label_names
+from quantkit.models.layout import checked_layout, is_time_major
 from quantkit.models.model import Model, Source
 from quantkit.models.names import nearest, zoo_card
 from quantkit.models.onnx_file import ONNX_SUFFIX, from_onnx
 from quantkit.models.preprocess_change import PreprocessChange, with_preprocess
 from quantkit.models.preprocess_size import check_crop, preprocess_at
-from quantkit.models.random_weights import random_weights
-from quantkit.models.symbol import image_input, inference_graph, newest_params, noted_shapes, read_symbol, symbol_file
+from quantkit.models.skeleton import Skeleton, skeleton_of
+from quantkit.models.symbol import newest_params, read_symbol, symbol_file
+from quantkit.models.vocabulary import vocabulary_of
 from quantkit.models.weights import Weights, from_file, resolve
 
 Shape = tuple[int, ...]
@@ -67,6 +68,7 @@ def load_model(
     weights: Union[str, Path] = "auto",
     params: Optional[Mapping[str, Any]] = None,
     input_shape: Optional[Sequence[int]] = None,
+    layout: Optional[str] = None,
     preprocess: Union[Preprocess, PreprocessChange, None] = None,
     class_scores: Optional[bool] = None,
     quiet: bool = False,
@@ -81,7 +83,9 @@ def load_model(
         weights: ``auto``, ``pretrained``, ``random`` or a weights file. ONNX files have their own.
         params: arrays by name (NDArray or NumPy), instead of ``weights``.
         input_shape: of one input without the batch, where it is unknown or other than the card's: (channels, height,
-            width) of images, (features,) of vectors.
+            width) of images, (features,) of vectors, (steps, features) of sequences, (steps,) of token ids.
+        layout: of sequences, where it is unknown or other than the card's: ``NTC`` or ``NT`` (batch, steps, ...), or
+            ``TNC`` or ``TN`` (steps, batch, ...). The loaded network reads and puts out batches first in any case.
         preprocess: instead of the card's, or what quantkit's own ONNX files say; a checkpoint without a card has none.
             A ``PreprocessChange`` replaces single steps.
         class_scores: whether the outputs are class scores, where it would be judged wrongly; see ``Model``.
@@ -89,8 +93,8 @@ def load_model(
 
     Raises:
         ModelError: the name is unknown (the nearest are offered), a file is missing or damaged, the network is an INT8
-            one, weights and network do not fit, the input shape is unknown or does not fit, or an argument is of
-            another kind.
+            one, weights and network do not fit, the input shape or the layout is unknown or does not fit, or an
+            argument is of another kind.
         WeightsUnavailable: ``weights`` is ``pretrained`` and no source has them.
         EngineMissing: mxnet is not installed, or gluoncv for one of its networks.
     """
@@ -105,10 +109,11 @@ def load_model(
     change = preprocess if isinstance(preprocess, PreprocessChange) else PreprocessChange()
     whole = preprocess if isinstance(preprocess, Preprocess) else None
     if isinstance(spec, (str, Path)):
-        model = _from_text(str(spec), str(weights), given, shape, whole, quiet)
+        model = _from_text(str(spec), str(weights), given, shape, layout, whole, quiet)
     else:
-        model = _from_object(spec, str(weights), given, shape, whole)
-    loaded = with_preprocess(replace(model, class_scores=class_scores), change)
+        model = _from_object(spec, str(weights), given, shape, layout, whole)
+    model = replace(model, class_scores=class_scores, vocabulary=vocabulary_of(model.graph))
+    loaded = with_preprocess(model, change)
     if loaded.preprocess is not None and len(loaded.input_shape) != 3:
         raise ModelError(
             f"{loaded.name} reads inputs of shape {loaded.input_shape}, no images; leave out the preprocessing"
@@ -116,57 +121,26 @@ def load_model(
     return loaded
 
 
-@dataclass(frozen=True)
-class _Skeleton:
-    """A network before it has weights: its graph, with all variables among the inputs, and what is known of them."""
-
-    graph: Graph
-    image: str
-    wanted: Parameters
-
-    def random(self) -> dict[str, np.ndarray]:
-        return random_weights(self.graph, self.wanted.shapes)
-
-    def model(self, name: str, weights: Weights, shape: Shape, preprocess: Optional[Preprocess]) -> Model:
-        graph = Graph(self.graph.nodes, (self.image,), self.graph.outputs, weights.params)
-        return Model(name, graph, shape, preprocess, weights.source)
-
-
-def _skeleton(
-    text: str, shape: Optional[Shape], where: str, structured: Optional[Mapping[str, str]] = None
-) -> tuple[_Skeleton, Shape]:
-    """Find the one image input among a symbol's variables, and the shapes of the others."""
-    graph = inference_graph(text, where)
-    image = image_input(graph, where)
-    noted = noted_shapes(text)
-    hint = noted.pop(image, ())
-    if shape is None and len(hint) == 4 and min(hint[1:]) > 0:
-        shape = hint[1:]
-    if shape is None:
-        raise ModelError(
-            f"{where} does not tell the shape of its input {image!r}; give it, such as --input-shape 3,224,224"
-        )
-    complete = {name: extents for name, extents in noted.items() if min(extents) > 0}
-    shapes = parameter_shapes(graph, image, shape, complete)
-    return _Skeleton(graph, image, Parameters(shapes, structured or {})), shape
-
-
 def _from_text(
     spec: str,
     weights: str,
     given: Arrays,
     shape: Optional[Shape],
+    layout: Optional[str],
     preprocess: Optional[Preprocess],
     quiet: bool,
 ) -> Model:
     found = locate(spec)
     if isinstance(found, Card):
-        return _from_card(found, weights, given, shape, preprocess, quiet)
+        return _from_card(found, weights, given, shape, layout, preprocess, quiet)
     if found.suffix == ONNX_SUFFIX:
         if given is not None or weights not in ("auto", "pretrained"):
             raise ModelError(f"{found} holds its own weights; leave other weights out, or export it with them")
-        return from_onnx(found, shape, preprocess)
-    return _from_checkpoint(found, weights, given, shape, preprocess)
+        model = from_onnx(found, shape, preprocess)
+        if is_time_major(checked_layout(layout, model.input_shape)):
+            raise ModelError(f"{found}: ONNX files of sequences read batches first; leave layout {layout} out")
+        return model
+    return _from_checkpoint(found, weights, given, shape, layout, preprocess)
 
 
 def locate(spec: str) -> Union[Card, Path]:
@@ -196,6 +170,7 @@ def _from_card(
     weights: str,
     given: Arrays,
     shape: Optional[Shape],
+    layout: Optional[str],
     preprocess: Optional[Preprocess],
     quiet: bool,
 ) -> Model:
@@ -205,23 +180,29 @@ def _from_card(
         path = card.file(card.symbol)
         text, where = read_symbol(path), str(path)
     else:
+        checked_layout(layout or card.layout, shape)
         network = zoo_network(str(card.network), shape)
         text, where, structured = network.symbol, card.name, network.structured
-    skeleton, _ = _skeleton(text, shape, where, structured)
+    skeleton = skeleton_of(text, shape, layout or card.layout, where, structured)
     if given is not None:
         found = _given(card.name, skeleton, given)
     else:
         found = resolve(card, weights, skeleton.wanted, skeleton.random, quiet)
     preprocess = preprocess or preprocess_at(found.preprocess or card.preprocess, card.input_shape, shape)
-    model = skeleton.model(card.name, found, shape, preprocess)
+    model = skeleton.model(card.name, found, preprocess)
     return replace(model, labels=label_names(card), exclude=card.exclude)
 
 
 def _from_checkpoint(
-    symbol: Path, weights: str, given: Arrays, shape: Optional[Shape], preprocess: Optional[Preprocess]
+    symbol: Path,
+    weights: str,
+    given: Arrays,
+    shape: Optional[Shape],
+    layout: Optional[str],
+    preprocess: Optional[Preprocess],
 ) -> Model:
     name = as_text(symbol.name.removesuffix("-symbol.json") if symbol.name.endswith("-symbol.json") else symbol.stem)
-    skeleton, shape = _skeleton(read_symbol(symbol), shape, str(symbol))
+    skeleton = skeleton_of(read_symbol(symbol), shape, layout, str(symbol))
     if given is not None:
         found = _given(name, skeleton, given)
     elif weights == "random":
@@ -229,7 +210,7 @@ def _from_checkpoint(
     else:
         path = newest_params(symbol) if weights in ("auto", "pretrained") else Path(weights)
         found = from_file(name, path, skeleton.wanted)
-    return skeleton.model(name, found, shape, preprocess)
+    return skeleton.model(name, found, preprocess)
 
 
 def _from_object(
@@ -237,6 +218,7 @@ def _from_object(
     weights: str,
     given: Arrays,
     shape: Optional[Shape],
+    layout: Optional[str],
     preprocess: Optional[Preprocess],
 ) -> Model:
     if isinstance(spec, tuple) and len(spec) == 3:
@@ -247,7 +229,8 @@ def _from_object(
             raise ModelError(
                 f"block {spec.name!r}: give input_shape=(channels, height, width), or that of other inputs"
             )
-        text, own = block_network(spec, shape)
+        checked_layout(layout, shape)
+        text, own = block_network(spec, shape, is_time_major(layout))
         given = own if given is None else given
     elif isinstance(spec, Symbol):
         text = spec.tojson()
@@ -257,7 +240,7 @@ def _from_object(
             "a Symbol with params, or a tuple (Symbol, argument parameters, auxiliary parameters)"
         )
     name = spec.name or "network"
-    skeleton, shape = _skeleton(text, shape, f"symbol {name!r}")
+    skeleton = skeleton_of(text, shape, layout, f"symbol {name!r}")
     if weights == "random":
         found = Weights(skeleton.random(), Source(name, "random"))
     elif given is not None:
@@ -266,10 +249,10 @@ def _from_object(
         raise ModelError(f"symbol {name!r} comes without parameters; give params= or weights=FILE")
     else:
         found = from_file(name, Path(weights), skeleton.wanted)
-    return skeleton.model(name, found, shape, preprocess)
+    return skeleton.model(name, found, preprocess)
 
 
-def _given(name: str, skeleton: _Skeleton, given: Mapping[str, np.ndarray]) -> Weights:
+def _given(name: str, skeleton: Skeleton, given: Mapping[str, np.ndarray]) -> Weights:
     return Weights(fit(skeleton.wanted, given, "params"), Source(name, "given"))
 
 
@@ -282,7 +265,8 @@ def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:
     ):
         raise ModelError(
             f"input shape {shape!r} is not that of one input: whole numbers above zero, without the batch, such as "
-            "(3, 224, 224) for images of channels, height, width, or (1000,) for vectors"
+            "(3, 224, 224) for images of channels, height, width, (1000,) for vectors, or (35, 200) for sequences of "
+            "steps and features"
         )
     return tuple(int(each) for each in extents)
 

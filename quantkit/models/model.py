@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Optional
 
+from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
+from quantkit.data.vocabulary import Vocabulary
 from quantkit.ir.graph import Graph
+from quantkit.models.layout import InputLayout, layout_of
 
 WeightsKind = Literal["pretrained", "random", "file", "given"]
 
@@ -31,8 +34,10 @@ class Model:
     """A network, its one input, its preprocessing and its provenance.
 
     ``input_shape`` is that of one input, without the batch axis: (channels, height, width) of images, layout NCHW;
-    (features,) of vectors.
+    (features,) of vectors; (steps, features) of sequences, or (steps,) where these are token ids.
     ``preprocess`` is None if it is unknown, or the inputs are no images: sample data must then be preprocessed arrays.
+    ``vocabulary`` is that of the token ids, None if the network reads none. ``notes`` say in which way the network
+    differs from the one that was given: batches first, zero states.
     ``exclude`` names the nodes that the model's card keeps in FP32. ``class_scores`` is whether the outputs are class
     scores according to the user; None if the user does not say, and the network's end, its labels and those of the
     images decide.
@@ -46,6 +51,18 @@ class Model:
     labels: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     class_scores: Optional[bool] = None
+    vocabulary: Optional[Vocabulary] = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def preparation(self) -> Preparation:
+        """How samples become the network's input."""
+        return self.vocabulary or self.preprocess
+
+    @property
+    def layout(self) -> InputLayout:
+        """The axes of a batch of inputs, such as ``NCHW``, ``NTC`` (steps, features) or ``NT`` (tokens)."""
+        return layout_of(self.input_shape, self.vocabulary is not None)
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.input_shape))

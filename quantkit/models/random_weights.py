@@ -5,6 +5,7 @@ independent activations. Convolutions and dense layers get normal weights, scale
 (as in He et al. 2015, "Delving Deep into Rectifiers", with the propagated variance instead of a formula), and
 orthogonal to the expected mean of their input: otherwise errors of the expectation would grow with the mean of
 rectified inputs from layer to layer. Batch normalisation gets gamma 1, beta 0 and the expected mean and variance.
+Recurrent layers get uniform weights up to one over the root of their state's width, as Gluon and others do.
 Residual branches are made small, as training leaves them: at full strength a deep network amplifies every rounding
 error.
 """
@@ -40,6 +41,8 @@ def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.
         seed: another seed gives other weights.
     """
     params = {name: _initial(name, shape, seed) for name, shape in shapes.items()}
+    for name, fan_in in _recurrent_parameters(graph, shapes).items():
+        params[name] = _uniform(name, shapes[name], seed, 1 / math.sqrt(fan_in))
     moments = {Tensor(name): _Moments(np.zeros(1), np.ones(1)) for name in graph.inputs if name not in shapes}
     branches = _residual_branches(graph)
     for node in graph.nodes:
@@ -49,6 +52,9 @@ def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.
             continue
         if node.op in ("Convolution", "FullyConnected"):
             moments[node.output] = _weighted(node, read[0], params[node.inputs[1].node], strength)
+            continue
+        if node.op == "RNN":
+            moments[node.output] = _STATES
             continue
         if node.op == "BatchNorm":
             gamma, mean, variance = (node.inputs[position].node for position in (1, 3, 4))
@@ -84,14 +90,45 @@ class _Moments:
         return _Moments(np.full(count, self.mean.mean()), np.full(count, self.variance.mean()))
 
 
+# States lie between -1 and 1, those of weights like these near 0.
+_STATES = _Moments(np.zeros(1), np.full(1, 0.05))
+
+
 def _initial(name: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
     if name.endswith("gamma"):
         return np.ones(shape, np.float32)
     if len(shape) < 2:
         return np.zeros(shape, np.float32)
+    return _generator(name, shape, seed).standard_normal(shape, np.float32)
+
+
+def _uniform(name: str, shape: tuple[int, ...], seed: int, bound: float) -> np.ndarray:
+    values = _generator(name, shape, seed).random(shape, np.float32)
+    return (values * 2 - 1) * np.float32(bound)
+
+
+def _generator(name: str, shape: tuple[int, ...], seed: int) -> np.random.Generator:
     digest = hashlib.sha256(f"{seed}:{name}:{shape}".encode()).digest()
-    generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
-    return generator.standard_normal(shape, np.float32)
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "little")))
+
+
+def _recurrent_parameters(graph: Graph, shapes: Shapes) -> dict[str, int]:
+    """The parameters of recurrent layers, by name, with the width of their state."""
+    widths: dict[str, int] = {}
+    for node in graph.nodes:
+        if node.op != "RNN":
+            continue
+        waiting, visited = [node.inputs[1]], set[Tensor]()
+        while waiting:
+            tensor = waiting.pop()
+            if tensor in visited:
+                continue
+            visited.add(tensor)
+            if tensor.node in shapes:
+                widths[tensor.node] = max(integer(node, "state_size", 1), 1)
+            elif (producer := graph.producer(tensor)) is not None:
+                waiting.extend(producer.inputs)
+    return widths
 
 
 def _weighted(node: Node, read: _Moments, weight: np.ndarray, strength: float) -> _Moments:

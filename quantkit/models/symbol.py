@@ -81,7 +81,9 @@ def inference_graph(text: str, where: str) -> Graph:
 
 
 def image_input(graph: Graph, where: str) -> str:
-    """The name of the variable that takes images: ``data``, or the only one that is an operator's first input.
+    """The name of the variable that takes samples: ``data``, or the only one that is an operator's first input.
+
+    The parameters of recurrent layers, which Gluon puts into one vector, do not count.
 
     Raises:
         ModelError: there is no such variable, or more than one.
@@ -89,13 +91,21 @@ def image_input(graph: Graph, where: str) -> str:
     if "data" in graph.inputs:
         return "data"
     first = {node.inputs[0].node for node in graph.nodes if node.inputs}
-    candidates = [name for name in graph.inputs if name in first]
+    packed = _packed_parameters(graph)
+    candidates = [name for name in graph.inputs if name in first and name not in packed]
     if len(candidates) != 1:
         raise ModelError(
             f"{where} has {len(candidates)} inputs ({', '.join(map(repr, candidates[:4])) or 'none'}); "
-            "only networks with one image input are supported: name it 'data'"
+            "only networks with one input besides initial states are supported: name it 'data'"
         )
     return candidates[0]
+
+
+def _packed_parameters(graph: Graph) -> frozenset[str]:
+    """The variables that are reshaped into the one vector of a recurrent layer's parameters."""
+    tensors = [tensor for node in graph.nodes if node.op == "_rnn_param_concat" for tensor in node.inputs]
+    reshapes = [node for tensor in tensors if (node := graph.producer(tensor)) is not None and node.op == "Reshape"]
+    return frozenset(tensor.node for tensor in (*tensors, *(node.inputs[0] for node in reshapes)))
 
 
 def noted_shapes(text: str) -> dict[str, tuple[int, ...]]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.data.arrays import arrays
+from quantkit.data.arrays import arrays, as_numpy
 from quantkit.data.npz import npz_file
 from quantkit.data.samples import take
 from quantkit.errors import DataError
@@ -72,6 +72,46 @@ def test_refuses_other_layouts(tmp_path: Path, x: Array, message: str) -> None:
     np.savez(tmp_path / "data.npz", x=x)
     with pytest.raises(DataError, match=message):
         npz_file(tmp_path / "data.npz")
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("features", [(), (2,)])
+def test_every_step_of_a_sequence_may_have_a_label(tmp_path: Path, dtype: type, features: tuple[int, ...]) -> None:
+    x = np.arange(24).reshape(4, 6).astype(dtype) if not features else np.ones((4, 6, 2), np.float32)
+    y = np.arange(24)[::-1].reshape(4, 6)
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    for samples in (arrays(x, y), npz_file(tmp_path / "data.npz")):
+        for sample, sequence, labels in zip(samples, x, y):
+            np.testing.assert_array_equal(sample.image, sequence)
+            np.testing.assert_array_equal(sample.label, labels)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.zeros((4, 5), int), r"y of arrays has shape \(4, 5\), but there are 4 samples of 6 steps"),
+        (np.zeros((3, 6), int), r"y of arrays has shape \(3, 6\)"),
+        (np.full((4, 6), -1), "label -1 of step 0 of sample 0"),
+        (np.full((4, 6), 0.5), r"label 0\.5 of step 0 of sample 0"),
+    ],
+)
+def test_refuses_labels_that_fit_no_step(y: Array, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        arrays(np.zeros((4, 6), np.int64), y)
+
+
+@pytest.mark.parametrize("x", [np.zeros((4, 0), np.int64), np.zeros((4, 0, 3), np.float32)])
+def test_refuses_empty_sequences(x: Array) -> None:
+    with pytest.raises(DataError, match="its sequences are empty; give sequences of one step or more"):
+        arrays(x)
+
+
+def test_refuses_sequences_of_different_lengths() -> None:
+    ragged = [[1, 2, 3], [1, 2]]
+    with pytest.raises(DataError, match="pad or cut sequences to one length"):
+        arrays(np.array(ragged, dtype=object))
+    with pytest.raises(DataError, match="pad or cut sequences to one length"):
+        as_numpy(ragged)
 
 
 @pytest.mark.parametrize("y", [LABELS[:8], LABELS[:, None], LABELS - 0.5, LABELS.astype(int) - 1, np.array(["a"] * 9)])

@@ -14,6 +14,7 @@ from quantkit.data.batches import batches, check_not_constant
 from quantkit.data.preprocess import Preprocess, apply
 from quantkit.data.samples import Sample, Samples, picked, take
 from quantkit.data.sources import load_data
+from quantkit.data.vocabulary import Vocabulary
 from quantkit.errors import DataError
 
 Array = np.ndarray[Any, Any]
@@ -88,6 +89,29 @@ def test_refuses_labels_out_of_range() -> None:
     assert len(list(batches(labelled, None, (3, 4, 4), 3, classes=7))) == 3
     with pytest.raises(DataError, match=r"sample 6 .* label 6, but the network has 6 classes \(0 to 5\)"):
         list(batches(labelled, None, (3, 4, 4), 3, classes=6))
+
+
+def test_steps_have_labels_in_range() -> None:
+    ids, labels = np.zeros((3, 4), np.int64), np.zeros((3, 4), np.int64)
+    labels[1, 2] = 6
+    labelled = arrays(ids, labels)
+    (batch,) = batches(labelled, Vocabulary("embedding", 9), (4,), 3, classes=7)
+    np.testing.assert_array_equal(batch.labels, labels)
+    with pytest.raises(DataError, match=r"sample 1 .* label 6 at step 2, but the network has 6 classes"):
+        list(batches(labelled, Vocabulary("embedding", 9), (4,), 3, classes=6))
+
+
+def test_refuses_labels_of_samples_and_of_steps() -> None:
+    pair = [Sample(FLOATS[0], 1, "one"), Sample(FLOATS[1], np.array([1, 2]), "two")]
+    with pytest.raises(DataError, match=r"two has labels of shape \(2,\), the samples before it of shape \(\)"):
+        list(batches(Samples("pair", lambda positions: picked(pair, positions), 2), None, (3, 4, 4), 2))
+
+
+def test_sequences_of_one_feature_are_not_constant() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(2, 6, 1)
+    assert len(list(check_not_constant(batches(arrays(x), None, (6, 1), 2), "arrays"))) == 1
+    with pytest.raises(DataError, match="constant"):
+        list(check_not_constant(batches(arrays(x * 0), None, (6, 1), 2), "arrays"))
 
 
 @pytest.mark.parametrize("first", [None, 1])

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quantkit.data.preprocess import Preprocess, apply, check_input, network_input
+from quantkit.data.preparation import network_input
+from quantkit.data.preprocess import Preprocess, apply, check_input
 from quantkit.errors import DataError
 
 Array = np.ndarray[Any, Any]

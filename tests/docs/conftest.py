@@ -13,6 +13,7 @@ from PIL import Image
 
 from quantkit.files.files import shipped
 from tests.docs.snippets import ROOT
+from tests.sequences import sequence_network, sequences
 
 _CALIBRATION, _TEST = 100, 60
 
@@ -100,6 +101,21 @@ def _bundle(store: Path) -> None:
     qk.quantize(model, str(store / "photos:calib"), config).save(store / "net-int8", formats=("mxnet", "onnx"))
 
 
+def _language_model(store: Path) -> None:
+    """A small language model with a card, and token ids with the next ones as labels."""
+    from quantkit.backends.mxnet.checkpoint import write_checkpoint
+
+    folder = store / "lm"
+    folder.mkdir()
+    with (folder / "lm-symbol.json").open("wb") as symbol, (folder / "lm-0000.params").open("wb") as params:
+        write_checkpoint(sequence_network("TN", "inputs"), symbol, params)
+    page = (ROOT / "docs" / "pages" / "how-to" / "sequences.md").read_text(encoding="utf-8")
+    (folder / "lm.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+    for name, seed in (("train", 1), ("test", 2)):
+        text = sequences(41, tokens=True, seed=seed)
+        np.savez(folder / f"{name}.npz", x=text[:-1], y=np.roll(text, -1)[:-1])
+
+
 def _photograph(package: str, source: str, name: str) -> Make:
     def make(store: Path) -> None:
         from importlib.util import find_spec
@@ -117,6 +133,7 @@ _MAKERS: dict[str, Make] = {
     "my": _network,
     "net.onnx": _onnx_file,
     "net-int8": _bundle,
+    "lm": _language_model,
     "cat.jpg": _photograph("skimage", "data/chelsea.png", "cat.jpg"),
     "temple.jpg": _photograph("sklearn", "datasets/images/china.jpg", "temple.jpg"),
 }

@@ -19,7 +19,7 @@ from PIL import Image
 
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle
-from quantkit.data.preprocess import network_input
+from quantkit.data.preparation import network_input
 from quantkit.data.samples import take
 from quantkit.data.sources import load_data
 from quantkit.deployment.predictor import Predictor

@@ -13,6 +13,7 @@ from quantkit.backends.mxnet.execute import run
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.models.load import load_model
 from quantkit.models.random_weights import random_weights
+from tests.networks import DATA, Builder
 
 
 def chain(groups: int = 1) -> tuple[Graph, dict[str, tuple[int, ...]]]:
@@ -83,3 +84,16 @@ def test_same_bytes_in_another_process(engine: None) -> None:
     here = hashlib.sha256(b"".join(name.encode() + params[name].tobytes() for name in sorted(params))).hexdigest()
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert here == there
+
+
+def test_parameters_that_are_computed_over_and_over_are_found_in_time() -> None:
+    """A recurrent layer's vector, added to itself forty times, has 2^40 ways to its parameter."""
+    b = Builder()
+    vector = Tensor("vector")
+    for number in range(40):
+        vector = b.op("elemwise_add", f"add{number}", vector, vector)
+    state = b.op("_zeros", "state", shape=(1, 0, 4))
+    layer = b.op("RNN", "rnn", DATA, vector, state, mode="rnn_tanh", num_layers=1, state_size=4)
+    graph = Graph(tuple(b.nodes), ("data", "vector"), (layer,), {})
+    (values,) = random_weights(graph, {"vector": (48,)}).values()
+    assert 0.3 < np.abs(values).max() <= 0.5

@@ -136,8 +136,12 @@ def parameter_shapes(
     return shapes
 
 
-def block_network(block: Any, input_shape: tuple[int, ...]) -> tuple[str, dict[str, np.ndarray]]:
+def block_network(
+    block: Any, input_shape: tuple[int, ...], time_major: bool = False
+) -> tuple[str, dict[str, np.ndarray]]:
     """The symbol JSON and the parameters of an initialised gluon ``HybridBlock`` with one input.
+
+    ``input_shape`` is without the batch, which is the first axis of the input, the second if it is ``time_major``.
 
     Raises:
         ModelError: the block cannot be traced, does not accept the shape, or has parameters without values.
@@ -145,10 +149,11 @@ def block_network(block: Any, input_shape: tuple[int, ...]) -> tuple[str, dict[s
     mxnet = load_mxnet()
     with mxnet.name.NameManager():
         symbol = _symbol(block)
-    arguments, _, auxiliary = _shapes(symbol, block.name, input_shape)
+    at = 1 if time_major else 0
+    arguments, _, auxiliary = _shapes(symbol, block.name, input_shape, batch_axis=at)
     try:
         # One forward pass makes gluon allocate the parameters with open shapes.
-        block(mxnet.nd.zeros((1, *input_shape)))
+        block(mxnet.nd.zeros((*input_shape[:at], 1, *input_shape[at:])))
         params = {name: parameter.data() for name, parameter in block.collect_params().items()}
     except (mxnet.base.MXNetError, RuntimeError) as error:
         raise ModelError(
@@ -178,7 +183,7 @@ def _symbol(block: Any) -> Any:
     except (mxnet.base.MXNetError, TypeError, ValueError, AttributeError, AssertionError) as error:
         raise ModelError(
             f"block {block.name!r} cannot be traced with one symbolic input: {_first_line(error)}; "
-            "make it a HybridBlock whose hybrid_forward takes one image batch"
+            "make it a HybridBlock whose hybrid_forward takes one batch"
         ) from error
     return mxnet.sym.Group(list(outputs)) if isinstance(outputs, (list, tuple)) else outputs
 
@@ -189,11 +194,12 @@ def _shapes(
     input_shape: tuple[int, ...],
     input_name: str = INPUT,
     known: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    batch_axis: int = 0,
 ) -> tuple[dict[str, tuple[int, ...]], list[tuple[int, ...]], dict[str, tuple[int, ...]]]:
     """Shapes of the parameters, outputs and auxiliary states of a symbol for a batch of one."""
     try:
         given = {key: shape for key, shape in known.items() if key in symbol.list_arguments()}
-        inferred = shapes_of(symbol, {**given, input_name: (1, *input_shape)})
+        inferred = shapes_of(symbol, {**given, input_name: (*input_shape[:batch_axis], 1, *input_shape[batch_axis:])})
     except failures() as error:
         raise ModelError(
             f"{name} does not accept input of shape {input_shape}: {_first_line(error)}; "

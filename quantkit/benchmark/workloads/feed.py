@@ -73,7 +73,7 @@ def measure_feeding(
     """
     begun, before, own = time.monotonic(), read_ticks(_STAT), time.process_time()
     feed = measure_feed(
-        network.graph, samples, network.preprocess, network.input_shape, batch, worker_threads(), seconds
+        network.graph, samples, network.preparation, network.input_shape, batch, worker_threads(), seconds
     )
     elapsed, own = time.monotonic() - begun, time.process_time() - own
     load = load_between(before, read_ticks(_STAT), os.sched_getaffinity(0), elapsed)
@@ -91,7 +91,15 @@ def quantized(model: Model, samples: Samples, tell: Callable[[str], None]) -> Ne
     """
     made = Forms(model, samples, tell).stored("int8").checkpoint.files
     graph = read_checkpoint(made["symbol"], made["params"])
-    return Network(model.name, "int8", graph, model.input_shape, model.preprocess, model.source.weights)
+    return Network(
+        model.name,
+        "int8",
+        graph,
+        model.input_shape,
+        model.preprocess,
+        model.source.weights,
+        vocabulary=model.vocabulary,
+    )
 
 
 def advice(feed: Feed, preprocess: Optional[Preprocess]) -> list[str]:

@@ -94,7 +94,7 @@ class Forms:
 
     @cached_property
     def _images(self) -> np.ndarray:
-        return image_batch(self.data, self.model.preprocess, self.model.input_shape, _CALIBRATION_IMAGES)
+        return image_batch(self.data, self.model.preparation, self.model.input_shape, _CALIBRATION_IMAGES)
 
     @cached_property
     def _fused(self) -> FusedModel:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
 from quantkit.data.batches import batches
-from quantkit.data.preprocess import Preprocess
+from quantkit.data.preparation import Preparation
 from quantkit.data.samples import take
 from quantkit.data.sources import load_data
 
 
-def image_batch(data: Any, preprocess: Optional[Preprocess], input_shape: tuple[int, ...], batch: int) -> np.ndarray:
+def image_batch(data: Any, preparation: Preparation, input_shape: tuple[int, ...], batch: int) -> np.ndarray:
     """Images as a network reads them, float32 of shape (batch, *input_shape); where there are fewer, they repeat.
 
     Args:
         data: anything that ``load_data`` takes.
-        preprocess: the network's.
-        input_shape: (channels, height, width).
+        preparation: the network's.
+        input_shape: of one sample.
         batch: how many.
 
     Raises:
@@ -27,6 +27,6 @@ def image_batch(data: Any, preprocess: Optional[Preprocess], input_shape: tuple[
     samples = load_data(data)
     if samples.size is not None or samples.positions is not None:
         samples = take(samples, min(batch, len(samples)))
-    images = next(batches(samples, preprocess, input_shape, batch)).data
+    images = next(batches(samples, preparation, input_shape, batch)).data
     repeated: np.ndarray = images[np.arange(batch) % len(images)]
     return repeated

@@ -31,7 +31,7 @@ from quantkit.benchmark.workloads.store import (
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.manifest import PARAMS, SYMBOL
 from quantkit.bundle.read import Bundle, read_bundle
-from quantkit.data.preprocess import Preprocess
+from quantkit.data.preparation import Preparation
 from quantkit.errors import UserError
 from quantkit.files.bundles import is_bundle
 from quantkit.formats.mxnet import nnvm
@@ -198,7 +198,7 @@ def _images(
     name: str, model: Model, accuracy: Mapping[str, float], checkpoints: Mapping[str, Checkpoint], data: Any
 ) -> Workload:
     is_random = model.source.weights == "random"
-    preprocess, shape = model.preprocess, model.input_shape
+    preparation, shape = model.preparation, model.input_shape
     return Workload(
         name=name,
         weights="random" if is_random else "trained",
@@ -208,7 +208,7 @@ def _images(
         accuracy={} if is_random else accuracy,
         input_name=model.graph.inputs[0],
         checkpoints=checkpoints,
-        inputs_of=cache(partial(_image_input, checkpoints, model.graph.inputs[0], data, preprocess, shape)),
+        inputs_of=cache(partial(_image_input, checkpoints, model.graph.inputs[0], data, preparation, shape)),
     )
 
 
@@ -216,11 +216,11 @@ def _image_input(
     checkpoints: Mapping[str, Checkpoint],
     input_name: str,
     data: Any,
-    preprocess: Optional[Preprocess],
+    preparation: Preparation,
     shape: tuple[int, ...],
     batch: int,
 ) -> Path:
-    images = image_batch(data, preprocess, shape, batch)
+    images = image_batch(data, preparation, shape, batch)
     # Workers hand the files to MXNet as they are.
     for checkpoint in checkpoints.values():
         if "symbol" in checkpoint.files:

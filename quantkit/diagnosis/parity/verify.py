@@ -145,6 +145,6 @@ def _images(
     samples = load_data("builtin" if data is None else data)
     most = num_samples or (REFERENCE_IMAGES if engine == REFERENCE.name else IMAGES)
     count = most if samples.size is None else min(most, samples.size)
-    stream = batches(samples, bundle.preprocess, bundle.manifest.input.shape, _BATCH_SIZE, count)
+    stream = batches(samples, bundle.preparation, bundle.manifest.input.shape, _BATCH_SIZE, count)
     counted = progress(stream, -(-count // _BATCH_SIZE), f"comparing {engine} with MXNet on {samples.name}")
     return (batch.data for batch in counted)

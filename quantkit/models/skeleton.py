@@ -1,0 +1,107 @@
+"""A network before it has weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Optional
+
+import numpy as np
+
+from quantkit.backends.mxnet.gluon import parameter_shapes
+from quantkit.data.preprocess import Preprocess
+from quantkit.errors import ModelError
+from quantkit.ir.graph import Graph
+from quantkit.models.batch_first import with_batch_first_input, with_batch_first_outputs
+from quantkit.models.fit import Parameters
+from quantkit.models.layout import checked_layout, is_time_major
+from quantkit.models.model import Model
+from quantkit.models.random_weights import random_weights
+from quantkit.models.states import state_inputs, with_zero_states
+from quantkit.models.symbol import image_input, inference_graph, noted_shapes
+from quantkit.models.vocabulary import embeddings_of
+from quantkit.models.weights import Weights
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """A network before it has weights.
+
+    Attributes:
+        graph: the network, batches first, with all variables among its inputs.
+        data: the name of the input that reads samples.
+        shape: of that input, without the batch.
+        wanted: the network's parameters.
+        notes: see ``Model``.
+    """
+
+    graph: Graph
+    data: str
+    shape: Shape
+    wanted: Parameters
+    notes: tuple[str, ...] = ()
+
+    def random(self) -> dict[str, np.ndarray]:
+        """Random weights."""
+        return random_weights(self.graph, self.wanted.shapes)
+
+    def model(self, name: str, weights: Weights, preprocess: Optional[Preprocess]) -> Model:
+        """The network with weights."""
+        graph = Graph(self.graph.nodes, (self.data,), self.graph.outputs, weights.params)
+        return Model(name, graph, self.shape, preprocess, weights.source, notes=self.notes)
+
+
+def skeleton_of(
+    text: str,
+    shape: Optional[Shape],
+    layout: Optional[str],
+    where: str,
+    structured: Optional[Mapping[str, str]] = None,
+) -> Skeleton:
+    """Find the one input among a symbol's variables, and the shapes of the others.
+
+    Args:
+        text: the symbol.
+        shape: of the input, without the batch; None: as the symbol states it.
+        layout: of the input of a network of sequences; None: batches first.
+        where: what messages call the network.
+        structured: the parameters' places in their Gluon block.
+
+    Raises:
+        ModelError: the text is no network that can be quantized, the input or its shape cannot be told, or shape and
+            layout do not fit.
+    """
+    graph, noted = inference_graph(text, where), noted_shapes(text)
+    states = state_inputs(graph)
+    graph = with_zero_states(graph, noted)
+    data = image_input(graph, where)
+    hint = noted.pop(data, ())
+    time_major = is_time_major(layout)
+    if shape is None:
+        shape = _hinted(hint, layout, time_major)
+    if shape is None:
+        raise ModelError(
+            f"{where} does not tell the shape of its input {data!r}; give it, such as --input-shape 3,224,224"
+        )
+    checked_layout(layout, shape)
+    notes = []
+    if time_major:
+        graph = with_batch_first_input(graph, data)
+        notes.append(f"reads batches first, as do its outputs; its own layout is {layout}")
+    if states:
+        notes.append(f"the initial states {', '.join(map(repr, states))} are zero")
+    complete = {name: extents for name, extents in noted.items() if min(extents) > 0}
+    shapes = parameter_shapes(graph, data, shape, complete)
+    if layout is not None or embeddings_of(graph, data) or any(node.op == "RNN" for node in graph.nodes):
+        graph = with_batch_first_outputs(graph, data, shape, shapes, where)
+    return Skeleton(graph, data, shape, Parameters(shapes, structured or {}), tuple(notes))
+
+
+def _hinted(hint: Shape, layout: Optional[str], time_major: bool) -> Optional[Shape]:
+    """The shape without the batch that a symbol states for its input; None if it does not."""
+    if layout is None:
+        return hint[1:] if len(hint) == 4 and min(hint[1:]) > 0 else None
+    kept = (*hint[:1], *hint[2:]) if time_major else hint[1:]
+    return kept if len(hint) == len(layout) and min(kept) > 0 else None

@@ -1,0 +1,211 @@
+"""Networks that read sequences, from loading to prediction and evaluation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import quantkit
+from quantkit.backends.mxnet.checkpoint import write_checkpoint
+from quantkit.backends.mxnet.execute import run as run_graph
+from quantkit.backends.mxnet.symbols import symbol_of
+from quantkit.data.preprocess import Preprocess
+from quantkit.errors import DataError, ModelError
+from quantkit.evaluation.perplexity import PerplexityChange
+from quantkit.ir.graph import Graph, Node
+from tests.cli.conftest import Run
+from tests.cli.conftest import run as run
+from tests.sequences import FEATURES, STEPS, TOKENS, expected_scores, sequence_network, sequences
+
+PLAIN = quantkit.QuantizationConfig(preset="none")
+
+NETWORK = sequence_network("TN", "inputs")
+IDS = sequences(40, tokens=True)
+NEXT = np.random.default_rng(8).integers(0, TOKENS, IDS.shape)
+
+
+@pytest.fixture(scope="module")
+def model(engine: None) -> quantkit.Model:
+    return load(NETWORK)
+
+
+def load(graph: Graph) -> quantkit.Model:
+    return quantkit.load_model(symbol_of(graph), params=graph.params, input_shape=(STEPS,), layout="TN")
+
+
+def changed() -> Graph:
+    """The network with a slightly other last layer, in place of an INT8 form."""
+    noise = np.random.default_rng(4).normal(0, 0.3, (TOKENS, 8)).astype(np.float32)
+    return replace(NETWORK, params={**NETWORK.params, "dense_weight": NETWORK.params["dense_weight"] + noise})
+
+
+def cross_entropy(graph: Graph) -> np.ndarray:
+    scores = expected_scores(graph, IDS)
+    chances = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    return -np.log(np.take_along_axis(chances, NEXT[..., None], axis=-1))[..., 0].mean(axis=1)
+
+
+def test_perplexity_is_that_of_the_network_by_definition(model: quantkit.Model) -> None:
+    evaluation = quantkit.evaluate(load(changed()), (IDS, NEXT), reference=model)
+    for role, graph in (("network", changed()), ("reference", NETWORK)):
+        accuracy = evaluation.step_accuracy[role]  # type: ignore[index]
+        assert accuracy.cross_entropy == pytest.approx(cross_entropy(graph).mean(), rel=1e-4)
+        assert accuracy.top1 == pytest.approx((expected_scores(graph, IDS).argmax(-1) == NEXT).mean(), abs=0.005)
+        assert (accuracy.samples, accuracy.steps, accuracy.scale) == (40, STEPS, "logits")
+    by_measure = {each.measure: each.result for each in evaluation.comparisons}
+    assert list(by_measure) == ["accuracy", "perplexity"]
+    change = by_measure["perplexity"]
+    assert isinstance(change, PerplexityChange)
+    wanted = 100 * (np.exp(cross_entropy(changed()).mean() - cross_entropy(NETWORK).mean()) - 1)
+    assert change.change == pytest.approx(wanted, abs=0.01)
+    same = (expected_scores(changed(), IDS).argmax(-1) == expected_scores(NETWORK, IDS).argmax(-1)).mean()
+    assert evaluation.agreement["network"].top1 == pytest.approx(same, abs=0.005)
+    assert len(evaluation.agreement["network"].steps) == STEPS
+    assert json.loads(json.dumps(evaluation.document, allow_nan=False))["step_accuracy"]["scale"] == "logits"
+
+
+def test_probabilities_at_the_end_give_the_same_perplexity(model: quantkit.Model) -> None:
+    softmax = Node("softmax", "softmax", NETWORK.outputs, {"axis": "-1"})
+    ended = load(replace(NETWORK, nodes=(*NETWORK.nodes, softmax), outputs=(softmax.output,)))
+    first, second = (quantkit.evaluate(each, (IDS, NEXT)).step_accuracy["network"] for each in (model, ended))
+    assert (first.scale, second.scale) == ("logits", "probabilities")
+    assert first.cross_entropy == pytest.approx(second.cross_entropy, rel=1e-5)
+
+
+def test_labels_and_scores_have_to_be_of_the_same_thing(model: quantkit.Model) -> None:
+    with pytest.raises(DataError, match="scores for every step, and the data have one label for each sample"):
+        quantkit.evaluate(model, (IDS, NEXT[:, 0]))
+    with pytest.raises(DataError, match=r"label 11 at step 0, but the network has 11 classes"):
+        quantkit.evaluate(model, (IDS, np.full_like(NEXT, TOKENS)))
+    with pytest.raises(DataError, match="no labels"):
+        quantkit.evaluate(model, IDS)
+
+
+@pytest.mark.usefixtures("int8_engine")
+def test_a_bundle_reads_batches_first(model: quantkit.Model, tmp_path: Path) -> None:
+    quantized = quantkit.quantize(model, (IDS[:32], NEXT[:32]), PLAIN)
+    directory = quantized.save(tmp_path / "int8")
+    assert quantkit.verify(directory).ok
+    manifest = json.loads((directory / "manifest.json").read_text())
+    assert manifest["input"]["layout"] == "NT"
+    assert manifest["input"]["vocabulary"] == {"node": "embedding", "size": TOKENS}
+    assert len(manifest["agreement"]["steps"]) == STEPS
+    fp32 = np.exp(cross_entropy(NETWORK)[:32].mean())
+    assert manifest["agreement"]["perplexity"]["reference"] == pytest.approx(fp32, rel=1e-3)
+    card = (directory / "card.toml").read_text()
+    assert 'layout = "NT"' in card and f"classes = {TOKENS}" in card
+    with np.load(directory / "sample.npz") as stored:
+        assert len(np.unique(stored["input"])) > 2 and np.isin(stored["input"], range(TOKENS)).all()
+    predictor = quantkit.load(directory)
+    expected = expected_scores(NETWORK, IDS)
+    np.testing.assert_allclose(predictor.predict(IDS), expected, rtol=0, atol=0.2)
+    np.testing.assert_array_equal(predictor.predict(IDS[3].astype(np.int32)), predictor.predict(IDS[3:4]))
+    with pytest.raises(DataError, match="sample 1 has the token id 11 at step 2"):
+        predictor.predict(np.where(np.arange(STEPS) == 2, [[0], [TOKENS]], 0))
+    with pytest.raises(DataError, match=r"has shape \(5,\).*pad or cut sequences to 6 steps"):
+        predictor.predict([IDS[0], IDS[0, :5]])
+    evaluation = quantkit.evaluate(directory, (IDS, NEXT), reference=model)
+    assert evaluation.step_accuracy["network"].perplexity == pytest.approx(
+        np.exp(cross_entropy(NETWORK).mean()), rel=0.1
+    )
+
+
+def test_sequences_of_features_are_quantized(int8_engine: None) -> None:
+    graph = sequence_network("NTC")
+    features = sequences(40, tokens=False)
+    model = quantkit.load_model(symbol_of(graph), params=graph.params, input_shape=(STEPS, FEATURES))
+    quantized = quantkit.quantize(model, features, PLAIN)
+    assert quantized.agreement is not None and quantized.agreement.steps[-1].step == STEPS
+    with pytest.raises(
+        DataError, match=r"shape \(6, 4\), but the network reads \(6, 5\); give 5 features at every step"
+    ):
+        quantkit.quantize(model, features[..., :4], PLAIN)
+    with pytest.raises(DataError, match=r"shape \(5, 5\), .*pad or cut sequences to 6 steps"):
+        quantkit.quantize(model, features[:, :5], PLAIN)
+
+
+def test_images_are_refused(model: quantkit.Model) -> None:
+    with pytest.raises(
+        DataError, match=r"reads inputs of shape \(6,\) \(layout NT\), no images such as .*--calib-data"
+    ):
+        quantkit.quantize(model)
+    with pytest.raises(DataError, match=r"uint8 of shape .* reads token ids of shape \(6,\): no images"):
+        quantkit.quantize(model, np.zeros((4, 8, 8, 3), np.uint8))
+    with pytest.raises(ModelError, match="no images; leave out the preprocessing"):
+        quantkit.load_model(
+            symbol_of(NETWORK), params=NETWORK.params, input_shape=(STEPS,), layout="TN", preprocess=Preprocess()
+        )
+
+
+def test_a_classifier_of_sequences_has_one_label_for_each(engine: None) -> None:
+    last = Node("last", "slice_axis", NETWORK.outputs, {"axis": "0", "begin": "-1", "end": "None"})
+    row = Node("row", "Reshape", (last.output,), {"shape": f"(-1, {TOKENS})"})
+    classifier = load(replace(NETWORK, nodes=(*NETWORK.nodes, last, row), outputs=(row.output,)))
+    labels = expected_scores(NETWORK, IDS)[:, -1].argmax(axis=-1)
+    assert quantkit.evaluate(classifier, (IDS, labels)).accuracy["network"].top1 == 1
+    with pytest.raises(DataError, match="label for every step"):
+        quantkit.evaluate(classifier, (IDS, NEXT))
+
+
+def test_weights_may_be_random(engine: None) -> None:
+    random = quantkit.load_model(symbol_of(NETWORK), weights="random", input_shape=(STEPS,), layout="TN")
+    scores = quantkit.evaluate(random, (IDS, NEXT)).step_accuracy["network"]
+    assert 2.3 < scores.cross_entropy < 4
+    flat = random.graph.params["parameters"]
+    assert 0.3 < np.abs(flat).max() <= 8**-0.5
+
+
+@pytest.fixture
+def card(engine: None, tmp_path: Path) -> Path:
+    with (tmp_path / "lm-symbol.json").open("wb") as symbol, (tmp_path / "lm-0000.params").open("wb") as params:
+        write_checkpoint(NETWORK, symbol, params)
+    path = tmp_path / "lm.toml"
+    path.write_text(
+        f'name = "lm"\nsymbol = "lm-symbol.json"\nparams = "lm-0000.params"\ninput_shape = [{STEPS}]\n'
+        f'layout = "TN"\nclasses = {TOKENS}\n'
+    )
+    np.savez(tmp_path / "text.npz", x=IDS, y=NEXT)
+    return path
+
+
+@pytest.mark.usefixtures("int8_engine")
+def test_the_command_line(run: Run, card: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.npz"
+    told = run("quantize", card, "--calib-data", text, "--preset", "none", "--out", "lm-int8", "--no-latency")
+    assert told.exit_code == 0, told.stderr
+    assert "lm: reads batches first, as do its outputs; its own layout is TN" in told.stderr
+    assert "lm: the initial states 'state', 'cell' are zero" in told.stderr
+    assert "at step 6" in told.stdout and "perplexity" in told.stdout
+    prefix = tmp_path / "lm"
+    options = ["--input-shape", STEPS, "--layout", "TN"]
+    shown = run("evaluate", "lm-int8", "--data", text, "--reference", prefix, *options)
+    assert shown.exit_code == 0, shown.stderr
+    for line in ("samples", "perplexity", "nats a step", "logits at each of 6 steps", "signal to noise"):
+        assert line in shown.stdout
+    refused = run("evaluate", prefix, "--data", text, "--input-shape", STEPS)
+    assert refused.exit_code == 2 and "would take the samples of a batch for steps" in refused.stderr
+
+
+def test_a_card_with_a_layout_for_another_shape_is_refused(card: Path) -> None:
+    card.write_text(card.read_text().replace('"TN"', '"TNC"'))
+    with pytest.raises(ModelError, match="layout TNC does not fit input_shape"):
+        quantkit.load_model(card)
+
+
+def test_gluon_blocks_of_both_layouts(engine: None) -> None:
+    from quantkit.backends.mxnet.compat import load_mxnet
+
+    mx = load_mxnet()
+    data = sequences(3, tokens=False)
+    outputs = []
+    for layout in ("NTC", "TNC"):
+        block = mx.gluon.rnn.LSTM(4, num_layers=2, layout=layout, input_size=FEATURES, prefix="lstm_")
+        block.initialize(mx.init.Constant(0.1))
+        model = quantkit.load_model(block, input_shape=(STEPS, FEATURES), layout=layout)
+        outputs += run_graph(model.graph, {"data": data})
+    assert outputs[0].shape == (3, STEPS, 4)
+    np.testing.assert_allclose(outputs[0], outputs[1], rtol=0, atol=1e-6)
