@@ -22,6 +22,7 @@ from quantkit.formats.onnx.reading.pooling import POOLING
 from quantkit.formats.onnx.reading.read import OWN_DOMAINS, Input, OnnxNetwork, read_network
 from quantkit.formats.onnx.reading.recurrent import RECURRENT, OtherBatchAxis
 from quantkit.formats.onnx.reading.resizing import RESIZING
+from quantkit.formats.onnx.reading.states import with_zero_states
 from quantkit.formats.onnx.reading.values import (
     BATCH,
     Budget,
@@ -76,7 +77,8 @@ def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
     """Read an FP32 network (16-bit floating-point weights become 32-bit ones) from an ONNX file, opset 9 to 21.
 
     A fixed batch size becomes open. An input with the channels last is read with the channels first; sequences with the
-    batch as their second axis are read with the batch first, and outputs have it first, too.
+    batch as their second axis are read with the batch first, and outputs have it first, too. Inputs that are initial
+    states of recurrent layers become zero.
 
     Args:
         path: the file; weights outside it must lie in the same folder or below.
@@ -87,7 +89,7 @@ def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
             or has operators that the engine lacks; the message names them.
         UserError: the package ``onnx`` is not installed.
     """
-    network = read_network(path)
+    network = with_zero_states(read_network(path))
     image = _image(network, path)
     likely = _has_steps_first(network, image)
     try:

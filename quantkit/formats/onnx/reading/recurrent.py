@@ -44,7 +44,10 @@ _DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 # By the number of the axis that is the batch in ONNX: the order of axes that puts the steps, or directions, first.
 _TO_STEPS_FIRST = (1, 0, 2)
 
-_SEQUENCE_LENGTHS, _INITIAL_STATE, _INITIAL_CELL, _PEEPHOLES = 4, 5, 6, 7
+INITIAL_STATES = (5, 6)
+"""The positions of the initial state and, of LSTM, the initial cell among the inputs."""
+
+_SEQUENCE_LENGTHS, _PEEPHOLES = 4, 7
 
 
 def _recurrent(state: Construction, node: OnnxNode) -> None:
@@ -58,7 +61,7 @@ def _recurrent(state: Construction, node: OnnxNode) -> None:
     steps, _, features = data.shape
     _check_lengths(state, node, steps)
     units, flat = _parameters(state, node, kind, directions, features)
-    carried = [_INITIAL_STATE, _INITIAL_CELL][: 2 if mode == "lstm" else 1]
+    carried = INITIAL_STATES[: 2 if mode == "lstm" else 1]
     inner = (directions, BATCH, units)
     states = [_initial(state, node, position, data, inner, batches_first) for position in carried]
     if direction == "reverse":
@@ -159,7 +162,7 @@ def _initial(
     state: Construction, node: OnnxNode, position: int, data: Computed, shape: Shape, batches_first: bool
 ) -> Tensor:
     """An initial state of shape (directions, batch, units)."""
-    what = "state" if position == _INITIAL_STATE else "cell"
+    what = "state" if position == INITIAL_STATES[0] else "cell"
     value = state.value(node, position)
     wanted = (shape[1], shape[0], shape[2]) if batches_first else shape
     batch = int(not batches_first)

@@ -7,7 +7,7 @@ from typing import Any, Optional
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto, TensorProto, helper
 
 from quantkit.backends.mxnet.execute import run
 from quantkit.backends.mxnet.shapes import infer_shapes
@@ -16,9 +16,9 @@ from quantkit.errors import ModelError
 from quantkit.formats.onnx.reading.network import import_network
 from tests import recurrent
 from tests.formats.onnx.reading.files import Extent, Writer, by_onnxruntime, save
-from tests.requirements import requires
+from tests.requirements import package
 
-requires("onnxruntime")
+onnxruntime = package("onnxruntime")
 pytestmark = pytest.mark.usefixtures("engine")
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -286,3 +286,42 @@ def test_constants_for_an_open_batch_are_only_states(tmp_path: Path) -> None:
     zeros = w.op("ConstantOfShape", w.op("Shape", "x"))
     message = refused(w, w.op("Add", "x", zeros), folder=tmp_path)
     assert "a constant of shape (N, 5, 3); only images may have the batch as an axis" in message
+
+
+def with_state_inputs(extent: Extent) -> ModelProto:
+    """Two layers that begin with their parts of two further inputs."""
+    w = Writer(17, (STEPS, extent, FEATURES))
+    data, features = "x", FEATURES
+    for number in range(2):
+        limits = (np.array([number]), np.array([number + 1]), np.array([0]))
+        states = [w.op("Slice", name, *limits) for name in ("h_0", "c_0")]
+        data, features = pytorch(w, "LSTM", data, 1, "", *states, features=features), UNITS
+    model = w.model(data)
+    model.graph.input.extend(
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, extent, UNITS]) for name in ("h_0", "c_0")
+    )
+    return model
+
+
+@pytest.mark.parametrize("extent", ["N", 4])
+def test_inputs_that_are_states_become_zero(extent: Extent, tmp_path: Path) -> None:
+    path = save(with_state_inputs(extent), tmp_path / "net.onnx")
+    imported = import_network(path)
+    assert imported.graph.inputs == ("x",)
+    data = np.random.default_rng(3).normal(size=(4, STEPS, FEATURES)).astype(np.float32)
+    given = {
+        "x": np.ascontiguousarray(data.swapaxes(0, 1)),
+        **dict.fromkeys(("h_0", "c_0"), np.zeros((2, 4, UNITS), "f4")),
+    }
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (expected,), (own,) = session.run(None, given), run(imported.graph, {"x": data})
+    np.testing.assert_allclose(own, expected.swapaxes(0, 1), rtol=0, atol=1e-5)
+
+
+def test_other_inputs_are_still_refused(tmp_path: Path) -> None:
+    model = with_state_inputs("N")
+    model.graph.node.append(helper.make_node("Tanh", ["h_0"], ["more"]))
+    model.graph.output.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, None))
+    path = save(model, tmp_path / "net.onnx")
+    with pytest.raises(ModelError, match=r"has 2 inputs \('x', 'h_0'\); only networks with one input"):
+        import_network(path)
