@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -92,10 +93,13 @@ def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
     network = with_zero_states(read_network(path))
     image = _image(network, path)
     likely = _has_steps_first(network, image)
-    try:
-        return _imported(network, image, path, input_shape, likely)
-    except OtherBatchAxis:
-        return _imported(network, image, path, input_shape, not likely)
+    for steps_first in (likely, not likely):
+        with suppress(OtherBatchAxis):
+            return _imported(network, image, path, input_shape, steps_first)
+    raise ModelError(
+        f"{path}: its recurrent layers do not agree on which axis of the input {image.name!r} is the batch; "
+        "export the network with one order of steps and batch"
+    )
 
 
 def _has_steps_first(network: OnnxNetwork, image: Input) -> bool:

@@ -275,6 +275,15 @@ def test_states_that_do_not_fit(tmp_path: Path) -> None:
     assert "is not the same for every sequence" in refused(w, outputs[0], folder=tmp_path)
 
 
+def test_layers_that_read_the_input_both_ways(tmp_path: Path) -> None:
+    w = Writer(17, ("A", "B", FEATURES))
+    turned = w.op("Transpose", "x", perm=[1, 0, 2])
+    one, other = (layer(w, "GRU", data)[1] for data in ("x", turned))
+    path = save(w.model(one, other), tmp_path / "net.onnx")
+    with pytest.raises(ModelError, match="its recurrent layers do not agree on which axis of the input 'x' is the bat"):
+        import_network(path, (STEPS, FEATURES))
+
+
 def test_tokens_that_are_no_integers(tmp_path: Path) -> None:
     w = Writer(17, ("N", STEPS))
     result = w.op("Gather", w.normal(11, FEATURES), "x")
