@@ -210,6 +210,15 @@ def test_names_of_outputs_stay_where_the_batch_moves(tmp_path: Path) -> None:
     check(w, first, w.op("Tanh", first), folder=tmp_path)
 
 
+def test_a_layer_with_the_name_of_its_output(tmp_path: Path) -> None:
+    """The output keeps it."""
+    w = Writer(17, STEPS_FIRST)
+    outputs = layer(w, "GRU", "x", name="t0_0")
+    assert outputs[0] == "t0_0"
+    (node,) = (node for node in check(w, *outputs, folder=tmp_path).nodes if node.op == "RNN")
+    assert node.origin == ("t0_0_1", "t0_0")
+
+
 def refused(w: Writer, *outputs: str, folder: Path) -> str:
     with pytest.raises(ModelError) as caught:
         opened(w, *outputs, folder=folder)
@@ -290,10 +299,11 @@ def test_tokens_that_are_no_integers(tmp_path: Path) -> None:
     assert "it chooses by floating-point numbers" in refused(w, result, folder=tmp_path)
 
 
-def test_constants_for_an_open_batch_are_only_states(tmp_path: Path) -> None:
+@pytest.mark.parametrize("op", ["Add", "PRelu"])
+def test_constants_for_an_open_batch_are_only_states(op: str, tmp_path: Path) -> None:
     w = Writer(17, BATCH_FIRST)
     zeros = w.op("ConstantOfShape", w.op("Shape", "x"))
-    message = refused(w, w.op("Add", "x", zeros), folder=tmp_path)
+    message = refused(w, w.op(op, "x", zeros), folder=tmp_path)
     assert "a constant of shape (N, 5, 3); only images may have the batch as an axis" in message
 
 
