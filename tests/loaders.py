@@ -181,6 +181,7 @@ LOADERS = (
     Loader("symbol", "net-symbol.json", sound.symbol, _load_symbol),
     *_images({"PNG": {}, "JPEG": {}, "GIF": {}, "BMP": {}, "PPM": {}, "TIFF": {"compression": "tiff_lzw"}, "WEBP": {}}),
     Loader("onnx", "net.onnx", sound.onnx_inside, _load_onnx),
+    Loader("recurrent onnx", "net.onnx", sound.onnx_recurrent, _load_onnx),
     Loader("onnx beside its weights", "net.onnx", lambda: sound.onnx_outside()[0], _load_onnx,
            lambda: {"w.bin": sound.onnx_outside()[1]}),
     Loader("onnx weights", "w.bin", lambda: sound.onnx_outside()[1], _load_onnx,

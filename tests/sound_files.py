@@ -90,6 +90,25 @@ def onnx_inside() -> bytes:
     return content
 
 
+def onnx_recurrent() -> bytes:
+    """A small network of tokens, with a layer in both directions and its states made for the batch."""
+    from onnx import TensorProto
+
+    from tests.formats.onnx.reading.files import Writer
+
+    w = Writer(14, ("N", 3))
+    data = w.op("Gather", w.normal(4, 2), w.op("Transpose", "x", perm=[1, 0]))
+    batch = w.op("Slice", w.op("Shape", data), np.array([1]), np.array([2]))
+    zeros = w.op("ConstantOfShape", w.op("Concat", np.array([2]), batch, np.array([2]), axis=0))
+    weights = w.normal(2, 8, 2), w.normal(2, 8, 2), w.normal(2, 16)
+    sides = {"hidden_size": 2, "direction": "bidirectional"}
+    steps, _, _ = w.op("LSTM", data, *weights, "", zeros, zeros, count=3, **sides)
+    model = w.model(w.op("Reshape", w.op("Transpose", steps, perm=[2, 0, 1, 3]), np.array([0, 0, -1])))
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    content: bytes = model.SerializeToString()
+    return content
+
+
 def onnx_outside() -> tuple[bytes, bytes]:
     """The same network with its weights in another file, and that file."""
     from onnx import TensorProto

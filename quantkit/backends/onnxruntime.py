@@ -24,6 +24,7 @@ FP32 = frozenset({"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm",
 """Its operators that multiply by weights in FP32."""
 
 _ONLY_ERRORS = 3
+_TOKENS = "tensor(int64)"
 _LARGEST_PROFILE = 1024 * MEBIBYTE
 
 # The suffix that its layout transformation adds to an operator's name.
@@ -61,6 +62,7 @@ class OnnxRuntimeSession(Session):
 
     def __init__(self, session: Any) -> None:
         self._session = session
+        self._tokens = frozenset(each.name for each in session.get_inputs() if each.type == _TOKENS)
         self._process = OwnProcess()
 
     @property
@@ -72,7 +74,8 @@ class OnnxRuntimeSession(Session):
         """See ``Session``."""
         self._process.check("the network")
         with _errors("run the network"):
-            outputs = self._session.run(None, dict(inputs))
+            given = {name: value.astype(np.int64) if name in self._tokens else value for name, value in inputs.items()}
+            outputs = self._session.run(None, given)
         return arrays(outputs)
 
 

@@ -15,6 +15,9 @@ from quantkit.errors import EngineError
 # It supports rounding to integers from opset 19 on, and computes batch normalization correctly from 14 on.
 _OPSET = 21
 
+# The number of the type int64 in ONNX.
+_INT64 = 7
+
 
 class ReferenceBackend(Backend[bytes]):
     """ONNX's reference evaluator, which computes exactly the operators of the file."""
@@ -39,6 +42,8 @@ class ReferenceSession(Session):
 
     def __init__(self, evaluator: Any) -> None:
         self._evaluator = evaluator
+        tokens = (name for name, kind in zip(evaluator.input_names, evaluator.input_types) if _is_tokens(kind))
+        self._tokens = frozenset(tokens)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -48,8 +53,14 @@ class ReferenceSession(Session):
     def run(self, inputs: Inputs) -> list[np.ndarray]:
         """See ``Session``."""
         with _errors("run the network"):
-            outputs = self._evaluator.run(None, dict(inputs))
+            given = {name: value.astype(np.int64) if name in self._tokens else value for name, value in inputs.items()}
+            outputs = self._evaluator.run(None, given)
         return arrays(outputs)
+
+
+def _is_tokens(kind: Any) -> bool:
+    """Whether an input's ``TypeProto`` is of int64."""
+    return bool(kind.tensor_type.elem_type == _INT64)
 
 
 @contextmanager

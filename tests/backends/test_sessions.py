@@ -11,12 +11,15 @@ import pytest
 from quantkit.backends import onnxruntime
 from quantkit.backends.base import Backend, Session
 from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.backends.registry import DEPLOYED, ENGINES, MXNET, ONNX_ENGINES
 from quantkit.errors import EngineError, EngineMissing
 from quantkit.files.text import parse_json
+from quantkit.formats.onnx.writing.model import onnx_model
 from quantkit.ir.graph import Graph
 from tests.backends.networks import float_file, int8_file, quantized
-from tests.networks import images, residual_v1
+from tests.formats.onnx.recurrent_networks import STEPS, VOCABULARY, language_model
+from tests.networks import Builder, images, residual_v1
 from tests.requirements import package, requires
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -47,6 +50,20 @@ def test_batches_of_any_size_compute_what_each_image_does_in_mxnet(name: str, co
         expected = np.concatenate([run(residual_v1(), {"data": one[None]})[0] for one in data])
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_tokens_are_given_as_numbers(name: str) -> None:
+    b = Builder()
+    graph = b.graph(language_model(b))
+    shapes = infer_shapes(graph, {"data": (1, STEPS)})
+    tokens = np.random.default_rng(2).integers(0, VOCABULARY, (3, STEPS)).astype(np.float32)
+    if name == MXNET.name:
+        session: Session = MXNET.backend().open_session(graph)
+    else:
+        session = backend_of(name).open_session(onnx_model(graph, shapes, 17).SerializeToString())
+    (scores,) = session.run({"data": tokens})
+    np.testing.assert_allclose(scores, run(graph, {"data": tokens})[0], rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", DEPLOYED)

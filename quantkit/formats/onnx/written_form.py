@@ -41,7 +41,7 @@ _TENSOR_TYPE = _Form(numbers=_of(1), messages={2: (_SHAPE, "a shape")}, once=_of
 _TYPE = _Form(messages={1: (_TENSOR_TYPE, "a type")}, once=_of(1))
 _VALUE = _Form(texts=_of(1), messages={2: (_TYPE, "a type")}, once=_of(1, 2))
 _TENSOR = _Form(numbers=_of(1, 2), texts=_of(8), sized=_of(9), once=_of(2, 8, 9))
-_ATTRIBUTE = _Form(numbers=_of(3, 8, 20), four_bytes=_of(2, 7), texts=_of(1, 4), once=_of(1, 2, 3, 4, 20))
+_ATTRIBUTE = _Form(numbers=_of(3, 8, 20), four_bytes=_of(2, 7), texts=_of(1, 4, 9), once=_of(1, 2, 3, 4, 20))
 _NODE = _Form(texts=_of(1, 2, 3, 4), messages={5: (_ATTRIBUTE, "an attribute")}, once=_of(3, 4))
 _GRAPH = _Form(
     texts=_of(2),
@@ -60,7 +60,7 @@ _MODEL = _Form(
 # By number of ONNX's data type: float32, uint8, int8, int32 and int64.
 _BYTES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8}
 
-_AT_LEAST_ONE = frozenset({"blocksize", "dilations", "group", "kernel_shape", "size", "strides"})
+_AT_LEAST_ONE = frozenset({"blocksize", "dilations", "group", "hidden_size", "kernel_shape", "size", "strides"})
 _AT_LEAST_ZERO = frozenset({"output_padding", "pads"})
 _MOST = 1 << 31
 

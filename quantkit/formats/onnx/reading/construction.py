@@ -10,6 +10,7 @@ import numpy as np
 
 from quantkit.formats.onnx.reading.values import (
     BATCH,
+    ONLY_IMAGES,
     Budget,
     Computed,
     Constant,
@@ -39,7 +40,7 @@ class Construction:
 
     ``values`` is what each ONNX tensor has become. ``fixed`` is the batch size that the file is made for, None if it
     is open. ``names`` holds the names added so far, and reserves those of inputs, outputs and operators. ``budget`` is
-    the memory that parameters and folded constants may take.
+    the memory that parameters and folded constants may take. ``shapes`` are those of the operators' first outputs.
     """
 
     opset: int
@@ -51,6 +52,7 @@ class Construction:
     values: dict[str, Value] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     params: dict[str, np.ndarray] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
 
     def value(self, node: OnnxNode, position: int) -> Optional[Value]:
         """An input, or None if the operator leaves it out."""
@@ -72,11 +74,13 @@ class Construction:
         """An input that has to be constant, or None if the operator leaves it out.
 
         Raises:
-            Refused: it depends on the image.
+            Refused: it depends on the image, or has the batch as an axis.
         """
         value = self.value(node, position)
         if isinstance(value, Computed):
             raise Refused(f"its input {node.inputs[position]!r} has to be constant, but depends on the image")
+        if value is not None and any(map(in_batch, value.shape)):
+            raise Refused(f"it reads a constant of shape {shown(value.shape)}; {ONLY_IMAGES}")
         return value
 
     def weights(self, node: OnnxNode, position: int) -> Constant:
@@ -103,8 +107,10 @@ class Construction:
         """Add a parameter under the wanted name, or a free one like it.
 
         Raises:
-            Refused: the budget is used up.
+            Refused: the budget is used up, or the array has the batch as an axis.
         """
+        if any(map(in_batch, array.shape)):
+            raise Refused(f"it reads a constant of shape {shown(array.shape)}; {ONLY_IMAGES}")
         self.budget.take(4 * array.size)
         name = self.names.take(wanted)
         # MXNet has neither scalars nor read-only arrays of other types.
@@ -116,6 +122,11 @@ class Construction:
     ) -> Computed:
         """Add an intermediate operator."""
         return self._add(self.names.take(f"{node.name}_{what}"), node, op, inputs, shape, attrs)
+
+    def layer(self, node: OnnxNode, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr) -> Computed:
+        """Add the operator that does the node's work, where others make its outputs of it: it takes the node's name."""
+        taken = node.name in self.outputs or node.name == self.image
+        return self._add(self.names.take(node.name) if taken else node.name, node, op, inputs, shape, attrs)
 
     def finish(self, node: OnnxNode, op: str, inputs: Iterable[Tensor], shape: Shape, /, **attrs: Attr) -> Computed:
         """Add the operator that computes the result, the first output."""
@@ -160,6 +171,7 @@ class Construction:
     ) -> Computed:
         self.check(shape)
         texts = {key: value if isinstance(value, str) else repr(value) for key, value in attrs.items()}
+        self.shapes[name] = shape
         # The node's own name first: reports of the original network use it.
         self.nodes[name] = Node(name, op, tuple(inputs), texts, tuple(dict.fromkeys((name, node.name))))
         return Computed(Tensor(name), shape)
@@ -180,6 +192,10 @@ def reshaped(state: Construction, node: OnnxNode, value: Computed, shape: Sequen
             f"it reshapes {shown(value.shape)} to {shown(target)}, which mixes images of a batch or fits one batch "
             "size only; export the network with an open batch size"
         )
+    before = state.nodes.get(value.tensor.node)
+    if before is not None and before.op == "Reshape" and state.shapes.get(before.inputs[0].node) == target:
+        # It undoes the one before, such as the axis of a recurrent layer's only direction.
+        value = Computed(before.inputs[0], target)
     if target == value.shape:
         if not what:
             state.alias(node, value)

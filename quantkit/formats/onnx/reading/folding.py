@@ -11,6 +11,7 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.formats.onnx.reading.values import (
+    ONLY_IMAGES,
     Budget,
     OnnxNode,
     Refused,
@@ -18,6 +19,7 @@ from quantkit.formats.onnx.reading.values import (
     axes_of,
     axis_of,
     broadcast,
+    elements,
     in_batch,
     shown,
 )
@@ -47,13 +49,19 @@ class Folding:
 
         Raises:
             Refused: the operator is unknown, its inputs do not fit it, the result would be too large, or it would have
-                the batch as an axis.
+                the batch as an axis without being one value or part repeated.
         """
         shape = _SHAPES[node.op](node, arrays) if node.op in _SHAPES else ()
+        repeated = next(
+            (array.shape for array in arrays if array is not None and any(map(in_batch, array.shape))), shape
+        )
+        if node.op in _VIEWS and any(map(in_batch, repeated)):
+            self.budget.take(8 * elements(repeated))
+            return np.asarray(FOLDS[node.op](node, arrays))
         # The results of all other operators are no larger than their inputs together.
         self.budget.take(8 * max(prod(shape), sum(array.size for array in arrays if array is not None)))
-        if any(map(in_batch, shape)):
-            raise Refused(f"it makes a constant of shape {shown(shape)}; only images may have the batch as an axis")
+        if any(map(in_batch, (*shape, *repeated))):
+            raise Refused(f"it makes a constant of shape {shown(shape or repeated)}; {ONLY_IMAGES}")
         with np.errstate(all="ignore"):
             return np.asarray(FOLDS[node.op](node, arrays))
 
@@ -137,7 +145,7 @@ def _filled(node: OnnxNode, arrays: Arrays) -> np.ndarray:
     value = node.attributes.get("value", np.zeros(1, np.float32))
     if not isinstance(value, np.ndarray) or value.size != 1:
         raise Refused("its value is not one number")
-    return np.full(_integers(arrays, 0), value.reshape(-1)[0])
+    return np.broadcast_to(value.reshape(-1)[0], _integers(arrays, 0))
 
 
 def _cast(node: OnnxNode, arrays: Arrays) -> np.ndarray:
@@ -171,8 +179,8 @@ def _concat(node: OnnxNode, arrays: Arrays) -> np.ndarray:
 
 def _slice(node: OnnxNode, arrays: Arrays) -> np.ndarray:
     data = _given(arrays, 0)
-    given = [None if array is None else _integers(arrays, position) for position, array in enumerate(arrays)]
-    return data[slices(node, data.shape, given[1:])]
+    given = [None if arrays[position] is None else _integers(arrays, position) for position in range(1, len(arrays))]
+    return data[slices(node, data.shape, given)]
 
 
 def slices(node: OnnxNode, shape: Shape, given: Sequence[Optional[Sequence[int]]]) -> tuple[slice, ...]:
@@ -315,6 +323,10 @@ FOLDS: Mapping[str, Fold] = {
     "Expand": _expand,
     "Tile": _tile,
 }  # fmt: skip
+
+# Their results are views of their input and take no memory. States of recurrent layers, zeros for an open batch, are
+# made of these.
+_VIEWS = frozenset({"ConstantOfShape", "Expand", "Identity", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
 # The shapes of results that can be larger than all inputs together.
 _SHAPES: Mapping[str, Callable[[OnnxNode, Arrays], Shape]] = {

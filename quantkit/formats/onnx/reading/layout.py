@@ -12,6 +12,7 @@ from quantkit.formats.onnx.reading.folding import slices
 from quantkit.formats.onnx.reading.values import (
     BATCH,
     Computed,
+    Constant,
     OnnxNode,
     Refused,
     Shape,
@@ -159,6 +160,9 @@ def _split(state: Construction, node: OnnxNode) -> None:
 
 
 def _gather(state: Construction, node: OnnxNode) -> None:
+    if isinstance(state.value(node, 0), Constant):
+        _embedding(state, node)
+        return
     data, chosen = state.computed(node), state.weights(node, 1)
     axis = axis_of(node.integer("axis", 0), len(data.shape))
     extent = data.shape[axis]
@@ -177,6 +181,19 @@ def _gather(state: Construction, node: OnnxNode) -> None:
         return
     places = state.parameter(f"{node.name}_indices", indices)
     state.finish(node, "take", [data.tensor, places], shape, axis=axis, mode="clip")
+
+
+def _embedding(state: Construction, node: OnnxNode) -> None:
+    """Rows of a constant table, chosen by the image: by tokens."""
+    table, tokens = state.weights(node, 0), state.computed(node, 1)
+    if table.array.ndim != 2 or table.array.dtype.kind != "f" or axis_of(node.integer("axis", 0), 2) != 0:
+        raise Refused(f"it chooses by the image from a constant of shape {table.shape}, other than rows of a table")
+    if not tokens.integral:
+        raise Refused("it chooses by floating-point numbers; export the network with int64 tokens as its input")
+    rows, features = table.shape
+    weight = state.parameter(table.name, table.array)
+    shape = (*tokens.shape, features)
+    state.finish(node, "Embedding", [tokens.tensor, weight], shape, input_dim=rows, output_dim=features)
 
 
 def _expand(state: Construction, node: OnnxNode) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Optional
@@ -20,17 +21,32 @@ from quantkit.formats.onnx.reading.layers import LAYERS
 from quantkit.formats.onnx.reading.layout import LAYOUT
 from quantkit.formats.onnx.reading.pooling import POOLING
 from quantkit.formats.onnx.reading.read import OWN_DOMAINS, Input, OnnxNetwork, read_network
+from quantkit.formats.onnx.reading.recurrent import RECURRENT, OtherBatchAxis
 from quantkit.formats.onnx.reading.resizing import RESIZING
-from quantkit.formats.onnx.reading.values import BATCH, Budget, Computed, Constant, OnnxNode, Refused, Shape, shown
+from quantkit.formats.onnx.reading.states import with_zero_states
+from quantkit.formats.onnx.reading.values import (
+    BATCH,
+    Budget,
+    Computed,
+    Constant,
+    OnnxNode,
+    Refused,
+    Shape,
+    Value,
+    shown,
+)
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.ir.names import Names
 
-CONVERTERS: Mapping[str, Converter] = {**LAYERS, **POOLING, **ELEMENTWISE, **LAYOUT, **RESIZING}
+CONVERTERS: Mapping[str, Converter] = {**LAYERS, **POOLING, **ELEMENTWISE, **LAYOUT, **RESIZING, **RECURRENT}
 
 _SHOWN = 8
 _IMAGE_CHANNELS = (1, 3, 4)
 _TO_CHANNELS_FIRST = (0, 3, 1, 2)
 _TO_CHANNELS_LAST = (0, 2, 3, 1)
+
+# Their results are integers where what they read is.
+_MOVES = frozenset({"Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
 
 # The bytes that constants and parameters computed from a file may take: this many, plus this many times its size.
 # Weights of 16 bits that are folded once or twice, or shared by some layers, stay far below.
@@ -43,11 +59,12 @@ _CONTRADICTIONS = (ValueError, TypeError, IndexError, KeyError, OverflowError, Z
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """A network with one image input of shape (channels, height, width), and the file's metadata.
+    """A network with one input, and the file's metadata.
 
-    ``usual_shape`` is ``input_shape`` with the extents that the file fixes. Nodes and parameters keep their ONNX names
-    where these are free; the network's outputs always do. ``sha256`` is that of the file and of the files that hold
-    its weights.
+    ``input_shape`` is that of one sample: (channels, height, width), (features,), (steps, features), or (steps,) for
+    tokens. ``usual_shape`` is ``input_shape`` with the extents that the file fixes. Nodes and parameters keep their
+    ONNX names where these are free; the network's outputs always do. ``sha256`` is that of the file and of the files
+    that hold its weights.
     """
 
     graph: Graph
@@ -60,7 +77,9 @@ class Imported:
 def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
     """Read an FP32 network (16-bit floating-point weights become 32-bit ones) from an ONNX file, opset 9 to 21.
 
-    A fixed batch size becomes open. An input with the channels last is read with the channels first.
+    A fixed batch size becomes open. An input with the channels last is read with the channels first; sequences with the
+    batch as their second axis are read with the batch first, and outputs have it first, too. Inputs that are initial
+    states of recurrent layers become zero.
 
     Args:
         path: the file; weights outside it must lie in the same folder or below.
@@ -71,16 +90,44 @@ def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
             or has operators that the engine lacks; the message names them.
         UserError: the package ``onnx`` is not installed.
     """
-    network = read_network(path)
+    network = with_zero_states(read_network(path))
     image = _image(network, path)
+    likely = _has_steps_first(network, image)
+    for steps_first in (likely, not likely):
+        with suppress(OtherBatchAxis):
+            return _imported(network, image, path, input_shape, steps_first)
+    raise ModelError(
+        f"{path}: its recurrent layers do not agree on which axis of the input {image.name!r} is the batch; "
+        "export the network with one order of steps and batch"
+    )
+
+
+def _has_steps_first(network: OnnxNetwork, image: Input) -> bool:
+    """Whether the input seems to have the batch as its second axis: of the first two, that one alone is open."""
+    extents = image.extents or ()
+    recurrent = any(node.op in RECURRENT for node in network.nodes)
+    return recurrent and len(extents) in (2, 3) and extents[0] is not None and extents[1] is None
+
+
+def _imported(
+    network: OnnxNetwork, image: Input, path: Path, input_shape: Optional[Shape], steps_first: bool
+) -> Imported:
+    """The network; with ``steps_first`` the batch is the second axis of its input in the file."""
     fixed, told, last = _told_shape(image, network.nodes, 4 if input_shape is None else len(input_shape) + 1)
+    if steps_first:
+        fixed, told = told[0], (fixed, *told[1:])
     shape = _checked_shape(image, told, input_shape, path)
     outputs = frozenset(network.outputs)
     names = Names((image.name, *outputs, *(node.name for node in network.nodes)))
     budget = Budget(_FEW_BYTES + _MOST_TIMES * network.size)
     state = Construction(network.opset, image.name, outputs, names, budget, fixed)
     state.values.update({name: Constant(name, array) for name, array in network.constants.items()})
-    state.values[image.name] = Computed(Tensor(image.name), (BATCH, *shape))
+    state.values[image.name] = Computed(Tensor(image.name), (BATCH, *shape), integral=not image.floating)
+    if steps_first:
+        entry = OnnxNode("Transpose", f"{image.name}_batch_first", (image.name,), (image.name,), {})
+        axes = (1, 0, *range(2, len(shape) + 1))
+        turned = transposed(state, entry, state.computed(entry), axes, "turned")
+        state.values[image.name] = replace(turned, integral=not image.floating)
     if last:
         entry = OnnxNode("Transpose", f"{image.name}_channels_last", (image.name,), (image.name,), {})
         state.values[image.name] = transposed(state, entry, state.computed(entry), _TO_CHANNELS_LAST, "turned")
@@ -99,10 +146,10 @@ def _image(network: OnnxNetwork, path: Path) -> Input:
             "export the part that reads the image"
         )
     (image,) = network.inputs
-    if not image.floating:
+    if not image.floating and (not image.tokens or image.extents is None or len(image.extents) != 2):
         raise ModelError(
-            f"{path}: the input {image.name!r} holds other than floating-point numbers; "
-            "export the network so that it reads preprocessed float32 images"
+            f"{path}: the input {image.name!r} holds other than floating-point numbers, and is not (batch, steps) of "
+            "int32 or int64 tokens; export the network so that it reads preprocessed float32 images"
         )
     if image.extents is not None and not 2 <= len(image.extents) <= 5:
         raise ModelError(
@@ -182,8 +229,18 @@ def _convert_one(state: Construction, node: OnnxNode, fold: Folding) -> None:
         state.values[node.outputs[0]] = Constant(node.outputs[0], fold(node, arrays))
     elif node.op in CONVERTERS:
         CONVERTERS[node.op](state, node)
+        _keep_type(state, node, given)
     else:
         raise Refused("the engine has no such operator")
+
+
+def _keep_type(state: Construction, node: OnnxNode, given: Sequence[Optional[Value]]) -> None:
+    """Mark as integers what moves integers."""
+    if node.op in _MOVES and given and isinstance(given[0], Computed) and given[0].integral:
+        for name in node.outputs:
+            value = state.values.get(name)
+            if isinstance(value, Computed):
+                state.values[name] = replace(value, integral=True)
 
 
 def _extents(node: OnnxNode, shape: Shape) -> np.ndarray:
@@ -199,10 +256,27 @@ def _graph(state: Construction, outputs: Sequence[str], image: str, path: Path) 
         value = state.values.get(name)
         if not isinstance(value, Computed):
             raise ModelError(f"{path}: the output {name!r} does not depend on the image; leave it out of the network")
-        if value.shape[:1] != (BATCH,):
+        if BATCH in value.shape[1:]:
+            value = _batch_first(state, name, value)
+        elif value.shape[:1] != (BATCH,):
             raise ModelError(
                 f"{path}: the output {name!r} has the shape {shown(value.shape)}, not the batch as its first axis; "
                 "end the network before that"
             )
         tensors.append(value.tensor)
     return Graph(tuple(state.nodes.values()), (image,), tuple(tensors), state.params).pruned()
+
+
+def _batch_first(state: Construction, output: str, value: Computed) -> Computed:
+    """An output with its batch moved to the front, under its name; what it was has another from here on."""
+    own = Tensor(state.names.take(f"{output}_batch_inside"))
+    nodes = tuple(state.nodes.values())
+    state.nodes.clear()
+    for node in nodes:
+        name = own.node if node.name == output else node.name
+        inputs = tuple(own if each == value.tensor else each for each in node.inputs)
+        state.nodes[name] = replace(node, name=name, inputs=inputs)
+    position = value.shape.index(BATCH)
+    axes = (position, *(axis for axis in range(len(value.shape)) if axis != position))
+    entry = OnnxNode("Transpose", output, (output,), (output,), {})
+    return transposed(state, entry, replace(value, tensor=own), axes)

@@ -24,16 +24,21 @@ OWN_DOMAINS = ("", "ai.onnx")
 
 _REMEDY = "the file is damaged, or no ONNX network: export it again"
 _FLOATS = (1, 10, 11, 16)
+_TOKENS = (6, 7)
 _MOST_BYTES = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Input:
-    """A network input. ``extents`` has None for open ones, and is None if the file has no shape."""
+    """A network input. ``extents`` has None for open ones, and is None if the file has no shape.
+
+    ``tokens``: it holds int32 or int64.
+    """
 
     name: str
     extents: Optional[tuple[Optional[int], ...]]
     floating: bool
+    tokens: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,4 +249,4 @@ def _input(proto: Any) -> Input:
         # Some exporters write 0 or -1 for an open extent.
         values = [each.dim_value if each.HasField("dim_value") else 0 for each in tensor.shape.dim]
         extents = tuple(int(value) if value > 0 else None for value in values)
-    return Input(proto.name, extents, tensor.elem_type in _FLOATS)
+    return Input(proto.name, extents, tensor.elem_type in _FLOATS, tensor.elem_type in _TOKENS)

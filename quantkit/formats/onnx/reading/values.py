@@ -19,6 +19,8 @@ Attribute = Union[int, float, str, tuple[int, ...], tuple[float, ...], tuple[str
 # (Shape, Gather, Mul, Concat before a Reshape) is done in integers, and the result still shows the batch.
 BATCH = 1_000_003
 
+ONLY_IMAGES = "only images may have the batch as an axis"
+
 _NO_ATTRIBUTE = "it has no attribute {!r}, which ONNX requires"
 
 

@@ -15,15 +15,15 @@ from quantkit.ir.names import Names
 WRITTEN_OPERATORS = frozenset([
     "Abs", "Add", "ArgMax", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv",
     "ConvTranspose", "Cos", "DepthToSpace", "DequantizeLinear", "Div", "Elu", "Erf", "Exp", "Expand", "Flatten",
-    "Floor", "Gather", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "Identity", "InstanceNormalization",
-    "LRN", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mul", "Neg",
-    "PRelu", "Pad", "Pow", "QuantizeLinear", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu",
-    "Reshape", "Resize", "Selu", "Sigmoid", "Sin", "Slice", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split",
-    "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Transpose", "Unsqueeze",
+    "Floor", "GRU", "Gather", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "Identity",
+    "InstanceNormalization", "LRN", "LSTM", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max",
+    "MaxPool", "Min", "Mul", "Neg", "PRelu", "Pad", "Pow", "QuantizeLinear", "RNN", "Reciprocal", "ReduceMax",
+    "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "Selu", "Sigmoid", "Sin", "Slice", "Softmax",
+    "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Transpose", "Unsqueeze",
 ])  # fmt: skip
 """The operators that converters may write, and bundles may hold."""
 
-Attribute = Union[int, float, str, Sequence[int]]
+Attribute = Union[int, float, str, Sequence[int], Sequence[str]]
 Shape = tuple[int, ...]
 
 

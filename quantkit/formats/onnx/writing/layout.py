@@ -26,13 +26,26 @@ def _flatten(conversion: Conversion, node: Node) -> None:
 
 
 def _reshape(conversion: Conversion, node: Node) -> None:
-    """Of MXNet's shape codes only the first, for the batch, matters; the other extents are known."""
+    """Of MXNet's shape codes only the first, for the batch, matters where that is first; the other extents are known.
+
+    In sequences the batch may be any axis. The codes 0 and -1 mean the same in ONNX.
+    """
     codes = integers(node, "shape")
+    if _reads_sequences(conversion, node) and not flag(node, "reverse") and -1 <= min(codes, default=-2) <= 0:
+        target = conversion.integers(node, "shape", codes)
+        conversion.finish(node, "Reshape", conversion.read(node.inputs[0]), target)
+        return
     if flag(node, "reverse") or codes[:1] not in ((0,), (-1,), (-2,)):
         raise refused(node, f"shape={codes}, which does not keep the batch as its first axis")
     first = -1 if codes[0] == -1 else 0
     target = conversion.integers(node, "shape", (first, *conversion.shape(node.output)[1:]))
     conversion.finish(node, "Reshape", conversion.read(node.inputs[0]), target)
+
+
+def _reads_sequences(conversion: Conversion, node: Node) -> bool:
+    """Whether the batch, one in all shapes, may be another axis than the first."""
+    recurrent = any(each.op == "RNN" for each in conversion.graph.nodes)
+    return recurrent or conversion.shape(node.inputs[0])[0] != 1
 
 
 def _concat(conversion: Conversion, node: Node) -> None:

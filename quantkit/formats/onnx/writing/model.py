@@ -14,13 +14,14 @@ from quantkit.formats.onnx.writing.conversion import Conversion, Operator, Shape
 from quantkit.formats.onnx.writing.elementwise import ELEMENTWISE
 from quantkit.formats.onnx.writing.layers import LAYERS
 from quantkit.formats.onnx.writing.layout import LAYOUT
+from quantkit.formats.onnx.writing.recurrent import RECURRENT, holds_tokens, with_flat_parameters
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.version import __version__
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-CONVERTERS = {**LAYERS, **ELEMENTWISE, **LAYOUT}
+CONVERTERS = {**LAYERS, **ELEMENTWISE, **LAYOUT, **RECURRENT}
 
 OPSETS = range(13, 22)
 DEFAULT_OPSET = 13
@@ -41,7 +42,7 @@ def onnx_model(
 
     Args:
         graph: an unfused FP32 network, or one in QDQ form (see ``lowering.qdq``). Its inputs and outputs have the
-            batch as their first axis, which the model leaves open.
+            batch as their first axis, which the model leaves open. An input that only embeddings read becomes int64.
         shapes: of all its tensors, for a batch of one.
         opset: the version of ONNX's operators, 13 to 21.
         metadata: for the model's metadata entries.
@@ -51,6 +52,7 @@ def onnx_model(
         UserError: the opset is unknown, or the package ``onnx`` is not installed.
     """
     check_opset(opset)
+    graph = with_flat_parameters(graph)
     conversion = Conversion(graph, shapes, opset)
     for node in graph.nodes:
         if node.op not in CONVERTERS:
@@ -82,7 +84,7 @@ def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
     body = helper.make_graph(
         [_node(operator) for operator in conversion.operators],
         "network",
-        [_tensor(Tensor(name), shapes) for name in graph.inputs],
+        [_tensor(Tensor(name), shapes, holds_tokens(graph, Tensor(name))) for name in graph.inputs],
         [_tensor(tensor, shapes) for tensor in graph.outputs],
         [numpy_helper.from_array(np.asarray(value, order="C"), name) for name, value in conversion.constants.items()],
     )
@@ -107,7 +109,8 @@ def _node(operator: Operator) -> Any:
     return helper.make_node(operator.op, operator.inputs, operator.outputs, operator.name, **attributes)
 
 
-def _tensor(tensor: Tensor, shapes: Mapping[Tensor, Shape]) -> Any:
+def _tensor(tensor: Tensor, shapes: Mapping[Tensor, Shape], tokens: bool = False) -> Any:
     from onnx import TensorProto, helper
 
-    return helper.make_tensor_value_info(name_of(tensor), TensorProto.FLOAT, [_BATCH, *shapes[tensor][1:]])
+    kind = TensorProto.INT64 if tokens else TensorProto.FLOAT
+    return helper.make_tensor_value_info(name_of(tensor), kind, [_BATCH, *shapes[tensor][1:]])
