@@ -102,6 +102,8 @@ if TYPE_CHECKING:
     from quantkit.quantization.ptq_config import PTQConfig as PTQConfig
     from quantkit.quantization.quantized_graph import QuantizedGraph as QuantizedGraph
     from quantkit.quantization.reduced_range import ReduceRange as ReduceRange
+    from quantkit.quantization.speed import MedianInterval as MedianInterval
+    from quantkit.quantization.speed import SpeedProof as SpeedProof
     from quantkit.report.write import Report as Report
     from quantkit.report.write import make_report as make_report
     from quantkit.report.write import write_report as write_report
@@ -136,6 +138,7 @@ __all__ = [
     "JudgedNetwork",
     "Kept",
     "LayerError",
+    "MedianInterval",
     "MixedPrecision",
     "Model",
     "NetworkSpec",
@@ -167,6 +170,7 @@ __all__ = [
     "Section",
     "Settings",
     "Source",
+    "SpeedProof",
     "Subject",
     "Suite",
     "Tell",
@@ -233,6 +237,7 @@ _HOMES = {
     "JudgedNetwork": ("quantkit.mixed_precision.measurements", "JudgedNetwork"),
     "Kept": ("quantkit.mixed_precision.explore", "Kept"),
     "LayerError": ("quantkit.diagnosis.layers.analysis", "LayerError"),
+    "MedianInterval": ("quantkit.quantization.speed", "MedianInterval"),
     "MixedPrecision": ("quantkit.quantization.goal", "MixedPrecision"),
     "Model": ("quantkit.models.model", "Model"),
     "NetworkSpec": ("quantkit.models.load", "NetworkSpec"),
@@ -264,6 +269,7 @@ _HOMES = {
     "Section": ("quantkit.diagnosis.profile.section", "Section"),
     "Settings": ("quantkit.bundle.manifest", "Settings"),
     "Source": ("quantkit.models.model", "Source"),
+    "SpeedProof": ("quantkit.quantization.speed", "SpeedProof"),
     "Subject": ("quantkit.benchmark.suites.suite", "Subject"),
     "Suite": ("quantkit.benchmark.suites.suite", "Suite"),
     "Tell": ("quantkit.progress", "Tell"),

@@ -10,6 +10,7 @@ from quantkit.quantization.speed import MedianInterval, SpeedProof
 SPEED = SpeedProof(
     faster=True,
     complete=True,
+    layers=3,
     returned=("conv",),
     ratio=MedianInterval(1.5, 1.25, 1.75),
     all_int8=MedianInterval(1.0, 0.75, 1.25),

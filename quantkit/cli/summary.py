@@ -72,24 +72,25 @@ def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str,
 def _latency_rows(result: Summary) -> list[tuple[str, str]]:
     proof, speed = result["never_slower"], result["speed"]
     if proof is not None:
-        return [*latency_rows(result["latency_ms"], proof["batch"]), *zip(("speed", ""), proof_texts(proof))]
+        rows = latency_rows(result["latency_ms"], proof["batch"])
+        return [*rows, ("speed", "\n".join(proof_texts(proof)))]
     rows = latency_rows(result["latency_ms"])
     return rows if speed is None or speed["verdict"] == "faster" else [*rows, ("speed", _not_faster(speed))]
 
 
 def proof_texts(proof: Mapping[str, Any]) -> list[str]:
     """What was proven of the speed of a network that must not be slower, in words."""
-    ratio, layers = ratio_text(proof["ratio"]), len(proof["returned"])
+    ratio, returned = ratio_text(proof["ratio"]), len(proof["returned"])
     where = f"on {proof['cpu']} with {counted_threads(proof['threads'])}, batch {proof['batch']}"
     if not proof["complete"]:
         where += "; the search was ended by its budget (--search-minutes)"
     if not proof["faster"]:
         return [f"every layer is in FP32: INT8 was {ratio} as fast as FP32 fused, not faster", where]
-    text = f"INT8 is {ratio} as fast as FP32 fused"
-    if layers:
-        returned = f"{layers} layer{'s' if layers > 1 else ''} faster in FP32 returned"
-        text += f"; {ratio_text(proof['all_int8'])} without its {returned}"
-    return [text, where]
+    texts = [f"INT8 is {ratio} as fast as FP32 fused"]
+    if returned:
+        texts[0] += f"; {ratio_text(proof['all_int8'])} with every layer in INT8"
+        texts.append(f"{returned} of {proof['layers']} layers returned to FP32, where they are faster")
+    return [*texts, where]
 
 
 def _goal_text(goal: Mapping[str, Any]) -> str:

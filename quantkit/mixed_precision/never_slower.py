@@ -109,6 +109,7 @@ def prove_speed(quantized: QuantizedModel, search: SpeedSearch, batch: int = 1) 
     return SpeedProof(
         not in_fp32 and ratio.verdict == "faster",
         search.complete,
+        len(search.all_int8.int8_layers),
         tuple(search.returned),
         ratio,
         ratios["all_int8"],

@@ -34,6 +34,7 @@ class SpeedProof:
     Attributes:
         faster: whether INT8 was proven to be faster; otherwise all layers are in FP32.
         complete: whether the time sufficed to try everything.
+        layers: how many layers could run in INT8.
         returned: the layers that were returned to FP32 because they are faster there.
         ratio: how many times as fast as fused FP32 the network is, or was with INT8 layers where ``faster`` is False;
             from runs in turns.
@@ -47,6 +48,7 @@ class SpeedProof:
 
     faster: bool
     complete: bool
+    layers: Annotated[int, Field(ge=0)]
     returned: tuple[str, ...]
     ratio: MedianInterval
     all_int8: MedianInterval
