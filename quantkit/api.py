@@ -16,7 +16,8 @@ from quantkit.bundle.summary import TableOrigin
 from quantkit.calibration.recipes import Recipe
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.dataset import CalibrationDataset
-from quantkit.data.sources import DataSource, load_data
+from quantkit.data.samples import Samples
+from quantkit.data.sources import load_data
 from quantkit.errors import UserError
 from quantkit.evaluation.evaluate import BATCH_SIZE, Evaluation, Role, evaluate_networks
 from quantkit.evaluation.network import Network
@@ -223,7 +224,7 @@ def _calibration(
 
 def evaluate(
     network: Evaluated,
-    evaluation_data: DataSource,
+    evaluation_data: CalibrationData,
     reference: Optional[Evaluated] = None,
     *,
     against: Optional[Evaluated] = None,
@@ -236,7 +237,8 @@ def evaluate(
 
     Args:
         network: a bundle's directory, a Model, a QuantizedModel, or anything that ``load_model`` takes.
-        evaluation_data: images, with labels for accuracy; without, a reference is needed.
+        evaluation_data: images, with labels for accuracy; without, a reference is needed. A ``CalibrationDataset`` is
+            used as it is, by networks with its preprocessing.
         reference: what the network should compute: the FP32 network.
         against: another form of the same network: which of the two is better?
         num_samples: how many of the images, the first; None: all.
@@ -245,13 +247,14 @@ def evaluate(
         progress: wraps the stream of batches.
 
     Raises:
-        UserError: a network cannot be loaded, or they cannot be compared.
+        UserError: a network cannot be loaded, or they cannot be compared; or the dataset is preprocessed for another.
         BundleError: a bundle is damaged.
         DataError: the images cannot be used, or there is nothing to measure on them.
     """
     named: dict[Role, Optional[Evaluated]] = {"network": network, "reference": reference, "against": against}
     networks = {role: _network(each) for role, each in named.items() if each is not None}
-    return evaluate_networks(networks, load_data(evaluation_data), batch_size, num_samples, progress, class_scores)
+    samples = _samples(networks["network"], evaluation_data)
+    return evaluate_networks(networks, samples, batch_size, num_samples, progress, class_scores)
 
 
 def _network(spec: Evaluated) -> Network:
@@ -260,6 +263,13 @@ def _network(spec: Evaluated) -> Network:
     if is_bundle(spec):
         return network_in(Path(spec))
     return network_of(spec if isinstance(spec, Model) else load_model(spec))
+
+
+def _samples(network: Network, data: CalibrationData) -> Samples:
+    if not isinstance(data, CalibrationDataset):
+        return load_data(data)
+    data.check_form(network.preprocess, network.input_shape, network.name)
+    return data.samples
 
 
 def export_onnx(

@@ -1,8 +1,8 @@
-"""Coverage of the core rooms, from the data of `pytest --cov`: how many branches and lines the tests run.
+"""Coverage of the core packages, from the data of `pytest --cov`: how many branches and lines the tests run.
 
     python tests/branch_coverage.py
 
-Prints a line for each room of ``tests/mutation/measure.py``. Exit code 1: a room is below ``GOAL``.
+Prints a line for each package of ``tests/mutation/measure.py``. Exit code 1: a package is below ``GOAL``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.mutation.measure import ROOMS
+from tests.mutation.measure import PACKAGES
 
 GOAL = 0.95
 
@@ -27,10 +27,10 @@ def main() -> int:
         file = Path(folder) / "coverage.json"
         subprocess.run([sys.executable, "-m", "coverage", "json", "--quiet", "-o", file], check=True)
         files = json.loads(file.read_text())["files"]
-    shares = {room: share(files, patterns) for room, (patterns, _) in ROOMS.items()}
-    for room, (branches, lines) in shares.items():
-        print(f"{room:>12}: {branches:6.1%} of its branches, {lines:6.1%} of its lines")
-    low = [room for room, found in shares.items() if min(found) < GOAL]
+    shares = {package: share(files, patterns) for package, (patterns, _) in PACKAGES.items()}
+    for package, (branches, lines) in shares.items():
+        print(f"{package:>12}: {branches:6.1%} of its branches, {lines:6.1%} of its lines")
+    low = [package for package, found in shares.items() if min(found) < GOAL]
     if low:
         print(f"below {GOAL:.0%}: {', '.join(low)}; `coverage report -m` names the lines", file=sys.stderr)
     return bool(low)

@@ -1,4 +1,4 @@
-"""Small networks as values, for tests of every room."""
+"""Small networks as values, for the tests of every package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Networks in NumPy: a second opinion on the engine, and a stand-in for it where starting it takes too long.
 
 With QUANTKIT_TEST_ENGINE=numpy the fixture ``engine`` puts it in the engine's place, for FP32 networks of the operators
-below. ``tests/mutation/measure.py`` does so, as it runs the tests of a room anew for every mutant.
+below. ``tests/mutation/measure.py`` does so, as it runs the tests of a package anew for every mutant.
 """
 
 from __future__ import annotations

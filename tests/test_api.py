@@ -61,8 +61,8 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_no_subpackage_hides_a_public_name() -> None:
-    rooms = {path.name for path in Path(quantkit.__file__).parent.iterdir() if path.is_dir()}
-    assert not rooms & set(quantkit.__all__)
+    packages = {path.name for path in Path(quantkit.__file__).parent.iterdir() if path.is_dir()}
+    assert not packages & set(quantkit.__all__)
 
 
 def test_the_version_is_the_package_s() -> None:
@@ -99,6 +99,22 @@ def test_a_network_is_evaluated_in_every_form(digits_onnx: Path, digits_int8: qu
     assert (of_bundle.accuracy, of_bundle.agreement) == (of_value.accuracy, of_value.agreement)
     assert of_bundle.images == 50 and of_bundle.accuracy["network"].top1 > 0.9
     assert quantkit.evaluate(model, "digits:test", num_samples=50).accuracy["network"] == of_value.accuracy["reference"]
+
+
+def test_a_dataset_is_evaluated_as_its_source_is(digits_onnx: Path, digits_int8: quantkit.QuantizedModel) -> None:
+    model = digits_int8.source.model
+    dataset = quantkit.CalibrationDataset("digits:test", model.preprocess, model.input_shape)
+    for network in (digits_onnx, digits_int8):
+        of_source = quantkit.evaluate(network, "digits:test", model, num_samples=50)
+        assert quantkit.evaluate(network, dataset, model, num_samples=50).document == of_source.document
+    part = quantkit.evaluate(model, dataset.subset(20))
+    assert part.images == 20 and part.accuracy["network"].top1 > 0.9
+
+
+def test_a_dataset_of_another_preprocessing_is_not_evaluated(digits_onnx: Path) -> None:
+    other = quantkit.CalibrationDataset("digits:test", quantkit.Preprocess(), (3, 32, 32))
+    with pytest.raises(quantkit.errors.UserError, match="digits, split test' was preprocessed for another network"):
+        quantkit.evaluate(digits_onnx, other)
 
 
 @pytest.mark.parametrize("name", ["num_samples", "batch_size"])

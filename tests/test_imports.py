@@ -1,4 +1,4 @@
-"""The direction of imports: storeys, rooms and modules, and who may import which library."""
+"""The direction of imports: layers, packages and modules, and who may import which library."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import quantkit
 
 PACKAGE = Path(quantkit.__file__).parent
 
-# From the top to the ground: what stands on a storey may import of its own and of those below. A room is a folder; on
-# one storey, rooms import each other in one direction, and so do the files of a room.
-STOREYS = (
+# From the top down: a package imports from its own layer and from those below. Within a layer, packages import each
+# other in one direction, and so do the files of a package.
+LAYERS = (
     "__main__ cli",
     "__init__ api benchmark deployment diagnosis report",
     "bundle evaluation mixed_precision",
@@ -86,32 +86,32 @@ def _targets(root: str, modules: Mapping[str, ast.Module], name: str) -> set[str
     return wanted
 
 
-def room(package: Path, module: str) -> str:
-    """The folder in which a module lies; modules beside the folders are rooms of their own."""
+def subpackage(package: Path, module: str) -> str:
+    """The folder in which a module lies; modules beside the folders count as folders."""
     inside = module.replace(".", "/")
     return module if (package / inside).is_dir() or "." not in module else module.rpartition(".")[0]
 
 
-def rooms(package: Path) -> dict[str, set[str]]:
-    """Which rooms the modules of each room import."""
+def subpackages(package: Path) -> dict[str, set[str]]:
+    """Which folders the modules of each folder import."""
     between: dict[str, set[str]] = {}
     for module, targets in edges(package).items():
-        own = room(package, module)
-        between.setdefault(own, set()).update({room(package, target) for target in targets} - {own})
+        own = subpackage(package, module)
+        between.setdefault(own, set()).update({subpackage(package, target) for target in targets} - {own})
     return between
 
 
 def upward(package: Path) -> list[str]:
-    """The imports that go up, and what has no storey."""
-    storey = {name: number for number, names in enumerate(STOREYS) for name in names.split()}
+    """The imports that go up, and what is in no layer."""
+    layer = {name: number for number, names in enumerate(LAYERS) for name in names.split()}
     modules = edges(package)
-    homeless = {name.split(".")[0] for name in modules} - storey.keys()
-    return [f"{name} stands on no storey" for name in sorted(homeless)] + [
+    unlisted = {name.split(".")[0] for name in modules} - layer.keys()
+    return [f"{name} is in no layer" for name in sorted(unlisted)] + [
         f"{name} imports {target}"
         for name in sorted(modules)
         for target in sorted(modules[name])
-        if not {name.split(".")[0], target.split(".")[0]} & homeless
-        and storey[target.split(".")[0]] < storey[name.split(".")[0]]
+        if not {name.split(".")[0], target.split(".")[0]} & unlisted
+        and layer[target.split(".")[0]] < layer[name.split(".")[0]]
     ]
 
 
@@ -133,7 +133,7 @@ def circle(graph: Edges) -> list[str]:
 
 
 def foreign(package: Path, libraries: set[str], outside_functions: bool, except_in: Collection[str] = ()) -> list[str]:
-    """The modules that import one of the libraries, outside the rooms and modules of ``except_in``."""
+    """The modules that import one of the libraries, outside the packages and modules of ``except_in``."""
     return [
         f"{name} imports {module}"
         for name, tree in trees(package).items()
@@ -147,15 +147,15 @@ def test_imports_go_down() -> None:
     assert upward(PACKAGE) == []
 
 
-def test_rooms_do_not_import_each_other_in_circles() -> None:
-    assert circle(rooms(PACKAGE)) == []
+def test_subpackages_do_not_import_each_other_in_circles() -> None:
+    assert circle(subpackages(PACKAGE)) == []
 
 
 def test_modules_do_not_import_each_other_in_circles() -> None:
     assert circle(edges(PACKAGE)) == []
 
 
-def test_only_the_engine_room_and_workers_import_engines() -> None:
+def test_only_the_mxnet_backend_and_workers_import_engines() -> None:
     allowed = ["backends.mxnet", "benchmark.workers.worker_mxnet"]
     assert foreign(PACKAGE, ENGINES, outside_functions=False, except_in=allowed) == []
 
@@ -166,7 +166,7 @@ def test_only_those_who_write_or_read_onnx_files_import_onnx() -> None:
 
 
 def test_slow_libraries_are_imported_where_they_are_used() -> None:
-    # A class of rich's to stand on, in a module that ``test_help_loads_nothing_heavy`` holds to be imported late.
+    # A base class from rich, in a module that ``test_help_loads_nothing_heavy`` holds to be imported late.
     assert foreign(PACKAGE, SLOW, outside_functions=True, except_in=["cli.console"]) == []
 
 
@@ -176,7 +176,7 @@ def package(tmp_path: Path) -> Path:
     files = {
         "__init__.py": "",
         "errors.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from toy.cli import main\n",
-        "attic.py": "",
+        "stray.py": "",
         "units.py": "from toy import version",
         "files/__init__.py": "",
         "files/late.py": "def late():\n    from toy.fusion import node\n",
@@ -199,15 +199,15 @@ def package(tmp_path: Path) -> Path:
 
 def test_the_checks_notice(package: Path) -> None:
     assert upward(package) == [
-        "attic stands on no storey",
+        "stray is in no layer",
         "errors imports cli.main",
         "files.late imports fusion.node",
         "units imports __init__",
     ]
     assert circle(edges(package)) == ["cli.main", "errors", "cli.main"]
-    assert circle(rooms(package)) == ["cli", "errors", "cli"]
+    assert circle(subpackages(package)) == ["cli", "errors", "cli"]
     (package / "errors.py").write_text("")
     assert circle(edges(package)) == ["fusion.edge", "fusion.node", "fusion.edge"]
-    assert circle(rooms(package)) == ["fusion", "fusion.rules", "fusion"]
+    assert circle(subpackages(package)) == ["fusion", "fusion.rules", "fusion"]
     assert foreign(package, ENGINES, outside_functions=False, except_in=["backends"]) == ["fusion.edge imports mxnet"]
     assert foreign(package, SLOW, outside_functions=True) == ["fusion.node imports PIL.Image"]

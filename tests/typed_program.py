@@ -141,6 +141,7 @@ def own_types(suite: quantkit.Suite, data: quantkit.CalibrationData, spec: quant
     assert_type(list(dataset.batches(8)), list[quantkit.Batch])
     quantkit.quantize(quantkit.load_model(spec, preprocess=preprocess), dataset.subset(2))
     quantkit.quantize(quantkit.load_model(spec), data)
+    assert_type(quantkit.evaluate(quantkit.load_model(spec, preprocess=preprocess), dataset), quantkit.Evaluation)
     assert_type(suite.networks, tuple[quantkit.Subject, ...])
     assert_type(suite.contestants, tuple[quantkit.Contestant, ...])
     quantkit.run_benchmark(suite, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -14,7 +15,7 @@ import click
 from quantkit.cli.ending import no_more
 from quantkit.cli.options import write_examples
 from quantkit.cli.work import Work, without_controls
-from quantkit.errors import EngineError, QuantkitError
+from quantkit.errors import EngineError, QuantkitError, UserError
 from quantkit.files.temporary import remove_own
 from quantkit.host.children import kill_descendants
 from quantkit.version import __version__
@@ -35,6 +36,12 @@ _MORE_MEMORY = (
     "take fewer images (--calib) or a smaller batch or --input-shape, end what else takes memory, or use a machine "
     "that has more"
 )
+# What even a question about a path may end in.
+_UNUSABLE = {
+    errno.EACCES: "choose another path, or ask for permission",
+    errno.ELOOP: "choose a path whose links lead somewhere",
+    errno.ENAMETOOLONG: "choose a shorter path",
+}
 _ALLOCATION = ("Failed to allocate", "bad_alloc")
 
 # In the order of use, with the first lines of their help texts. The module of each verb has its name and is imported
@@ -110,6 +117,9 @@ class _Verbs(click.Group):
             ctx.exit(1)
         except Exception as error:
             _traceback(work)
+            if isinstance(error, OSError) and isinstance(error.filename, str) and error.errno in _UNUSABLE:
+                work.error("UserError", f"cannot use {error.filename}: {error.strerror}; {_UNUSABLE[error.errno]}")
+                ctx.exit(UserError.exit_code)
             hint = "" if work.debug else "; run `quantkit --debug ...` for the traceback"
             work.error(type(error).__name__, f"unexpected {type(error).__name__}: {error}{hint}")
             ctx.exit(1)

@@ -85,6 +85,11 @@ class CalibrationDataset:
         return self._counted if self._samples.size is None else self._samples.size
 
     @property
+    def samples(self) -> Samples:
+        """The samples in their order, with preprocessed float32 arrays as their images."""
+        return self._samples
+
+    @property
     def sha256(self) -> str:
         """The hash of the preprocessed samples: the SHA-256 of their values, in order."""
         if not self._sha256:

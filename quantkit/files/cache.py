@@ -136,8 +136,8 @@ def workloads() -> tuple[Entry, ...]:
     networks = [_entry(path, path) for path in _listed(folder / "networks") if path.is_dir()]
     arrays = [
         _entry(path, path)
-        for room, ending in (("inputs", ".npy"), ("references", ".npz"))
-        for path in _listed(folder / room)
+        for name, ending in (("inputs", ".npy"), ("references", ".npz"))
+        for path in _listed(folder / name)
         if path.suffix == ending
     ]
     return (*checkpoints, *networks, *arrays)
@@ -180,8 +180,8 @@ def _builds() -> tuple[Entry, ...]:
     return tuple(_entry(path, path) for path in folders if (path / "build.json").is_file())
 
 
-def _named(room: str, pattern: re.Pattern[str]) -> tuple[Entry, ...]:
-    return tuple(_entry(path, path) for path in _listed(files.home() / room) if pattern.fullmatch(path.name))
+def _named(folder: str, pattern: re.Pattern[str]) -> tuple[Entry, ...]:
+    return tuple(_entry(path, path) for path in _listed(files.home() / folder) if pattern.fullmatch(path.name))
 
 
 KINDS = {

@@ -131,14 +131,14 @@ def blocks_of(path: Path) -> Iterator[bytes]:
         yield from iter(lambda: file.read(_BLOCK), b"")
 
 
-def shipped(room: str) -> Path:
-    """The folder of data files named ``room`` (``models``, ``calibration``, ``benchmarks``) that ships with quantkit.
+def shipped(name: str) -> Path:
+    """The folder of data files named ``name`` (``models``, ``calibration``, ``benchmarks``) that ships with quantkit.
 
     In an installed wheel it is inside the package, in a checkout beside it.
     """
     package = Path(__file__).resolve().parents[1]
-    installed = package / "shipped" / room
-    return installed if installed.is_dir() else package.parent / room
+    installed = package / "shipped" / name
+    return installed if installed.is_dir() else package.parent / name
 
 
 def home() -> Path:
@@ -147,9 +147,19 @@ def home() -> Path:
     A ``~`` at its beginning is the user's home folder, since not everything that sets the variable is a shell.
 
     Raises:
-        UserError: the user has no home folder, which is needed where the variable is not set or begins with ``~``.
+        UserError: the user has no home folder, which is needed where the variable is not set or begins with ``~``; or
+            no folder can be there, because its name is too long or a folder above it may not be entered.
     """
     try:
-        return Path(os.environ.get("QUANTKIT_HOME") or "~/.cache/quantkit").expanduser()
+        path = Path(os.environ.get("QUANTKIT_HOME") or "~/.cache/quantkit").expanduser()
     except RuntimeError as error:
         raise UserError("this user has no home folder; set QUANTKIT_HOME to a folder that you may write to") from error
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise UserError(
+            f"cannot keep anything in {path}: {error.strerror}; set QUANTKIT_HOME to a folder that you may write to"
+        ) from error
+    return path

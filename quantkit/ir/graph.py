@@ -86,7 +86,10 @@ class Graph:
             known.add(node.name)
         for tensor in self.outputs:
             if tensor.node not in known:
-                raise ModelError(f"no node produces the network's output {tensor.node!r}")
+                raise ModelError(
+                    f"no node produces the network's output {tensor.node!r}; export the network with the operators "
+                    "that compute it"
+                )
 
     def __repr__(self) -> str:
         size = megabytes(sum(value.nbytes for value in self.params.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import struct
 from collections.abc import Callable
@@ -265,6 +266,25 @@ def test_a_full_disk_leaves_nothing(
     assert result.exit_code == 1
     assert "Error: cannot write" in result.stderr
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fuse", "net", "--out", "{long}/net"),
+        ("profile", "net", "--out", "{long}"),
+        ("export", "net", "--out", "{long}.onnx"),
+        ("calibrate", "net", "--out", "{long}/table.json"),
+        ("compare", "{long}", "{long}"),
+        ("fuse", "digits_resnet20_v1", "--out", "out", "--weights", "{long}"),
+    ],
+    ids=" ".join,
+)
+def test_paths_that_no_file_can_have(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    refused = run(*(word.format(long=tmp_path / ("x" * 300)) for word in arguments))
+    assert refused.exit_code == 2
+    told = rf"^Error: cannot use {tmp_path}/x+\S*: File name too long; choose a shorter path$"
+    assert re.search(told, refused.stderr, re.MULTILINE)
 
 
 def test_unexpected_errors_are_one_line_unless_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,3 +51,10 @@ def test_without_a_home_nothing_is_listed(run: Run, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "none"))
     assert all(each["entries"] == 0 for each in json.loads(run("cache", "--json").stdout)["kinds"])
     assert not (tmp_path / "none").exists()
+
+
+def test_a_home_with_too_long_a_name_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / ("x" * 300)))
+    refused = run("cache")
+    assert refused.exit_code == 2
+    assert refused.stderr.endswith("x: File name too long; set QUANTKIT_HOME to a folder that you may write to\n")

@@ -48,3 +48,12 @@ def test_the_home_folder_may_be_meant_by_a_tilde(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("QUANTKIT_HOME", "~nobody-has-this-name/kept")
     with pytest.raises(UserError, match="no home folder; set QUANTKIT_HOME"):
         home()
+
+
+def test_a_home_that_cannot_be_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    for value, reason in ((tmp_path / ("x" * 300), "File name too long"), (circle, "Too many levels of symbolic")):
+        monkeypatch.setenv("QUANTKIT_HOME", str(value))
+        with pytest.raises(UserError, match=f"cannot keep anything in {value}: {reason}.*; set QUANTKIT_HOME to"):
+            home()

@@ -29,7 +29,7 @@ def fill(directory: Path, text: str, force: bool = False) -> None:
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A bundle, as far as this room knows."""
+    """A bundle, as far as this package knows."""
     directory = tmp_path / "out"
     fill(directory, "old")
     return directory

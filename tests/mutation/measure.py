@@ -1,11 +1,11 @@
-"""Mutation score of the core rooms: how many small faults in the code make a test or the type checker fail.
+"""Mutation score of the core packages: how many small faults in the code make a test or the type checker fail.
 
-    python tests/mutation/measure.py [--children N] [--keep] [ROOM ...]
+    python tests/mutation/measure.py [--children N] [--keep] [PACKAGE ...]
 
-Each room is copied to ``build/mutation/ROOM``, where mutmut changes one expression at a time and runs the tests
-of the room that reach the changed function. ``results.json`` beside this file holds the score of every room;
+Each package is copied to ``build/mutation/PACKAGE``, where mutmut changes one expression at a time and runs the tests
+of the package that reach the changed function. ``results.json`` beside this file holds the score of every package;
 ``survivors.toml`` says, for the survivors of each function, why no test can or need tell them apart. Exit code 1:
-a room's score is below ``GOAL``, or a survivor has no reason.
+a package's score is below ``GOAL``, or a survivor has no reason.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _PROCESSES = [
 # Arithmetic; the rest starts processes.
 _BENCHMARK = ("results/statistics", "placement/placement", "measuring/schedule", "measuring/server")
 
-# Room: what is mutated, and the tests that have to notice, as pytest has them.
-ROOMS: dict[str, tuple[list[str], list[str]]] = {
+# Package: what is mutated, and the tests that have to notice, as pytest has them.
+PACKAGES: dict[str, tuple[list[str], list[str]]] = {
     "fusion": (["quantkit/fusion/*"], ["tests/fusion", "-m", "not int8"]),
     "calibration": (["quantkit/calibration/*"], ["tests/calibration", *FAST]),
     "quantization": (["quantkit/quantization/*"], ["tests/quantization", "-m", "not int8"]),
@@ -77,24 +77,26 @@ class Mutant:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"of {', '.join(ROOMS)}; all by default")
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=f"of {', '.join(PACKAGES)}; all by default")
     parser.add_argument("--children", type=int, default=os.cpu_count(), help="mutants tested at the same time")
     parser.add_argument("--keep", action="store_true", help="judge the mutants tested so far, and test none")
     options = parser.parse_args(arguments)
-    if unknown := set(options.rooms) - set(ROOMS):
-        parser.error(f"no room {sorted(unknown)[0]!r}; choose of {', '.join(ROOMS)}")
+    if unknown := set(options.packages) - set(PACKAGES):
+        parser.error(f"no package {sorted(unknown)[0]!r}; choose of {', '.join(PACKAGES)}")
     results = HERE / "results.json"
     scores = json.loads(results.read_text()) if results.exists() else {}
     good = True
-    for room in options.rooms or ROOMS:
+    for package in options.packages or PACKAGES:
         if not options.keep:
-            run(room, options.children)
-        mutants = list(read(room))
+            run(package, options.children)
+        mutants = list(read(package))
         counts = Counter(mutant.status for mutant in mutants)
         score = sum(counts[status] for status in NOTICED) / max(len(mutants), 1)
         open_ = unexplained([mutant for mutant in mutants if mutant.status not in NOTICED])
-        scores[room] = {"mutants": len(mutants), "score": round(score, 4), **dict(sorted(counts.items()))}
-        print(f"{room}: {score:.1%} of {len(mutants)} mutants noticed; {dict(counts)}; {len(open_)} without a reason")
+        scores[package] = {"mutants": len(mutants), "score": round(score, 4), **dict(sorted(counts.items()))}
+        print(
+            f"{package}: {score:.1%} of {len(mutants)} mutants noticed; {dict(counts)}; {len(open_)} without a reason"
+        )
         for mutant in open_:
             print(f"  {mutant.status} {mutant.function}\n    {mutant.change.replace(chr(10), chr(10) + '    ')}")
         good = good and score >= GOAL and not open_
@@ -102,17 +104,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if good else 1
 
 
-def run(room: str, children: int) -> None:
-    """Test the mutants of a room that are new, and once more those that were not noticed."""
+def run(package: str, children: int) -> None:
+    """Test the mutants of a package that are new, and once more those that were not noticed."""
     from mutmut.stats import status_by_exit_code
 
-    work = copy_of_checkout(room)
+    work = copy_of_checkout(package)
     for meta in work.glob("mutants/quantkit/**/*.meta"):
         content = json.loads(meta.read_text())
         codes = content["exit_code_by_key"]
         codes.update({key: None for key, code in codes.items() if status_by_exit_code[code] not in NOTICED})
         meta.write_text(json.dumps(content, indent=4))
-    sources, tests = ROOMS[room]
+    sources, tests = PACKAGES[package]
     settings = {
         "source_paths": ["quantkit"],
         "only_mutate": sources,
@@ -134,15 +136,15 @@ def run(room: str, children: int) -> None:
         "HYPOTHESIS_PROFILE": "mutants",
         # Threads of OpenMP do not survive the fork that each mutant is tested in.
         "OMP_NUM_THREADS": "1",
-        **({"QUANTKIT_TEST_ENGINE": ENGINES[room]} if room in ENGINES else {}),
+        **({"QUANTKIT_TEST_ENGINE": ENGINES[package]} if package in ENGINES else {}),
     }
     command = [sys.executable, "-m", "mutmut", "run", "--max-children", str(children)]
     subprocess.run(command, cwd=work, env=environment, check=True, stdout=sys.stderr)
 
 
-def copy_of_checkout(room: str) -> Path:
-    """The folder ``build/mutation/ROOM`` with the files of the checkout; unchanged ones keep their time."""
-    work = ROOT / "build" / "mutation" / room
+def copy_of_checkout(package: str) -> Path:
+    """The folder ``build/mutation/PACKAGE`` with the files of the checkout; unchanged ones keep their time."""
+    work = ROOT / "build" / "mutation" / package
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT, capture_output=True, check=True, text=True,
@@ -161,12 +163,12 @@ def copy_of_checkout(room: str) -> Path:
     return work
 
 
-def read(room: str) -> Iterator[Mutant]:
-    """The mutants of a room, as mutmut left them."""
+def read(package: str) -> Iterator[Mutant]:
+    """The mutants of a package, as mutmut left them."""
     from mutmut.mutation.diff_apply import get_diff_for_mutant
     from mutmut.stats import status_by_exit_code
 
-    os.chdir(ROOT / "build" / "mutation" / room)
+    os.chdir(ROOT / "build" / "mutation" / package)
     for meta in sorted(Path("mutants/quantkit").rglob("*.meta")):
         source = Path(*meta.parts[1:]).with_suffix("")
         for key, code in json.loads(meta.read_text())["exit_code_by_key"].items():
@@ -179,7 +181,7 @@ def read(room: str) -> Iterator[Mutant]:
 
 
 def plain_name(key: str) -> str:
-    """``quantkit.room.file.function`` or ``quantkit.room.file.Class.method`` of mutmut's name for a mutant."""
+    """``quantkit.package.file.function`` or ``quantkit.package.file.Class.method`` of mutmut's name for a mutant."""
     module, _, rest = key.rpartition(".")
     name = rest.rpartition("__mutmut_")[0]
     return f"{module}.{name[2:] if name.startswith('x_') else name[2:].replace('ǁ', '.')}"

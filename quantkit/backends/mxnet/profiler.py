@@ -19,7 +19,7 @@ from quantkit.backends.mxnet.kernels import Kernel, parse
 from quantkit.backends.mxnet.profiled_run import EVENTS, NODE_DONE, RUN_BEGINS, WINDOWS
 from quantkit.backends.mxnet.subprocesses import environment, module_command
 from quantkit.backends.mxnet.support import int8_obstacle
-from quantkit.errors import EngineError
+from quantkit.errors import EngineError, ModelError
 from quantkit.files.folders import scratch_folder
 from quantkit.files.text import MEBIBYTE, read_json
 from quantkit.ir.graph import Graph
@@ -82,9 +82,16 @@ def record(graph: Graph, shape: tuple[int, ...], runs: Optional[int] = None, tel
         tell: called with the name of each phase when it begins.
 
     Raises:
+        ModelError: the network has no operators.
         EngineError: the network cannot be run, the engine ends the process, or it records nothing.
         QuantkitError: the disk has no room for a copy of the network.
     """
+    if not graph.nodes:
+        inputs = " and ".join(map(repr, graph.inputs))
+        raise ModelError(
+            f"the network has no operators, so there is nothing to profile: it returns its input {inputs}; "
+            "give a network that computes something"
+        )
     if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
         raise EngineError(obstacle)
     with scratch_folder() as folder:

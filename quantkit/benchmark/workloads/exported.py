@@ -27,7 +27,7 @@ MODES: Mapping[str, str] = {"onnxruntime-ptq": "ONNX Runtime MinMax", "nncf": "N
 
 _ONNX = "network.onnx"
 
-# The rooms that decide what an ONNX file holds.
+# The packages that decide what an ONNX file holds.
 _MAKERS = ("ir", "formats", "fusion", "quantization", "lowering", "bundle/export")
 
 

@@ -29,7 +29,7 @@ from quantkit.quantization.calibrate import calibrate
 
 _CALIBRATION_IMAGES = 10
 
-# The rooms that decide how a network is fused and quantized.
+# The packages that decide how a network is fused and quantized.
 _MAKERS = ("ir", "formats", "backends", "fusion", "calibration", "quantization", "lowering", "bundle")
 
 

@@ -50,11 +50,11 @@ class Stored:
     accuracy: Mapping[str, float]
 
 
-def code_hash(*rooms: str) -> str:
-    """A hash of the source of some of quantkit's rooms, which are packages or modules."""
+def code_hash(*parts: str) -> str:
+    """A hash of the source of some of quantkit's packages and modules."""
     digest = hashlib.sha256()
-    for room in rooms:
-        place = Path(files.__file__).parents[1] / room
+    for part in parts:
+        place = Path(files.__file__).parents[1] / part
         for path in sorted(place.rglob("*.py")) or [place.with_suffix(".py")]:
             digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -41,6 +41,7 @@ def profile_network(
         tell: receives a line as each stage begins.
 
     Raises:
+        ModelError: the network has no operators.
         EngineMissing: MXNet is not installed.
         EngineError: it cannot run or record the network.
     """

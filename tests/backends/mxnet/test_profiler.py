@@ -14,7 +14,7 @@ import pytest
 from quantkit.backends.mxnet import profiler
 from quantkit.backends.mxnet.profiled_run import EVENTS, WINDOWS
 from quantkit.backends.mxnet.profiler import Event, kernels_by_node, record, runs_of
-from quantkit.errors import EngineError
+from quantkit.errors import EngineError, ModelError
 from quantkit.ir.graph import Graph, Node, Tensor
 
 CONVOLUTION = "dnnl_verbose,exec,cpu,convolution,jit:avx512_core,forward_inference,src_f32::a wei_f32::b,,alg,mb1,{}"
@@ -113,6 +113,11 @@ def test_a_live_network_tells_its_nodes_their_order_and_their_kernels(engine: No
     assert any(kernel.primitive == "convolution" for kernel in recording.kernels["conv"])
     assert any(kernel.primitive == "convolution" for kernel in recording.kernels["conv_fused"])
     assert recording.kernels["flat"] == () or all(each.primitive == "reorder" for each in recording.kernels["flat"])
+
+
+def test_a_network_without_operators_is_not_blamed_on_the_engine() -> None:
+    with pytest.raises(ModelError, match="no operators, so there is nothing to profile: it returns its input 'data'"):
+        record(Graph((), ("data",), (Tensor("data"),)), (1, 3, 8, 8))
 
 
 def test_a_network_that_does_not_fit_is_an_engine_error(engine: None) -> None:

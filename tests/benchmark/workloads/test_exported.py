@@ -85,7 +85,7 @@ def test_onnx_files_are_written_anew_by_other_code(tmp_path: Path, monkeypatch: 
         return int8_file("net", "key", lambda folder: tmp_path / bundle, lambda message: None).files["onnx"].read_text()
 
     assert (made("first"), made("second")) == ("first", "first")
-    monkeypatch.setattr(exported, "code_hash", lambda *rooms: "other")
+    monkeypatch.setattr(exported, "code_hash", lambda *parts: "other")
     assert made("second") == "second"
 
 
