@@ -11,8 +11,8 @@ from quantkit.mixed_precision.candidates import Candidate
 from quantkit.mixed_precision.choose import Layers
 from quantkit.progress import Progress, silent
 
-# The share of the budget for timing every candidate alone; the rest is for combining them.
-_SCREENING = 0.5
+SCREENING = 0.5
+"""The share of the budget for timing every candidate alone; the rest is for combining them."""
 
 # Each pass over the candidates makes the network faster; few find anything after the first.
 _PASSES = 3
@@ -74,7 +74,7 @@ def faster_layers(
     alone: list[tuple[Gain, Candidate]] = []
     steps = progress(candidates, len(candidates), "timing each layer and group in FP32 and in INT8")
     for candidate in steps:
-        if spent() >= _SCREENING:
+        if spent() >= SCREENING:
             break
         alone.append((timed(frozenset(), candidate.layers), candidate))
     state = _State(timed, spent)

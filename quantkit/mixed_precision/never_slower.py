@@ -16,7 +16,7 @@ from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.mixed_precision.busy import warn_of_load
 from quantkit.mixed_precision.choose import Layers
-from quantkit.mixed_precision.faster import Gain, Step, faster_layers, reasons
+from quantkit.mixed_precision.faster import SCREENING, Gain, Step, faster_layers, reasons
 from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
 from quantkit.mixed_precision.measurements import Budget
 from quantkit.mixed_precision.speed_candidates import speed_candidates
@@ -25,7 +25,8 @@ from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.speed import SpeedProof
 
-_TRIAL_SECONDS = 0.4
+# What a timing takes at least and at most; between them, as long as the budget allows for all candidates.
+_LEAST_SECONDS, _MOST_SECONDS = 0.4, 1.0
 _PROOF_SECONDS = 8.0
 
 
@@ -68,13 +69,16 @@ def search_speed(
     network = QuantizedGraph(source.fused.graph, plan)
     groups, image = speed_candidates(network), _images(source, batch)
 
+    affordable = 60 * minutes * SCREENING / max(1, len(groups))
+    seconds = min(max(affordable, _LEAST_SECONDS), _MOST_SECONDS)
+
     @lru_cache(maxsize=2)
     def lowered(layers: Layers) -> Graph:
         return int8_graph(kept_in_fp32(network, layers))
 
     def timed(before: Layers, after: Layers) -> Gain:
         networks = {"before": lowered(before), "after": lowered(after)}
-        times = latencies_in_turns(networks, image, _TRIAL_SECONDS, lead=1)
+        times = latencies_in_turns(networks, image, seconds, lead=1)
         saved = median_interval(times["before"] - times["after"])
         return Gain(saved.median, saved.low, saved.high, float(np.median(times["before"])))
 

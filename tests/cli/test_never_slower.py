@@ -43,7 +43,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_what_is_kept_was_proven_and_is_stored(
     run: Run, options: list[object], int8_engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(never_slower, "_TRIAL_SECONDS", 0.02)
+    monkeypatch.setattr(never_slower, "_LEAST_SECONDS", 0.02)
+    monkeypatch.setattr(never_slower, "_MOST_SECONDS", 0.02)
     monkeypatch.setattr(never_slower, "_PROOF_SECONDS", 0.2)
     done = run(*options, "--never-slower", "--speed-batch", 2, "--search-minutes", 1, "--out", "b", "--json")
     assert done.exit_code == 0, done.stderr

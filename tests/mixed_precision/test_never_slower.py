@@ -179,6 +179,18 @@ def test_the_budget_ends_the_search(machine: Callable[..., Machine], quantized: 
     assert len(timed.asked) == 1
 
 
+@pytest.mark.parametrize(("minutes", "seconds"), [(10.0, 1.0), (0.1, 0.4), (1.5, None)])
+def test_a_timing_takes_as_long_as_the_budget_allows(
+    machine: Callable[..., Machine], quantized: Callable[..., Any], minutes: float, seconds: Optional[float]
+) -> None:
+    timed = machine(0.25)
+    quantized(search_minutes=minutes)
+    candidates = len(timed.asked) - 1
+    expected = 60 * minutes / 2 / candidates if seconds is None else seconds
+    assert 0.4 <= expected <= 1.0
+    assert [each for _, _, each in timed.asked[:-1]] == [pytest.approx(expected)] * candidates
+
+
 def test_a_goal_comes_after_it(
     machine: Callable[..., Machine], quantized: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
