@@ -87,6 +87,21 @@ def test_one_lucky_timing_is_not_enough() -> None:
     assert faster_layers([Candidate("a", frozenset("a"))], lambda *_: next(gains), lambda: 0.0).returned == {}
 
 
+@pytest.mark.parametrize("second", ["a", "bc"], ids=["taken back", "added"])
+def test_one_lucky_timing_revises_nothing(second: str) -> None:
+    """Two layers return, and then a part of them, or one more, wins in the first timing alone."""
+    lucky = iter([True])
+
+    def timed(before: Layers, after: Layers) -> Gain:
+        first = (before, after) == (NONE, frozenset("ab"))
+        again = before == frozenset("ab") and after in (frozenset("b"), frozenset("abc")) and next(lucky, False)
+        return Gain(1.0, 0.5 if first or again else -0.5, 1.5, 9.0)
+
+    choice = faster_layers([Candidate(each, frozenset(each)) for each in ("ab", second)], timed, lambda: 0.0)
+    assert choice.returned.keys() == {"a", "b"}
+    assert next(lucky, None) is None
+
+
 def test_what_wins_among_others_but_not_alone_is_taken_back() -> None:
     """Of a group that is faster in FP32 one member is not: it returns to INT8, and the others keep their step."""
     times = {NONE: 10.0, frozenset("ab"): 8.0, frozenset("a"): 7.0, frozenset("b"): 11.0}
