@@ -27,7 +27,7 @@ from quantkit.quantization.speed import SpeedProof
 
 # What a timing takes at least and at most; between them, as long as the budget allows for all candidates.
 _LEAST_SECONDS, _MOST_SECONDS = 0.4, 1.0
-_PROOF_SECONDS = 8.0
+_PROOF_SECONDS = 12.0
 
 
 @dataclass(frozen=True, eq=False)
