@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -17,29 +17,44 @@ _METRICS = {"throughput": "images/s", "speedup": "times native MXNet"}
 def published_lines(data: Path) -> Iterator[str]:
     """Every table of the file ``data``, those for networks by batch size first, then those of other things."""
     for title, tables in groupby(published_tables().values(), key=lambda each: each.title):
-        yield from (f"### {title}", "")
+        yield from (f"## {title}", "")
         for each in tables:
             yield from _of_networks(each)
-    yield from ("### Other figures", "")
+    yield from ("## Other figures", "")
     for record in tomllib.loads(data.read_text())["record"]:
-        yield from _caption(record["title"], record["machine"], record["unit"], record["source"])
-        yield from table(record["columns"])
-        yield from (f"| {' | '.join(_cell(value) for value in row)} |" for row in record["rows"])
-        yield ""
+        yield from _caption(f"**{record['title']}**", record["machine"], record["unit"], record["source"])
+        yield from _table(record["columns"], record["rows"])
 
 
 def _of_networks(given: PublishedTable) -> Iterator[str]:
     machine = given.machine
-    kind = "a GPU, for the record" if machine.gpu else f"{machine.cores} cores, {machine.isa}"
+    where = (
+        f"{machine.name}, a GPU, for the record"
+        if machine.gpu
+        else f"{machine.name} ({machine.cores} cores, {machine.isa})"
+    )
+    first, *others = map(str, given.batches)
     for column, networks in given.figures.items():
-        yield from _caption(f"{column}, {given.name}", f"{machine.name} ({kind})", _METRICS[given.metric], given.source)
-        yield from table(["network", *(f"batch {batch}" for batch in given.batches)])
-        yield from (f"| {name} | {' | '.join(map(_cell, values))} |" for name, values in networks.items())
-        yield ""
+        yield from _caption(f"**{column}**, table `{given.name}`", where, _METRICS[given.metric], given.source)
+        yield from _table(
+            ["network", f"batch {first}", *others], [(name, *values) for name, values in networks.items()]
+        )
 
 
 def _caption(title: str, machine: str, unit: str, source: str) -> tuple[str, str]:
-    return f"**{title}.** {machine}; {unit}. {source}.", ""
+    return f"{title}: {machine}; {unit}. {source.rstrip('.?')}.", ""
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    head, _ = table(columns)
+    yield head
+    yield "|".join(("", *("---" if _is_text(values) else "---:" for values in zip(*rows)), ""))
+    yield from (f"| {' | '.join(map(_cell, row))} |" for row in rows)
+    yield ""
+
+
+def _is_text(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _cell(value: object) -> str:

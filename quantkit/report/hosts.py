@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from quantkit.report.page.document import Part, Section
@@ -12,6 +13,9 @@ from quantkit.report.study.summary import Row, Study
 from quantkit.report.study.words import marked, number
 
 _P99 = 2
+
+# What vendors add to the name of a processor's model: marks, the word itself, the base frequency.
+_ADDITIONS = re.compile(r"\((?:R|TM)\)| CPU\b| Processor\b| @ [\d.]+ ?GHz", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,14 @@ class Offer:
 def host_names(studies: Sequence[Study]) -> dict[str, str]:
     """What to call each host, by its identity: its processor and cores, and the identity where two are alike."""
     facts = {str(study.run.host["id"]): study.run.host for study in studies}
-    names = {key: f"{host.get('cpu')}, {host.get('usable_cores')} cores" for key, host in facts.items()}
+    names = {key: f"{_model(host.get('cpu'))}, {host.get('usable_cores')} cores" for key, host in facts.items()}
     texts = list(names.values())
     return {key: f"{name} ({key[:6]})" if texts.count(name) > 1 else name for key, name in names.items()}
+
+
+def _model(cpu: object) -> str:
+    """``Intel Xeon Platinum 8275CL`` of ``Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz``."""
+    return _ADDITIONS.sub("", str(cpu))
 
 
 def offers(studies: Sequence[Study]) -> tuple[Offer, ...]:
@@ -62,6 +71,14 @@ def across_hosts(studies: Sequence[Study], latency_bound: Optional[float] = None
         tuple(_verdicts(all_offers, latency_bound)),
         ("Hosts differ in more than their processors: these figures are absolute, and no ratio is formed of two.",),
         (Section("Hosts and costs", (_hosts(studies), _best(all_offers, latency_bound), _all(all_offers))),),
+    )
+
+
+def with_hosts(parts: Sequence[Part], studies: Sequence[Study]) -> tuple[Part, ...]:
+    """The parts of runs, each with its host in the title, since the same suite may have run on several."""
+    names = host_names(studies)
+    return tuple(
+        replace(part, title=f"{part.title}: {names[str(study.run.host['id'])]}") for part, study in zip(parts, studies)
     )
 
 
@@ -99,15 +116,26 @@ def _verdicts(all_offers: Sequence[Offer], bound: Optional[float]) -> Iterator[s
         if not chosen:
             yield f"{network}: nothing measured keeps a p99 of {number(bound or 0)} ms."
             continue
-        fast = chosen["throughput"]
-        text = f"{network}: most items per second{within}: {number(fast.row.throughput)}/s, {_choice(fast)}"
-        if "cost" in chosen:
-            text += f"; least cost: {number(_cheapest(chosen['cost']))} a million, {_choice(chosen['cost'])}"
-        yield f"{text}."
+        fast, cheap = chosen["throughput"], chosen.get("cost")
+        what = f"{network}: most items per second{within}"
+        if cheap is None:
+            yield f"{what}: {_speed(fast)}, {_choice(fast)}."
+        elif cheap is fast:
+            yield f"{what}, and least cost: {_speed(fast)}, {_cost(fast)} a million, {_choice(fast)}."
+        else:
+            yield f"{what}: {_speed(fast)}, {_choice(fast)}; least cost: {_cost(cheap)} a million, {_choice(cheap)}."
 
 
 def _choice(offer: Offer) -> str:
     return f"{offer.row.contestant} at batch size {offer.row.batch} on {offer.host}"
+
+
+def _speed(offer: Offer) -> str:
+    return marked(f"{number(offer.row.throughput)}/s", offer.doubtful)
+
+
+def _cost(offer: Offer) -> str:
+    return "" if offer.row.cost is None else marked(number(offer.row.cost), offer.doubtful)
 
 
 def _networks(all_offers: Sequence[Offer]) -> list[str]:
@@ -129,19 +157,19 @@ _FIGURES = ("contestant", "batch size", "instances", "items/s", "p99, ms", "cost
 
 def _figures(offer: Offer) -> tuple[str, ...]:
     row = offer.row
-    cost = "" if row.cost is None else marked(number(row.cost), offer.doubtful)
     return (
         row.contestant, str(row.batch), str(row.instances), marked(number(row.throughput), offer.doubtful),
-        marked(number(offer.p99), offer.doubtful), cost,
+        marked(number(offer.p99), offer.doubtful), _cost(offer),
     )  # fmt: skip
 
 
 def _best(all_offers: Sequence[Offer], bound: Optional[float]) -> Table:
-    lines = [
-        (network, what, offer.host, *_figures(offer))
-        for network in _networks(all_offers)
-        for what, offer in best(network, all_offers, bound)
-    ]
+    lines = []
+    for network in _networks(all_offers):
+        chosen = dict(best(network, all_offers, bound))
+        for offer in {id(each): each for each in chosen.values()}.values():
+            merits = ", ".join(what for what, each in chosen.items() if each is offer)
+            lines.append((network, merits, offer.host, *_figures(offer)))
     within = "" if bound is None else f" within a p99 of {number(bound)} ms"
     return Table(f"Best choices{within}", ("network", "best", "host", *_FIGURES), tuple(lines), frozenset(range(4, 9)))
 

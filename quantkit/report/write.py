@@ -17,6 +17,7 @@ from quantkit.report.compose import document
 from quantkit.report.export import csv_text, json_text
 from quantkit.report.figures import NAMES
 from quantkit.report.hosts import across_hosts as across
+from quantkit.report.hosts import with_hosts
 from quantkit.report.page.document import Document
 from quantkit.report.page.drawing import write_sheet
 from quantkit.report.page.html import page
@@ -74,7 +75,7 @@ def make_report(
     studies = summarize(results, prices_per_hour)
     content = document(studies, title)
     if across_hosts:
-        content = replace(content, parts=(across(studies, latency_bound), *content.parts))
+        content = replace(content, parts=(across(studies, latency_bound), *with_hosts(content.parts, studies)))
     made = {}
     if content.pictures:
         tell(f"drawing {counted(len(content.pictures), 'figure')}")

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from quantkit.benchmark.results.results import Results
 from quantkit.errors import UserError
 from quantkit.report.hosts import Offer, best, host_names, offers
+from quantkit.report.page.table import Table
 from quantkit.report.study.summary import summarize
 from quantkit.report.write import make_report
 from tests.report.synthetic import HOST, INT8, NATIVE, results
@@ -58,11 +60,31 @@ def test_hosts_that_are_alike_are_told_apart(runs: tuple[Results, Results]) -> N
     }
 
 
+def test_a_choice_that_is_best_in_all_is_named_once(runs: tuple[Results, Results]) -> None:
+    (part, *_) = make_report(runs, None, (1.0, 4.0), across_hosts=True).document.parts
+    (verdict,) = part.verdicts
+    assert verdict.startswith("net: most items per second, and least cost: ")
+    assert verdict.count("AMD EPYC") == 1
+    (_, chosen, _) = part.sections[0].blocks
+    assert isinstance(chosen, Table)
+    assert [line[1] for line in chosen.rows] == ["throughput, cost, p99"]
+
+
+def test_names_of_processors_go_without_their_marks(runs: tuple[Results, Results]) -> None:
+    host = {**HOST, "cpu": "Intel(R) Xeon(R) Platinum 8275CL CPU @ 3.00GHz"}
+    other = results(("net",), (1,), (NATIVE, INT8), host=host)
+    assert list(host_names(summarize([other])).values()) == ["Intel Xeon Platinum 8275CL, 8 cores"]
+
+
 def test_a_report_across_hosts_opens_with_them_and_keeps_ratios_within_each(runs: tuple[Results, Results]) -> None:
     report = make_report(runs, None, PRICES, across_hosts=True, latency_bound=1000.0)
     first, *of_runs = report.document.parts
-    assert [part.title for part in of_runs] == [run.run.title for run in runs]
+    hosts = ("AMD EPYC 9R14, 8 cores", "Xeon, 4 cores")
+    assert [part.title for part in of_runs] == [f"{run.run.title}: {host}" for run, host in zip(runs, hosts)]
     assert first.verdicts[0].startswith("net: most items per second with a p99 within 1000 ms: ")
+    assert re.search(
+        r"on AMD EPYC 9R14, 8 cores; least cost: [\d.]+ a million, .* on Xeon, 4 cores.$", first.verdicts[0]
+    )
     titles = [block.title for section in first.sections for block in section.blocks if hasattr(block, "title")]
     assert titles == ["Hosts", "Best choices within a p99 of 1000 ms", "Every choice"]
     document = json.loads(report.files["report.json"])
