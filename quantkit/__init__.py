@@ -107,6 +107,8 @@ if TYPE_CHECKING:
     from quantkit.quantization.ptq_config import PTQConfig as PTQConfig
     from quantkit.quantization.quantized_graph import QuantizedGraph as QuantizedGraph
     from quantkit.quantization.reduced_range import ReduceRange as ReduceRange
+    from quantkit.quantization.speed import MedianInterval as MedianInterval
+    from quantkit.quantization.speed import SpeedProof as SpeedProof
     from quantkit.report.write import Report as Report
     from quantkit.report.write import make_report as make_report
     from quantkit.report.write import write_report as write_report
@@ -141,6 +143,7 @@ __all__ = [
     "JudgedNetwork",
     "Kept",
     "LayerError",
+    "MedianInterval",
     "MixedPrecision",
     "Model",
     "NetworkSpec",
@@ -174,6 +177,7 @@ __all__ = [
     "Section",
     "Settings",
     "Source",
+    "SpeedProof",
     "StepAccuracy",
     "StepNoise",
     "Subject",
@@ -243,6 +247,7 @@ _HOMES = {
     "JudgedNetwork": ("quantkit.mixed_precision.measurements", "JudgedNetwork"),
     "Kept": ("quantkit.mixed_precision.explore", "Kept"),
     "LayerError": ("quantkit.diagnosis.layers.analysis", "LayerError"),
+    "MedianInterval": ("quantkit.quantization.speed", "MedianInterval"),
     "MixedPrecision": ("quantkit.quantization.goal", "MixedPrecision"),
     "Model": ("quantkit.models.model", "Model"),
     "NetworkSpec": ("quantkit.models.load", "NetworkSpec"),
@@ -276,6 +281,7 @@ _HOMES = {
     "Section": ("quantkit.diagnosis.profile.section", "Section"),
     "Settings": ("quantkit.bundle.manifest", "Settings"),
     "Source": ("quantkit.models.model", "Source"),
+    "SpeedProof": ("quantkit.quantization.speed", "SpeedProof"),
     "StepAccuracy": ("quantkit.evaluation.perplexity", "StepAccuracy"),
     "StepNoise": ("quantkit.evaluation.agreement", "StepNoise"),
     "Subject": ("quantkit.benchmark.suites.suite", "Subject"),

@@ -26,6 +26,7 @@ from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.fusion.fused_model import FusedModel, fuse_model
 from quantkit.kinds import of_kind
 from quantkit.mixed_precision.journal import Journal
+from quantkit.mixed_precision.never_slower import all_in_fp32, prove_speed, search_speed, with_proof
 from quantkit.mixed_precision.search import SearchResult, check_request, search_mixed_precision
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.load import NetworkSpec, load_model
@@ -35,7 +36,10 @@ from quantkit.quantization.algorithms.stage import apply_algorithms, plan
 from quantkit.quantization.calibrate import calibrate, shipped_recipe
 from quantkit.quantization.config import DEFAULT_CONFIG, QuantizationConfig
 from quantkit.quantization.exclude import excluded_nodes
+from quantkit.quantization.goal import MixedPrecision
+from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.reduced_range import ReduceRange
+from quantkit.quantization.speed import SpeedProof
 
 Evaluated = Union[Model, QuantizedModel, NetworkSpec]
 """What can be evaluated: a network in any form, or a bundle's directory."""
@@ -144,22 +148,67 @@ def run_stages(
     if table is None:
         table = calibrate(source, data, config.num_samples, config.method, progress)
     decided = plan(source, table, config.exclude, config.dtype)
-    if config.goal is None:
-        adjusted = apply_algorithms(source, table, decided, data, config.wanted_algorithms, progress)
-        return Quantized(measure_agreement(lower(source, table, adjusted), data, progress), calibration, None)
-    search = search_mixed_precision(
-        source,
-        table,
-        decided,
-        config.goal,
-        evaluation_data,
-        data,
-        config.wanted_algorithms,
-        config.search_minutes,
-        progress,
-        searching,
-    )
-    return Quantized(search.network, calibration, search)
+    ranged = _Ranged(source, table, data, config, progress)
+    if not config.never_slower:
+        network, search = ranged.quantized(decided, evaluation_data, searching)
+        return Quantized(network, calibration, search)
+    speed = search_speed(source, decided, config.search_minutes, config.speed_batch, progress)
+    network, search = ranged.quantized(speed.plan, evaluation_data, searching)
+    proof = prove_speed(network, speed, config.speed_batch)
+    if not proof.faster:
+        network, search = ranged.in_fp32(all_in_fp32(network.network, proof), proof, network.mixed), None
+    return Quantized(with_proof(network, proof, config.search_minutes), calibration, search)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ranged:
+    """A fused network with its ranges, to be quantized by one plan or another."""
+
+    source: FusedModel
+    table: CalibrationTable
+    data: CalibrationDataset
+    config: QuantizationConfig
+    progress: Progress
+
+    def quantized(
+        self,
+        decided: QuantizationPlan,
+        evaluation_data: Optional[CalibrationData],
+        searching: Callable[[Journal], object],
+    ) -> tuple[QuantizedModel, Optional[SearchResult]]:
+        """The network of a plan, or what a search makes of it where there is a goal."""
+        config = self.config
+        if config.goal is None or not any(decision.is_int8 for decision in decided.decisions.values()):
+            return self._lowered(decided), None
+        search = search_mixed_precision(
+            self.source,
+            self.table,
+            decided,
+            config.goal,
+            evaluation_data,
+            self.data,
+            config.wanted_algorithms,
+            config.search_minutes,
+            self.progress,
+            searching,
+        )
+        return search.network, search
+
+    def in_fp32(self, decided: QuantizationPlan, proof: SpeedProof, mixed: Optional[MixedPrecision]) -> QuantizedModel:
+        """The network of a plan without INT8, which meets every goal of accuracy."""
+        network, goal = self._lowered(decided), self.config.goal
+        if goal is None:
+            return network
+        met = goal.fast(proof.milliseconds["fp32"] / proof.milliseconds["fp32_fused"])
+        record = mixed or MixedPrecision(goal.max_drop, goal.min_speedup, met, (), None, None, 0, self.data.name)
+        drop = None if record.drop is None else 0.0
+        return replace(network, config=replace(network.config, goal=goal), mixed=replace(record, met=met, drop=drop))
+
+    def _lowered(self, decided: QuantizationPlan) -> QuantizedModel:
+        adjusted = apply_algorithms(
+            self.source, self.table, decided, self.data, self.config.wanted_algorithms, self.progress
+        )
+        return measure_agreement(lower(self.source, self.table, adjusted), self.data, self.progress)
 
 
 def _calibration(

@@ -5,6 +5,22 @@ from __future__ import annotations
 from quantkit.ir.graph import Graph
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.speed import MedianInterval, SpeedProof
+
+SPEED = SpeedProof(
+    faster=True,
+    complete=True,
+    layers=3,
+    returned=("conv",),
+    ratio=MedianInterval(1.5, 1.25, 1.75),
+    all_int8=MedianInterval(1.0, 0.75, 1.25),
+    milliseconds={"fp32": 4.0, "fp32_fused": 3.0, "all_int8": 3.0, "int8": 2.0},
+    rounds=50,
+    batch=4,
+    cpu="Some CPU",
+    threads=2,
+)
+"""A proof that INT8 is faster."""
 
 
 def parts_of(network: QuantizedGraph) -> tuple[Graph, QuantizationPlan]:

@@ -163,13 +163,14 @@ def table() -> bytes:
 def manifest() -> bytes:
     from quantkit.bundle import manifest as m
     from quantkit.quantization.ptq_config import NO_ALGORITHMS
+    from tests.quantized import SPEED
 
     files = {name: m.FileEntry("0" * 64, 10) for name in sorted(m.REQUIRED_INT8)}
     return m.manifest_text(
         m.Manifest(
             "int8", "net", "0.1.0", m.Engine("1.9.1", "1.26.4", "avx512_vnni"), m.Input("data", (3, 8, 8)),
             (m.Output("softmax", (10,), "softmax"),), True, m.Origin("net", "pretrained", "net.params", "c" * 64),
-            m.Settings("mse", 10, "photos", (), "int8", NO_ALGORITHMS, None), m.FusionResult(4, 1e-6, 1e-4, 0),
+            m.Settings("mse", 10, "photos", (), "int8", NO_ALGORITHMS, None, SPEED), m.FusionResult(4, 1e-6, 1e-4, 0),
             m.AgreementResult(10, 1.0, (m.OutputResult("softmax", 0.999, 30.0, 0.01, 1.0),)), files,
         )
     ).encode()  # fmt: skip

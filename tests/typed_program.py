@@ -36,6 +36,7 @@ def stages(out: Path) -> None:
     assert_type(quantized, quantkit.QuantizedModel)
     assert_type(quantized.agreement, Optional[quantkit.Agreement])
     assert_type(quantized.mixed, Optional[quantkit.MixedPrecision])
+    assert_type(quantized.speed, Optional[quantkit.SpeedProof])
     assert_type(quantized.settings, quantkit.Settings)
     in_int8: list[quantkit.Node] = [node for node in quantized.network.graph.nodes if quantized.plan.is_int8(node)]
     print(len(in_int8))
@@ -52,10 +53,14 @@ def in_one_call(out: Path) -> None:
         preset="best",
         goal=quantkit.Goal(max_drop=0.3, min_speedup=2.5),
         search_minutes=5,
+        never_slower=True,
+        speed_batch=16,
     )
     config.write(out / "config.toml")
     assert_type(quantkit.QuantizationConfig.read(out / "config.toml"), quantkit.QuantizationConfig)
     quantized = quantkit.quantize("resnet50", data, config, evaluation_data="photos:test")
+    if quantized.speed is not None:
+        assert_type(quantized.speed.ratio, quantkit.MedianInterval)
     assert_type(quantized.config, quantkit.QuantizationConfig)
     assert_type(quantized.save(out / "bundle", force=True, formats=("mxnet", "onnx")), Path)
     quantized.to_onnx(out / "net.onnx", opset=17)

@@ -33,6 +33,7 @@ def _problems(config: QuantizationConfig, settings: Settings, card_exclude: tupl
         "num_samples": (config.num_samples, settings.samples),
         "exclude": ((*card_exclude, *config.exclude), settings.exclude),
         "dtype": (config.dtype, settings.dtype),
+        "never_slower": (_timed_batch(config), settings.speed and settings.speed.batch),
         "goal": (_goal(config.goal), _goal(settings.mixed)),
     }
     for name, (asked, done) in pairs.items():
@@ -48,6 +49,10 @@ def _problems(config: QuantizationConfig, settings: Settings, card_exclude: tupl
 
 def _goal(stated: Union[Goal, MixedPrecision, None]) -> Optional[tuple[Optional[float], Optional[float]]]:
     return None if stated is None else (stated.max_drop, stated.min_speedup)
+
+
+def _timed_batch(config: QuantizationConfig) -> Optional[int]:
+    return config.speed_batch if config.never_slower else None
 
 
 def _techniques(algorithms: PTQConfig) -> frozenset[str]:

@@ -23,6 +23,7 @@ from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import TensorDtype
 from quantkit.quantization.ptq_config import PTQConfig
+from quantkit.quantization.speed import SpeedProof
 
 SYMBOL = "model-symbol.json"
 PARAMS = "model-0000.params"
@@ -50,7 +51,7 @@ BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
 """The kind of folder that a bundle is."""
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
-_VERSION: Literal[4] = 4
+_VERSION: Literal[5] = 5
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Shape = Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
@@ -128,7 +129,8 @@ class Settings:
     """How the network was quantized; ``method``, ``samples`` and ``data`` are those of the calibration.
 
     ``algorithms`` are the algorithms applied, with the number of images that they used. ``mixed`` is how layers were
-    returned to FP32; None without a goal.
+    returned to FP32; None without a goal. ``speed`` is the proof that it is not slower than fused FP32; None where that
+    was not asked for.
     """
 
     method: _Name
@@ -138,6 +140,7 @@ class Settings:
     dtype: TensorDtype
     algorithms: PTQConfig
     mixed: Optional[MixedPrecision]
+    speed: Optional[SpeedProof]
 
 
 @dataclass(frozen=True)
@@ -231,7 +234,7 @@ class Manifest:
     files: Annotated[dict[_FileName, FileEntry], FirstFaultOnly()]
     sample: Optional[SampleOrigin] = None
     format: Literal["quantkit-bundle"] = _FORMAT
-    version: Literal[4] = _VERSION
+    version: Literal[5] = _VERSION
 
 
 def manifest_text(manifest: Manifest) -> str:

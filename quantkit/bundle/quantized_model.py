@@ -31,6 +31,7 @@ from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange
+from quantkit.quantization.speed import SpeedProof
 
 MXNET, ONNX = "mxnet", "onnx"
 FORMATS = (MXNET, ONNX)
@@ -51,6 +52,7 @@ class QuantizedModel:
         algorithms: the algorithms that were applied, with the number of images that they used.
         agreement: the agreement with FP32; None until ``measure_agreement`` has measured it.
         mixed: how layers were returned to FP32; None without a goal.
+        speed: the proof that it is not slower than fused FP32; None where that was not asked for.
     """
 
     source: FusedModel
@@ -60,6 +62,7 @@ class QuantizedModel:
     algorithms: PTQConfig
     agreement: Optional[Agreement] = None
     mixed: Optional[MixedPrecision] = None
+    speed: Optional[SpeedProof] = None
 
     def __repr__(self) -> str:
         """The network's name, how much of it is INT8, and the agreement with FP32 if it is known."""
@@ -81,7 +84,7 @@ class QuantizedModel:
     def settings(self) -> Settings:
         """How the network was quantized, in the form of a bundle's manifest."""
         table, plan = self.table, self.plan
-        asked = (plan.exclude, plan.dtype, self.algorithms, self.mixed)
+        asked = (plan.exclude, plan.dtype, self.algorithms, self.mixed, self.speed)
         return Settings(table.method, table.samples, table.data_name, *asked)
 
     def save(

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Optional
+
+import numpy as np
 
 from quantkit.backends.mxnet.kernels import Kernel, int8_isa, int8_share, kernels_of
 from quantkit.bundle.manifest import ONNX, PARAMS, SYMBOL
 from quantkit.bundle.quantized_model import QuantizedModel
-from quantkit.evaluation.latency import median_latencies
+from quantkit.evaluation.latency import latencies_in_turns, median_latencies, paired_speed
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.quantization.plan import QuantizationPlan
+from quantkit.quantization.speed import MedianInterval
 
 Summary = dict[str, Any]
 
@@ -24,12 +27,26 @@ TableOrigin = Literal["measured", "given", "shipped"]
 """The origin of a calibration table: this run, the user, or the tables that ship with quantkit."""
 
 
-def latencies(source: FusedModel, int8: Optional[Graph] = None) -> dict[str, float]:
-    """The median latency in ms at batch size 1 of the network unfused, fused, and in INT8 if given, run in turns."""
-    networks = {"fp32": source.model.graph, "fp32_fused": source.graph}
-    if int8 is not None:
-        networks["int8"] = int8
-    return median_latencies(networks, source.sample)
+@dataclass(frozen=True)
+class Latency:
+    """Median latencies in ms by form of the network, and the speed of INT8 against fused FP32, from the same runs."""
+
+    milliseconds: Mapping[str, float]
+    ratio: MedianInterval
+
+
+def latencies(source: FusedModel) -> dict[str, float]:
+    """The median latency in ms at batch size 1 of the network unfused and fused, run in turns."""
+    return median_latencies({"fp32": source.model.graph, "fp32_fused": source.graph}, source.sample)
+
+
+def latency_beside_fp32(quantized: QuantizedModel) -> Latency:
+    """The latency at batch size 1 of the network unfused, fused and in INT8, run in turns."""
+    source = quantized.source
+    networks = {"fp32": source.model.graph, "fp32_fused": source.graph, "int8": quantized.graph}
+    times = latencies_in_turns(networks, source.sample)
+    ratio = paired_speed(times["fp32_fused"], times["int8"])
+    return Latency({name: float(np.median(each)) for name, each in times.items()}, ratio)
 
 
 def measured_kernels(bundle: Path, quantized: QuantizedModel) -> tuple[Kernel, ...]:
@@ -51,7 +68,7 @@ def quantize_summary(
     quantized: QuantizedModel,
     bundle: Path,
     kernels: tuple[Kernel, ...],
-    milliseconds: Optional[Mapping[str, float]],
+    latency: Optional[Latency],
     calibrated: TableOrigin,
     data: str,
 ) -> Summary:
@@ -88,7 +105,9 @@ def quantize_summary(
         "class_scores": asdict(source.class_scores),
         **({"step_scores": asdict(source.step_scores)} if source.step_scores is not None else {}),
         "agreement": {"samples": agreement.images, **agreement.document} if agreement is not None else None,
-        "latency_ms": dict(milliseconds) if milliseconds else None,
+        "latency_ms": None if latency is None else dict(latency.milliseconds),
+        "speed": None if latency is None else {**asdict(latency.ratio), "verdict": latency.ratio.verdict},
+        "never_slower": None if quantized.speed is None else asdict(quantized.speed),
     }
 
 

@@ -13,6 +13,7 @@ import click
 
 from quantkit.cli.option_groups import Loading, Planning, Preprocessing
 from quantkit.cli.options import Verb, collected, output_options
+from quantkit.cli.summary import proof_texts
 from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 from quantkit.files.bundles import is_bundle
@@ -59,7 +60,9 @@ def explain(
             raise UserError(f"{network} is a bundle: what became of it is settled; give these options with a model")
         from quantkit.bundle import read_bundle
 
-        rows: Sequence[Explanation] = read_bundle(Path(network)).operators
+        bundle = read_bundle(Path(network))
+        settings, rows = bundle.manifest.settings, bundle.operators
+        proof = settings.speed if settings is not None else None
     else:
         from quantkit.cli.networks import check_count, load
         from quantkit.diagnosis.explain import explain_model
@@ -67,6 +70,7 @@ def explain(
         check_count(calib_data, None)
         model = load(terminal, network, loading, preprocessing)
         dtype = planning.dtype or "auto"
+        proof = None
         rows = explain_model(model, calib_data, planning.exclude, dtype, terminal.stage, terminal.progress)
     shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
     if not shown:
@@ -76,8 +80,9 @@ def explain(
         "network": network,
         "operators": [asdict(row) for row in shown],
         "counts": {name: counts[name] for name in ("int8", "fp32", "gone")},
+        "never_slower": None if proof is None else asdict(proof),
     }
-    terminal.show(result, *_tables(shown, counts))
+    terminal.show(result, *_tables(shown, counts), *([] if proof is None else ["\n".join(proof_texts(asdict(proof)))]))
 
 
 def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[RenderableType]:

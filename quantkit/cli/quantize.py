@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional
@@ -26,6 +26,8 @@ from quantkit.errors import UserError
 
 if TYPE_CHECKING:
     from quantkit.api import Quantized
+    from quantkit.bundle.quantized_model import QuantizedModel
+    from quantkit.bundle.summary import Latency
     from quantkit.calibration.table import CalibrationTable
     from quantkit.mixed_precision.journal import Journal
     from quantkit.quantization.config import QuantizationConfig
@@ -85,6 +87,26 @@ class Target(BundleWriting):
     )
 
 
+@dataclass(frozen=True)
+class Timing:
+    """What is timed: the finished network, or every layer."""
+
+    never_slower: bool = option(
+        "--never-slower",
+        is_flag=True,
+        help="Keep INT8 only where it is faster on this machine, or where its neighbours need it: layers and groups "
+        "are timed in INT8 and in FP32 as they stand in the network, for --search-minutes at most. Where INT8 is not "
+        "faster than fused FP32 at last, every layer stays in FP32.",
+    )
+    speed_batch: Optional[int] = option(
+        "--speed-batch",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="How many images a run has while --never-slower times it.  [default: 1]",
+    )
+    no_latency: bool = option("--no-latency", is_flag=True, help="Skip measuring latency, which takes a few seconds.")
+
+
 @click.command(
     cls=Verb,
     examples=(
@@ -95,6 +117,7 @@ class Target(BundleWriting):
         "quantkit quantize mobilenet1.0 --exclude '*_dense0*' --exclude Pooling",
         "quantkit quantize mobilenetv2_1.0 --calib 100 --calib-data photos/ --preset best",
         "quantkit quantize mobilenetv2_1.0 --max-drop 0.3 --eval-data photos:test --min-speedup 2.5",
+        "quantkit quantize mobilenet0.25 --never-slower",
         "quantkit quantize resnet50 --calib-table table.json --force",
         "quantkit quantize resnet50 --format mxnet,onnx",
     ),
@@ -107,7 +130,7 @@ class Target(BundleWriting):
 @collected("preprocessing", Preprocessing)
 @class_scores_option
 @collected("target", Target)
-@click.option("--no-latency", is_flag=True, help="Skip measuring latency, which takes a few seconds.")
+@collected("timing", Timing)
 @output_options
 @click.pass_context
 def quantize(
@@ -121,7 +144,7 @@ def quantize(
     preprocessing: Preprocessing,
     classes: Optional[bool],
     target: Target,
-    no_latency: bool,
+    timing: Timing,
 ) -> None:
     """Quantize a network to INT8 and write a bundle.
 
@@ -134,6 +157,9 @@ def quantize(
     With a goal, --max-drop or --min-speedup or both, layers are returned to FP32 where that buys the most
     accuracy per measured millisecond. A search that was interrupted goes on where it was when the same command is
     given again. Exit code 4: the goal was not met; the best network found is written all the same.
+
+    Latency is measured at last, and whether INT8 is faster than fused FP32 is said. With --never-slower it is never
+    slower; with a --max-drop as well, what is faster in FP32 is returned first.
     """
     check_not_bundle(model)
     out = target.out or default_bundle(model)
@@ -142,10 +168,11 @@ def quantize(
 
     check_installed()
     formats = tuple(each.strip() for each in target.formats.split(","))
-    config = _config(calibration, configuration, wanted)
+    config = _config(calibration, configuration, wanted, timing)
     data = calibration.calib_data or "builtin"
     table = _prepared(calibration, config, data)
-    _check_goal(terminal, data, config, wanted, no_latency)
+    _check_timing(config, timing)
+    _check_goal(terminal, data, config, wanted, timing)
     from quantkit.api import run_stages
     from quantkit.backends.mxnet.build import check_int8
     from quantkit.bundle.quantized_model import check_formats
@@ -168,13 +195,14 @@ def quantize(
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):
         quantized.network.save(out, target.force, formats, keep_sample=target.keep_sample)
-    _report(terminal, model, loading.weights, quantized, out, no_latency)
-    if quantized.search is not None and not quantized.search.met:
+    _report(terminal, model, loading.weights, quantized, out, timing)
+    mixed = quantized.network.mixed
+    if mixed is not None and not mixed.met:
         context.exit(GOAL_MISSED)
 
 
 def _config(
-    calibration: TableOrCalibrating, configuration: Configuration, wanted: MixedPrecisionGoal
+    calibration: TableOrCalibrating, configuration: Configuration, wanted: MixedPrecisionGoal, timing: Timing
 ) -> QuantizationConfig:
     """The configuration of the file, with the options given beside it."""
     from quantkit.quantization.config import QuantizationConfig
@@ -191,6 +219,8 @@ def _config(
         "preset": configuration.preset,
         "goal": Goal(**{**(asdict(config.goal) if config.goal else {}), **asked}) if asked else None,
         "search_minutes": wanted.search_minutes,
+        "never_slower": timing.never_slower or None,
+        "speed_batch": timing.speed_batch,
     }
     changed = {name: value for name, value in values.items() if value is not None}
     if "preset" in changed:
@@ -216,22 +246,32 @@ def _prepared(calibration: TableOrCalibrating, config: QuantizationConfig, data:
     return read_table(calibration.calib_table)
 
 
+def _check_timing(config: QuantizationConfig, timing: Timing) -> None:
+    if timing.no_latency and config.never_slower:
+        raise UserError("--never-slower is measured in milliseconds; leave --no-latency out")
+
+
 def _check_goal(
-    terminal: Terminal, data: str, config: QuantizationConfig, wanted: MixedPrecisionGoal, no_latency: bool
+    terminal: Terminal, data: str, config: QuantizationConfig, wanted: MixedPrecisionGoal, timing: Timing
 ) -> None:
     """Check a goal, or that no options for one are given without it."""
     from quantkit.cli.networks import check_count
 
     if config.goal is None:
         for name in given(wanted):
-            raise UserError(f"{name} is for a goal; give --max-drop or --min-speedup as well, or leave it out")
+            if name != "--search-minutes":
+                raise UserError(f"{name} is for a goal; give --max-drop or --min-speedup as well, or leave it out")
+            if not config.never_slower:
+                raise UserError(
+                    f"{name} is for a search; give --max-drop, --min-speedup or --never-slower as well, or leave it out"
+                )
         return
     if config.goal.max_drop is not None and wanted.eval_data is None:
         raise UserError(
             "--max-drop needs images to measure the drop on, other than those that are calibrated with; "
             "give some with --eval-data"
         )
-    if no_latency:
+    if timing.no_latency:
         raise UserError("a goal is reached by measured milliseconds; leave --no-latency out")
     if wanted.eval_data is not None:
         check_count(wanted.eval_data, None)
@@ -253,8 +293,8 @@ def _begun(terminal: Terminal) -> Callable[[Journal], None]:
     return begun
 
 
-def _report(terminal: Terminal, model: str, weights: str, quantized: Quantized, out: Path, no_latency: bool) -> None:
-    from quantkit.bundle.summary import latencies, measured_kernels, quantize_summary
+def _report(terminal: Terminal, model: str, weights: str, quantized: Quantized, out: Path, timing: Timing) -> None:
+    from quantkit.bundle.summary import measured_kernels, quantize_summary
     from quantkit.cli.mixed import mixed_tables
     from quantkit.cli.summary import quantize_tables
     from quantkit.mixed_precision.summary import search_summary
@@ -262,15 +302,24 @@ def _report(terminal: Terminal, model: str, weights: str, quantized: Quantized, 
     network, search, calibration = quantized.network, quantized.search, quantized.calibration
     terminal.stage("reading off the kernels that the engine runs")
     kernels = measured_kernels(out, network)
-    milliseconds: Optional[Mapping[str, float]] = None
-    if search is not None:
-        milliseconds = search.chosen.milliseconds
-    elif not no_latency:
-        terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
-        milliseconds = latencies(network.source, network.graph)
-    result = quantize_summary(network, out, kernels, milliseconds, calibration.origin, calibration.data.name)
+    latency = None if timing.no_latency else _latency(terminal, network)
+    result = quantize_summary(network, out, kernels, latency, calibration.origin, calibration.data.name)
+    if search is not None and network.speed is None:
+        result["latency_ms"] = dict(search.chosen.milliseconds)
+    if search is None and network.mixed is not None:
+        result["goal"] = asdict(network.mixed)
     tables = quantize_tables(result, network.agreement, model, weights)
     if search is not None:
         result["search"] = search_summary(search)
         tables[2:2] = mixed_tables(result["search"])
     terminal.show(result, *tables)
+
+
+def _latency(terminal: Terminal, network: QuantizedModel) -> Latency:
+    """The latencies of a network, as they were proven or measured now."""
+    from quantkit.bundle.summary import Latency, latency_beside_fp32
+
+    if network.speed is not None:
+        return Latency(network.speed.latencies, network.speed.ratio)
+    terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
+    return latency_beside_fp32(network)

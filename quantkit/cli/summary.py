@@ -48,7 +48,8 @@ def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str,
         ("adjusted", _algorithms_text(result)),
         *(agreement_rows("vs. FP32", agreement, f" {_looked_at(result)}") if agreement is not None else []),
         *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}{hint}")]),
-        *latency_rows(result["latency_ms"]),
+        *_latency_rows(result),
+        *([("goal", _goal_text(result["goal"]))] if result.get("goal") else []),
         ("weights", weights_text(result["weights"])),
     ]
     bundle = shlex.quote(result["bundle"])
@@ -65,11 +66,60 @@ def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str,
     if result["weights"]["kind"] != "random":
         engine = f", engine={ONNXRUNTIME.name!r}" if onnx else ""
         next_steps += f"\n  python: quantkit.load({result['bundle']!r}{engine}).predict(images)"
-    title = Text(f"\n{result['model']} in INT8: {result['bundle']}", "bold")
+    title = Text(f"\n{result['model']} in {'INT8' if result['int8'] else 'FP32'}: {result['bundle']}", "bold")
     return [title, grid_of(rows), f"\nNext:\n{next_steps}"]
 
 
-def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str, str]]:
+def _latency_rows(result: Summary) -> list[tuple[str, str]]:
+    proof, speed = result["never_slower"], result["speed"]
+    if proof is not None:
+        rows = latency_rows(result["latency_ms"], proof["batch"])
+        return [*rows, ("speed", "\n".join(proof_texts(proof)))]
+    rows = latency_rows(result["latency_ms"])
+    return rows if speed is None or speed["verdict"] == "faster" else [*rows, ("speed", _not_faster(speed))]
+
+
+def proof_texts(proof: Mapping[str, Any]) -> list[str]:
+    """What was proven of the speed of a network that must not be slower, in words."""
+    ratio, returned = ratio_text(proof["ratio"]), len(proof["returned"])
+    where = f"on {proof['cpu']} with {counted_threads(proof['threads'])}, batch {proof['batch']}"
+    if not proof["complete"]:
+        where += "; the search was ended by its budget (--search-minutes)"
+    if not proof["faster"]:
+        return [f"every layer is in FP32: INT8 was {ratio} as fast as FP32 fused, not faster", where]
+    texts = [f"INT8 is {ratio} as fast as FP32 fused"]
+    if returned:
+        texts[0] += f"; {ratio_text(proof['all_int8'])} with every layer in INT8"
+        texts.append(f"{returned} of {proof['layers']} layers returned to FP32, where they are faster")
+    return [*texts, where]
+
+
+def _goal_text(goal: Mapping[str, Any]) -> str:
+    """Whether a goal is met where there was no search, since every layer is in FP32."""
+    if goal["met"]:
+        return "met: in FP32 nothing is lost"
+    return f"NOT MET: in FP32 it is not {goal['min_speedup']:g}x as fast as unfused"
+
+
+def ratio_text(ratio: Mapping[str, Any]) -> str:
+    """A ratio of speeds with its 95 % interval."""
+    return f"{ratio['median']:.2f}x [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+
+
+def counted_threads(threads: int) -> str:
+    """A number of hardware threads, in words."""
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def _not_faster(speed: Mapping[str, Any]) -> str:
+    ratio = f"{ratio_text(speed)} as fast as FP32 fused"
+    said = (
+        f"INT8 IS SLOWER: {ratio}" if speed["verdict"] == "slower" else f"INT8 cannot be told from FP32 fused: {ratio}"
+    )
+    return f"{said}\n--never-slower keeps INT8 only where it is faster"
+
+
+def latency_rows(milliseconds: Optional[Mapping[str, float]], batch: int = 1) -> list[tuple[str, str]]:
     """Latencies and their ratios."""
     if not milliseconds:
         return []
@@ -77,7 +127,7 @@ def latency_rows(milliseconds: Optional[Mapping[str, float]]) -> list[tuple[str,
     times = ", ".join(f"{names[name]} {value:.2f} ms" for name, value in milliseconds.items())
     best = list(milliseconds)[-1]
     ratio = milliseconds["fp32"] / milliseconds[best]
-    text = f"{times} (median, batch 1)\n{names[best]} is {ratio:.1f}x as fast as FP32"
+    text = f"{times} (median, batch {batch})\n{names[best]} is {ratio:.1f}x as fast as FP32"
     if best != "fp32_fused":
         text += f", {milliseconds['fp32_fused'] / milliseconds[best]:.1f}x as fast as FP32 fused"
     return [("latency", text)]

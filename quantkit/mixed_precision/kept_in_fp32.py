@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Optional
 
 from quantkit.errors import UserError
 from quantkit.ir.fused_layer import fused_layer_of
@@ -13,7 +14,9 @@ KEPT = "kept in FP32 for accuracy"
 """The reason for a decision to return a layer to FP32."""
 
 
-def kept_in_fp32(network: QuantizedGraph, layers: Collection[str]) -> QuantizedGraph:
+def kept_in_fp32(
+    network: QuantizedGraph, layers: Collection[str], reasons: Optional[Mapping[str, str]] = None
+) -> QuantizedGraph:
     """The network with ``layers`` in FP32.
 
     Operators without weights (pooling, sums, concatenations) follow if all their inputs are then FP32.
@@ -21,7 +24,8 @@ def kept_in_fp32(network: QuantizedGraph, layers: Collection[str]) -> QuantizedG
 
     Args:
         network: the quantized network.
-        layers: names of convolutions and dense layers that run in INT8.
+        layers: names of layers that run in INT8.
+        reasons: why, by layer; ``KEPT`` where there is none.
 
     Raises:
         UserError: one of ``layers`` does not run in INT8.
@@ -35,7 +39,7 @@ def kept_in_fp32(network: QuantizedGraph, layers: Collection[str]) -> QuantizedG
             continue
         producers = [decisions.get(tensor.node) for tensor in node.inputs if tensor.node not in network.graph.params]
         if node.name in layers:
-            decisions[node.name] = replace(decision, precision="fp32", reason=KEPT)
+            decisions[node.name] = replace(decision, precision="fp32", reason=(reasons or {}).get(node.name, KEPT))
         elif fused_layer_of(node) is None and not any(made is not None and made.is_int8 for made in producers):
             decisions[node.name] = replace(decision, precision="fp32", reason="all that it reads is FP32")
     return replace(network, plan=replace(network.plan, decisions=decisions))

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Optional, Union
 
 from quantkit.backends.mxnet.shapes import infer_shapes
@@ -18,8 +17,8 @@ from quantkit.files.files import locked
 from quantkit.formats.mxnet import nnvm
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.host.cpu import read_cpu
-from quantkit.host.load import read_load
 from quantkit.kinds import number, of_kind
+from quantkit.mixed_precision.busy import warn_of_load
 from quantkit.mixed_precision.candidates import candidates
 from quantkit.mixed_precision.choose import Layers
 from quantkit.mixed_precision.explore import Exploration, Kept, best, meets
@@ -42,19 +41,12 @@ from quantkit.version import __version__
 
 _FEW_IMAGES = 50
 
-# In cores.
-_BUSY = 0.25
-
 # To be raised when what a measurement holds, or how it is made, changes.
 _JOURNAL_FORMAT = 2
 
 
 class FewImagesWarning(UserWarning):
     """The images are too few to tell small drops of accuracy apart."""
-
-
-class BusyWarning(UserWarning):
-    """Other processes disturb the measurement of latencies."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +137,7 @@ def search_mixed_precision(
         mixed = kept_in_fp32(QuantizedGraph(source.fused.graph, plan), layers)
         return apply_algorithms(source, table, mixed.plan, samples, algorithms, progress)
 
-    _warn_of_load(path)
+    warn_of_load(f"search on an idle machine, and delete {path} first to measure anew")
     with locked(path.with_suffix(".lock"), _refuse):
         journal = Journal(path)
         begun(journal)
@@ -216,24 +208,6 @@ def _warn_of_few(images: int, goal: Goal) -> None:
             f"one of {images} images is {100 / images:.1f} points, so a drop of {goal.max_drop:g} points can hardly "
             "be told from chance; evaluate on more images",
             FewImagesWarning,
-            stacklevel=3,
-        )
-
-
-def _warn_of_load(journal: Path) -> None:
-    load = read_load(read_cpu().usable)
-    if load is None:
-        warnings.warn(
-            "the system does not tell whether other processes use the processor (/proc/stat): make sure that none "
-            "does, or the milliseconds, and so the choice of layers, are unreliable",
-            BusyWarning,
-            stacklevel=3,
-        )
-    elif load.busy > _BUSY:
-        warnings.warn(
-            f"other processes use {load.busy:.1f} of the processor's cores: milliseconds measured now, and so the "
-            f"choice of layers, are unreliable; search on an idle machine, and delete {journal} first to measure anew",
-            BusyWarning,
             stacklevel=3,
         )
 

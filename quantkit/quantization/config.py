@@ -29,8 +29,8 @@ DEFAULT_MINUTES = 10.0
 class QuantizationConfig:
     """How a network is to be quantized.
 
-    The same configuration, network and data give the same INT8 network, but for a goal, which is reached by measured
-    milliseconds, and for a calibration table that takes the place of a calibration.
+    The same configuration, network and data give the same INT8 network, but for a goal and ``never_slower``, which are
+    reached by measured milliseconds, and for a calibration table that takes the place of a calibration.
 
     As a file it is TOML: the attributes by their names, ``goal`` and ``algorithms`` as tables; what is left out has
     its default.
@@ -45,10 +45,13 @@ class QuantizationConfig:
             weights.
         algorithms: the algorithms one by one, instead of a preset.
         goal: what the network must keep; layers return to FP32 until it does. None: all that can runs in INT8.
-        search_minutes: how long to search for these layers.
+        search_minutes: how long to search for these layers, and for those of ``never_slower``.
+        never_slower: whether layers return to FP32 where they are faster there on this machine, and all of them where
+            INT8 is not faster than fused FP32. A goal beside it needs a ``max_drop``.
+        speed_batch: how many images a run has in these timings.
 
     Raises:
-        UserError: a value is not of its kind, or ``preset`` and ``algorithms`` are both given.
+        UserError: a value is not of its kind, or two do not go together.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -61,6 +64,8 @@ class QuantizationConfig:
     algorithms: Optional[PTQConfig] = None
     goal: Optional[Goal] = None
     search_minutes: float = DEFAULT_MINUTES
+    never_slower: bool = False
+    speed_batch: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant, before anything long begins."""
@@ -72,6 +77,8 @@ class QuantizationConfig:
         if self.preset is not None:
             preset(self.preset)
         self._check_parts()
+        object.__setattr__(self, "speed_batch", whole_number("speed_batch", self.speed_batch, 1, usual=8))
+        self._check_speed()
         minutes = number("search_minutes", self.search_minutes, "give a number from 0 up, such as 10")
         if not 0 <= minutes < float("inf"):
             raise UserError(f"search_minutes is {minutes:g}; give a number from 0 up, such as 10")
@@ -84,6 +91,19 @@ class QuantizationConfig:
             raise UserError("both a preset and algorithms are given, and one takes the other's place; give one")
         if self.goal is not None and not isinstance(self.goal, Goal):
             raise UserError(f"goal is {self.goal!r}; give a Goal, such as Goal(max_drop=0.3)")
+
+    def _check_speed(self) -> None:
+        if not isinstance(self.never_slower, bool):
+            raise UserError(f"never_slower is {self.never_slower!r}; give True or False")
+        if self.speed_batch != 1 and not self.never_slower:
+            raise UserError(
+                f"speed_batch is {self.speed_batch}, and nothing is timed without never_slower; give both or neither"
+            )
+        if self.never_slower and self.goal is not None and self.goal.max_drop is None:
+            raise UserError(
+                "a goal of min_speedup alone makes the network slower, by as many layers in FP32 as it allows, and "
+                "never_slower makes it faster; give one of them, or a max_drop as well"
+            )
 
     def __repr__(self) -> str:
         """Only what differs from the defaults."""
@@ -106,8 +126,11 @@ class QuantizationConfig:
             entries["exclude"] = self.exclude
         if self.preset is not None:
             entries["preset"] = self.preset
-        if self.goal is not None or self.search_minutes != DEFAULT_MINUTES:
+        if self.goal is not None or self.never_slower or self.search_minutes != DEFAULT_MINUTES:
             entries["search_minutes"] = self.search_minutes
+        if self.never_slower:
+            entries["never_slower"] = True
+            entries["speed_batch"] = self.speed_batch
         return toml_text(entries, {"goal": _given(self.goal), "algorithms": _given(self.algorithms)})
 
     def write(self, path: Union[str, Path]) -> None:

@@ -27,6 +27,7 @@ from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.ptq_config import PRESETS
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder
+from tests.quantized import SPEED
 
 SOURCE = Source("net", "given", "made by hand", "5" * 64)
 PREPROCESS = Preprocess(40, 16, (0.4, 0.5, 0.6), (0.2, 0.3, 0.4))
@@ -55,7 +56,8 @@ def as_if_quantized(source: FusedModel, samples: Any) -> QuantizedModel:
     mixed = MixedPrecision(1.0, None, True, ("dense",), "agreement", 0.5, 6, "own")
     network = QuantizedGraph(source.fused.graph, plan(source, table, "*", "int8"))
     config = QuantizationConfig(table.samples, "minmax", ("*",), "int8", "fast", goal=Goal(1.0))
-    return QuantizedModel(source, table, network, config, PRESETS["fast"], AGREEMENT, mixed)
+    config = replace(config, never_slower=True, speed_batch=SPEED.batch)
+    return QuantizedModel(source, table, network, config, PRESETS["fast"], AGREEMENT, mixed, SPEED)
 
 
 @pytest.fixture(scope="session")

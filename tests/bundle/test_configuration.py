@@ -16,9 +16,10 @@ from quantkit.errors import BundleError
 from quantkit.quantization.config import QuantizationConfig
 from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.ptq_config import NO_ALGORITHMS, PRESETS, PTQConfig
+from tests.quantized import SPEED
 
 MIXED = MixedPrecision(0.5, None, True, ("dense",), "agreement", 0.5, 6, "own")
-SETTINGS = Settings("mse", 8, "photos", ("stem", "Pooling"), "int8", PRESETS["fast"], MIXED)
+SETTINGS = Settings("mse", 8, "photos", ("stem", "Pooling"), "int8", PRESETS["fast"], MIXED, None)
 CONFIG = QuantizationConfig(8, "mse", ("Pooling",), "int8", "fast", goal=Goal(0.5))
 TECHNIQUES = PTQConfig(channel_shift=True, bias=True, num_samples=3)
 
@@ -34,6 +35,7 @@ TECHNIQUES = PTQConfig(channel_shift=True, bias=True, num_samples=3)
         ({"preset": None, "algorithms": PTQConfig(mirror=True)}, {"algorithms": NO_ALGORITHMS}),
         ({"goal": None}, {"mixed": None}),
         ({"search_minutes": 3.0}, {}),
+        ({"never_slower": True, "speed_batch": 4}, {"speed": SPEED}),
     ],
 )
 def test_what_goes_together(config: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -49,6 +51,9 @@ def test_what_goes_together(config: dict[str, Any], settings: dict[str, Any]) ->
         ({"dtype": "auto"}, {}, "its dtype is 'auto'"),
         ({"goal": None}, {}, "its goal is None where the manifest has (0.5, None)"),
         ({"goal": Goal(0.5, 2.0)}, {}, "its goal is (0.5, 2.0)"),
+        ({"never_slower": True}, {}, "its never_slower is 1 where the manifest has None"),
+        ({"never_slower": True}, {"speed": SPEED}, "its never_slower is 1 where the manifest has 4"),
+        ({}, {"speed": SPEED}, "its never_slower is None where the manifest has 4"),
         ({}, {"mixed": None}, "where the manifest has None"),
         ({"preset": "none"}, {}, "it asks for no algorithms where the manifest has bias, channel_shift"),
         ({}, {"algorithms": NO_ALGORITHMS}, "it asks for bias, channel_shift where the manifest has no algorithms"),

@@ -38,6 +38,7 @@ from quantkit.quantization.ptq_config import PRESETS
 from quantkit.version import __version__
 from tests.bundle.conftest import PREPROCESS, SOURCE, as_if_quantized, fused, network
 from tests.networks import images, residual_v1
+from tests.quantized import SPEED
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -82,7 +83,7 @@ def test_settings_are_those_of_calibration_and_plan(quantized: QuantizedModel) -
     table, plan = quantized.table, quantized.plan
     assert (table.method, table.samples, plan.exclude, plan.dtype) == ("minmax", 3, ("*",), "int8")
     assert quantized.settings == Settings(
-        "minmax", 3, table.data_name, ("*",), "int8", PRESETS["fast"], quantized.mixed
+        "minmax", 3, table.data_name, ("*",), "int8", PRESETS["fast"], quantized.mixed, SPEED
     )
 
 

@@ -50,7 +50,7 @@ def test_int8_bundles_have_further_files(quantized: QuantizedModel, name: str, t
         read_bundle(bundle)
 
 
-@pytest.mark.parametrize("name", ["algorithms", "mixed"])
+@pytest.mark.parametrize("name", ["algorithms", "mixed", "speed"])
 def test_the_settings_of_an_int8_bundle_are_complete(
     quantized: QuantizedModel, name: str, tmp_path: Path, edit: Any
 ) -> None:
@@ -77,7 +77,7 @@ def test_the_quantized_network_of_a_bundle_is_the_one_that_was_lowered(
     ("change", "message"),
     [
         (lambda m: m.update(format="zip"), r"damaged at format"),
-        (lambda m: m.update(version=2), r"has version 2, but this quantkit reads version 4"),
+        (lambda m: m.update(version=2), r"has version 2, but this quantkit reads version 5"),
         (lambda m: m.pop("version"), None),
         (lambda m: m.update(kind="int4"), r"damaged at kind"),
         (lambda m: m.update(surprise=1), r"damaged at surprise"),
@@ -110,7 +110,7 @@ def test_an_edited_manifest_is_refused(bundle: Path, edit: Callable[..., None], 
         read_bundle(bundle)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 4}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"version": 5}'])
 def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes) -> None:
     (bundle / "manifest.json").write_bytes(content)
     place = "kind" if content.endswith(b"}") else "its beginning"

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from quantkit.evaluation.latency import median_difference
+from quantkit.evaluation.latency import median_difference, paired_speed
+from quantkit.quantization.speed import MedianInterval
 
 
 def test_the_difference_is_that_of_pairs() -> None:
@@ -29,6 +30,13 @@ def test_the_interval_covers_the_median_in_95_of_100_cases(count: int) -> None:
     covered = heads.cdf(high) - heads.cdf(low)
     # There is nothing between ranks: one more at each end covers so much more.
     assert covered == pytest.approx(0.95, abs=2 * heads.pmf(low))
+
+
+def test_the_speed_is_the_ratio_of_paired_runs() -> None:
+    moods = np.random.default_rng(0).uniform(1, 9, 99)
+    speed = paired_speed(3 * moods, 2 * moods)
+    assert (speed.median, speed.low, speed.high) == pytest.approx((1.5, 1.5, 1.5))
+    assert paired_speed(np.array([2.0, 6.0, 4.0]), np.full(3, 2.0)) == MedianInterval(2.0, 1.0, 3.0)
 
 
 def test_few_runs_give_their_whole_range() -> None:

@@ -77,6 +77,13 @@ def test_networks_take_turns_until_the_time_is_up(machine: Machine, seconds: Opt
     assert machine.log == [str(TICK)] * 2 + [str(4 * TICK)] * 2 + [str(TICK), str(4 * TICK)] * runs
 
 
+def test_untimed_runs_come_before_each_timed_one(machine: Machine) -> None:
+    times = latencies_in_turns(NETWORKS, IMAGE, 0.0, lead=2)
+    # Every third of the runs after the first two.
+    np.testing.assert_allclose(times["fast"], np.arange(5, 20, 3) * TICK * 1000)
+    assert machine.log == [str(TICK)] * 2 + [str(4 * TICK)] * 2 + ([str(TICK)] * 3 + [str(4 * TICK)] * 3) * 5
+
+
 @pytest.mark.usefixtures("machine")
 def test_medians() -> None:
     medians = median_latencies(NETWORKS, IMAGE)

@@ -22,8 +22,8 @@ from quantkit.fusion.fused_model import FusedModel
 from quantkit.host.load import Load
 from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
+from quantkit.mixed_precision import busy, measurements, search
 from quantkit.mixed_precision import images as search_images
-from quantkit.mixed_precision import measurements, search
 from quantkit.mixed_precision.images import judged
 from quantkit.mixed_precision.kept_in_fp32 import KEPT
 from quantkit.mixed_precision.measurements import Measurements, with_layers_in_fp32
@@ -59,7 +59,7 @@ def begin(
 ) -> Callable[..., search.SearchResult]:
     """Search with short measurements."""
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(search, "read_load", lambda cpus: Load(0.0, 0.0, 0.25))
+    monkeypatch.setattr(busy, "read_load", lambda cpus: Load(0.0, 0.0, 0.25))
     monkeypatch.setattr(search_images, "_SUBSET", 16)
     monkeypatch.setattr(measurements, "_TRIAL_SECONDS", 0.02)
     monkeypatch.setattr(measurements, "_CHECK_SECONDS", 0.05)
@@ -209,12 +209,12 @@ def test_few_images_are_warned_of(
 
 
 def test_others_work_is_warned_of(begin: Callable[..., search.SearchResult], monkeypatch: pytest.MonkeyPatch) -> None:
-    for busy, warned in ((0.1, False), (1.5, True)):
-        monkeypatch.setattr(search, "read_load", lambda cpus, busy=busy: Load(busy, 0.0, 0.25))
+    for cores, warned in ((0.1, False), (1.5, True)):
+        monkeypatch.setattr(busy, "read_load", lambda cpus, cores=cores: Load(cores, 0.0, 0.25))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             begin(minutes=0)
-        said = [str(each.message) for each in caught if each.category is search.BusyWarning]
+        said = [str(each.message) for each in caught if each.category is busy.BusyWarning]
         assert bool(said) == warned
     assert re.search(r"use 1\.5 of the processor's cores.*searches/[0-9a-f]{64}\.jsonl", said[0])
 

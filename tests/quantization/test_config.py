@@ -24,14 +24,15 @@ CONFIGS = st.builds(
     search_minutes=st.floats(0, 1e6),
     goal=st.none() | st.builds(Goal, st.floats(0, 100), st.none() | st.floats(0.1, 100)),
 )
+SPEED = st.sampled_from([{}, {"never_slower": True}, {"never_slower": True, "speed_batch": 16}])
 ALGORITHMS = st.sampled_from([{}, {"preset": "best"}, {"algorithms": PTQConfig(bias=True, num_samples=5)}])
 
 
-@given(CONFIGS, ALGORITHMS)
+@given(CONFIGS, ALGORITHMS, SPEED)
 def test_a_file_holds_all_of_it(
-    tmp_path_factory: pytest.TempPathFactory, config: QuantizationConfig, chosen: dict[str, Any]
+    tmp_path_factory: pytest.TempPathFactory, config: QuantizationConfig, chosen: dict[str, Any], speed: dict[str, Any]
 ) -> None:
-    config = replace(config, **chosen)
+    config = replace(config, **chosen, **speed)
     path = tmp_path_factory.mktemp("config") / "config.toml"
     config.write(path)
     assert QuantizationConfig.read(path) == config
@@ -73,6 +74,10 @@ def test_one_line_tells_what_is_not_the_default() -> None:
         ("[algorithms]\nbia = true", "at algorithms.bia: there is no such key"),
         ("[goal]", "a goal needs a max_drop"),
         ("[goal]\nmax_drop = nan", "a drop of at most nan points"),
+        ('never_slower = "yes"', "at never_slower: Input should be a valid boolean"),
+        ("speed_batch = 8", "speed_batch is 8, and nothing is timed without never_slower; give both or neither"),
+        ("never_slower = true\nspeed_batch = 0", "speed_batch is 0; give a whole number from 1 up, such as 8"),
+        ("never_slower = true\n[goal]\nmin_speedup = 2", "give one of them, or a max_drop as well"),
         ("search_minutes = inf", "search_minutes is inf"),
         ("num_samples = 1979-05-27", "not valid TOML of texts, numbers and tables"),
         ("exclude = 'x'", "at exclude: "),
@@ -116,6 +121,8 @@ def test_faulty_values_are_refused() -> None:
         (r"exclude is \[1\]", {"exclude": [1]}),
         ("algorithms is 'best'", {"algorithms": "best"}),
         ("goal is 1.0", {"goal": 1.0}),
+        ("never_slower is 1; give True or False", {"never_slower": 1}),
+        ("speed_batch is 2.5", {"speed_batch": 2.5, "never_slower": True}),
         ("search_minutes is '1'", {"search_minutes": "1"}),
         ("search_minutes is larger than every float", {"search_minutes": 10**400}),
         (r"unknown preset \['best'\]", {"preset": ["best"]}),

@@ -1,0 +1,102 @@
+"""What `quantize --never-slower` makes of each network: layers returned to FP32, and the speed with and without.
+
+    python benchmarks/never_slower.py --out benchmarks/results/never-slower
+
+The networks are those of all model cards, with random weights, which are as fast as trained ones. Speeds are those of
+the proof: runs of unfused and fused FP32, of all layers in INT8 and of the chosen network in turns, as ratios to fused
+FP32 with 95 % intervals. OUT.json has the layers that were returned, and the medians in ms. Nothing else may run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+from command_line import Document, arguments, rows_page, run, table, write_rows
+
+import quantkit
+from quantkit.models.card import cards
+
+_SAMPLES = 4
+
+_COLUMNS = (
+    "network",
+    "layers returned",
+    "all INT8 over fused FP32",
+    "never slower over fused FP32",
+    "verdict",
+    "ms",
+    "minutes",
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The proof of one network, and the minutes that it took to make the network."""
+
+    network: str
+    proof: quantkit.SpeedProof
+    minutes: float
+
+
+def main() -> None:
+    """Quantize every network named on the command line."""
+    parser = arguments(__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="of search for each network")
+    parser.add_argument("--batch", type=int, default=1, help="images of a run")
+    options = parser.parse_args()
+    names = [card.name for card in cards()]
+    chosen = [name for name in names if not options.network or any(part in name for part in options.network)]
+    command = "python benchmarks/never_slower.py" + "".join(f" --network {part}" for part in options.network or ())
+    command += f" --minutes {options.minutes:g} --batch {options.batch}"
+    print("\n".join(table(_COLUMNS)), flush=True)
+    outcomes: list[Outcome] = []
+    for name in chosen:
+        outcomes.append(outcome_of(name, options.minutes, options.batch))
+        # As in the document, so that the line is the page's.
+        print(*_lines(json.loads(json.dumps([asdict(outcomes[-1])]))), flush=True)
+        if options.out is not None:
+            write_rows(options.out, command, outcomes, page)
+
+
+def outcome_of(network: str, minutes: float, batch: int) -> Outcome:
+    """Quantize a network with random weights, so that it is never slower."""
+    config = quantkit.QuantizationConfig(
+        num_samples=_SAMPLES, preset="none", never_slower=True, search_minutes=minutes, speed_batch=batch
+    )
+    began = perf_counter()
+    quantized = quantkit.quantize(quantkit.load_model(network, weights="random", quiet=True), None, config)
+    assert quantized.speed is not None
+    return Outcome(network, quantized.speed, (perf_counter() - began) / 60)
+
+
+def page(document: Document) -> str:
+    """The page of a run's JSON."""
+    return rows_page(document, _COLUMNS, _lines(document["rows"]))
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        proof = row["proof"]
+        returned = f"{len(proof['returned'])} of {proof['layers']}"
+        verdict = "INT8 is faster" if proof["faster"] else "all in FP32"
+        if not proof["complete"]:
+            verdict += ", search ended by its budget"
+        times = proof["milliseconds"]
+        deployed = times.get("int8", times["all_int8"]) if proof["faster"] else times["fp32_fused"]
+        ratio = _ratio(proof["ratio"]) if proof["faster"] else "1"
+        yield (
+            f"| {row['network']} | {returned} | {_ratio(proof['all_int8'])} | {ratio} | {verdict} | {deployed:.2f} | "
+            f"{row['minutes']:.1f} |"
+        )
+
+
+def _ratio(interval: Mapping[str, float]) -> str:
+    return f"{interval['median']:.2f} [{interval['low']:.2f}, {interval['high']:.2f}]"
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,67 @@
+"""The record of a network that must not be slower than in FP32, as bundles keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat, PositiveFloat
+
+SpeedVerdict = Literal["faster", "slower", "not distinguishable"]
+
+
+@dataclass(frozen=True)
+class MedianInterval:
+    """A median and its 95 % interval."""
+
+    median: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+
+    @property
+    def verdict(self) -> SpeedVerdict:
+        """What it says where it is the ratio of two speeds."""
+        if self.low > 1:
+            return "faster"
+        return "slower" if self.high < 1 else "not distinguishable"
+
+
+@dataclass(frozen=True)
+class SpeedProof:
+    """How fast a network with INT8 layers is beside fused FP32, where it must not be slower.
+
+    Attributes:
+        faster: whether INT8 was proven to be faster; otherwise all layers are in FP32.
+        complete: whether the time sufficed to try everything.
+        layers: how many layers could run in INT8.
+        returned: the layers that were returned to FP32 because they are faster there.
+        ratio: how many times as fast as fused FP32 the network is, or was with INT8 layers where ``faster`` is False;
+            from runs in turns.
+        all_int8: the same of the network with all layers in INT8.
+        milliseconds: median times of a run: ``fp32``, ``fp32_fused``, ``all_int8``, and ``int8`` where that differs.
+        rounds: how often each network was timed.
+        batch: how many images a run had.
+        cpu: the name of the processor.
+        threads: how many hardware threads the process could use.
+    """
+
+    faster: bool
+    complete: bool
+    layers: Annotated[int, Field(ge=0)]
+    returned: tuple[str, ...]
+    ratio: MedianInterval
+    all_int8: MedianInterval
+    milliseconds: Mapping[str, PositiveFloat]
+    rounds: Annotated[int, Field(ge=1)]
+    batch: Annotated[int, Field(ge=1)]
+    cpu: str
+    threads: Annotated[int, Field(ge=1)]
+
+    @property
+    def latencies(self) -> dict[str, float]:
+        """The median times of FP32, and of the network where it has INT8 layers."""
+        times = {name: self.milliseconds[name] for name in ("fp32", "fp32_fused")}
+        if self.faster:
+            times["int8"] = self.milliseconds.get("int8", self.milliseconds["all_int8"])
+        return times
