@@ -141,7 +141,7 @@ def _configuration(bundle: Bundle) -> Iterator[Check]:
 def _quantization(bundle: Bundle) -> Check:
     """Compare the fused network and its plan, from which other engines' files are written, with what MXNet runs."""
     try:
-        layers = len(bundle.network.int8_layers)
+        layers = len(bundle.network.int8_weighted)
     except BundleError as error:
         return Check("quantization", False, str(error))
     return Check("quantization", True, f"{layers} layers in INT8, lowered again to the same symbol")

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Optional
 
 from quantkit.errors import ModelError
 from quantkit.fusion.engine_operators import CONVOLUTION, DENSE, engine_operator
 from quantkit.ir.fused_layer import FUSED, form_problem, fused_layer_of, has_constant_weights
-from quantkit.ir.graph import Graph, Node
+from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import integers
+from quantkit.ir.recurrent_layer import exchanges_batch, fused_recurrent, part_names, recurrent_layer_of, time_major
 
 
 def float_graph(graph: Graph) -> Graph:
     """The fused graph with each layer as the engine's FP32 fused operator; names and outputs do not change."""
-    return replace(graph, nodes=tuple(float_node(graph, node) for node in graph.nodes))
+    nodes = (each for node in graph.nodes for each in float_nodes(graph, node))
+    return replace(graph, nodes=tuple(nodes))
 
 
-def float_node(graph: Graph, node: Node) -> Node:
-    """One node of a fused graph in its FP32 form."""
+def float_nodes(graph: Graph, node: Node) -> tuple[Node, ...]:
+    """One node of a fused graph in its FP32 form, the last operator with its name; recurrent layers are several.
+
+    A recurrent layer reads the result of another one before its axes are exchanged.
+    """
+    layer = recurrent_layer_of(node)
+    if layer is None:
+        return (_float_node(graph, node),)
+    before = recurrent_layer_of(graph.producer(layer.data))
+    return tuple(time_major(layer, None if before is None else Tensor(part_names(before.node.name)[-1])))
+
+
+def _float_node(graph: Graph, node: Node) -> Node:
     layer = fused_layer_of(node)
     if layer is None or not has_constant_weights(graph.params, layer) or not _has_kernel(node, layer.is_convolution):
         return node
@@ -30,7 +45,38 @@ def fused_graph(graph: Graph) -> Graph:
     Raises:
         ModelError: a layer does not have the form that ``float_graph`` gives it.
     """
-    return replace(graph, nodes=tuple(map(_fused_node, graph.nodes)))
+    return replace(graph, nodes=tuple(map(_fused_node, _without_parts(graph))))
+
+
+def _without_parts(graph: Graph) -> Iterator[Node]:
+    """The nodes, each recurrent layer in place of its ``RNN``, without the operators around it."""
+    layers = {name: layer for node in graph.nodes if (layer := _recurrent(graph, node)) for name in (node.name,)}
+    parts = {part for layer in layers.values() for part in (*part_names(layer.name), layer.name)}
+    for node in graph.nodes:
+        if node.name in layers:
+            yield layers[node.name]
+        elif node.name not in parts:
+            yield node
+
+
+def _recurrent(graph: Graph, node: Node) -> Optional[Node]:
+    """The recurrent layer of which a node is the ``RNN``, as ``time_major`` makes it; None if it is not."""
+    name = node.name.removesuffix("_rnn")
+    exchanged, *_, rnn = part_names(name)
+    if node.op != "RNN" or node.name != rnn or any(not _is_part(graph, state, name) for state in node.inputs[2:]):
+        return None
+    made = graph.producer(node.inputs[0])
+    if made is None or node.inputs[1].node not in graph.params:
+        return None
+    if made.name == exchanged and exchanges_batch(made):
+        return fused_recurrent(name, node, made.inputs[0], node.inputs[1])
+    before = _recurrent(graph, made)
+    return None if before is None else fused_recurrent(name, node, before.output, node.inputs[1])
+
+
+def _is_part(graph: Graph, state: Tensor, name: str) -> bool:
+    made = graph.producer(state)
+    return made is not None and made.op == "_zeros" and made.name in part_names(name)
 
 
 def _fused_node(node: Node) -> Node:

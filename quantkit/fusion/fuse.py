@@ -9,8 +9,11 @@ from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.fusion.rewriting.rule import Applied, Rejection, Rule, apply_rule
 from quantkit.fusion.rules.activation import ACTIVATION
 from quantkit.fusion.rules.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
+from quantkit.fusion.rules.dense_last_axis import DENSE_OVER_ROWS
 from quantkit.fusion.rules.drop_identity import DROP_IDENTITY
 from quantkit.fusion.rules.pointwise_dense import POINTWISE_DENSE
+from quantkit.fusion.rules.recurrent import DROP_DOUBLE_SWAP, RECURRENT_BATCH_FIRST, RECURRENT_ONE_BY_ONE
+from quantkit.fusion.rules.recurrent_parameters import RECURRENT_PARAMETERS
 from quantkit.fusion.rules.residual_sum import RESIDUAL_SUM
 from quantkit.ir.graph import Graph, Tensor
 
@@ -20,6 +23,11 @@ RULES: tuple[Rule, ...] = (
     FOLD_BATCH_NORM,
     BATCH_NORM_AS_CONVOLUTION,
     POINTWISE_DENSE,
+    RECURRENT_PARAMETERS,
+    RECURRENT_BATCH_FIRST,
+    DROP_DOUBLE_SWAP,
+    RECURRENT_ONE_BY_ONE,
+    DENSE_OVER_ROWS,
     RESIDUAL_SUM,
     ACTIVATION,
 )

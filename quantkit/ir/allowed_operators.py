@@ -14,9 +14,8 @@ register; those in both take the same inputs in both. Left out are:
 - sparse storage, graph sampling (``_contrib_dgl_...``), and MXNet's NumPy operators (``_np...``);
 - operators that end the process, or write beyond their output, for some values that a file can hold:
   ``Correlation``, ``scatter_nd``, ``_contrib_ROIAlign`` and its kin (boxes name their image, unchecked),
-  ``_contrib_Proposal``, ``im2col``, ``khatri_rao``, ``amp_multicast``, ``_sg_mkldnn_selfatt_...``,
-  ``_contrib_quantize_asym`` (without calibrated ranges) with its ``_contrib_quantized_rnn``. Operators that crash only
-  for some attributes are allowed; ``attribute_bounds`` and ``fused_bounds`` reject those attributes, and
+  ``_contrib_Proposal``, ``im2col``, ``khatri_rao``, ``amp_multicast``, ``_sg_mkldnn_selfatt_...``. Operators that
+  crash only for some attributes are allowed; ``attribute_bounds`` and ``fused_bounds`` reject those attributes, and
   ``tensor_bounds`` rejects shapes and types.
 """
 
@@ -176,6 +175,8 @@ _INT8 = {
     **_named("_contrib_quantized_concat", 3, _ANY, 3),
     **_named("_contrib_quantized_elemwise_add _contrib_quantized_elemwise_mul", 6, 6, 3),
     **_named("_contrib_quantized_embedding", 4, 4, 3),
+    **_named("_contrib_quantize_asym", 1, 1, 3),
+    **_named("_contrib_quantized_rnn", 6, 6),
 }
 
 FUSED = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import Optional
 
 from quantkit.ir.allowed_operators import FUSED, OPERATORS
@@ -74,6 +75,12 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
         missing = "None" in (attrs.get("stride"), attrs.get("pad"))
         if sizes["kernel"] != 2 or not {sizes["stride"], sizes["pad"]} <= {0, 2} or missing:
             return "it does not pool integers in two dimensions"
+    if op == "_contrib_quantize_asym" and not _is_calibrated(attrs):
+        return "it has no calibrated range, and MXNet needs one"
+    if op == "_contrib_quantized_rnn":
+        several = (is_true(attrs, key) for key in ("bidirectional", "state_outputs", "use_sequence_length"))
+        if attrs.get("mode") != "lstm" or attrs.get("num_layers") != "1" or any(several):
+            return "it is not one LSTM layer in one direction, and MXNet computes no other one in integers"
     if op == "_arange" and not _is_countable(attrs):
         return "it would produce more values than can be counted"
     if op == "transpose":
@@ -85,6 +92,14 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
         if bool(cuts) == any(sections) or list(cuts) != sorted(set(cuts)):
             return "it splits neither into equal sections nor at ascending indices"
     return None
+
+
+def _is_calibrated(attrs: Mapping[str, str]) -> bool:
+    try:
+        low, high = (float(attrs[f"{bound}_calib_range"]) for bound in ("min", "max"))
+    except (KeyError, ValueError):
+        return False
+    return isfinite(low) and isfinite(high) and low < high
 
 
 def output_count(op: str, attrs: Mapping[str, str]) -> int:

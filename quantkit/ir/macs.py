@@ -7,11 +7,9 @@ from math import prod
 
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import flag
+from quantkit.ir.recurrent_layer import GATES
 
 Shape = tuple[int, ...]
-
-GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-"""The number of gates, rows of weights for each unit of the state, by the mode of MXNet's ``RNN``."""
 
 
 def macs(graph: Graph, shapes: Mapping[Tensor, Shape]) -> dict[str, int]:

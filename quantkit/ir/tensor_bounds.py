@@ -11,6 +11,7 @@ import numpy as np
 from quantkit.ir.allowed_operators import FUSED
 from quantkit.ir.attribute_bounds import is_true
 from quantkit.ir.graph import Node, Tensor
+from quantkit.ir.operators import integer
 
 MOST_VALUES = 1 << 29
 """Values of the largest tensor that a network may have, 2 GiB of float32; MXNet's wheels index up to 2^31."""
@@ -22,7 +23,9 @@ _COPIES = frozenset({"Reshape", "Flatten", "reshape_like"})
 _FLOAT_ONLY = frozenset({"RNN", "norm"})
 _WORDS = frozenset({"div", "rdiv", "mod", "rmod"})
 
-_DECIDED = _COPIES | _FLOAT_ONLY | FUSED.keys() | {"where"}
+_INT8_RNN = "_contrib_quantized_rnn"
+
+_DECIDED = {_INT8_RNN} | _COPIES | _FLOAT_ONLY | FUSED.keys() | {"where"}
 
 
 def is_delicate(op: str) -> bool:
@@ -71,6 +74,15 @@ def _shape_problem(node: Node, shapes: Mapping[Tensor, tuple[int, ...]]) -> Opti
         condition, chosen = (shapes[tensor] for tensor in node.inputs[:2])
         if condition != chosen and condition != chosen[:1]:
             return f"has a condition of shape {condition} for {chosen}"
+    return _recurrent_problem(node, shapes) if node.op == _INT8_RNN else None
+
+
+def _recurrent_problem(node: Node, shapes: Mapping[Tensor, tuple[int, ...]]) -> Optional[str]:
+    data, parameters, *states, scale, shift = (shapes[tensor] for tensor in node.inputs)
+    hidden = integer(node, "state_size", 0)
+    fits = len(data) == 3 and parameters == (4 * hidden * (data[2] + hidden + 2),)
+    if not fits or set(states) != {(1, data[1], hidden)} or {scale, shift} != {(1,)}:
+        return f"cannot read data of shape {data} with parameters, states, scale and shift of its other inputs' shapes"
     return None
 
 
@@ -84,6 +96,9 @@ def _type_problem(node: Node, types: Mapping[Tensor, np.dtype]) -> Optional[str]
         integers = [read[0], *(read[-5:-4] if is_true(node.attrs, "with_sum") else [])]
         wrong = next((dtype for dtype in integers if dtype.itemsize != 1), None)
         return None if wrong is None else f"reads {wrong} instead of 8-bit integers"
+    if node.op == _INT8_RNN:
+        wrong = next((dtype for dtype, wanted in zip(read, (np.uint8, *[np.float32] * 5)) if dtype != wanted), None)
+        return None if wrong is None else f"reads {wrong} in place of 8-bit data or float32 parameters"
     if node.op in _FLOAT_ONLY or _divides(node.op):
         wrong = next((dtype for dtype in read if dtype.kind != "f"), None)
         return None if wrong is None else f"reads {wrong} instead of floating-point numbers"

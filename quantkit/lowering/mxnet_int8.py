@@ -14,15 +14,23 @@ import numpy as np
 
 from quantkit.calibration.ranges import Range
 from quantkit.fusion.engine_operators import engine_operator
-from quantkit.fusion.float_symbol import float_node
+from quantkit.fusion.float_symbol import float_nodes
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of, with_core_attrs, with_relu_only
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
 from quantkit.ir.operators import ADDITIONS, integer, integers
+from quantkit.ir.recurrent_layer import RECURRENT, RecurrentLayer, known_matrices
 from quantkit.lowering.weights import engine_weight
 from quantkit.quantization.arithmetic import DType
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.recurrent_weights import (
+    STATE_ZERO_POINT,
+    added_columns,
+    engine_matrices,
+    kernel_zero_point,
+    recurrent_integers,
+)
 from quantkit.quantization.weights import per_channel_int8
 
 PREFIX = "quantized_"
@@ -75,7 +83,10 @@ def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
         if network.is_int8(node):
             _lowering_of(node)(lowering, node)
         else:
-            lowering.add(float_node(graph, replace(node, inputs=tuple(map(lowering.as_float, node.inputs)))))
+            for tensor in node.inputs:
+                lowering.as_float(tensor)
+            for each in float_nodes(graph, node):
+                lowering.add(each)
     outputs = tuple(map(lowering.as_float, graph.outputs))
     lowered = Graph(tuple(lowering.nodes), graph.inputs, outputs, {**graph.params, **lowering.params}).pruned()
     stored = {tensor: each for tensor, each in lowering.stored.items() if each.tensor.node in lowered.by_name}
@@ -103,6 +114,12 @@ class _Lowering:
     def add(self, node: Node) -> Tensor:
         self.nodes.append(node)
         return node.output
+
+    def add_beside(
+        self, node: Node, name: str, op: str, inputs: tuple[Tensor, ...], attrs: Mapping[str, str]
+    ) -> Tensor:
+        """Add an operator that another one needs."""
+        return self.add(Node(self.names.take(f"{node.name}_{name}"), op, inputs, attrs, node.origin))
 
     def add_int8(self, node: Node, stands_for: Tensor, values: Range) -> None:
         """Add a node whose integers stand for a tensor of the fused graph, with the range ``values``."""
@@ -240,6 +257,34 @@ def _lower_dense(lowering: _Lowering, node: Node) -> None:
         result = lowering.add(replace(step, name=name, inputs=(result, *step.inputs[1:]), origin=node.origin))
 
 
+def _lower_recurrent(lowering: _Lowering, node: Node) -> None:
+    """An LSTM layer with its exchanges of axes; the kernel takes uint8 and weights in FP32, and puts out FP32."""
+    layer = RecurrentLayer(node)
+    lowering.as_float(layer.data)
+    for each in float_nodes(lowering.graph, node):
+        lowering.add(_int8_rnn(lowering, layer, each) if each.op == "RNN" else each)
+
+
+def _int8_rnn(lowering: _Lowering, layer: RecurrentLayer, rnn: Node) -> Node:
+    """The kernel in place of an FP32 ``RNN`` of the same name; its data are quantized before it."""
+    data, state = (lowering.network.form(tensor).params for tensor in (layer.data, layer.node.output))
+    weights = known_matrices(lowering.graph, layer)
+    integers = recurrent_integers(weights, data, state)
+    flat = engine_matrices(weights, integers, data, state).flat
+    parameters = lowering.add_param(f"{rnn.name}_int8_parameters", flat)
+    read = rnn.inputs[0]
+    if columns := added_columns(integers):
+        zeros = lowering.add_beside(rnn, "zeros", "_zeros", (), {"shape": f"(0, 0, {columns})", "dtype": "float32"})
+        read = lowering.add_beside(rnn, "padded", "Concat", (read, zeros), {"dim": "2", "num_args": "2"})
+    offset = kernel_zero_point(data)
+    span = Range((0 - offset) * data.scale, (255 - offset) * data.scale)
+    quantized = lowering.add_beside(rnn, "uint8", "_contrib_quantize_asym", (read,), _attributes(span))
+    scale = lowering.add_param(f"{rnn.name}_scale", np.array([1 / state.scale], np.float32))
+    shift = lowering.add_param(f"{rnn.name}_shift", np.array([STATE_ZERO_POINT], np.float32))
+    inputs = (quantized, parameters, *rnn.inputs[2:], scale, shift)
+    return replace(rnn, op="_contrib_quantized_rnn", inputs=inputs)
+
+
 def _lower_following(lowering: _Lowering, node: Node) -> None:
     operator = {"Pooling": "_contrib_quantized_pooling"}.get(node.op, "_contrib_quantized_flatten")
     # Global pooling needs no kernel, but the INT8 operator demands one.
@@ -269,6 +314,8 @@ def _lowering_of(node: Node) -> Callable[[_Lowering, Node], None]:
     layer = fused_layer_of(node)
     if layer is not None:
         return _lower_convolution if layer.is_convolution else _lower_dense
+    if node.op == RECURRENT:
+        return _lower_recurrent
     if node.op in ADDITIONS:
         return _lower_addition
     return _lower_concat if node.op == "Concat" else _lower_following

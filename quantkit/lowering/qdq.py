@@ -2,9 +2,10 @@
 
 This is ONNX's form of INT8 networks (QDQ): operators compute with real numbers, and every tensor that has an integer
 form is rounded to it and back. Engines recognise the pattern and compute in integers. Scales and integer weights are
-those of MXNet's INT8 kernels, so the result is what MXNet computes, with three exceptions: tensors with negative
+those of MXNet's INT8 kernels, so the result is what MXNet computes, with some exceptions: tensors with negative
 values are uint8 with zero point 128, which has the same levels as int8; a sum with an addend keeps all 8 bits; and
-a layer's result is rounded before an addend is added, since ONNX Runtime adds integers to integers.
+a layer's result is rounded before an addend is added, since ONNX Runtime adds integers to integers. Recurrent layers
+are FP32.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of, unroll
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
 from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag, integer
+from quantkit.ir.recurrent_layer import RecurrentLayer, recurrent_layer_of, time_major
 from quantkit.lowering.subsampling import with_subsampling
 from quantkit.lowering.weights import engine_weight
 from quantkit.quantization.arithmetic import QuantParams, affine_params
@@ -57,7 +59,10 @@ def qdq_network(
     network, known = with_subsampling(network, shapes)
     graph, lowering = network.graph, _Lowering(network, reduce_range, known, Names(network.graph.names))
     for node in graph.nodes:
-        if not network.is_int8(node):
+        recurrent = recurrent_layer_of(node)
+        if recurrent is not None:
+            _write_recurrent(lowering, recurrent)
+        elif not network.is_int8(node):
             lowering.write_out(node, node.inputs)
         elif fused_layer_of(node) is None:
             lowering.write_out(node, tuple(map(lowering.rounded, node.inputs)))
@@ -139,6 +144,17 @@ class _Lowering:
             self.add(replace(part, inputs=operands), shape)
         if rounds:
             self.round(Tensor(last), tensor_params(self.network.form(node.output)), node.name, node.name)
+
+
+def _write_recurrent(lowering: _Lowering, layer: RecurrentLayer) -> None:
+    """Recurrent layers in FP32, as operators of MXNet's that read steps first."""
+    batch, steps, features = lowering.shapes[layer.data]
+    across = lowering.shapes[layer.node.output][2]
+    *before, rnn, last = time_major(layer)
+    states = {each.name: (layer.layers * layer.directions, batch, layer.hidden) for each in before}
+    shapes = {**states, before[0].name: (steps, batch, features), rnn.name: (steps, batch, across)}
+    for each in (*before, rnn, last):
+        lowering.add(each, shapes.get(each.name, (batch, steps, across)))
 
 
 def tensor_params(form: TensorQuantization) -> QuantParams:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Node, Tensor
 from quantkit.ir.operators import ADDITIONS
-from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.quantized_graph import QuantizedGraph, has_weights
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ def candidates(network: QuantizedGraph) -> tuple[Candidate, ...]:
 
 
 def _single(network: QuantizedGraph) -> Iterator[Candidate]:
-    for fused_layer in network.int8_layers:
-        yield Candidate(fused_layer.node.name, frozenset({fused_layer.node.name}))
+    for node in network.int8_weighted:
+        yield Candidate(node.name, frozenset({node.name}))
 
 
 def _branches(network: QuantizedGraph) -> Iterator[Candidate]:
     graph = network.graph
-    layers = frozenset(fused_layer.node.name for fused_layer in network.int8_layers)
+    layers = frozenset(node.name for node in network.int8_weighted)
     above: dict[str, frozenset[str]] = {}
     forced: dict[str, frozenset[str]] = {}
     order = {node.name: position for position, node in enumerate(graph.nodes)}
@@ -64,10 +64,10 @@ def _joins(node: Node) -> bool:
 
 
 def _ends(network: QuantizedGraph) -> Iterator[Candidate]:
-    for fused_layer in network.int8_layers:
-        layers = _around(network, fused_layer.node.output)
+    for node in network.int8_weighted:
+        layers = _around(network, node.output)
         if len(layers) > 1:
-            yield Candidate(f"{fused_layer.node.name} and what reads it", layers)
+            yield Candidate(f"{node.name} and what reads it", layers)
 
 
 def _around(network: QuantizedGraph, tensor: Tensor) -> frozenset[str]:
@@ -82,7 +82,7 @@ def _around(network: QuantizedGraph, tensor: Tensor) -> frozenset[str]:
         for node in (*((producer,) if producer else ()), *network.graph.consumers.get(tensor, ())):
             if not network.is_int8(node):
                 continue
-            if fused_layer_of(node) is not None:
+            if has_weights(node):
                 layers.add(node.name)
             else:
                 ahead += {node.output, *node.inputs} - seen

@@ -154,7 +154,7 @@ class Exploration:
         if goal.max_drop is None:
             next((layers for layers in reversed(list(path)) if fits(layers)), None)
             return
-        whole = frozenset(layer.node.name for layer in self._adjusted.network.int8_layers)
+        whole = frozenset(node.name for node in self._adjusted.network.int8_weighted)
         chosen = first_meeting(path, fits)
         if chosen is None:
             reserve = whole if allowed(measurements.trial(whole)) and fits(whole) else None

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Optional
 
 from quantkit.errors import UserError
-from quantkit.ir.fused_layer import fused_layer_of
-from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.quantized_graph import QuantizedGraph, has_weights
 
 KEPT = "kept in FP32 for accuracy"
 """The reason for a decision to return a layer to FP32."""
@@ -30,7 +29,7 @@ def kept_in_fp32(
     Raises:
         UserError: one of ``layers`` does not run in INT8.
     """
-    if unknown := sorted(set(layers) - {fused_layer.node.name for fused_layer in network.int8_layers}):
+    if unknown := sorted(set(layers) - {node.name for node in network.int8_weighted}):
         raise UserError(f"{unknown[0]!r} is not a layer that runs in INT8, so it cannot be returned to FP32")
     decisions = dict(network.plan.decisions)
     for node in network.graph.nodes:
@@ -40,6 +39,6 @@ def kept_in_fp32(
         producers = [decisions.get(tensor.node) for tensor in node.inputs if tensor.node not in network.graph.params]
         if node.name in layers:
             decisions[node.name] = replace(decision, precision="fp32", reason=(reasons or {}).get(node.name, KEPT))
-        elif fused_layer_of(node) is None and not any(made is not None and made.is_int8 for made in producers):
+        elif not has_weights(node) and not any(made is not None and made.is_int8 for made in producers):
             decisions[node.name] = replace(decision, precision="fp32", reason="all that it reads is FP32")
     return replace(network, plan=replace(network.plan, decisions=decisions))

@@ -100,7 +100,7 @@ def prove_speed(quantized: QuantizedModel, search: SpeedSearch, batch: int = 1) 
     """
     source = quantized.source
     networks = {"fp32": source.model.graph, "fp32_fused": source.graph}
-    in_fp32 = not quantized.network.int8_layers
+    in_fp32 = not quantized.network.int8_weighted
     if _int8(quantized.plan) == _int8(search.all_int8.plan):
         networks["all_int8"] = quantized.graph
     else:
@@ -113,7 +113,7 @@ def prove_speed(quantized: QuantizedModel, search: SpeedSearch, batch: int = 1) 
     return SpeedProof(
         not in_fp32 and ratio.verdict == "faster",
         search.complete,
-        len(search.all_int8.int8_layers),
+        len(search.all_int8.int8_weighted),
         tuple(search.returned),
         ratio,
         ratios["all_int8"],
@@ -132,7 +132,7 @@ def all_in_fp32(network: QuantizedGraph, proof: SpeedProof) -> QuantizationPlan:
         f"returned to FP32: with INT8 the network is {ratio.median:.3g} times as fast as fused FP32 "
         f"[{ratio.low:.3g}, {ratio.high:.3g}] where it was quantized, not faster"
     )
-    layers = [layer.node.name for layer in network.int8_layers]
+    layers = [node.name for node in network.int8_weighted]
     return kept_in_fp32(network, layers, dict.fromkeys(layers, reason)).plan
 
 

@@ -124,7 +124,7 @@ def search_mixed_precision(
     check_request(source.model, goal, evaluation_data, minutes)
     samples = dataset(source.model, calibration_data)
     adjusted = apply_algorithms(source, table, plan, samples, algorithms, progress)
-    if not adjusted.network.int8_layers:
+    if not adjusted.network.int8_weighted:
         raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
     judged_by = samples.subset(table.samples, at_most=True) if evaluation_data is None else evaluation_data
     looked_at = judged(source, judged_by, progress)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from quantkit.ir.fused_layer import FusedLayer
+from quantkit.ir.fused_layer import fused_layer_of
+from quantkit.ir.graph import Node
 from quantkit.ir.operators import integers
 from quantkit.mixed_precision.candidates import Candidate, candidates
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -16,23 +17,26 @@ def speed_candidates(network: QuantizedGraph) -> tuple[Candidate, ...]:
     Besides those of ``candidates`` they are all layers of a kind, because a kernel is slow wherever it runs, and the
     network's layers in halves, quarters and so on, because conversions cost time only where INT8 ends.
     """
-    layers = network.int8_layers
+    layers = network.int8_weighted
     by_layers: dict[frozenset[str], Candidate] = {}
-    names = [layer.node.name for layer in layers]
+    names = [node.name for node in layers]
     for candidate in (*_kinds(layers), *_parts(names, 0, len(names)), *candidates(network)):
         by_layers.setdefault(candidate.layers, candidate)
     return tuple(sorted(by_layers.values(), key=lambda candidate: -len(candidate.layers)))
 
 
-def _kinds(layers: Sequence[FusedLayer]) -> Iterator[Candidate]:
+def _kinds(layers: Sequence[Node]) -> Iterator[Candidate]:
     kinds: dict[str, set[str]] = {}
-    for layer in layers:
-        kinds.setdefault(_kind(layer), set()).add(layer.node.name)
+    for node in layers:
+        kinds.setdefault(_kind(node), set()).add(node.name)
     for kind, names in kinds.items():
         yield Candidate(f"every {kind}", frozenset(names))
 
 
-def _kind(layer: FusedLayer) -> str:
+def _kind(node: Node) -> str:
+    layer = fused_layer_of(node)
+    if layer is None:
+        return "LSTM"
     if not layer.is_convolution:
         return layer.core.op
     size = "x".join(map(str, integers(layer.core, "kernel")))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Optional, get_args
 
+from quantkit.backends.mxnet.instructions import int8_lstm_obstacle
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
@@ -13,6 +14,7 @@ from quantkit.fusion.fuse import Fused
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import ADDITIONS, flag, integer, integers
+from quantkit.ir.recurrent_layer import RECURRENT, lstm_matrices, recurrent_layer_of
 from quantkit.quantization.arithmetic import SMALLEST_PEAK, DType, QuantParams, activation_params
 from quantkit.quantization.exclude import excluded_nodes
 
@@ -73,11 +75,17 @@ def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
     """The tensors of a fused graph whose ranges a plan may ask for, in topological order."""
     wanted: dict[Tensor, None] = {}
     for node in graph.nodes:
-        if _kind(node) in ("layer", "addition", "Concat"):
-            operands = (node.inputs[0], node.inputs[-1]) if fused_layer_of(node) else node.inputs
+        if _kind(node) in ("layer", "addition", "Concat", RECURRENT):
+            operands = _operands(node)
             wanted.update(dict.fromkeys(tensor for tensor in operands if tensor.node not in graph.params))
             wanted[node.output] = None
     return tuple(wanted)
+
+
+def _operands(node: Node) -> tuple[Tensor, ...]:
+    if recurrent_layer_of(node) is not None:
+        return node.inputs[:1]
+    return (node.inputs[0], node.inputs[-1]) if fused_layer_of(node) else node.inputs
 
 
 def check_dtype(dtype: str) -> None:
@@ -145,6 +153,7 @@ class _Planning:
         self.graph = fused.graph
         self.tensors: dict[Tensor, TensorQuantization] = {}
         self.native: set[Tensor] = set()
+        self.runs_without_vnni = _runs_without_vnni(fused.graph)
         self._table = table
         self._wanted = dtype
 
@@ -176,6 +185,17 @@ class _Planning:
         self.tensors[tensor] = TensorQuantization(values, "uint8" if unsigned else "int8")
 
 
+def _runs_without_vnni(graph: Graph) -> bool:
+    """Whether the network's LSTM layers can be INT8, so that nothing else may need VNNI."""
+    recurrent = filter(None, map(recurrent_layer_of, graph.nodes))
+    lstm = any(layer.mode == "lstm" for layer in recurrent)
+    return lstm and not _has_convolutions(graph) and int8_lstm_obstacle() is None
+
+
+def _has_convolutions(graph: Graph) -> bool:
+    return any(layer is not None and layer.is_convolution for layer in map(fused_layer_of, graph.nodes))
+
+
 def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
     layer = fused_layer_of(node)
     if layer is None or layer.weight.node not in state.graph.params:
@@ -188,6 +208,8 @@ def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
         return f"the engine's INT8 convolution does not take the layout {layer.core.attrs['layout']}"
     if layer.is_convolution and not _groups_have_own_scales(state, layer):
         return "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"
+    if not layer.is_convolution and state.runs_without_vnni:
+        return "an INT8 LSTM layer rules out VNNI for the whole process, and dense layers need it"
     if not layer.is_convolution and not flag(layer.core, "flatten", default=True):
         return "a dense layer over the last axis only has no INT8 form here"
     if not layer.is_convolution and layer.activation_kind not in (None, "relu", "relu6"):
@@ -204,6 +226,27 @@ def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
     state.consume(layer.data)
     if layer.addend is not None:
         state.consume(layer.addend)
+    return None
+
+
+def _decide_recurrent(state: _Planning, node: Node) -> Optional[str]:
+    layer = recurrent_layer_of(node)
+    if layer is None or layer.mode != "lstm":
+        return "the engine has an INT8 kernel for LSTM layers only"
+    if lstm_matrices(state.graph.params, layer) is None:
+        return "its weights are computed, or do not fit"
+    if _has_convolutions(state.graph):
+        return "the engine's INT8 LSTM rules out VNNI for the whole process, and the network's convolutions need it"
+    if obstacle := int8_lstm_obstacle():
+        return obstacle
+    if _vanishes(state.range_of(layer.data)):
+        return "its input is 0 in every sample"
+    values = state.range_of(node.output)
+    if _vanishes(values):
+        return "its result is 0 in every sample"
+    state.consume(layer.data)
+    # The kernel rounds the state and the result alike; the result is FP32.
+    state.tensors[node.output] = TensorQuantization(values, "int8")
     return None
 
 
@@ -307,6 +350,7 @@ _DECIDERS: dict[str, _Decider] = {
     "Flatten": _decide_flatten,
     "Concat": _decide_concat,
     "addition": _decide_addition,
+    RECURRENT: _decide_recurrent,
 }
 
 
@@ -316,8 +360,14 @@ def _kind(node: Node) -> str:
     return "addition" if node.op in ADDITIONS else node.op
 
 
+_RECURRENT_NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN+tanh", "rnn_relu": "RNN+relu"}
+
+
 def operator_name(node: Node) -> str:
     """What an operator is called in reports: ``Convolution+sum+relu`` for a fused one."""
+    recurrent = recurrent_layer_of(node)
+    if recurrent is not None:
+        return _RECURRENT_NAMES[recurrent.mode]
     layer: Optional[FusedLayer] = fused_layer_of(node)
     if layer is None:
         return node.op

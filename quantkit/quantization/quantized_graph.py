@@ -12,6 +12,7 @@ import numpy as np
 from quantkit.errors import ModelError
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights
 from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.recurrent_layer import RecurrentLayer, lstm_matrices, recurrent_layer_of
 from quantkit.quantization.plan import WITHOUT_WEIGHTS, QuantizationPlan, TensorQuantization, operator_name
 
 
@@ -44,10 +45,26 @@ class QuantizedGraph:
         """The convolutions and dense layers that run in INT8, in topological order."""
         return tuple(layer for node in self.graph.nodes if (layer := self.int8_layer(node)) is not None)
 
+    @cached_property
+    def int8_lstms(self) -> tuple[RecurrentLayer, ...]:
+        """The LSTM layers that run in INT8, in topological order."""
+        return tuple(layer for node in self.graph.nodes if (layer := self.int8_recurrent(node)) is not None)
+
+    @cached_property
+    def int8_weighted(self) -> tuple[Node, ...]:
+        """The nodes with weights that run in INT8, convolutions, dense and LSTM layers, in topological order."""
+        return tuple(node for node in self.graph.nodes if has_weights(node) and self.is_int8(node))
+
     def computes_integers(self, node: Node) -> bool:
-        """Whether a node puts out integers: all INT8 operators do but dense layers, whose results are FP32."""
+        """Whether a node puts out integers: all INT8 operators do but dense and LSTM layers, whose results are FP32."""
         layer = fused_layer_of(node)
-        return self.is_int8(node) and (layer is None or layer.is_convolution)
+        puts_out_floats = recurrent_layer_of(node) is not None if layer is None else not layer.is_convolution
+        return self.is_int8(node) and not puts_out_floats
+
+    def int8_recurrent(self, node: Optional[Node]) -> Optional[RecurrentLayer]:
+        """The LSTM layer that a node is, if it runs in INT8."""
+        layer = recurrent_layer_of(node)
+        return layer if layer is not None and self.is_int8(layer.node) else None
 
     def addend_form(self, layer: FusedLayer) -> Optional[TensorQuantization]:
         """The integers that an INT8 layer adds to, None where it adds nothing.
@@ -62,6 +79,11 @@ class QuantizedGraph:
     def form(self, tensor: Tensor) -> TensorQuantization:
         """The integer form of a tensor that has one."""
         return self.plan.tensors[tensor]
+
+
+def has_weights(node: Node) -> bool:
+    """Whether a node is a convolution, a dense layer or recurrent layers."""
+    return fused_layer_of(node) is not None or recurrent_layer_of(node) is not None
 
 
 def check_quantized(network: QuantizedGraph) -> None:
@@ -80,7 +102,10 @@ def check_quantized(network: QuantizedGraph) -> None:
         if network.plan.decisions[node.name].operator not in (name, name.removesuffix("+relu")):
             raise ModelError(f"node {node.name!r} ({node.op}) is another operator in the plan")
     for node in filter(network.is_int8, network.graph.nodes):
-        layer = fused_layer_of(node)
+        layer, recurrent = fused_layer_of(node), recurrent_layer_of(node)
+        if recurrent is not None:
+            _check_recurrent(network, recurrent)
+            continue
         if not (node.op in WITHOUT_WEIGHTS if layer is None else has_constant_weights(network.graph.params, layer)):
             raise ModelError(f"node {node.name!r} ({node.op}) has no INT8 form")
         if layer is not None and (problem := _weight_problem(network.graph.params, layer)):
@@ -89,6 +114,17 @@ def check_quantized(network: QuantizedGraph) -> None:
         wanted = (*read, *((node.output,) if network.computes_integers(node) else ()))
         if missing := [tensor for tensor in wanted if tensor not in network.plan.tensors]:
             raise ModelError(f"tensor {str(missing[0])!r} has no integer form, and node {node.name!r} runs in INT8")
+
+
+def _check_recurrent(network: QuantizedGraph, layer: RecurrentLayer) -> None:
+    node = layer.node
+    if lstm_matrices(network.graph.params, layer) is None:
+        raise ModelError(f"node {node.name!r} ({node.op}) has no INT8 form")
+    for tensor in (layer.data, node.output):
+        if tensor not in network.plan.tensors:
+            raise ModelError(f"tensor {str(tensor)!r} has no integer form, and node {node.name!r} runs in INT8")
+    if network.form(node.output).dtype != "int8":
+        raise ModelError(f"the state of node {node.name!r} is {network.form(node.output).dtype}, and must be int8")
 
 
 def _weight_problem(params: Mapping[str, np.ndarray], layer: FusedLayer) -> Optional[str]:

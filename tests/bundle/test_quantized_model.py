@@ -17,7 +17,7 @@ import quantkit
 from quantkit import QuantizationConfig
 from quantkit.bundle import read_bundle
 from quantkit.calibration.table import CalibrationTable
-from quantkit.data import builtin, preprocess
+from quantkit.data import builtin, preparation
 from quantkit.data import folder as folders
 from quantkit.data.default_samples import DefaultSamplesWarning
 from quantkit.data.samples import Samples, take
@@ -64,7 +64,7 @@ def test_each_default_sample_is_cut_and_preprocessed_once(
 ) -> None:
     decoded: Counter[str] = Counter()
     preprocessed: Counter[str] = Counter()
-    decode, apply = builtin.decode, preprocess.apply
+    decode, apply = builtin.decode, preparation.apply
 
     def counted_decode(file: Path, name: str) -> np.ndarray[Any, Any]:
         decoded[name] += 1
@@ -75,7 +75,7 @@ def test_each_default_sample_is_cut_and_preprocessed_once(
         return apply(how, image, where, *shape)
 
     monkeypatch.setattr(builtin, "decode", counted_decode)
-    monkeypatch.setattr(preprocess, "apply", counted_apply)
+    monkeypatch.setattr(preparation, "apply", counted_apply)
     builtin._photograph.cache_clear()
     quantized = quantkit.quantize(NETWORK, "builtin", QuantizationConfig(num_samples=9))
     quantized.save(tmp_path / "bundle")

@@ -11,6 +11,7 @@ import numpy as np
 from quantkit.backends.mxnet.calls import stock_fusion_off
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.backends.mxnet.execute import bound
+from quantkit.backends.mxnet.instructions import prepare_instructions
 from quantkit.backends.mxnet.shapes import check_tensors
 from quantkit.backends.mxnet.symbols import auxiliary_params, symbol_of
 from quantkit.files.text import read_text
@@ -60,6 +61,7 @@ def bind_checkpoint(symbol_file: str, params_file: str, shape: str) -> Any:
     """
     mxnet = load_mxnet()
     graph = read_checkpoint(Path(symbol_file), Path(params_file))
+    prepare_instructions(graph)
     symbol, auxiliary = symbol_of(graph), auxiliary_params(graph)
     image = np.random.RandomState(0).uniform(0, 1, [int(size) for size in shape.split(",")])
     given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}

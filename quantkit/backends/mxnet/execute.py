@@ -13,6 +13,7 @@ import numpy as np
 from quantkit.backends.base import Inputs, Session, Shape
 from quantkit.backends.mxnet.calls import engine_calls, failures, stock_fusion_off
 from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.backends.mxnet.instructions import prepare_instructions
 from quantkit.backends.mxnet.shapes import check_tensors
 from quantkit.backends.mxnet.support import int8_obstacle
 from quantkit.backends.mxnet.symbols import auxiliary_params, symbol_of
@@ -52,6 +53,7 @@ class MxnetSession(Session):
         self._process = OwnProcess()
         if any(node.attrs.get("quantized") == "true" for node in graph.nodes) and (obstacle := int8_obstacle()):
             raise EngineError(obstacle)
+        prepare_instructions(graph)
         with engine_calls("bind the network"):
             auxiliary = auxiliary_params(graph)
             given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}

@@ -16,7 +16,8 @@ from quantkit.errors import EngineError
 # Lines of MKL-DNN 1.0 and oneDNN 2 begin alike: PREFIX,exec,cpu,PRIMITIVE,IMPLEMENTATION,PROPAGATION,TENSORS; of the
 # fields that follow, oneDNN has one more, for attributes, and the time is last in both.
 _PREFIXES = ("mkldnn_verbose", "dnnl_verbose", "onednn_verbose")
-_TENSOR = re.compile(r"(src|data|wei|dst)_(\w+?):")
+# Recurrent layers name the tensors of their states (iter) after those that they read and write (layer).
+_TENSOR = re.compile(r"(src|data|wei|dst)_(?:layer_)?(\w+?):")
 _ISA = re.compile(r"(?:sse|avx|amx)\w*")
 
 _COMPLAINT = re.compile(r"Error: (?!Traceback)|Xbyak::Error|Check failed")

@@ -6,7 +6,7 @@ import numpy as np
 
 from quantkit.benchmark.suites.suite import Recurrent
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.macs import GATES
+from quantkit.ir.recurrent_layer import GATES
 
 INPUT = "data"
 

@@ -70,7 +70,7 @@ def analyze(
             f"the tensors of {opened.directory} were scaled by equalization, so they cannot be compared with FP32's; "
             "analyse the network quantized without it"
         )
-    if not opened.network.int8_layers:
+    if not opened.network.int8_weighted:
         raise UserError(
             f"no layer of {opened.directory} runs in INT8, so it does what FP32 does; `quantkit explain` says why"
         )

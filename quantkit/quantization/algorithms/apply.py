@@ -19,6 +19,9 @@ from quantkit.quantization.algorithms.reconstruction import reconstruct
 from quantkit.quantization.ptq_config import NO_ALGORITHMS, PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
+# Of a batch. Vectors and sequences have no mirror images.
+_IMAGE_AXES = 4
+
 
 @dataclass(frozen=True, eq=False)
 class AdjustedNetwork:
@@ -36,13 +39,15 @@ class AdjustedNetwork:
 
 
 def with_mirrored(batches: Sequence[np.ndarray], most: int) -> list[np.ndarray]:
-    """The samples (images, channels, height, width), and of their mirror images as many as make ``most`` in all.
+    """The samples, and of images (images, channels, height, width) as many mirror images as make ``most`` in all.
 
     An image and its mirror image are both among those of even or both among those of odd number: what every second
     image is fitted to must not be judged by these images' own mirror images. So one image alone has none, and of an
     odd number the first has none.
     """
     images = np.concatenate(batches)
+    if images.ndim != _IMAGE_AXES:
+        return [images]
     mirrored = images[len(images) % 2 :, ..., ::-1]
     return [images, mirrored[: max(0, most - len(images))]]
 

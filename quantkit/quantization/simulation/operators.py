@@ -13,10 +13,14 @@ from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import number
+from quantkit.ir.recurrent_layer import recurrent_layer_of, time_major
 from quantkit.quantization.threads import in_threads
 
 BATCH = 8
 """How many images are run at once."""
+
+# These may make one axis of the images and the next one, or two of the first.
+_MERGING = frozenset({"Reshape"})
 
 
 def linear(layer: FusedLayer, inputs: np.ndarray, weight: np.ndarray, bias: Optional[np.ndarray]) -> np.ndarray:
@@ -60,7 +64,10 @@ def operator_results(
     arrays = {name: array for name, array in zip(names, inputs) if not isinstance(array, str)}
     images = len(next(iter(arrays.values())))
     used = {name: params[name] for name in names if name not in arrays}
-    session = operator_session(node, names, {name: array.shape[1:] for name, array in arrays.items()}, used, outputs)
+    shapes = {name: array.shape[1:] for name, array in arrays.items()}
+    if node.op in _MERGING:
+        return operator_session(node, names, shapes, used, outputs, images).run(arrays)
+    session = operator_session(node, names, shapes, used, outputs)
     results: list[np.ndarray] = []
     for start in range(0, images, BATCH):
         stop = min(start + BATCH, images)
@@ -73,9 +80,14 @@ def operator_results(
 
 
 def operator_session(
-    node: Node, names: Sequence[str], shapes: Mapping[str, Shape], params: Mapping[str, np.ndarray], outputs: int = 1
+    node: Node,
+    names: Sequence[str],
+    shapes: Mapping[str, Shape],
+    params: Mapping[str, np.ndarray],
+    outputs: int = 1,
+    images: int = BATCH,
 ) -> MxnetSession:
-    """One operator, bound to ``BATCH`` images.
+    """One operator, bound to a number of images.
 
     Args:
         node: the operator; what its inputs are called does not matter.
@@ -83,8 +95,11 @@ def operator_session(
         shapes: of those that are no parameters, for one image.
         params: the others.
         outputs: how many of its results are wanted.
+        images: the images.
     """
     alone = replace(node, name="result", inputs=tuple(map(Tensor, names)), origin=())
+    recurrent = recurrent_layer_of(alone)
+    nodes = (alone,) if recurrent is None else tuple(time_major(recurrent))
     results = tuple(Tensor("result", index) for index in range(outputs))
-    bound = {name: (BATCH, *shape) for name, shape in shapes.items()}
-    return MxnetSession(Graph((alone,), tuple(bound), results, params), bound)
+    bound = {name: (images, *shape) for name, shape in shapes.items()}
+    return MxnetSession(Graph(nodes, tuple(bound), results, params), bound)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Optional
 
 import numpy as np
 
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights
 from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.recurrent_layer import RecurrentLayer, known_matrices
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.recurrent_weights import RecurrentIntegers, recurrent_integers
 from quantkit.quantization.simulation.integer_sums import IntegerWeights, integer_layer, integer_weights
 from quantkit.quantization.simulation.operators import activated, linear, operator_results
+from quantkit.quantization.simulation.recurrent import int8_lstm
 from quantkit.quantization.simulation.rounding import rounded, rounded_sum
 
 Values = Mapping[Tensor, np.ndarray]
@@ -33,6 +37,18 @@ class Int8Network:
     def graph(self) -> Graph:
         """The fused network."""
         return self.network.graph
+
+    @cached_property
+    def lstm_weights(self) -> Mapping[str, RecurrentIntegers]:
+        """The integer weights of INT8 LSTM layers, by layer."""
+        return {
+            lstm.node.name: recurrent_integers(
+                known_matrices(self.graph, lstm),
+                self.network.form(lstm.data).params,
+                self.network.form(lstm.node.output).params,
+            )
+            for lstm in self.network.int8_lstms
+        }
 
     def is_layer(self, node: Node) -> bool:
         """Whether a node runs in INT8 and does more than to pass integers on."""
@@ -57,8 +73,16 @@ class Int8Network:
         fused_layer = fused_layer_of(node)
         if fused_layer is not None:
             return [self.layer(fused_layer, values, self.weights[node.name])]
+        lstm = self.network.int8_recurrent(node)
+        if lstm is not None:
+            return [self._lstm(lstm, values[lstm.data])]
         inputs = {tensor: self.rounded_input(tensor, values[tensor]) for tensor in node.inputs}
         return [self.rounded_input(node.output, float_results(self.graph, node, inputs)[0])]
+
+    def _lstm(self, lstm: RecurrentLayer, data: np.ndarray) -> np.ndarray:
+        weights = known_matrices(self.graph, lstm)
+        state = self.network.form(lstm.node.output).params
+        return int8_lstm(data, weights, self.lstm_weights[lstm.node.name], self.network.form(lstm.data), state)
 
     def layer(
         self, fused_layer: FusedLayer, values: Values, weights: IntegerWeights, lost: Optional[np.ndarray] = None

@@ -14,8 +14,8 @@ import numpy as np
 from quantkit.errors import ModelError
 from quantkit.formats.onnx.writing.conversion import Attribute, Conversion, Converter, Operator, name_of, refused
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.macs import GATES
 from quantkit.ir.operators import flag, integer
+from quantkit.ir.recurrent_layer import GATES
 
 # By MXNet's mode: ONNX's operator, and the positions of its gates in MXNet's order. LSTM has input, forget, cell,
 # output in MXNet, and input, output, forget, cell in ONNX; GRU has reset, update, new, and update, reset, new.

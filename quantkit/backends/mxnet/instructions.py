@@ -1,0 +1,86 @@
+"""The instructions that oneDNN may use: MXNet's INT8 LSTM works without VNNI alone.
+
+With VNNI oneDNN stores an LSTM's INT8 weights in blocks, and cannot bring MXNet's weights (gates, outputs, inputs) into
+them: ``could not create a primitive descriptor for a reorder primitive``. Without VNNI it packs them itself. oneDNN
+reads ``DNNL_MAX_CPU_ISA`` when a process first uses it, and never again.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Optional
+
+import numpy as np
+
+from quantkit.backends.mxnet.calls import failures
+from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.errors import EngineError
+from quantkit.ir.graph import Graph
+
+VARIABLE = "DNNL_MAX_CPU_ISA"
+_WITHOUT_VNNI = "AVX512_CORE"
+
+INT8_LSTM = "_contrib_quantized_rnn"
+_CONVOLUTIONS = frozenset({"Convolution", "_sg_mkldnn_conv"})
+
+
+def prepare_instructions(graph: Graph) -> None:
+    """Let oneDNN do without VNNI for networks with LSTM layers, unless others need it or the user says otherwise.
+
+    It has an effect before the process first uses oneDNN. Other processes that it starts are not affected.
+
+    Raises:
+        EngineError: the network has INT8 LSTM layers, and the engine cannot run them in this process.
+    """
+    operators = {node.op for node in graph.nodes}
+    lstm = any(node.op == "RNN" and node.attrs.get("mode") == "lstm" for node in graph.nodes)
+    needs_vnni = not operators.isdisjoint(_CONVOLUTIONS) or any(node.attrs.get("quantized") for node in graph.nodes)
+    if INT8_LSTM in operators or (lstm and not needs_vnni):
+        _do_without_vnni()
+    if INT8_LSTM in operators and (obstacle := int8_lstm_obstacle()):
+        raise EngineError(f"the network has INT8 LSTM layers: {obstacle}")
+
+
+def int8_lstm_obstacle() -> Optional[str]:
+    """Why INT8 LSTM layers cannot run in this process, with the remedy; None if they can."""
+    mxnet = load_mxnet()
+    if not hasattr(mxnet.symbol.contrib, "quantized_rnn"):
+        return f"mxnet {mxnet.__version__} has no INT8 kernel for LSTM layers, 1.9.1 has one"
+    if not _runs_int8_lstm():
+        return (
+            f"MXNet computed in this process before, and its INT8 kernel for LSTM layers needs {VARIABLE}="
+            f"{_WITHOUT_VNNI} from before that; set it in the environment that the process is started with"
+        )
+    return None
+
+
+def does_without_vnni() -> bool:
+    """Whether this process runs without VNNI for the sake of LSTM layers."""
+    return _do_without_vnni.cache_info().currsize > 0 and _runs_int8_lstm()
+
+
+@cache
+def _do_without_vnni() -> None:
+    if VARIABLE in os.environ:
+        return
+    os.environ[VARIABLE] = _WITHOUT_VNNI
+    try:
+        # The first use, in which oneDNN reads the variable.
+        _runs_int8_lstm()
+    finally:
+        del os.environ[VARIABLE]
+
+
+@cache
+def _runs_int8_lstm() -> bool:
+    nd = load_mxnet().nd
+    if not hasattr(nd.contrib, "quantized_rnn"):
+        return False
+    state = nd.zeros((1, 1, 1))
+    inputs = (nd.ones((1, 1, 1), dtype=np.uint8), nd.ones((16,)), state, state, nd.ones((1,)), nd.ones((1,)))
+    try:
+        nd.contrib.quantized_rnn(*inputs, mode="lstm", num_layers=1, state_size=1).wait_to_read()
+    except failures():
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""The integers of an INT8 LSTM layer, so that MXNet's kernel computes with just these.
+
+The kernel (``_contrib_quantized_rnn`` of MXNet 1.9.1, oneDNN's ``lstm_forward`` with u8 data and s8 weights) has one
+scale and one zero point for the data, the state and the result, and one scale for each row of the weights of data and
+state together, 127 over the row's largest weight. It runs on instructions without VNNI alone, which add the products of
+two neighbours in 16 bits, with saturation. Stated by oneDNN's developer guide (RNN, "Data Types", and "Int8
+Inference"); the rest follows from what the kernel puts out.
+
+So weights of the data are given in units of the state, and rows have coarser steps where two neighbours could overflow:
+a column of its own, whose data are zero, holds the weight that sets the row's scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantkit.ir.recurrent_layer import Matrices
+from quantkit.quantization.arithmetic import QuantParams
+from quantkit.quantization.reduced_range import with_reduced_range
+from quantkit.quantization.weights import per_channel_int8
+
+STATE_ZERO_POINT = 128
+"""The zero point of data, state and result in the kernel: int8, moved into the range of uint8."""
+
+_LARGEST = 127
+
+
+@dataclass(frozen=True, eq=False)
+class RecurrentIntegers:
+    """Weights of an LSTM layer as integers, and the real value of one step of each row in units of the state's step.
+
+    Attributes:
+        of_input: int8, (rows, features).
+        of_state: int8, (rows, hidden).
+        scale: float32, (rows,). Gates are sums of integers of data or state times weights, times ``scale`` and the
+            state's scale.
+    """
+
+    of_input: np.ndarray
+    of_state: np.ndarray
+    scale: np.ndarray
+
+
+def recurrent_integers(weights: Matrices, data: QuantParams, state: QuantParams) -> RecurrentIntegers:
+    """Weights as integers of which no two neighbours overflow 16 bits.
+
+    Args:
+        weights: the layer's, float32.
+        data: the rounding of its data.
+        state: the rounding of its state and result.
+    """
+    features, hidden = weights.of_input.shape[1], weights.of_state.shape[1]
+    of_input = _even(weights.of_input * np.float32(data.scale / state.scale))
+    rows = np.concatenate([of_input, _even(weights.of_state)], axis=1)
+    integers, scale = with_reduced_range(rows, *per_channel_int8(rows), "auto")
+    split = of_input.shape[1]
+    return RecurrentIntegers(integers[:, :features], integers[:, split : split + hidden], scale)
+
+
+def engine_matrices(weights: Matrices, integers: RecurrentIntegers, data: QuantParams, state: QuantParams) -> Matrices:
+    """Float weights of which the kernel makes ``integers``, with columns for data of zero at the end.
+
+    What the zero points of data and kernel differ by goes into the bias.
+    """
+    zeros = added_columns(integers)
+    of_input = np.pad(integers.of_input, ((0, 0), (0, zeros)))
+    if zeros:
+        of_input[:, -1] = _LARGEST
+    bias = weights.input_bias.astype(np.float64) + weights.state_bias
+    step = integers.scale * np.float64(state.scale)
+    bias += (STATE_ZERO_POINT - kernel_zero_point(data)) * of_input.sum(axis=1, dtype=np.int64) * step
+    scale = integers.scale[:, None]
+    return Matrices(
+        (of_input * scale).astype(np.float32),
+        (integers.of_state * scale).astype(np.float32),
+        bias.astype(np.float32),
+        np.zeros_like(weights.state_bias),
+    )
+
+
+def added_columns(integers: RecurrentIntegers) -> int:
+    """How many columns of zeros the data get: none where each row's largest weight sets its scale by itself."""
+    rows = np.concatenate([integers.of_input, integers.of_state], axis=1)
+    peaks = np.abs(rows.astype(np.int16)).max(axis=1)
+    if (peaks == _LARGEST).all():
+        return 0
+    # The last column must be no neighbour of the data's.
+    return 1 + integers.of_input.shape[1] % 2
+
+
+def kernel_zero_point(data: QuantParams) -> int:
+    """The zero point of a layer's data as uint8: signed integers are moved into its range."""
+    return data.zero_point if data.dtype == "uint8" else STATE_ZERO_POINT
+
+
+def _even(matrix: np.ndarray) -> np.ndarray:
+    return np.pad(matrix, ((0, 0), (0, matrix.shape[1] % 2)))

@@ -1,0 +1,46 @@
+"""INT8 LSTM layers in the engine, in processes of their own: oneDNN chooses its instructions once for each process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from tests.backends.mxnet import int8_lstm_run
+
+ROOT = Path(__file__).resolve().parents[3]
+VARIABLE = "DNNL_MAX_CPU_ISA"
+
+
+def told(*arguments: str, isa: Optional[str] = None) -> Any:
+    env = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    if isa is not None:
+        env[VARIABLE] = isa
+    command = [sys.executable, "-m", int8_lstm_run.__name__, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.requires("onednn")
+@pytest.mark.parametrize("features", [4, 5])
+@pytest.mark.parametrize("kind", ["signed", "unsigned", "tokens"])
+def test_the_engine_computes_what_the_simulator_does(kind: str, features: int) -> None:
+    result = told(kind, str(features))
+    assert result["int8"] == 4
+    assert result["engine_to_simulator"] > 90
+    assert result["int8_to_fp32"] > 25
+
+
+@pytest.mark.requires("onednn")
+def test_in_a_process_that_uses_vnni_already_layers_stay_fp32() -> None:
+    result = told("late", "4")
+    if not result["vnni"]:
+        pytest.skip("this processor has no VNNI")
+    assert len(result["reasons"]) == 4
+    assert all("DNNL_MAX_CPU_ISA=AVX512_CORE" in reason for reason in result["reasons"])

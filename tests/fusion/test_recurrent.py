@@ -1,0 +1,165 @@
+"""Recurrent layers in a fused network: batch first, LSTM layers one by one, with the results of the definition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from quantkit.backends.mxnet.execute import run
+from quantkit.benchmark.suites.suite import Recurrent
+from quantkit.benchmark.workloads.recurrent import recurrent_graph
+from quantkit.benchmark.workloads.recurrent import sequences as steps_first
+from quantkit.formats.mxnet import nnvm
+from quantkit.fusion.float_symbol import float_graph, fused_graph
+from quantkit.fusion.fuse import Fused, fuse
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.recurrent_layer import RECURRENT
+from tests import recurrent
+from tests.networks import DATA, Builder
+from tests.sequences import FEATURES, STACK, STEPS, TOKENS, Layout, expected_scores, sequence_network, sequences
+
+
+def operators(graph: Graph) -> list[str]:
+    return [node.op for node in graph.nodes]
+
+
+def reasons(fused: Fused) -> list[str]:
+    return [rejection.reason for rejection in fused.rejected]
+
+
+@pytest.mark.parametrize("layout", ["NTC", "NT"])
+def test_a_network_of_sequences_is_batch_first(layout: Layout) -> None:
+    graph, tokens = sequence_network(layout), layout == "NT"
+    fused = fuse(graph, (STEPS,) if tokens else (STEPS, FEATURES))
+    assert operators(fused.graph) == ["Embedding"] * tokens + [RECURRENT] * 2 + ["Reshape", "FullyConnected", "Reshape"]
+    data = sequences(3, tokens)
+    (scores,) = run(float_graph(fused.graph), {"data": data.astype(np.float32)})
+    np.testing.assert_allclose(scores, expected_scores(graph, data), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["forward", "bidirectional"])
+@pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
+def test_layers_compute_what_their_definition_says(mode: str, both: bool) -> None:
+    stack = Recurrent(mode=mode, layers=2, bidirectional=both, steps=4, inputs=3, hidden=5)  # type: ignore[arg-type]
+    graph = recurrent_graph(stack)
+    data = steps_first(stack, 2)
+    fused = fuse(graph, data.shape[1:])
+    assert operators(fused.graph).count(RECURRENT) == (2 * (1 + both) if mode == "lstm" else 1)
+    (result,) = run(float_graph(fused.graph), {"data": data})
+    (flat,) = graph.params.values()
+    np.testing.assert_allclose(result, recurrent.outputs(stack, flat, data), rtol=1e-5, atol=1e-5)
+
+
+def test_the_engines_form_leads_back_to_the_fused_network() -> None:
+    fused = fuse(sequence_network("NT"), (STEPS,)).graph
+    floats = float_graph(fused)
+    again = fused_graph(floats)
+    assert [(node.name, node.op, node.inputs) for node in again.nodes] == [
+        (node.name, node.op, node.inputs) for node in fused.nodes
+    ]
+    assert nnvm.serialize(float_graph(again)) == nnvm.serialize(floats)
+
+
+def test_axes_are_not_exchanged_between_layers() -> None:
+    graph = float_graph(fuse(sequence_network("NTC"), (STEPS, FEATURES)).graph).pruned()
+    assert operators(graph).count("SwapAxis") == 2
+
+
+def changed(graph: Graph, inputs: Sequence[Tensor], **attrs: str) -> Graph:
+    """The network with other inputs and attributes of its RNN."""
+    nodes = [
+        replace(node, inputs=tuple(inputs), attrs={**node.attrs, **attrs}) if node.op == "RNN" else node
+        for node in graph.nodes
+    ]
+    return replace(graph, nodes=tuple(nodes))
+
+
+def test_given_states_keep_a_layer_as_it_is() -> None:
+    graph = recurrent_graph(STACK)
+    rnn = next(node for node in graph.nodes if node.op == "RNN")
+    ones = Node("ones", "_ones", (), {"shape": str((STACK.layers, 2, STACK.hidden))})
+    given = replace(graph, nodes=(ones, *graph.nodes))
+    read = changed(given, (*rnn.inputs[:2], ones.output, rnn.inputs[3])).pruned()
+    fused = fuse(read, (2, FEATURES))
+    assert RECURRENT not in operators(fused.graph)
+    assert "its initial states are given" in reasons(fused)
+
+
+def test_final_states_keep_a_layer_as_it_is() -> None:
+    fused = fuse(sequence_network("NTC", final_states=True), (STEPS, FEATURES))
+    assert RECURRENT not in operators(fused.graph)
+    assert "its final states are read" in reasons(fused)
+
+
+def test_clipped_states_keep_a_layer_as_it_is() -> None:
+    graph = recurrent_graph(STACK)
+    rnn = next(node for node in graph.nodes if node.op == "RNN")
+    clipped = changed(graph, rnn.inputs, lstm_state_clip_min="-1", lstm_state_clip_max="1")
+    assert "its states are clipped" in reasons(fuse(clipped, (2, FEATURES)))
+
+
+def test_computed_weights_keep_a_layer_as_it_is() -> None:
+    graph = recurrent_graph(STACK)
+    rnn = next(node for node in graph.nodes if node.op == "RNN")
+    doubled = Node("doubled", "_mul_scalar", (rnn.inputs[1],), {"scalar": "2"})
+    computed = replace(graph, nodes=(doubled, *graph.nodes))
+    fused = fuse(changed(computed, (rnn.inputs[0], doubled.output, *rnn.inputs[2:])), (2, FEATURES))
+    assert "its weights are computed, not constant" in reasons(fused)
+
+
+def gluon_parameters() -> Graph:
+    """The stack with each of its parameters by itself, put together at every run, as Gluon exports it."""
+    graph = recurrent_graph(STACK)
+    (flat,) = graph.params.values()
+    parts = np.split(flat, [5, 50])
+    made = Node("made", "_rnn_param_concat", tuple(Tensor(f"flat{i}") for i in range(3)), {"dim": "0", "num_args": "3"})
+    shaped = [Node(f"flat{i}", "Reshape", (Tensor(f"part{i}"),), {"shape": "-1"}) for i in range(3)]
+    rnn = next(node for node in graph.nodes if node.op == "RNN")
+    params = {f"part{i}": part.reshape(-1, 1 if i == 0 else part.size) for i, part in enumerate(parts)}
+    nodes = [each for each in graph.nodes if each is not rnn]
+    reading = replace(rnn, inputs=(rnn.inputs[0], made.output, *rnn.inputs[2:]))
+    return Graph((*shaped, made, *nodes, reading), graph.inputs, graph.outputs, params)
+
+
+def test_parameters_become_one_vector() -> None:
+    graph = gluon_parameters()
+    fused = fuse(graph, (2, FEATURES))
+    assert operators(fused.graph).count(RECURRENT) == STACK.layers
+    data = steps_first(STACK, 2)
+    (result,) = run(float_graph(fused.graph), {"data": data})
+    (flat,) = recurrent_graph(STACK).params.values()
+    np.testing.assert_allclose(result, recurrent.outputs(STACK, flat, data), rtol=1e-5, atol=1e-5)
+
+
+def test_a_dense_layer_over_the_last_axis_reads_rows() -> None:
+    b = Builder()
+    dense = b.op("FullyConnected", "dense", DATA, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
+                 no_bias=True, flatten=False)  # fmt: skip
+    graph = Graph(tuple(b.nodes), ("data",), (dense,), b.params)
+    fused = fuse(graph, (STEPS, FEATURES))
+    assert operators(fused.graph) == ["Reshape", "FullyConnected", "Reshape"]
+    data = sequences(3, tokens=False)
+    (result,) = run(float_graph(fused.graph), {"data": data})
+    assert result.shape == (3, STEPS, 7)
+    np.testing.assert_allclose(result, data @ graph.params["w"].T, rtol=1e-5, atol=1e-5)
+
+
+def test_a_dense_layer_whose_batch_is_not_first_stays() -> None:
+    b = Builder()
+    swapped = b.op("SwapAxis", "swap", DATA, dim1=0, dim2=1)
+    dense = b.op("FullyConnected", "dense", swapped, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
+                 no_bias=True, flatten=False)  # fmt: skip
+    fused = fuse(Graph(tuple(b.nodes), ("data",), (dense,), b.params), (STEPS, FEATURES))
+    assert operators(fused.graph) == ["SwapAxis", "FullyConnected"]
+    assert reasons(fused) == ["the batch is not the first axis of its input"]
+
+
+def test_other_exchanges_of_axes_stay() -> None:
+    b = Builder()
+    first = b.op("SwapAxis", "first", DATA, dim1=0, dim2=1)
+    second = b.op("SwapAxis", "second", first, dim1=1, dim2=2)
+    fused = fuse(Graph(tuple(b.nodes), ("data",), (second,), b.params), (STEPS, TOKENS))
+    assert operators(fused.graph) == ["SwapAxis", "SwapAxis"]
