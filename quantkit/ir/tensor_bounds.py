@@ -20,10 +20,11 @@ MOST_VALUES = 1 << 29
 _COPIES = frozenset({"Reshape", "Flatten", "reshape_like"})
 
 # Dividing integers by zero ends the process; recurrent layers read any type as float32.
-_FLOAT_ONLY = frozenset({"RNN", "norm"})
+_FLOAT_ONLY = frozenset({"RNN", "norm", "_contrib_quantize_asym"})
 _WORDS = frozenset({"div", "rdiv", "mod", "rmod"})
 
 _INT8_RNN = "_contrib_quantized_rnn"
+_QUANTIZE_SEQUENCES = "_contrib_quantize_asym"
 
 _DECIDED = {_INT8_RNN} | _COPIES | _FLOAT_ONLY | FUSED.keys() | {"where"}
 
@@ -74,10 +75,12 @@ def _shape_problem(node: Node, shapes: Mapping[Tensor, tuple[int, ...]]) -> Opti
         condition, chosen = (shapes[tensor] for tensor in node.inputs[:2])
         if condition != chosen and condition != chosen[:1]:
             return f"has a condition of shape {condition} for {chosen}"
-    return _recurrent_problem(node, shapes) if node.op == _INT8_RNN else None
+    if node.op == _QUANTIZE_SEQUENCES and len(shapes[node.inputs[0]]) != 3:
+        return f"quantizes (steps, batch, features) alone, not {shapes[node.inputs[0]]}"
+    return _lstm_problem(node, shapes) if node.op == _INT8_RNN else None
 
 
-def _recurrent_problem(node: Node, shapes: Mapping[Tensor, tuple[int, ...]]) -> Optional[str]:
+def _lstm_problem(node: Node, shapes: Mapping[Tensor, tuple[int, ...]]) -> Optional[str]:
     data, parameters, *states, scale, shift = (shapes[tensor] for tensor in node.inputs)
     hidden = integer(node, "state_size", 0)
     fits = len(data) == 3 and parameters == (4 * hidden * (data[2] + hidden + 2),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from quantkit.formats.mxnet.nnvm import LARGEST_SYMBOL
 from quantkit.formats.mxnet.symbol_entries import MOST_NODES
 from quantkit.ir.allowed_operators import FUSED, OPERATORS
 from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.tensor_bounds import tensor_problem
 
 VARIABLE = {"op": "null", "name": "data", "inputs": []}
 
@@ -67,11 +68,13 @@ def test_all_operators_of_the_list_are_the_engine_s(engine: None) -> None:
 
     newer = {"_contrib_BatchNormWithReLU", "_contrib_ModulatedDeformableConvolution"}
     newer |= {"_contrib_quantized_elemwise_mul", "_contrib_quantized_embedding"}
+    newer |= {"_contrib_quantize_asym", "_contrib_quantized_rnn"}
     assert OPERATORS.keys() - operator_names(load_mxnet()) <= newer
     assert FUSED.keys() <= OPERATORS.keys()
 
 
 CONV = {"kernel": "(3, 3)", "num_filter": "4"}
+LSTM = {"mode": "lstm", "num_layers": "1", "state_size": "4"}
 
 
 @pytest.mark.parametrize(
@@ -90,6 +93,16 @@ CONV = {"kernel": "(3, 3)", "num_filter": "4"}
         (symbol("_contrib_quantized_act", {"act_type": "tanh"}, 3), "act_type='tanh'"),
         (symbol("_contrib_quantized_act", {}, 3), "act_type=''"),
         (symbol("_contrib_quantized_batch_norm", {"axis": "2"}, 7), "axis='2'"),
+        (symbol("_contrib_quantize_asym", {}, 1), "no calibrated range"),
+        (
+            symbol("_contrib_quantize_asym", {"min_calib_range": "0", "max_calib_range": "inf"}, 1),
+            "no calibrated range",
+        ),
+        (symbol("_contrib_quantize_asym", {"min_calib_range": "1", "max_calib_range": "1"}, 1), "no calibrated range"),
+        (symbol("_contrib_quantized_rnn", {**LSTM, "mode": "gru"}, 6), "not one LSTM layer"),
+        (symbol("_contrib_quantized_rnn", {**LSTM, "num_layers": "2"}, 6), "not one LSTM layer"),
+        (symbol("_contrib_quantized_rnn", {**LSTM, "bidirectional": "True"}, 6), "not one LSTM layer"),
+        (symbol("_contrib_quantized_rnn", {**LSTM, "state_outputs": "1"}, 6), "not one LSTM layer"),
         (symbol("_arange", {"stop": "1e38"}, 0), "more values than can be counted"),
         (symbol("_arange", {"start": "-inf", "stop": "5"}, 0), "more values than can be counted"),
         (symbol("_arange", {"start": "1", "stop": "5", "step": "1e-38"}, 0), "more values than can be counted"),
@@ -192,6 +205,44 @@ def test_shapes_and_types_that_the_engine_does_not_survive(
 ) -> None:
     with pytest.raises(EngineError, match=complaint):
         _run(op, attrs, *values)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 6, 6), (2, 4), (8,)])
+def test_sequences_alone_are_quantized_with_a_zero_point(shape: tuple[int, ...]) -> None:
+    data = Tensor("data")
+    node = Node("quantized", "_contrib_quantize_asym", (data,))
+    problem = tensor_problem([node], {data: shape}, {data: np.dtype(np.float32)})
+    assert problem is not None and "steps, batch, features" in problem
+    assert tensor_problem([node], {data: (3, 2, 5)}, {data: np.dtype(np.float32)}) is None
+
+
+LSTM_SHAPES = [(3, 2, 5), (4 * 4 * (5 + 4 + 2),), (1, 2, 4), (1, 2, 4), (1,), (1,)]
+LSTM_TYPES = [np.uint8, *[np.float32] * 5]
+
+
+def _lstm_problem(shapes: list[tuple[int, ...]], types: list[type]) -> Optional[str]:
+    inputs = tuple(Tensor(f"input{number}") for number in range(6))
+    node = Node("lstm", "_contrib_quantized_rnn", inputs, LSTM)
+    return tensor_problem([node], dict(zip(inputs, shapes)), dict(zip(inputs, map(np.dtype, types))))
+
+
+def test_lstm_layers_with_sound_shapes_have_no_problem() -> None:
+    assert _lstm_problem(LSTM_SHAPES, LSTM_TYPES) is None
+
+
+@pytest.mark.parametrize(
+    ("position", "shape"),
+    [(0, (3, 2)), (0, (3, 2, 6)), (1, (8,)), (1, (11, 16)), (2, (1, 3, 4)), (3, (2, 2, 4)), (4, (2,)), (5, ())],
+)
+def test_lstm_layers_with_other_shapes_are_refused(position: int, shape: tuple[int, ...]) -> None:
+    problem = _lstm_problem([*LSTM_SHAPES[:position], shape, *LSTM_SHAPES[position + 1 :]], LSTM_TYPES)
+    assert problem is not None and "cannot read data of shape" in problem
+
+
+@pytest.mark.parametrize(("position", "dtype"), [(0, np.int8), (0, np.float32), (1, np.float16), (4, np.int32)])
+def test_lstm_layers_with_other_types_are_refused(position: int, dtype: type) -> None:
+    problem = _lstm_problem(LSTM_SHAPES, [*LSTM_TYPES[:position], dtype, *LSTM_TYPES[position + 1 :]])
+    assert problem is not None and "in place of" in problem
 
 
 def test_the_same_operators_with_sound_shapes_run(engine: None) -> None:

@@ -100,6 +100,7 @@ SOUND: dict[str, _Sound] = {
         ({"min_calib_range": "-1", "max_calib_range": "1", "out_type": way}, (MAPS,))
         for way in ("int8", "uint8", "auto")
     ],
+    "_contrib_quantize_asym": [({"min_calib_range": "-1", "max_calib_range": "1"}, ((3, 2, 5),))],
     "Activation": [({"act_type": "relu"}, (MAPS,))],
     "slice_axis": [({"axis": "0", "begin": "0", "end": "1"}, ((4, 4),))],
     "broadcast_to": [({"shape": "(2, 4)"}, ((1, 4),))],
