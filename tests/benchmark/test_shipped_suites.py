@@ -22,7 +22,16 @@ def suite(request: pytest.FixtureRequest) -> Suite:
 
 
 def test_there_are_all_of_them() -> None:
-    assert {path.stem for path in PATHS} == {"engines", "int8-speedup", "rnn", "score", "scaling", "settings", "smoke"}
+    assert {path.stem for path in PATHS} == {
+        "engines",
+        "int8-speedup",
+        "lstm-int8",
+        "rnn",
+        "score",
+        "scaling",
+        "settings",
+        "smoke",
+    }
 
 
 def test_networks_have_cards_and_builds_have_recipes(suite: Suite) -> None:
