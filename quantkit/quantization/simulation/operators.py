@@ -12,7 +12,7 @@ from quantkit.backends.base import Shape
 from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.operators import number
+from quantkit.ir.operators import flag, number
 from quantkit.ir.recurrent_layer import recurrent_layer_of, time_major
 from quantkit.quantization.threads import in_threads
 
@@ -27,7 +27,8 @@ def linear(layer: FusedLayer, inputs: np.ndarray, weight: np.ndarray, bias: Opti
     """The layer's convolution or product with these weights, without what is fused into it."""
     core = replace(layer.core, attrs={**layer.core.attrs, "no_bias": str(bias is None)})
     params = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
-    return operator_results(core, (inputs, *params), params, 1)[0]
+    over_last_axis = not layer.is_convolution and not flag(layer.core, "flatten", default=True)
+    return operator_results(core, (inputs, *params), params, 1, at_once=over_last_axis)[0]
 
 
 def activated(layer: FusedLayer, values: np.ndarray, out: Optional[np.ndarray] = None) -> np.ndarray:
@@ -50,24 +51,31 @@ def activated(layer: FusedLayer, values: np.ndarray, out: Optional[np.ndarray] =
 
 
 def operator_results(
-    node: Node, inputs: Sequence[Union[np.ndarray, str]], params: Mapping[str, np.ndarray], outputs: int
+    node: Node,
+    inputs: Sequence[Union[np.ndarray, str]],
+    params: Mapping[str, np.ndarray],
+    outputs: int,
+    constants: Sequence[Node] = (),
+    at_once: bool = False,
 ) -> list[np.ndarray]:
     """Run one operator over all images.
 
     Args:
         node: the operator; what its inputs are called does not matter.
-        inputs: for each of them an array with the images as its first axis, or the name of a parameter.
+        inputs: for each of them an array with the images as its first axis, or the name of a parameter or a constant.
         params: the parameters.
         outputs: how many of its results are wanted.
+        constants: operators without inputs that it reads.
+        at_once: whether all images are run at once, because they are not along the first axis everywhere.
     """
     names = [name if isinstance(name, str) else f"data{index}" for index, name in enumerate(inputs)]
     arrays = {name: array for name, array in zip(names, inputs) if not isinstance(array, str)}
     images = len(next(iter(arrays.values())))
-    used = {name: params[name] for name in names if name not in arrays}
+    used = {name: params[name] for name in names if name in params and name not in arrays}
     shapes = {name: array.shape[1:] for name, array in arrays.items()}
-    if node.op in _MERGING:
-        return operator_session(node, names, shapes, used, outputs, images).run(arrays)
-    session = operator_session(node, names, shapes, used, outputs)
+    if at_once or node.op in _MERGING:
+        return operator_session(node, names, shapes, used, outputs, images, constants).run(arrays)
+    session = operator_session(node, names, shapes, used, outputs, constants=constants)
     results: list[np.ndarray] = []
     for start in range(0, images, BATCH):
         stop = min(start + BATCH, images)
@@ -86,6 +94,7 @@ def operator_session(
     params: Mapping[str, np.ndarray],
     outputs: int = 1,
     images: int = BATCH,
+    constants: Sequence[Node] = (),
 ) -> MxnetSession:
     """One operator, bound to a number of images.
 
@@ -96,10 +105,11 @@ def operator_session(
         params: the others.
         outputs: how many of its results are wanted.
         images: the images.
+        constants: operators without inputs that it reads.
     """
     alone = replace(node, name="result", inputs=tuple(map(Tensor, names)), origin=())
     recurrent = recurrent_layer_of(alone)
     nodes = (alone,) if recurrent is None else tuple(time_major(recurrent))
     results = tuple(Tensor("result", index) for index in range(outputs))
     bound = {name: (images, *shape) for name, shape in shapes.items()}
-    return MxnetSession(Graph(nodes, tuple(bound), results, params), bound)
+    return MxnetSession(Graph((*constants, *nodes), tuple(bound), results, params), bound)

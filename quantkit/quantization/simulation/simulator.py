@@ -11,7 +11,7 @@ import numpy as np
 
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.recurrent_layer import RecurrentLayer, known_matrices
+from quantkit.ir.recurrent_layer import RecurrentLayer, exchanges_batch, known_matrices
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.recurrent_weights import RecurrentIntegers, recurrent_integers
@@ -141,9 +141,19 @@ def float_results(graph: Graph, node: Node, values: Values) -> list[np.ndarray]:
         addend = None if fused_layer.addend is None else values[fused_layer.addend]
         result = summed(graph, fused_layer, graph.params[fused_layer.weight.node], values[fused_layer.data], addend)
         return [activated(fused_layer, result, out=result)]
+    if not node.inputs:
+        # Whatever reads a constant computes it, since its shape may follow from there.
+        return []
     read = {tensor.index for tensor in (*graph.consumers, *graph.outputs) if tensor.node == node.name}
     inputs = [values.get(tensor, tensor.node) for tensor in node.inputs]
-    return operator_results(node, inputs, graph.params, max(read, default=0) + 1)
+    producers = (graph.producer(tensor) for tensor in node.inputs)
+    constants = [each for each in producers if each is not None and not each.inputs]
+    return operator_results(node, inputs, graph.params, max(read, default=0) + 1, constants, _moves_images(graph))
+
+
+def _moves_images(graph: Graph) -> bool:
+    """Whether images may be along another axis than the first, as where recurrent layers could not be fused."""
+    return any(node.op == "RNN" or exchanges_batch(node) or node.op == "transpose" for node in graph.nodes)
 
 
 def summed(
