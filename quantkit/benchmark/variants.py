@@ -37,6 +37,9 @@ VARIANTS: Mapping[str, Variant] = {
     "int8": Variant("INT8", {MXNET.name: "int8", **dict.fromkeys(DEPLOYED_ONNX, "onnx-int8")}, int8=True),
     "stock-int8": Variant("stock INT8", {MXNET.name: "stock-int8"}, int8=True, maker="MXNet"),
     "onnxruntime-ptq": Variant("PTQ", {ONNXRUNTIME.name: "onnxruntime-ptq"}, int8=True, maker="ONNX Runtime"),
+    "onnxruntime-dynamic": Variant(
+        "dynamic", {ONNXRUNTIME.name: "onnxruntime-dynamic"}, int8=True, maker="ONNX Runtime"
+    ),
     "nncf": Variant("NNCF", {OPENVINO.name: "nncf"}, int8=True, maker="NNCF"),
 }
 

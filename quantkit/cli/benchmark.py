@@ -50,7 +50,7 @@ class Contest:
         "--variants",
         metavar="LIST",
         help=f"Of fp32, stock, fused and int8 ({' and '.join(DEPLOYED_ONNX)}: fp32, int8), and of what other "
-        f"quantizers make: stock-int8 (MXNet's own), onnxruntime-ptq, nncf.  "
+        f"quantizers make: stock-int8 (MXNet's own), onnxruntime-ptq, onnxruntime-dynamic, nncf.  "
         f"[default: {','.join(DEFAULT_VARIANTS)}; SUITE: its own]",
     )
     networks: Optional[str] = option("--networks", metavar="LIST", help="Of a SUITE only these networks.")

@@ -233,7 +233,7 @@ def _lower_dense(lowering: _Lowering, node: Node) -> None:
     """
     layer = layer_of(node)
     weight = lowering.graph.params[layer.weight.node]
-    integers, scale = per_channel_int8(weight.reshape(len(weight), -1))
+    integers, scale = per_channel_int8(weight.reshape(len(weight), -1), lowering.network.dense_levels)
     stored = lowering.add_param(f"{node.name}_weight_int8", integers)
     low = lowering.add_param(f"{node.name}_weight_low", np.array([-UNIT_STEP_RANGE], np.float32))
     high = lowering.add_param(f"{node.name}_weight_high", np.array([UNIT_STEP_RANGE], np.float32))

@@ -16,6 +16,7 @@ from quantkit.models.batch_first import with_batch_first_input, with_batch_first
 from quantkit.models.fit import Parameters
 from quantkit.models.layout import checked_layout, is_time_major
 from quantkit.models.model import Model
+from quantkit.models.open_widths import with_recurrent_widths
 from quantkit.models.random_weights import random_weights
 from quantkit.models.states import state_inputs, with_zero_states
 from quantkit.models.symbol import image_input, inference_graph, noted_shapes
@@ -93,6 +94,7 @@ def skeleton_of(
     if states:
         notes.append(f"the initial states {', '.join(map(repr, states))} are zero")
     complete = {name: extents for name, extents in noted.items() if min(extents) > 0}
+    complete = with_recurrent_widths(graph, noted, {**complete, data: (1, *shape)})
     shapes = parameter_shapes(graph, data, shape, complete)
     if layout is not None or embeddings_of(graph, data) or any(node.op == "RNN" for node in graph.nodes):
         graph = with_batch_first_outputs(graph, data, shape, shapes, where)

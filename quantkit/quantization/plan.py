@@ -153,7 +153,6 @@ class _Planning:
         self.graph = fused.graph
         self.tensors: dict[Tensor, TensorQuantization] = {}
         self.native: set[Tensor] = set()
-        self.runs_without_vnni = _runs_without_vnni(fused.graph)
         self._table = table
         self._wanted = dtype
 
@@ -185,14 +184,8 @@ class _Planning:
         self.tensors[tensor] = TensorQuantization(values, "uint8" if unsigned else "int8")
 
 
-def _runs_without_vnni(graph: Graph) -> bool:
-    """Whether the network's LSTM layers can be INT8, so that nothing else may need VNNI."""
-    recurrent = filter(None, map(recurrent_layer_of, graph.nodes))
-    lstm = any(layer.mode == "lstm" for layer in recurrent)
-    return lstm and not _has_convolutions(graph) and int8_lstm_obstacle() is None
-
-
-def _has_convolutions(graph: Graph) -> bool:
+def has_convolutions(graph: Graph) -> bool:
+    """Whether a fused network has convolutions, which need VNNI in INT8."""
     return any(layer is not None and layer.is_convolution for layer in map(fused_layer_of, graph.nodes))
 
 
@@ -208,8 +201,6 @@ def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
         return f"the engine's INT8 convolution does not take the layout {layer.core.attrs['layout']}"
     if layer.is_convolution and not _groups_have_own_scales(state, layer):
         return "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"
-    if not layer.is_convolution and state.runs_without_vnni:
-        return "an INT8 LSTM layer rules out VNNI for the whole process, and dense layers need it"
     if not layer.is_convolution and not flag(layer.core, "flatten", default=True):
         return "a dense layer over the last axis only has no INT8 form here"
     if not layer.is_convolution and layer.activation_kind not in (None, "relu", "relu6"):
@@ -235,7 +226,7 @@ def _decide_recurrent(state: _Planning, node: Node) -> Optional[str]:
         return "the engine has an INT8 kernel for LSTM layers only"
     if lstm_matrices(state.graph.params, layer) is None:
         return "its weights are computed, or do not fit"
-    if _has_convolutions(state.graph):
+    if has_convolutions(state.graph):
         return "the engine's INT8 LSTM rules out VNNI for the whole process, and the network's convolutions need it"
     if obstacle := int8_lstm_obstacle():
         return obstacle

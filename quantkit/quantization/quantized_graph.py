@@ -13,7 +13,14 @@ from quantkit.errors import ModelError
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.recurrent_layer import RecurrentLayer, lstm_matrices, recurrent_layer_of
-from quantkit.quantization.plan import WITHOUT_WEIGHTS, QuantizationPlan, TensorQuantization, operator_name
+from quantkit.quantization.plan import (
+    WITHOUT_WEIGHTS,
+    QuantizationPlan,
+    TensorQuantization,
+    has_convolutions,
+    operator_name,
+)
+from quantkit.quantization.weights import LEVELS, LEVELS_WITHOUT_VNNI
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +56,13 @@ class QuantizedGraph:
     def int8_lstms(self) -> tuple[RecurrentLayer, ...]:
         """The LSTM layers that run in INT8, in topological order."""
         return tuple(layer for node in self.graph.nodes if (layer := self.int8_recurrent(node)) is not None)
+
+    @property
+    def dense_levels(self) -> int:
+        """The largest integer of dense layers' weights: smaller where LSTM layers may rule out VNNI."""
+        layers = map(recurrent_layer_of, self.graph.nodes)
+        has_lstm = any(layer is not None and layer.mode == "lstm" for layer in layers)
+        return LEVELS_WITHOUT_VNNI if has_lstm and not has_convolutions(self.graph) else LEVELS
 
     @cached_property
     def int8_weighted(self) -> tuple[Node, ...]:

@@ -12,12 +12,21 @@ from quantkit.quantization.arithmetic import SMALLEST_PEAK
 _LARGEST_BIAS = 2.0**29
 _NEGLIGIBLE = 1e-4
 
-_CONVOLUTION_LEVELS = np.float32(127.5)
-_DENSE_LEVELS = np.float32(127.0)
+CONVOLUTION_LEVELS = np.float32(127.5)
+"""How many steps the largest weight of a convolution's channel stands for in the engine."""
+LEVELS = 127
+"""The largest integer of a dense layer's weights."""
+
+LEVELS_WITHOUT_VNNI = 63
+"""The same where sums of two products have 16 bits: 2 x 63 x 255 is below 2^15."""
 
 
-def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def per_channel_int8(weight: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np.ndarray]:
     """Quantize weights symmetrically per output channel (axis 0).
+
+    Args:
+        weight: float32, (channels, ...).
+        levels: the integer that the largest weight of a channel becomes.
 
     Returns:
         The integers (int8, the shape of ``weight``) and the scales (float32, (channels,)); a channel of
@@ -25,21 +34,19 @@ def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         scales again.
     """
     flat = weight.reshape(len(weight), -1).astype(np.float64)
-    scale = peak_scale(flat, is_convolution=False)
-    # Nothing to saturate: the largest weight of a channel is 127 steps.
+    scale = peak_scale(flat, levels)
+    # Nothing to saturate: the largest weight of a channel is so many steps.
     integers = np.rint(flat / scale[:, None]).astype(np.int8)
     return integers.reshape(weight.shape), scale
 
 
-def peak_scale(weight: np.ndarray, is_convolution: bool) -> np.ndarray:
-    """The scale of each channel (axis 0), float32, that its largest weight sets.
+def peak_scale(weight: np.ndarray, levels: float) -> np.ndarray:
+    """The scale of each channel (axis 0), float32, that its largest weight sets, which stands for ``levels`` steps.
 
-    That weight stands for 127.5 in the engine's convolutions, and for 127 in dense layers. A channel of zeros, or of
-    weights below 1e-30, has scale 1.
+    A channel of zeros, or of weights below 1e-30, has scale 1.
     """
     peak = np.abs(weight.reshape(len(weight), -1)).max(axis=1)
-    levels = _CONVOLUTION_LEVELS if is_convolution else _DENSE_LEVELS
-    return np.asarray(np.where(peak > SMALLEST_PEAK, peak / levels, 1.0), np.float32)
+    return np.asarray(np.where(peak > SMALLEST_PEAK, peak / np.float32(levels), 1.0), np.float32)
 
 
 def without_dead_channels(
@@ -92,7 +99,7 @@ def engine_integers(weight: np.ndarray, halved: bool = False) -> tuple[np.ndarra
     """
     flat = weight.reshape(len(weight), -1).astype(np.float32)
     peak = np.abs(flat).max(axis=1)
-    factor = _CONVOLUTION_LEVELS / np.where(peak > SMALLEST_PEAK, peak, np.float32(1.0))
+    factor = CONVOLUTION_LEVELS / np.where(peak > SMALLEST_PEAK, peak, np.float32(1.0))
     if halved:
         factor = factor * np.float32(0.5)
     integers = np.minimum(np.rint(flat * factor[:, None]), 127).astype(np.int8)
@@ -113,7 +120,7 @@ def engine_weights(integers: np.ndarray, scale: np.ndarray) -> np.ndarray:
     flat = integers.reshape(len(integers), -1)
     weight: np.ndarray = (flat * scale[:, None]).astype(np.float32)
     for channel in np.flatnonzero(np.abs(flat).max(axis=1)):
-        peak = np.float32(_CONVOLUTION_LEVELS * scale[channel])
+        peak = np.float32(CONVOLUTION_LEVELS * scale[channel])
         positive = flat[channel] == 127
         if positive.any():
             weight[channel, positive] = peak
@@ -125,5 +132,5 @@ def engine_weights(integers: np.ndarray, scale: np.ndarray) -> np.ndarray:
 def _rounded_down(peak: np.float32) -> np.float32:
     """The nearest value below ``peak`` that the engine rounds to 127 rather than 128, where there is one."""
     near = (peak * (1 - np.arange(4096) * 2.0**-22)).astype(np.float32)
-    below = near * (_CONVOLUTION_LEVELS / near) < _CONVOLUTION_LEVELS
+    below = near * (CONVOLUTION_LEVELS / near) < CONVOLUTION_LEVELS
     return np.float32(near[below.argmax()])

@@ -94,8 +94,9 @@ def builds(run: Run) -> Table:
 
 _NOTE = (
     "Variants: fp32 unfused, stock fused by MXNet, fused by quantkit, int8 by quantkit (for other engines than MXNet "
-    "as ONNX); stock-int8, onnxruntime-ptq, nncf quantized by MXNet, ONNX Runtime and NNCF with the same images. The "
-    "deviation is relative to the largest output of the reference, over all cells."
+    "as ONNX); stock-int8, onnxruntime-ptq, nncf quantized by MXNet, ONNX Runtime and NNCF with the same images, "
+    "onnxruntime-dynamic by ONNX Runtime without any. The deviation is relative to the largest output of the "
+    "reference, over all cells."
 )
 
 

@@ -22,7 +22,16 @@ def suite(request: pytest.FixtureRequest) -> Suite:
 
 
 def test_there_are_all_of_them() -> None:
-    assert {path.stem for path in PATHS} == {"engines", "int8-speedup", "rnn", "score", "scaling", "settings", "smoke"}
+    assert {path.stem for path in PATHS} == {
+        "engines",
+        "int8-speedup",
+        "lstm-int8",
+        "rnn",
+        "score",
+        "scaling",
+        "settings",
+        "smoke",
+    }
 
 
 def test_networks_have_cards_and_builds_have_recipes(suite: Suite) -> None:
@@ -30,11 +39,15 @@ def test_networks_have_cards_and_builds_have_recipes(suite: Suite) -> None:
     assert {contestant.build for contestant in suite.contestants} <= {*RECIPES, "here"}
 
 
-def test_native_builds_and_recurrent_layers_are_asked_for_fp32_alone(suite: Suite) -> None:
+def test_native_builds_are_asked_for_fp32_alone(suite: Suite) -> None:
     variants = {contestant.variant for contestant in suite.contestants if contestant.build.startswith("native")}
-    if any(network.rnn for network in suite.networks):
-        variants |= {contestant.variant for contestant in suite.contestants}
     assert variants <= {"fp32"}
+
+
+def test_of_recurrent_layers_lstm_alone_is_asked_for_in_int8(suite: Suite) -> None:
+    modes = {network.rnn.mode for network in suite.networks if network.rnn}
+    if any(contestant.variant == "int8" for contestant in suite.contestants):
+        assert modes <= {"lstm"}
 
 
 def test_other_engines_are_asked_for_what_they_can_run(suite: Suite) -> None:

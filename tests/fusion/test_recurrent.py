@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,13 +148,27 @@ def test_a_dense_layer_over_the_last_axis_reads_rows() -> None:
     np.testing.assert_allclose(result, data @ graph.params["w"].T, rtol=1e-5, atol=1e-5)
 
 
-def test_a_dense_layer_whose_batch_is_not_first_stays() -> None:
+def dense_after(op: str, **attrs: Any) -> Graph:
+    """A dense layer over the last axis of what an operator makes of the data."""
     b = Builder()
-    swapped = b.op("SwapAxis", "swap", DATA, dim1=0, dim2=1)
-    dense = b.op("FullyConnected", "dense", swapped, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
+    moved = b.op(op, "moved", DATA, **attrs)
+    dense = b.op("FullyConnected", "dense", moved, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
                  no_bias=True, flatten=False)  # fmt: skip
-    fused = fuse(Graph(tuple(b.nodes), ("data",), (dense,), b.params), (STEPS, FEATURES))
-    assert operators(fused.graph) == ["SwapAxis", "FullyConnected"]
+    return Graph(tuple(b.nodes), ("data",), (dense,), b.params)
+
+
+def test_a_dense_layer_after_an_exchange_of_axes_comes_before_it() -> None:
+    graph = dense_after("SwapAxis", dim1=0, dim2=1)
+    fused = fuse(graph, (STEPS, FEATURES))
+    assert operators(fused.graph) == ["Reshape", "FullyConnected", "Reshape", "SwapAxis"]
+    data = sequences(3, tokens=False)
+    (result,) = run(float_graph(fused.graph), {"data": data})
+    np.testing.assert_allclose(result, data.swapaxes(0, 1) @ graph.params["w"].T, rtol=1e-5, atol=1e-5)
+
+
+def test_a_dense_layer_whose_batch_is_not_first_stays() -> None:
+    fused = fuse(dense_after("transpose", axes=(1, 0, 2)), (STEPS, FEATURES))
+    assert operators(fused.graph) == ["transpose", "FullyConnected"]
     assert reasons(fused) == ["the batch is not the first axis of its input"]
 
 

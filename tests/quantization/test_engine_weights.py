@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from quantkit.quantization.weights import engine_integers, engine_weights, peak_scale
+from quantkit.quantization.weights import CONVOLUTION_LEVELS, LEVELS, engine_integers, engine_weights, peak_scale
 
 
 def random_integers(seed: int, channels: int = 64) -> np.ndarray:
@@ -44,5 +44,5 @@ def test_zeros_stay_zeros() -> None:
 
 def test_the_peak_stands_for_the_highest_level() -> None:
     weight = np.array([[1.0, -2.0], [0.0, 0.0]], np.float32)
-    np.testing.assert_allclose(peak_scale(weight, is_convolution=True), [2 / 127.5, 1])
-    np.testing.assert_allclose(peak_scale(weight, is_convolution=False), [2 / 127, 1])
+    np.testing.assert_allclose(peak_scale(weight, CONVOLUTION_LEVELS), [2 / 127.5, 1])
+    np.testing.assert_allclose(peak_scale(weight, LEVELS), [2 / 127, 1])

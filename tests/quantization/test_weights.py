@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from quantkit.quantization.weights import (
+    LEVELS,
+    LEVELS_WITHOUT_VNNI,
     engine_integers,
     engine_weights,
     peak_scale,
@@ -22,6 +24,20 @@ def test_per_channel_error_is_half_a_step_of_each_channel() -> None:
     assert np.abs(integers.astype(int)).max(axis=1).tolist() == [127] * 8
 
 
+@pytest.mark.parametrize("levels", [LEVELS, LEVELS_WITHOUT_VNNI])
+def test_integers_times_scales_give_the_same_integers_and_scales(levels: int) -> None:
+    weight = np.random.default_rng(0).normal(size=(64, 50)).astype(np.float32)
+    integers, scale = per_channel_int8(weight, levels)
+    assert np.abs(integers.astype(int)).max(axis=1).tolist() == [levels] * 64
+    again, same = per_channel_int8((integers * scale[:, None]).astype(np.float32), levels)
+    np.testing.assert_array_equal(again, integers)
+    np.testing.assert_array_equal(same, scale)
+
+
+def test_two_products_of_fewer_levels_fit_in_16_bits() -> None:
+    assert 2 * LEVELS_WITHOUT_VNNI * 255 < 2**15 <= 2 * LEVELS * 255
+
+
 def test_a_channel_of_zeros_stays_zero() -> None:
     integers, scale = per_channel_int8(np.zeros((2, 3)))
     assert not integers.any()
@@ -36,8 +52,8 @@ def test_channels_too_small_for_float32_count_as_zeros(size: float) -> None:
     for integers, scale in (per_channel_int8(weight), engine_integers(weight)):
         assert not integers[1].any()
         assert np.isfinite(scale).all()
-    for is_convolution in (True, False):
-        assert peak_scale(weight, is_convolution)[1] == 1
+    for levels in (63, 127, 127.5):
+        assert peak_scale(weight, levels)[1] == 1
 
 
 def test_healthy_weights_are_left_alone() -> None:

@@ -43,8 +43,9 @@ def prepare_instructions(graph: Graph) -> None:
 
 
 def int8_lstm_obstacle() -> Optional[str]:
-    """Why INT8 LSTM layers cannot run in this process, with the remedy; None if they can."""
+    """Why INT8 LSTM layers cannot run in this process, with the remedy; None if they can, then it is prepared."""
     mxnet = load_mxnet()
+    _do_without_vnni()
     if not hasattr(mxnet.symbol.contrib, "quantized_rnn"):
         return f"mxnet {mxnet.__version__} has no INT8 kernel for LSTM layers, 1.9.1 has one"
     if not _runs_int8_lstm():

@@ -40,6 +40,19 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Shape]) -> dict[Tensor, Shap
     return {**dict(zip(tensors, inferred[1])), **{Tensor(name): shape for name, shape in known.items()}}
 
 
+def shape_if_known(graph: Graph, tensor: Tensor, shapes: Mapping[str, Shape]) -> Optional[Shape]:
+    """The shape of a tensor, given the shapes of some inputs and parameters; None if it does not follow from them.
+
+    Raises:
+        EngineError: the shapes do not fit the network.
+    """
+    with engine_calls("infer a shape"):
+        symbol = symbol_of(graph.with_outputs((tensor,)).pruned())
+        names = set(symbol.list_arguments())
+        _, outputs, _ = symbol.infer_shape_partial(**{name: each for name, each in shapes.items() if name in names})
+    return outputs[0] if outputs and outputs[0] and min(outputs[0]) > 0 else None
+
+
 def check_runs(graph: Graph, shapes: Mapping[str, Shape]) -> None:
     """Make sure that the engine survives a network with these shapes of its inputs, without running it.
 

@@ -12,9 +12,10 @@ the build ``peers`` of benchmarks), with the standard library, NumPy and the pee
 
 Every peer is used as its documentation says. ONNX Runtime: static quantization to QDQ, u8 activations and s8 weights
 per channel, of the network that ``quant_pre_process`` has fused. Its entropy method counts in 128 bins and maps them to
-128 levels, which leaves nothing to choose: in release 1.31 it equals MinMax. NNCF: of the network as
-``openvino.convert_model`` reads it. ``Core.read_model`` leaves batch normalization unfused, which costs NNCF more than
-ten points of agreement on MobileNetV2. OpenVINO computes the rest in FP32, not in bfloat16.
+128 levels, which leaves nothing to choose: in release 1.31 it equals MinMax. Its dynamic quantization rounds
+activations as they come and needs no images; for recurrent layers it is the one that ONNX Runtime documents. NNCF: of
+the network as ``openvino.convert_model`` reads it. ``Core.read_model`` leaves batch normalization unfused, which costs
+NNCF more than ten points of agreement on MobileNetV2. OpenVINO computes the rest in FP32, not in bfloat16.
 """
 
 from __future__ import annotations
@@ -85,6 +86,16 @@ def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder:
     return quantized
 
 
+def _onnxruntime_dynamic(model: Path, calibration: np.ndarray, folder: Path) -> Path:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    fused, quantized = folder / "fused.onnx", folder / "quantized.onnx"
+    quant_pre_process(str(model), str(fused))
+    quantize_dynamic(str(fused), str(quantized), per_channel=True, weight_type=QuantType.QInt8)
+    return quantized
+
+
 def _openvino_session(path: Path) -> Run:
     import openvino
 
@@ -116,6 +127,7 @@ MODES: dict[str, tuple[str, Quantizer]] = {
     "ONNX Runtime MinMax": ("ONNX Runtime", partial(_onnxruntime_int8, "MinMax")),
     "ONNX Runtime Entropy": ("ONNX Runtime", partial(_onnxruntime_int8, "Entropy")),
     "ONNX Runtime Percentile": ("ONNX Runtime", partial(_onnxruntime_int8, "Percentile")),
+    "ONNX Runtime dynamic": ("ONNX Runtime", _onnxruntime_dynamic),
     "OpenVINO FP32": ("NNCF", _as_it_is),
     "NNCF performance (default)": ("NNCF", partial(_nncf, "performance", True)),
     "NNCF mixed": ("NNCF", partial(_nncf, "mixed", True)),

@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any
 
+_INT8_LSTM, _INSTRUCTIONS = "_contrib_quantized_rnn", "DNNL_MAX_CPU_ISA"
+
 _INFINITY, _NAN = float("inf"), float("nan")
 
 # The names that mxnet uses and that NumPy 1.24 and 2 have removed.
@@ -116,6 +118,10 @@ class Network:
 
     def __init__(self, files: dict[str, str], threads: int) -> None:
         self.settings: dict[str, Any] = {}
+        with open(files["symbol"], encoding="utf-8") as file:
+            if _INT8_LSTM in file.read():
+                # The kernel works without VNNI alone; the engine reads this when it first computes.
+                self.settings[_INSTRUCTIONS] = os.environ.setdefault(_INSTRUCTIONS, "AVX512_CORE")
         self._mxnet = load_mxnet()
         self._symbol = self._mxnet.sym.load(files["symbol"])
         values = self._mxnet.nd.load(files["params"])

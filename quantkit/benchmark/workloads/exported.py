@@ -23,7 +23,11 @@ from quantkit.models.model import Model
 from quantkit.progress import Tell
 
 # The modes of PEERS_SCRIPT that make these forms.
-MODES: Mapping[str, str] = {"onnxruntime-ptq": "ONNX Runtime MinMax", "nncf": "NNCF performance (default)"}
+MODES: Mapping[str, str] = {
+    "onnxruntime-ptq": "ONNX Runtime MinMax",
+    "onnxruntime-dynamic": "ONNX Runtime dynamic",
+    "nncf": "NNCF performance (default)",
+}
 
 _ONNX = "network.onnx"
 

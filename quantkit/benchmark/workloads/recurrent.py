@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from quantkit.benchmark.suites.suite import Recurrent
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.recurrent_layer import GATES
+from quantkit.ir.recurrent_layer import GATES, swapped
+from quantkit.models.model import Model, Source
 
 INPUT = "data"
 
@@ -41,15 +44,22 @@ def recurrent_graph(stack: Recurrent, seed: int = 0) -> Graph:
     return Graph(nodes, (INPUT,), (layers.output,), {_PARAMETERS: values})
 
 
-def recurrent_macs(stack: Recurrent) -> int:
-    """Multiply-accumulates of the matrix products for one sequence."""
-    return stack.steps * _weights(stack)
+def recurrent_model(name: str, stack: Recurrent) -> Model:
+    """The layers as a network that reads (batch, steps, inputs), with random weights."""
+    graph = recurrent_graph(stack)
+    (output,) = graph.outputs
+    before, after = swapped("rnn_steps_first", Tensor(INPUT)), swapped("rnn_batch_first", output)
+    nodes = (
+        replace(node, inputs=(before.output, *node.inputs[1:])) if node.name == output.node else node
+        for node in graph.nodes
+    )
+    whole = Graph((before, *nodes, after), graph.inputs, (after.output,), graph.params)
+    return Model(name, whole, (stack.steps, stack.inputs), None, Source(name, "random"))
 
 
 def sequences(stack: Recurrent, batch: int) -> np.ndarray:
-    """Normally distributed input, float32 of shape (steps, batch, inputs); a smaller batch is part of a larger one."""
-    values = np.random.RandomState(1).standard_normal((batch, stack.steps, stack.inputs))
-    return np.ascontiguousarray(values.transpose(1, 0, 2), np.float32)
+    """Normally distributed input, float32 of shape (batch, steps, inputs); a smaller batch is part of a larger one."""
+    return np.random.RandomState(1).standard_normal((batch, stack.steps, stack.inputs)).astype(np.float32)
 
 
 def _weights(stack: Recurrent) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -15,13 +15,14 @@ import numpy as np
 
 from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.backends.mxnet.execute import MxnetSession
+from quantkit.backends.mxnet.instructions import does_without_vnni, int8_lstm_obstacle
 from quantkit.backends.mxnet.shapes import check_runs, infer_shapes
 from quantkit.benchmark.suites.suite import Recurrent, Subject
 from quantkit.benchmark.workloads.exported import int8_file
 from quantkit.benchmark.workloads.forms import Forms, known_accuracy
 from quantkit.benchmark.workloads.images import image_batch
 from quantkit.benchmark.workloads.network import Checkpoint
-from quantkit.benchmark.workloads.recurrent import INPUT, recurrent_graph, recurrent_macs, sequences
+from quantkit.benchmark.workloads.recurrent import recurrent_model, sequences
 from quantkit.benchmark.workloads.store import (
     Made,
     stored_array,
@@ -41,6 +42,8 @@ from quantkit.ir.macs import macs
 from quantkit.models.load import load_model
 from quantkit.models.model import Model
 from quantkit.progress import Tell, untold
+
+_CALIBRATION_SEQUENCES = 32
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,11 @@ def prepare(
 
 
 def _from_model(name: str, model: Model, forms: Collection[str], data: Any, tell: Tell) -> Workload:
+    if "int8" in forms and does_without_vnni() and any(node.op == "Convolution" for node in model.graph.nodes):
+        raise UserError(
+            f"{name} has convolutions, and this process runs without VNNI for the sake of INT8 LSTM layers; measure "
+            "recurrent layers in a run of their own"
+        )
     made = Forms(model, data, tell)
     stored = {form: made.stored(form) for form in forms}
     known = {figure: value for each in stored.values() for figure, value in each.accuracy.items()}
@@ -229,21 +237,16 @@ def _image_input(
 
 
 def _from_recurrent(name: str, stack: Recurrent, forms: Collection[str], tell: Tell) -> Workload:
-    impossible = sorted(set(forms) - {"fp32", "stock"})
-    if impossible:
-        raise UserError(f"{name} has recurrent layers, which have no {impossible[0]} form; measure it in fp32 on MXNet")
-    graph = recurrent_graph(stack)
-    checkpoint = stored_checkpoint(name, nnvm.sha256_of(graph), lambda: Made(graph, {}), tell).checkpoint
-    return Workload(
-        name=name,
-        weights="random",
-        macs=recurrent_macs(stack),
-        item="sequence",
-        accuracy={},
-        input_name=INPUT,
-        checkpoints=dict.fromkeys(forms, checkpoint),
-        inputs_of=cache(lambda batch: stored_array(sequences(stack, batch))),
-    )
+    if "int8" in forms and stack.mode != "lstm":
+        raise UserError(
+            f"{name} has {stack.mode} layers, and MXNet has an INT8 kernel for lstm alone; measure it in FP32"
+        )
+    if "int8" in forms and (obstacle := int8_lstm_obstacle()):
+        raise UserError(f"{name} cannot be quantized: {obstacle}; measure recurrent layers in a run of their own")
+    workload = _from_model(name, recurrent_model(name, stack), forms, sequences(stack, _CALIBRATION_SEQUENCES), tell)
+    # More sequences may be run at once than were calibrated with.
+    inputs = cache(lambda batch: stored_array(sequences(stack, batch)))
+    return replace(workload, item="sequence", inputs_of=inputs)
 
 
 def _outputs(checkpoint: Checkpoint, input_name: str, path: Path) -> list[np.ndarray]:

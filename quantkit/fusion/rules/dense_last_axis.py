@@ -6,6 +6,7 @@ from quantkit.fusion.rewriting.draft import Draft
 from quantkit.fusion.rewriting.rule import Match, Rejection, Replacement, Rule, Shapes
 from quantkit.ir.graph import Node
 from quantkit.ir.operators import flag
+from quantkit.ir.recurrent_layer import exchanges_batch, swapped
 
 NAME = "dense layer over the last axis as one over rows"
 
@@ -13,21 +14,21 @@ NAME = "dense layer over the last axis as one over rows"
 def _over_rows(draft: Draft, node: Node, shapes: Shapes) -> Match:
     if node.op != "FullyConnected" or flag(node, "flatten", default=True):
         return None
-    # Rewrites keep the shape of what they replace, and so of this layer's own result.
-    batch, *between, width = shapes[node.output]
-    if not between:
+    # Rewrites keep the shape of what they replace, and so of this layer's own result, for a batch of one.
+    *outer, width = shapes[node.output]
+    if len(outer) < 2:
         return None
-    if batch != 1 or 1 in between[:1]:
+    data, exchanged = node.inputs[0], draft.producer(node.inputs[0])
+    steps_first = outer[1] == 1 and outer[0] > 1 and exchanged is not None and exchanges_batch(exchanged)
+    if steps_first and exchanged is not None:
+        data, outer = exchanged.inputs[0], [outer[1], outer[0], *outer[2:]]
+    if outer[0] != 1 or outer[1] == 1:
         return Rejection(NAME, node.name, "the batch is not the first axis of its input")
     weight = draft.params.get(node.inputs[1].node)
     if weight is None:
         return Rejection(NAME, node.name, "its weights are computed, not constant")
-    rows = Node(
-        draft.free_name(f"{node.name}_rows"),
-        "Reshape",
-        node.inputs[:1],
-        {"shape": f"(-1, {weight.shape[1]})"},
-    )
+    name = draft.free_name(f"{node.name}_batch_first") if steps_first else node.name
+    rows = Node(draft.free_name(f"{node.name}_rows"), "Reshape", (data,), {"shape": f"(-1, {weight.shape[1]})"})
     dense = Node(
         draft.free_name(f"{node.name}_dense"),
         node.op,
@@ -35,8 +36,9 @@ def _over_rows(draft: Draft, node: Node, shapes: Shapes) -> Match:
         {**node.attrs, "flatten": "True"},
         node.origin,
     )
-    shape = ", ".join(map(str, (-1, *between, width)))
-    return Replacement((rows, dense, Node(node.name, "Reshape", (dense.output,), {"shape": f"({shape})"})))
+    shape = ", ".join(map(str, (-1, *outer[1:], width)))
+    whole = Node(name, "Reshape", (dense.output,), {"shape": f"({shape})"})
+    return Replacement((rows, dense, whole, *([swapped(node.name, whole.output)] if steps_first else [])))
 
 
 DENSE_OVER_ROWS = Rule(NAME, _over_rows)

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from quantkit.quantization.threads import in_threads
+from quantkit.quantization.weights import LEVELS
 
-_LIMIT = 127
 # What four more would gain is a twentieth of what these do.
 _SWEEPS = 4
 _BLOCK = 128
@@ -83,36 +83,37 @@ def with_ridge(matrix: np.ndarray, ridge: np.ndarray) -> Matrix:
     return Matrix(matrix + ridge.astype(np.float32) * np.eye(matrix.shape[1], dtype=np.float32))
 
 
-def round_jointly(weight: np.ndarray, scale: np.ndarray, curvature: Curvature) -> np.ndarray:
+def round_jointly(weight: np.ndarray, scale: np.ndarray, curvature: Curvature, limit: int = LEVELS) -> np.ndarray:
     """Integers Q near W / s for which the squared error tr((Qs - W) H (Qs - W)') is small.
 
     The error of a layer's output over rows X is that with H = X'X: one weight's rounding can make up for
     another's where their inputs go together. The aim of AdaRound (Nagel et al., ICML 2020), reached
     as in CDQuant (Nair and Suggala, 2024): from the nearest integers on, each weight in turn takes the
     integer that is best given all others, until nothing changes or 4 times. The error never grows, but
-    where a channel has lost its weight of 127 or -127 and its largest takes that place in the end.
+    where a channel has lost its weight of that magnitude and its largest takes that place in the end.
 
     Args:
         weight: W, float32 (groups, channels, weights).
-        scale: s, (groups, channels), positive; |W / s| at most 127.5.
+        scale: s, (groups, channels), positive; |W / s| at most ``limit`` + 0.5.
         curvature: H.
+        limit: the largest integer.
 
     Returns:
-        Integers from -127 to 127 as float32, the shape of ``weight``. Every channel that is not all 0 keeps
-        a weight of 127 or -127, so that its scale can be read off it.
+        Integers from -``limit`` to ``limit`` as float32, the shape of ``weight``. Every channel that is not all 0 keeps
+        a weight of this magnitude, so that its scale can be read off it.
     """
     # Weights before channels: what one weight's change does to the others is contiguous.
     steps = np.ascontiguousarray(scale[:, None, :], np.float32)
     wanted = np.ascontiguousarray(weight.swapaxes(1, 2))
-    integers = _nearest(wanted / steps)
+    integers = _nearest(wanted / steps, limit)
     error = curvature.error(integers * steps - wanted, slice(None))
-    channels = _Channels(wanted, steps, integers, error)
+    channels = _Channels(wanted, steps, integers, error, limit)
     blocks = [_block(curvature, slice(start, start + _BLOCK)) for start in range(0, wanted.shape[1], _BLOCK)]
     # Channels do not depend on each other.
     count = wanted.shape[2]
     parts = np.array_split(np.arange(count), int(np.clip(count // _FEWEST_CHANNELS, 1, _PARTS)))
     found = in_threads(lambda part: _swept(channels.of(parts[part]), blocks, curvature), len(parts))
-    return _with_full_range(np.ascontiguousarray(np.concatenate(found, axis=2).swapaxes(1, 2)))
+    return _with_full_range(np.ascontiguousarray(np.concatenate(found, axis=2).swapaxes(1, 2)), limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,10 +142,13 @@ class _Channels:
     steps: np.ndarray
     integers: np.ndarray
     error: np.ndarray
+    limit: int
 
     def of(self, some: np.ndarray) -> _Channels:
         """Copies of some channels."""
-        return _Channels(*(each[:, :, some] for each in (self.wanted, self.steps, self.integers, self.error)))
+        arrays = (self.wanted, self.steps, self.integers, self.error)
+        wanted, steps, integers, error = (each[:, :, some] for each in arrays)
+        return _Channels(wanted, steps, integers, error, self.limit)
 
     def improve(self, block: _Block, curvature: Curvature) -> np.ndarray:
         """Let each weight of a block in turn take its best integer; gives the channels where any did."""
@@ -152,7 +156,7 @@ class _Channels:
         old = self.integers[:, weights]
         slope = curvature.slope(self.error, old * self.steps - self.wanted[:, weights], weights)
         new = old - slope / (block.diagonal * self.steps)
-        wants = _nearest(new) != old
+        wants = _nearest(new, self.limit) != old
         # Until one of its weights moves, a channel's slopes are what they are now.
         some = np.flatnonzero(wants.any(axis=(0, 1)))
         if not some.size:
@@ -168,7 +172,7 @@ class _Channels:
                 here = new[:, place]
                 if place > start:
                     here -= (pull[:, place, None, start:place] @ change[:, start:place])[:, 0]
-                np.subtract(_nearest(here), old[:, place], out=change[:, place])
+                np.subtract(_nearest(here, self.limit), old[:, place], out=change[:, place])
         added = curvature.error(change * self.steps[:, :, some], weights)
         change += old
         if some.size < wants.shape[2]:
@@ -198,17 +202,17 @@ def _swept(channels: _Channels, blocks: Sequence[_Block], curvature: Curvature) 
     return integers
 
 
-def _nearest(values: np.ndarray) -> np.ndarray:
+def _nearest(values: np.ndarray, limit: int) -> np.ndarray:
     """The nearest integers that there are; of few values faster than ``np.clip``."""
     found = np.rint(values)
-    np.minimum(found, _LIMIT, out=found)
-    return np.asarray(np.maximum(found, -_LIMIT, out=found))
+    np.minimum(found, limit, out=found)
+    return np.asarray(np.maximum(found, -limit, out=found))
 
 
-def _with_full_range(integers: np.ndarray) -> np.ndarray:
+def _with_full_range(integers: np.ndarray, limit: int) -> np.ndarray:
     rows = integers.reshape(-1, integers.shape[2])
     peak = np.abs(rows).max(axis=1)
-    for row in np.flatnonzero((peak > 0) & (peak < _LIMIT)):
+    for row in np.flatnonzero((peak > 0) & (peak < limit)):
         strongest = np.abs(rows[row]).argmax()
-        rows[row, strongest] = np.copysign(_LIMIT, rows[row, strongest])
+        rows[row, strongest] = np.copysign(limit, rows[row, strongest])
     return integers

@@ -33,9 +33,11 @@ class IntegerWeights:
         return np.asarray(self.integers * self.scale.reshape(-1, *(1,) * (self.integers.ndim - 1)), np.float32)
 
 
-def integer_weights(layer: FusedLayer, weight: np.ndarray) -> IntegerWeights:
-    """What a lowered layer multiplies by, given its float weights."""
-    return IntegerWeights(*(engine_integers(weight) if layer.is_convolution else per_channel_int8(weight)))
+def integer_weights(layer: FusedLayer, weight: np.ndarray, dense_levels: int) -> IntegerWeights:
+    """What a lowered layer multiplies by, given its float weights; those of dense layers have so many levels."""
+    return IntegerWeights(
+        *(engine_integers(weight) if layer.is_convolution else per_channel_int8(weight, dense_levels))
+    )
 
 
 def integer_layer(

@@ -128,7 +128,7 @@ def int8_network(network: QuantizedGraph) -> Int8Network:
     """The network with the integer weights of its INT8 layers, made once and for all."""
     params = network.graph.params
     weights = {
-        fused_layer.node.name: integer_weights(fused_layer, params[fused_layer.weight.node])
+        fused_layer.node.name: integer_weights(fused_layer, params[fused_layer.weight.node], network.dense_levels)
         for fused_layer in network.int8_layers
     }
     return Int8Network(network, weights)

@@ -1,4 +1,4 @@
-"""Quantize a small bidirectional LSTM, run it in the engine and in the simulator, and print how far they differ.
+"""Quantize a small bidirectional LSTM with a dense layer, run it in the engine and in the simulator, and compare.
 
     int8_lstm_run KIND FEATURES
 
@@ -44,7 +44,11 @@ def network(kind: str, stack: Recurrent) -> Graph:
     rnn = b.op("RNN", "rnn", swapped, b.param("flat", 2 * flat), *states, mode="lstm", num_layers=2,
                state_size=stack.hidden, bidirectional=True)  # fmt: skip
     back = b.op("SwapAxis", "back", rnn, dim1=0, dim2=1)
-    return Graph(tuple(b.nodes), ("data",), (back,), b.params)
+    # Wide enough that sums of two products overflow 16 bits with weights of all 8 bits.
+    weight, bias = b.random.normal(size=(TOKENS, 2 * stack.hidden)), b.random.normal(size=TOKENS)
+    scores = b.op("FullyConnected", "scores", back, b.param("weight", weight), b.param("bias", bias),
+                  num_hidden=TOKENS, flatten=False)  # fmt: skip
+    return Graph(tuple(b.nodes), ("data",), (scores,), b.params)
 
 
 def decibels(values: np.ndarray, wanted: np.ndarray) -> float:
@@ -82,7 +86,8 @@ def main(kind: str, features: int) -> None:
         pass
     simulated = both.quantized[fused.graph.outputs[0]]
     result = {
-        "int8": len(quantized.int8_lstms),
+        "lstm": len(quantized.int8_lstms),
+        "dense": len(quantized.int8_layers),
         "engine_to_simulator": decibels(engine, simulated),
         "int8_to_fp32": decibels(engine, exact),
     }

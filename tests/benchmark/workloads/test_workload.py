@@ -222,16 +222,19 @@ def test_a_bundles_int8_onnx_form_needs_no_reference(bundle: Path, tmp_path: Pat
     assert prepare(subject, ["onnx-int8"], IMAGES).checkpoints == workload.checkpoints
 
 
-def test_recurrent_layers_have_one_form(engine: None) -> None:
+def test_recurrent_layers_are_a_network_of_sequences(engine: None) -> None:
     subject = Subject("lstm", rnn=Recurrent(layers=2, steps=3, inputs=4, hidden=5))
-    workload = prepare(subject, ["fp32", "stock"])
-    assert workload.checkpoint("fp32") == workload.checkpoint("stock")
+    workload = prepare(subject, ["fp32", "stock", "fused"])
+    assert workload.checkpoint("fp32") == workload.checkpoint("stock") != workload.checkpoint("fused")
     assert workload.item == "sequence"
-    assert np.load(workload.inputs(6)).shape == (3, 6, 4)
+    assert np.load(workload.inputs(40)).shape == (40, 3, 4)
     assert workload.reference("fp32", 6) is None
-    for form in ("int8", "onnx"):
-        with pytest.raises(UserError, match=f"no {form} form"):
-            prepare(subject, ["fp32", form])
+
+
+def test_lstm_layers_alone_have_an_int8_form(engine: None) -> None:
+    subject = Subject("gru", rnn=Recurrent(mode="gru", layers=1, steps=3, inputs=4, hidden=5))
+    with pytest.raises(UserError, match="gru has gru layers, and MXNet has an INT8 kernel for lstm alone"):
+        prepare(subject, ["fp32", "int8"])
 
 
 def test_outputs_that_are_no_class_scores_have_their_lowest_cosine_alone() -> None:
