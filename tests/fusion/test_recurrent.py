@@ -16,6 +16,9 @@ from quantkit.benchmark.workloads.recurrent import sequences as steps_first
 from quantkit.formats.mxnet import nnvm
 from quantkit.fusion.float_symbol import float_graph, fused_graph
 from quantkit.fusion.fuse import Fused, fuse
+from quantkit.fusion.rewriting.rule import apply_rule
+from quantkit.fusion.rules.recurrent import RECURRENT_BATCH_FIRST, RECURRENT_ONE_BY_ONE
+from quantkit.fusion.rules.recurrent_parameters import RECURRENT_PARAMETERS
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.recurrent_layer import RECURRENT
 from tests import recurrent
@@ -178,3 +181,69 @@ def test_other_exchanges_of_axes_stay() -> None:
     second = b.op("SwapAxis", "second", first, dim1=1, dim2=2)
     fused = fuse(Graph(tuple(b.nodes), ("data",), (second,), b.params), (STEPS, TOKENS))
     assert operators(fused.graph) == ["SwapAxis", "SwapAxis"]
+
+
+def stack_with(**attrs: str) -> Graph:
+    graph = recurrent_graph(STACK)
+    return changed(graph, next(node.inputs for node in graph.nodes if node.op == "RNN"), **attrs)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "reason"),
+    [
+        ({"mode": "lstm_of_the_future"}, "its mode is unknown"),
+        ({"use_sequence_length": "True"}, "it has lengths of sequences, or a projection"),
+        ({"projection_size": "4"}, "it has lengths of sequences, or a projection"),
+    ],
+)
+def test_other_forms_keep_a_layer_as_it_is(attrs: dict[str, str], reason: str) -> None:
+    assert rejection(stack_with(**attrs)) == reason
+
+
+def rejection(graph: Graph) -> str:
+    """Why the rule does not fire, without inferring shapes, which would refuse some networks."""
+    _, applied, rejected = apply_rule(graph, RECURRENT_BATCH_FIRST, {})
+    assert not applied
+    return rejected[0].reason
+
+
+def test_names_that_are_taken_keep_a_layer_as_it_is() -> None:
+    graph = recurrent_graph(STACK)
+    other = Node("rnn_fused_rnn", "_zeros", (), {"shape": "(1,)"})
+    both = replace(graph, nodes=(other, *graph.nodes), outputs=(*graph.outputs, other.output))
+    assert rejection(both) == "other operators have the names of its parts"
+
+
+def test_constant_states_of_zero_are_left_out() -> None:
+    graph = recurrent_graph(STACK)
+    rnn = next(node for node in graph.nodes if node.op == "RNN")
+    zeros = np.zeros((STACK.layers, 2, STACK.hidden), np.float32)
+    nodes = (replace(rnn, inputs=(*rnn.inputs[:2], Tensor("zeros"), Tensor("zeros"))),)
+    fused = fuse(Graph(nodes, graph.inputs, graph.outputs, {**graph.params, "zeros": zeros}), (2, FEATURES))
+    assert operators(fused.graph).count(RECURRENT) == STACK.layers
+
+
+def test_parameters_that_do_not_fit_keep_layers_together() -> None:
+    graph = recurrent_graph(STACK)
+    params = {name: value[:-1] for name, value in graph.params.items()}
+    whole, _, _ = apply_rule(replace(graph, params=params), RECURRENT_BATCH_FIRST, {})
+    _, applied, rejected = apply_rule(whole, RECURRENT_ONE_BY_ONE, {})
+    assert not applied
+    assert rejected[0].reason == "its parameters do not fit its layers"
+
+
+def test_parameters_put_together_of_computed_ones_stay() -> None:
+    graph = gluon_parameters()
+    doubled = Node("doubled", "_mul_scalar", (Tensor("part2"),), {"scalar": "2"})
+    nodes = [replace(node, inputs=(doubled.output,)) if node.name == "flat2" else node for node in graph.nodes]
+    _, applied, rejected = apply_rule(replace(graph, nodes=(doubled, *nodes)), RECURRENT_PARAMETERS, {})
+    assert not applied
+    assert not rejected
+
+
+def test_a_dense_layer_with_computed_weights_stays() -> None:
+    b = Builder()
+    weight = b.op("_mul_scalar", "doubled", b.param("w", b.random.normal(size=(7, FEATURES))), scalar=2)
+    dense = b.op("FullyConnected", "dense", DATA, weight, num_hidden=7, no_bias=True, flatten=False)
+    fused = fuse(Graph(tuple(b.nodes), ("data",), (dense,), b.params), (STEPS, FEATURES))
+    assert reasons(fused) == ["its weights are computed, not constant"]

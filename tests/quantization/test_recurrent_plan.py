@@ -1,0 +1,95 @@
+"""Which recurrent layers run in INT8, and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Optional
+
+import numpy as np
+import pytest
+
+from quantkit.benchmark.suites.suite import Recurrent
+from quantkit.benchmark.workloads.recurrent import recurrent_model
+from quantkit.errors import ModelError
+from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.quantization.plan import TensorQuantization
+from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
+from quantkit.quantization.simulation.simulator import SideBySide, int8_network
+from tests.quantization.recurrent_networks import quantized
+from tests.sequences import FEATURES, STACK, STEPS, sequence_network, sequences
+
+DATA = sequences(4, tokens=False)
+
+
+def lstm_reasons(network: QuantizedGraph) -> list[str]:
+    return [each.reason for each in network.plan.decisions.values() if each.operator in ("LSTM", "GRU")]
+
+
+def test_lstm_and_dense_layers_run_in_int8(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    fused, network = quantized(monkeypatch, sequence_network("NTC"), DATA)
+    check_quantized(network)
+    assert lstm_reasons(network) == ["", ""]
+    assert [node.op for node in network.int8_weighted] == ["fused_recurrent", "fused_recurrent", "FullyConnected"]
+    assert network.dense_levels == 63
+    both = SideBySide(fused.graph, int8_network(network), DATA)
+    for _ in both.run():
+        pass
+    (output,) = fused.graph.outputs
+    noise = both.quantized[output] - both.exact[output]
+    assert 10 * np.log10((both.exact[output] ** 2).sum() / (noise**2).sum()) > 25
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "zero", "reason"),
+    [
+        ("mxnet has no kernel", [], "mxnet has no kernel"),
+        (None, ["data"], "its input is 0 in every sample"),
+        (None, ["lstm_fused_0"], "its result is 0 in every sample"),
+    ],
+)
+def test_what_keeps_an_lstm_layer_in_fp32(
+    engine: None, monkeypatch: pytest.MonkeyPatch, obstacle: Optional[str], zero: Sequence[str], reason: str
+) -> None:
+    _, network = quantized(monkeypatch, sequence_network("NTC"), DATA, obstacle, zero)
+    assert lstm_reasons(network)[0] == reason
+
+
+def test_other_recurrent_layers_have_no_int8_kernel(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = recurrent_model("gru", Recurrent(mode="gru", layers=1, steps=STEPS, inputs=FEATURES, hidden=4)).graph
+    _, network = quantized(monkeypatch, graph, DATA)
+    assert lstm_reasons(network) == ["the engine has an INT8 kernel for LSTM layers only"]
+
+
+def test_lstm_layers_beside_convolutions_stay_fp32(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = recurrent_model("lstm", replace(STACK, layers=1)).graph
+    weight = np.random.default_rng(0).normal(size=(STEPS, STEPS, 1)).astype(np.float32)
+    attrs = {"kernel": "(1,)", "num_filter": str(STEPS), "no_bias": "True"}
+    convolution = Node("mixed", "Convolution", (Tensor("data"), Tensor("mixing")), attrs)
+    first = replace(model.nodes[0], inputs=(convolution.output,))
+    graph = Graph(
+        (convolution, first, *model.nodes[1:]), model.inputs, model.outputs, {**model.params, "mixing": weight}
+    )
+    _, network = quantized(monkeypatch, graph, DATA)
+    (reason,) = lstm_reasons(network)
+    assert "the network's convolutions need it" in reason
+    assert network.dense_levels == 127
+
+
+def test_plans_that_lack_a_tensor_or_its_type_are_refused(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, network = quantized(monkeypatch, sequence_network("NTC"), DATA)
+    plan, (first, *_) = network.plan, network.int8_weighted
+    lacking = {tensor: form for tensor, form in plan.tensors.items() if tensor != first.output}
+    with pytest.raises(ModelError, match="has no integer form, and node"):
+        check_quantized(replace(network, plan=replace(plan, tensors=lacking)))
+    unsigned = {**plan.tensors, first.output: TensorQuantization(plan.tensors[first.output].range, "uint8")}
+    with pytest.raises(ModelError, match="is uint8, and must be int8"):
+        check_quantized(replace(network, plan=replace(plan, tensors=unsigned)))
+
+
+def test_lstm_layers_whose_parameters_do_not_fit_are_refused(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, network = quantized(monkeypatch, sequence_network("NTC"), DATA)
+    node = network.int8_weighted[0]
+    params = {**network.graph.params, node.inputs[1].node: np.zeros(7, np.float32)}
+    with pytest.raises(ModelError, match="has no INT8 form"):
+        check_quantized(replace(network, graph=replace(network.graph, params=params)))
