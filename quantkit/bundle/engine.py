@@ -24,7 +24,7 @@ def present_engine() -> Engine:
     features = np.core._multiarray_umath.__cpu_features__  # type: ignore[attr-defined]
     names = [isa for _, isa in _ISAS]
     isa = next((isa for feature, isa in _ISAS if features.get(feature)), names[-1])
-    allowed = "avx512_core" if does_without_vnni() else os.environ.get("DNNL_MAX_CPU_ISA", "").lower()
+    allowed = os.environ.get("DNNL_MAX_CPU_ISA", "avx512_core" if does_without_vnni() else "").lower()
     if allowed in names:
         isa = names[max(names.index(isa), names.index(allowed))]
     return Engine(str(load_mxnet().__version__), np.__version__, isa)

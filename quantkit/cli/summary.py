@@ -208,4 +208,4 @@ def _sizes(fp32: int, int8: int) -> str:
 
 def _kernels_text(kernels: Mapping[str, Any]) -> str:
     isa = f", on {', '.join(kernels['isa'])}" if kernels["isa"] else ""
-    return f"{kernels['int8']} of {kernels['of']} convolutions and dense layers in INT8{isa}"
+    return f"{kernels['int8']} of {kernels['of']} convolutions, dense and recurrent layers in INT8{isa}"

@@ -50,7 +50,7 @@ def fused_graph(graph: Graph) -> Graph:
 
 def _without_parts(graph: Graph) -> Iterator[Node]:
     """The nodes, each recurrent layer in place of its ``RNN``, without the operators around it."""
-    layers = {name: layer for node in graph.nodes if (layer := _recurrent(graph, node)) for name in (node.name,)}
+    layers = {node.name: layer for node in graph.nodes if (layer := _recurrent(graph, node)) is not None}
     parts = {part for layer in layers.values() for part in (*part_names(layer.name), layer.name)}
     for node in graph.nodes:
         if node.name in layers:

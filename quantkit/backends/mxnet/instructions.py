@@ -35,8 +35,8 @@ def prepare_instructions(graph: Graph) -> None:
     """
     operators = {node.op for node in graph.nodes}
     lstm = any(node.op == "RNN" and node.attrs.get("mode") == "lstm" for node in graph.nodes)
-    needs_vnni = not operators.isdisjoint(_CONVOLUTIONS) or any(node.attrs.get("quantized") for node in graph.nodes)
-    if INT8_LSTM in operators or (lstm and not needs_vnni):
+    int8 = any(node.attrs.get("quantized") == "true" for node in graph.nodes)
+    if INT8_LSTM in operators or (lstm and not int8 and operators.isdisjoint(_CONVOLUTIONS)):
         _do_without_vnni()
     if INT8_LSTM in operators and (obstacle := int8_lstm_obstacle()):
         raise EngineError(f"the network has INT8 LSTM layers: {obstacle}")

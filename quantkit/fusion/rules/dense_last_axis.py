@@ -18,10 +18,10 @@ def _over_rows(draft: Draft, node: Node, shapes: Shapes) -> Match:
     *outer, width = shapes[node.output]
     if len(outer) < 2:
         return None
-    data, exchanged = node.inputs[0], draft.producer(node.inputs[0])
-    steps_first = outer[1] == 1 and outer[0] > 1 and exchanged is not None and exchanges_batch(exchanged)
-    if steps_first and exchanged is not None:
-        data, outer = exchanged.inputs[0], [outer[1], outer[0], *outer[2:]]
+    data, made = node.inputs[0], draft.producer(node.inputs[0])
+    steps_first = False
+    if made is not None and exchanges_batch(made) and outer[0] > 1 == outer[1]:
+        steps_first, data, outer = True, made.inputs[0], [outer[1], outer[0], *outer[2:]]
     if outer[0] != 1 or outer[1] == 1:
         return Rejection(NAME, node.name, "the batch is not the first axis of its input")
     weight = draft.params.get(node.inputs[1].node)
