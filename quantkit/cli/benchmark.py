@@ -142,9 +142,10 @@ def benchmark(
 ) -> None:
     """Measure throughput and latency across builds and pinned instances.
 
-    A SUITE is a file, or the name of one that ships: engines, int8-speedup, rnn, score, scaling,
-    settings, smoke. Builds (`quantkit builds list`) are made when first needed; `here` is the engine of this
-    environment. All contestants of a network take turns in random order; ratios come with 95 % intervals.
+    A SUITE is a file, or the name of one that ships: engines, int8-speedup, lstm-int8, rnn, scaling,
+    score, settings, smoke. Builds (`quantkit builds list`) are made when first needed; `here` is the
+    engine of this environment. All contestants of a network take turns in random order; ratios come
+    with 95 % intervals.
 
     Results are on disk as soon as they are measured. The same command goes on where an earlier one
     was interrupted. `quantkit report DIR` turns them into a page. Ends with 1 where a cell failed,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from quantkit.benchmark.results.result_files import read_results
+from quantkit.benchmark.suites.suite import shipped_suites
 from tests.cli.conftest import SHAPE, Run, start
 from tests.requirements import requires
 
@@ -130,7 +131,7 @@ def test_stock_fusion_that_computes_something_else_fails(run: Run, quick: None) 
     ("arguments", "words"),
     [
         (["nothing-like-it"], "unknown network 'nothing-like-it'"),
-        (["smok"], "suites that ship: engines, int8-speedup, rnn, scaling, score, settings, smoke"),
+        (["smok"], f"suites that ship: {', '.join(shipped_suites())}"),
         (["digits_resnet20_v1", "--builds", "here,other"], "there is no build other"),
         (["digits_resnet20_v1", "--build", "mine"], "is not NAME=PYTHON"),
         (["digits_resnet20_v1", "--build", "mine=/no/python", "--builds", "mine"], "no program '/no/python'"),
@@ -162,6 +163,11 @@ def test_mistakes(run: Run, engine: None, arguments: list[str], words: str, tmp_
     assert result.exit_code == 2, result.stderr
     assert words in result.stderr and "Traceback" not in result.stderr
     assert {path.name for path in tmp_path.iterdir()} <= {"home"}
+
+
+def test_help_names_every_suite_that_ships(run: Run) -> None:
+    text = "".join(run("benchmark", "--help").stdout.split())
+    assert f"thatships:{','.join(shipped_suites())}." in text
 
 
 def test_a_folder_of_somebody_elses_is_left_alone(run: Run, engine: None, tmp_path: Path) -> None:
