@@ -29,7 +29,7 @@ from quantkit.quantization.recurrent_weights import (
     added_columns,
     engine_matrices,
     kernel_zero_point,
-    recurrent_integers,
+    lstm_integers,
 )
 from quantkit.quantization.weights import per_channel_int8
 
@@ -269,7 +269,7 @@ def _int8_rnn(lowering: _Lowering, layer: RecurrentLayer, rnn: Node) -> Node:
     """The kernel in place of an FP32 ``RNN`` of the same name; its data are quantized before it."""
     data, state = (lowering.network.form(tensor).params for tensor in (layer.data, layer.node.output))
     weights = known_matrices(lowering.graph, layer)
-    integers = recurrent_integers(weights, data, state)
+    integers = lstm_integers(lowering.network, layer)
     flat = engine_matrices(weights, integers, data, state).flat
     parameters = lowering.add_param(f"{rnn.name}_int8_parameters", flat)
     read = rnn.inputs[0]
