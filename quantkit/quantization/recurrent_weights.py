@@ -64,9 +64,7 @@ def recurrent_integers(
     """
     of_input, of_state = in_units_of_state(weights, data, state)
     if scale is not None:
-        steps = scale[:, None]
-        first, second = (np.rint(part / steps).clip(-LEVELS, LEVELS).astype(np.int8) for part in (of_input, of_state))
-        return RecurrentIntegers(first, second, scale)
+        return RecurrentIntegers(_multiples(of_input, scale), _multiples(of_state, scale), scale)
     rows = np.concatenate([_even(of_input), _even(of_state)], axis=1)
     integers, scale = with_reduced_range(rows, *per_channel_int8(rows), "auto")
     split = _even(of_input).shape[1]
@@ -107,6 +105,13 @@ def engine_matrices(weights: Matrices, integers: RecurrentIntegers, data: QuantP
     )
 
 
+def engine_integers(weights: Matrices, features: int, scale: np.ndarray) -> RecurrentIntegers:
+    """The integers that the kernel makes of ``engine_matrices`` of a layer that reads so many features."""
+    return RecurrentIntegers(
+        _multiples(weights.of_input[:, :features], scale), _multiples(weights.of_state, scale), scale
+    )
+
+
 def added_columns(integers: RecurrentIntegers) -> int:
     """How many columns of zeros the data get: none where each row's largest weight sets its scale by itself."""
     rows = np.concatenate([integers.of_input, integers.of_state], axis=1)
@@ -120,6 +125,10 @@ def added_columns(integers: RecurrentIntegers) -> int:
 def kernel_zero_point(data: QuantParams) -> int:
     """The zero point of a layer's data as uint8: signed integers are moved into its range."""
     return data.zero_point if data.dtype == "uint8" else STATE_ZERO_POINT
+
+
+def _multiples(weights: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    return np.asarray(np.rint(weights / scale[:, None]).clip(-LEVELS, LEVELS).astype(np.int8))
 
 
 def _even(matrix: np.ndarray) -> np.ndarray:
