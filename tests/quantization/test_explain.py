@@ -33,4 +33,4 @@ def test_what_was_not_fused_is_said_once(engine: None, monkeypatch: pytest.Monke
     fused, network = quantized(monkeypatch, sequence_network("NTC", final_states=True), DATA)
     (row,) = (row for row in explain(fused, network.plan) if row.node == "lstm")
     assert (row.into, row.precision) == ("lstm", "fp32")
-    assert row.rejections == ("recurrent layers batch first: its final states are read",)
+    assert row.rejections == ("recurrent layers batch first: the final state of its cells is read",)
