@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
@@ -99,7 +100,17 @@ def engine() -> Iterator[None]:
             yield
     else:
         requires("engine")
+        _let_the_engine_choose_its_instructions()
         yield
+
+
+def _let_the_engine_choose_its_instructions() -> None:
+    """Otherwise a process whose first network has LSTM layers does without VNNI, which other tests count on."""
+    from quantkit.backends.mxnet.execute import run
+    from tests.networks import DATA, Builder
+
+    b = Builder()
+    run(b.graph(b.dense("dense", DATA, 4, 4)), {"data": np.ones((1, 4), np.float32)})
 
 
 @pytest.fixture(scope="session")

@@ -75,7 +75,8 @@ def explain(
     shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
     if not shown:
         raise UserError(f"no operator of {network} is called {node!r}; leave --node out to see all {len(rows)}")
-    counts = Counter[str](row.precision for row in shown)
+    # Of recurrent layers there are several rows.
+    counts = Counter[str](precision for _, precision in {(row.node, row.precision) for row in shown})
     result = {
         "network": network,
         "operators": [asdict(row) for row in shown],
@@ -102,7 +103,8 @@ def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Renderabl
             table.add_row(mark, row.operator, row.node)
             for note in _notes(row, into if last else row.node):
                 table.add_row("" if last else " │", "", Padding(Text(note, "dim"), (0, 0, 0, 2)))
-    operators = "1 operator" if len(rows) == 1 else f"{len(rows)} operators"
+    count = len({row.node for row in rows})
+    operators = "1 operator" if count == 1 else f"{count} operators"
     total = f"\n{operators}: {counts['int8']} in INT8, {counts['fp32']} in FP32, {counts['gone']} gone."
     return [table, total]
 

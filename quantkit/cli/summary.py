@@ -185,8 +185,8 @@ def _algorithms_text(result: Summary) -> str:
         "bias": "biases",
     }
     done = [text for name, text in names.items() if algorithms[name]]
-    if done and not any(name.startswith(("Convolution", "FullyConnected")) for name in result["int8"]):
-        return "nothing (no convolution or dense layer runs in INT8)"
+    if done and not any(name.startswith(("Convolution", "FullyConnected", "LSTM")) for name in result["int8"]):
+        return "nothing (no convolution, dense or LSTM layer runs in INT8)"
     if done:
         count = algorithms["num_samples"]
         mirrored = ", mirrored ones included" if count > result["calibration"]["samples"] else ""

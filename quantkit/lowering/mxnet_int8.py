@@ -29,7 +29,7 @@ from quantkit.quantization.recurrent_weights import (
     added_columns,
     engine_matrices,
     kernel_zero_point,
-    recurrent_integers,
+    lstm_integers,
 )
 from quantkit.quantization.weights import per_channel_int8
 
@@ -59,16 +59,31 @@ class StoredWeight:
 
 
 @dataclass(frozen=True, eq=False)
+class LoweredLstm:
+    """The lowered network's parameter for the weights of an INT8 LSTM layer.
+
+    It has the integers of the first ``features`` columns and of those of the state times each row's ``scale``, float32
+    (rows,).
+    """
+
+    parameters: str
+    features: int
+    scale: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Int8Symbol:
     """The lowered network, and where it stores the integers of the fused one.
 
     ``integers`` has the fused network's tensors that the lowered one has as integers; ``weights`` has the parameters
-    that it stores as integers. The other parameters keep their names, or take the form that the engine needs.
+    that it stores as integers, and ``lstms`` those of LSTM layers, of which the kernel makes integers. The other
+    parameters keep their names, or take the form that the engine needs.
     """
 
     graph: Graph
     integers: Mapping[Tensor, StoredIntegers] = field(repr=False)
     weights: Mapping[str, StoredWeight] = field(repr=False)
+    lstms: Mapping[str, LoweredLstm] = field(repr=False)
 
 
 def int8_graph(network: QuantizedGraph) -> Graph:
@@ -90,7 +105,7 @@ def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
     outputs = tuple(map(lowering.as_float, graph.outputs))
     lowered = Graph(tuple(lowering.nodes), graph.inputs, outputs, {**graph.params, **lowering.params}).pruned()
     stored = {tensor: each for tensor, each in lowering.stored.items() if each.tensor.node in lowered.by_name}
-    return Int8Symbol(lowered, stored, lowering.weights)
+    return Int8Symbol(lowered, stored, lowering.weights, lowering.lstms)
 
 
 @dataclass
@@ -104,6 +119,7 @@ class _Lowering:
     integers: dict[tuple[Tensor, DType], str] = field(default_factory=dict)
     stored: dict[Tensor, StoredIntegers] = field(default_factory=dict)
     weights: dict[str, StoredWeight] = field(default_factory=dict)
+    lstms: dict[str, LoweredLstm] = field(default_factory=dict)
     native: dict[Tensor, str] = field(default_factory=dict)
     dequantized: set[Tensor] = field(default_factory=set)
 
@@ -269,9 +285,12 @@ def _int8_rnn(lowering: _Lowering, layer: RecurrentLayer, rnn: Node) -> Node:
     """The kernel in place of an FP32 ``RNN`` of the same name; its data are quantized before it."""
     data, state = (lowering.network.form(tensor).params for tensor in (layer.data, layer.node.output))
     weights = known_matrices(lowering.graph, layer)
-    integers = recurrent_integers(weights, data, state)
+    integers = lstm_integers(lowering.network, layer)
     flat = engine_matrices(weights, integers, data, state).flat
     parameters = lowering.add_param(f"{rnn.name}_int8_parameters", flat)
+    if lowering.graph.sole_consumer(layer.parameters) is not None:
+        features = weights.of_input.shape[1]
+        lowering.lstms[layer.parameters.node] = LoweredLstm(parameters.node, features, integers.scale)
     read = rnn.inputs[0]
     if columns := added_columns(integers):
         zeros = lowering.add_beside(rnn, "zeros", "_zeros", (), {"shape": f"(0, 0, {columns})", "dtype": "float32"})

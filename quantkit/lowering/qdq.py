@@ -5,7 +5,7 @@ form is rounded to it and back. Engines recognise the pattern and compute in int
 those of MXNet's INT8 kernels, so the result is what MXNet computes, with some exceptions: tensors with negative
 values are uint8 with zero point 128, which has the same levels as int8; a sum with an addend keeps all 8 bits; and
 a layer's result is rounded before an addend is added, since ONNX Runtime adds integers to integers. Recurrent layers
-are FP32.
+compute in FP32; those that are INT8 in MXNet do so with its weights.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of, unroll
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
 from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag, integer
-from quantkit.ir.recurrent_layer import RecurrentLayer, recurrent_layer_of, time_major
+from quantkit.ir.recurrent_layer import RecurrentLayer, known_matrices, recurrent_layer_of, time_major
 from quantkit.lowering.subsampling import with_subsampling
 from quantkit.lowering.weights import engine_weight
 from quantkit.quantization.arithmetic import QuantParams, affine_params
 from quantkit.quantization.plan import QuantizationPlan, TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.recurrent_weights import lstm_integers, real_matrices
 from quantkit.quantization.reduced_range import ReduceRange, with_reduced_range
 from quantkit.quantization.weights import engine_integers, per_channel_int8
 
@@ -148,6 +149,8 @@ class _Lowering:
 
 def _write_recurrent(lowering: _Lowering, layer: RecurrentLayer) -> None:
     """Recurrent layers in FP32, as operators of MXNet's that read steps first."""
+    if lowering.network.int8_recurrent(layer.node) is not None:
+        layer = _with_rounded_weights(lowering, layer)
     batch, steps, features = lowering.shapes[layer.data]
     across = lowering.shapes[layer.node.output][2]
     *before, rnn, last = time_major(layer)
@@ -155,6 +158,14 @@ def _write_recurrent(lowering: _Lowering, layer: RecurrentLayer) -> None:
     shapes = {**states, before[0].name: (steps, batch, features), rnn.name: (steps, batch, across)}
     for each in (*before, rnn, last):
         lowering.add(each, shapes.get(each.name, (batch, steps, across)))
+
+
+def _with_rounded_weights(lowering: _Lowering, layer: RecurrentLayer) -> RecurrentLayer:
+    network = lowering.network
+    data, state = (network.form(tensor).params for tensor in (layer.data, layer.node.output))
+    weights = real_matrices(lstm_integers(network, layer), known_matrices(network.graph, layer), data, state)
+    rounded = lowering.add_param(f"{layer.parameters.node}_rounded", weights.flat)
+    return RecurrentLayer(replace(layer.node, inputs=(layer.data, rounded)))
 
 
 def tensor_params(form: TensorQuantization) -> QuantParams:

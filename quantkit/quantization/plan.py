@@ -351,14 +351,15 @@ def _kind(node: Node) -> str:
     return "addition" if node.op in ADDITIONS else node.op
 
 
-_RECURRENT_NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN+tanh", "rnn_relu": "RNN+relu"}
+RECURRENT_NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN+tanh", "rnn_relu": "RNN+relu"}
+"""What recurrent layers are called in reports, by the mode of MXNet's ``RNN``."""
 
 
 def operator_name(node: Node) -> str:
     """What an operator is called in reports: ``Convolution+sum+relu`` for a fused one."""
     recurrent = recurrent_layer_of(node)
     if recurrent is not None:
-        return _RECURRENT_NAMES[recurrent.mode]
+        return RECURRENT_NAMES[recurrent.mode]
     layer: Optional[FusedLayer] = fused_layer_of(node)
     if layer is None:
         return node.op

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Optional
 
@@ -28,10 +28,13 @@ class QuantizedGraph:
     """A fused network with the weights and biases that are to be quantized, and the plan of its quantization.
 
     ``plan`` decides on every node of ``graph``, and has the integer form of every tensor that has one.
+    ``lstm_scales`` has, by the node's name, the scale of each row of an INT8 LSTM layer, float32 (gates x hidden,),
+    where the weights in ``graph`` are multiples of it already; other layers' weights are rounded when they are lowered.
     """
 
     graph: Graph
     plan: QuantizationPlan
+    lstm_scales: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def is_int8(self, node: Node) -> bool:
         """Whether a node runs in INT8."""
