@@ -4,8 +4,8 @@ This is ONNX's form of INT8 networks (QDQ): operators compute with real numbers,
 form is rounded to it and back. Engines recognise the pattern and compute in integers. Scales and integer weights are
 those of MXNet's INT8 kernels, so the result is what MXNet computes, with some exceptions: tensors with negative
 values are uint8 with zero point 128, which has the same levels as int8; a sum with an addend keeps all 8 bits; and
-a layer's result is rounded before an addend is added, since ONNX Runtime adds integers to integers. Recurrent layers
-are FP32.
+a layer's result is rounded before an addend is added, since ONNX Runtime adds integers to integers. INT8 LSTM layers
+have forms of their own, see ``lowering.onnx_lstm``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of, unroll
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
 from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag, integer
-from quantkit.ir.recurrent_layer import RecurrentLayer, recurrent_layer_of, time_major
+from quantkit.ir.recurrent_layer import RecurrentLayer, recurrent_layer_of, swapped, time_major
+from quantkit.lowering.onnx_lstm import LstmForm, check_lstm_form, written_lstm
 from quantkit.lowering.subsampling import with_subsampling
 from quantkit.lowering.weights import engine_weight
 from quantkit.quantization.arithmetic import QuantParams, affine_params
@@ -45,7 +46,10 @@ class QdqNetwork:
 
 
 def qdq_network(
-    network: QuantizedGraph, shapes: Mapping[Tensor, Shape], reduce_range: ReduceRange = "none"
+    network: QuantizedGraph,
+    shapes: Mapping[Tensor, Shape],
+    reduce_range: ReduceRange = "none",
+    lstm: LstmForm = "qdq",
 ) -> QdqNetwork:
     """Lower a quantized network to QDQ form: separate operators, and each rounding as two nodes.
 
@@ -55,12 +59,19 @@ def qdq_network(
         network: the quantized network.
         shapes: of the fused network's tensors.
         reduce_range: which weights get fewer than 8 bits; see ``quantization.reduced_range``.
+        lstm: the form of INT8 LSTM layers.
+
+    Raises:
+        UserError: ``reduce_range`` or ``lstm`` is unknown.
     """
+    check_lstm_form(lstm)
     network, known = with_subsampling(network, shapes)
     graph, lowering = network.graph, _Lowering(network, reduce_range, known, Names(network.graph.names))
     for node in graph.nodes:
         recurrent = recurrent_layer_of(node)
-        if recurrent is not None:
+        if network.int8_recurrent(node) is not None:
+            _write_int8_lstm(lowering, RecurrentLayer(node), lstm)
+        elif recurrent is not None:
             _write_recurrent(lowering, recurrent)
         elif not network.is_int8(node):
             lowering.write_out(node, node.inputs)
@@ -155,6 +166,19 @@ def _write_recurrent(lowering: _Lowering, layer: RecurrentLayer) -> None:
     shapes = {**states, before[0].name: (steps, batch, features), rnn.name: (steps, batch, across)}
     for each in (*before, rnn, last):
         lowering.add(each, shapes.get(each.name, (batch, steps, across)))
+
+
+def _write_int8_lstm(lowering: _Lowering, layer: RecurrentLayer, form: LstmForm) -> None:
+    """An INT8 LSTM layer as one operator, which reads and puts out steps first."""
+    node = layer.node
+    (batch, steps, features), hidden = lowering.shapes[layer.data], layer.hidden
+    exchanged = swapped(lowering.names.take(f"{node.name}_time_major"), layer.data, node.origin)
+    written = written_lstm(lowering.network, layer, form)
+    constants = [lowering.add_param(f"{node.name}_{what}", value) for what, value in written.constants.items()]
+    data = lowering.add(exchanged, (steps, batch, features))
+    computed = Node(lowering.names.take(f"{node.name}_lstm"), written.operator, (data, *constants), {}, node.origin)
+    result = lowering.add(computed, (steps, batch, hidden))
+    lowering.add(swapped(node.name, result, node.origin), (batch, steps, hidden))
 
 
 def tensor_params(form: TensorQuantization) -> QuantParams:

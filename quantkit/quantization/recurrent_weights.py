@@ -12,7 +12,7 @@ a column of its own, whose data are zero, holds the weight that sets the row's s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,20 +43,36 @@ class RecurrentIntegers:
     scale: np.ndarray
 
 
-def recurrent_integers(weights: Matrices, data: QuantParams, state: QuantParams) -> RecurrentIntegers:
+def recurrent_integers(
+    weights: Matrices, data: QuantParams, state: QuantParams, one_scale: bool = False
+) -> RecurrentIntegers:
     """Weights as integers of which no two neighbours overflow 16 bits.
 
     Args:
         weights: the layer's, float32.
         data: the rounding of its data.
         state: the rounding of its state and result.
+        one_scale: whether the input gate and the forget gate of a unit have one scale for both. Otherwise all rows have
+            scales of their own.
     """
     features, hidden = weights.of_input.shape[1], weights.of_state.shape[1]
     of_input = _even(weights.of_input * np.float32(data.scale / state.scale))
     rows = np.concatenate([of_input, _even(weights.of_state)], axis=1)
-    integers, scale = with_reduced_range(rows, *per_channel_int8(rows), "auto")
+    integers, scale = _with_one_scale(rows) if one_scale else _rounded(rows)
     split = of_input.shape[1]
     return RecurrentIntegers(integers[:, :features], integers[:, split : split + hidden], scale)
+
+
+def _with_one_scale(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Integers and scales where the first two quarters of the rows, two gates, have their scales in common."""
+    entering, forgetting, *others = np.split(rows, 4)
+    both, scale = _rounded(np.concatenate([entering, forgetting], axis=1))
+    rest, other_scales = _rounded(np.concatenate(others))
+    return np.concatenate([*np.split(both, 2, axis=1), rest]), np.concatenate([scale, scale, other_scales])
+
+
+def _rounded(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return with_reduced_range(rows, *per_channel_int8(rows), "auto")
 
 
 def engine_matrices(weights: Matrices, integers: RecurrentIntegers, data: QuantParams, state: QuantParams) -> Matrices:
@@ -68,16 +84,28 @@ def engine_matrices(weights: Matrices, integers: RecurrentIntegers, data: QuantP
     of_input = np.pad(integers.of_input, ((0, 0), (0, zeros)))
     if zeros:
         of_input[:, -1] = _LARGEST
-    bias = weights.input_bias.astype(np.float64) + weights.state_bias
-    step = integers.scale * np.float64(state.scale)
-    bias += (STATE_ZERO_POINT - kernel_zero_point(data)) * of_input.sum(axis=1, dtype=np.int64) * step
     scale = integers.scale[:, None]
     return Matrices(
         (of_input * scale).astype(np.float32),
         (integers.of_state * scale).astype(np.float32),
-        bias.astype(np.float32),
+        kernel_bias(weights, replace(integers, of_input=of_input), data, state),
         np.zeros_like(weights.state_bias),
     )
+
+
+def kernel_bias(weights: Matrices, integers: RecurrentIntegers, data: QuantParams, state: QuantParams) -> np.ndarray:
+    """The sum of the layer's biases, float32, (rows,), where data and state have the zero point of the state.
+
+    Args:
+        weights: the layer's, of which only the biases are read.
+        integers: its weights.
+        data: the rounding of its data, whose integers have ``kernel_zero_point``.
+        state: the rounding of its state.
+    """
+    step = integers.scale * np.float64(state.scale)
+    moved = (STATE_ZERO_POINT - kernel_zero_point(data)) * integers.of_input.sum(axis=1, dtype=np.int64)
+    bias: np.ndarray = weights.input_bias.astype(np.float64) + weights.state_bias + moved * step
+    return bias.astype(np.float32)
 
 
 def added_columns(integers: RecurrentIntegers) -> int:

@@ -105,3 +105,22 @@ def test_rows_that_cannot_overflow_have_no_column_added() -> None:
     integers = recurrent_integers(own, DATA["int8"], STATE)
     assert added_columns(integers) == 0
     assert (integers.of_input[:, 0] == 127).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_two_gates_may_have_one_scale(shape: tuple[int, int]) -> None:
+    """Their rows keep what they stand for within half a step, or a step where rows keep their sums; none overflow."""
+    own, data = weights(*shape), DATA["uint8"]
+    integers = recurrent_integers(own, data, STATE, one_scale=True)
+    apart = recurrent_integers(own, data, STATE)
+    entering, forgetting, *others = np.split(integers.scale, 4)
+    np.testing.assert_array_equal(entering, forgetting)
+    assert (np.maximum(*np.split(apart.scale, 4)[:2]) <= 1.0051 * entering).all()
+    np.testing.assert_array_equal(others, np.split(apart.scale, 4)[2:])
+    for matrix, exact in (
+        (integers.of_input, own.of_input * (data.scale / STATE.scale)),
+        (integers.of_state, own.of_state),
+    ):
+        assert (np.abs(matrix - exact / integers.scale[:, None]) < 1.01).all()
+        pairs = np.pad(matrix.astype(int), ((0, 0), (0, matrix.shape[1] % 2)))
+        assert np.abs(pairs[:, ::2] + pairs[:, 1::2]).max() <= 128
