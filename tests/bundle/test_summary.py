@@ -32,7 +32,7 @@ def test_operators_are_counted_and_layers_left_in_fp32_named(file: Path) -> None
         ("Convolution+relu", INT8), ("FullyConnected", FP32),
     )  # fmt: skip
     assert export_summary(file, INT8, 17, "auto", decided) == {
-        "file": str(file), "precision": INT8, "opset": 17, "reduce_range": "auto", "size": 17,
+        "file": str(file), "precision": INT8, "opset": 17, "reduce_range": "auto", "lstm": None, "size": 17,
         "int8": {"Convolution+relu": 2, "Pooling": 1}, "fp32_layers": ["n2", "n5"],
     }  # fmt: skip
 

@@ -93,6 +93,7 @@ def test_adjusted_weights_in_fp32_are_warned_of(run: Run, checkpoint: Path, samp
         (["BUNDLE", "--precision", "fp32", "--reduce-range", "all"], "leave it out"),
         (["NETWORK", "--precision", "int8"], "quantize it first"),
         (["NETWORK", "--reduce-range", "auto"], "leave it out"),
+        (["BUNDLE", "--precision", "fp32", "--lstm", "dynamic"], "--lstm is for integers"),
         (["BUNDLE", "--out", "no/net.onnx"], "there is no folder no"),
         (["nothing"], "unknown network 'nothing'"),
     ],

@@ -100,7 +100,8 @@ def _rows(values: np.ndarray) -> np.ndarray:
 def _biases(bias: np.ndarray) -> np.ndarray:
     """ONNX's two biases of each row, all of it in the first."""
     rows = _rows(bias)
-    return np.concatenate([rows, np.zeros_like(rows)]).reshape(1, -1)
+    both: np.ndarray = np.concatenate([rows, np.zeros_like(rows)])[None]
+    return both
 
 
 INT8_LSTM: Mapping[str, Converter] = {STATIC_LSTM: _static, DYNAMIC_LSTM: _dynamic}
