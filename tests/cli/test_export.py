@@ -6,11 +6,14 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import click
 import numpy as np
 import pytest
 
+from quantkit.cli.export import _LSTM, export
+from quantkit.lowering.onnx_lstm import LstmForm
 from tests.cli.conftest import SHAPE, Run
 from tests.requirements import package
 
@@ -134,3 +137,9 @@ def test_what_is_no_ordinary_file_is_not_replaced(run: Run, bundle: str) -> None
     os.mkfifo("pipe")
     assert run("export", bundle, "--out", "pipe", "--force").exit_code == 2
     assert Path("pipe").is_fifo()
+
+
+def test_the_forms_of_lstm_layers_are_the_library_s() -> None:
+    (option,) = (each for each in export.params if each.name == "lstm")
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == tuple(_LSTM) == get_args(LstmForm)
