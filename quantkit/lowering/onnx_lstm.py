@@ -3,7 +3,9 @@
 ``qdq``: data and state have the scales of the plan, and the file says so in ONNX's own operators. OpenVINO computes
 with integers then, as MXNet does: one scale and one zero point for data and state, and the state is rounded after every
 step. It exchanges the scales of the input gate and the forget gate (2026.4, CPU), so both have one scale for each unit,
-which is right with and without the exchange. Other engines compute such a layer in FP32.
+which is right with and without the exchange. Of two layers of one shape, it computes the second with the scales of the
+first: the key of its cache of kernels has the shapes, but not the scales. So no two layers have as many features and
+units: further columns of zeros tell them apart. Other engines compute such a layer in FP32.
 
 ``dynamic``: ONNX Runtime's ``DynamicQuantizeLSTM``, its only LSTM in integers. The integers of the weights are those of
 the plan. The engine itself finds the scales of data, for all sequences and steps of a run together, and those of the
@@ -29,6 +31,9 @@ from quantkit.quantization.recurrent_weights import (
     kernel_zero_point,
     recurrent_integers,
 )
+
+# Kernels multiply groups of four.
+_COLUMNS = 4
 
 LstmForm = Literal["qdq", "dynamic"]
 """How INT8 LSTM layers are written in ONNX files."""
@@ -61,19 +66,37 @@ def written_integers(network: QuantizedGraph, layer: RecurrentLayer, form: LstmF
     return recurrent_integers(known_matrices(network.graph, layer), data, state, one_scale=form == "qdq")
 
 
-def written_lstm(network: QuantizedGraph, layer: RecurrentLayer, form: LstmForm) -> WrittenLstm:
-    """An INT8 LSTM layer in one of the forms."""
+def written_features(network: QuantizedGraph) -> Mapping[str, int]:
+    """The features that each INT8 LSTM layer reads in the form ``qdq``, with columns of zeros, by node."""
+    shapes: dict[tuple[int, int], str] = {}
+    for layer in network.int8_lstms:
+        features = known_matrices(network.graph, layer).of_input.shape[1]
+        while (features, layer.hidden) in shapes:
+            features += _COLUMNS
+        shapes[features, layer.hidden] = layer.node.name
+    return {name: features for (features, _), name in shapes.items()}
+
+
+def written_lstm(network: QuantizedGraph, layer: RecurrentLayer, form: LstmForm, features: int) -> WrittenLstm:
+    """An INT8 LSTM layer in one of the forms; in the form ``qdq`` its weights are for so many ``features``."""
     data, state = (network.form(tensor).params for tensor in (layer.data, layer.node.output))
     weights, integers = known_matrices(network.graph, layer), written_integers(network, layer, form)
-    matrices = {"of_input": integers.of_input, "of_state": integers.of_state}
     if form == "dynamic":
         # The plan has the weights of data in units of the state.
-        of_data = integers.scale * np.float64(state.scale / data.scale)
-        scales = {"input_scales": of_data.astype(np.float32), "state_scales": integers.scale}
+        input_scales = integers.scale * np.float64(state.scale / data.scale)
         bias = weights.input_bias.astype(np.float64) + weights.state_bias
-        return WrittenLstm(DYNAMIC_LSTM, {**matrices, **scales, "bias": bias.astype(np.float32)})
+        dynamic = {
+            "of_input": integers.of_input,
+            "of_state": integers.of_state,
+            "input_scales": input_scales.astype(np.float32),
+            "state_scales": integers.scale,
+            "bias": bias.astype(np.float32),
+        }
+        return WrittenLstm(DYNAMIC_LSTM, dynamic)
+    zeros = features - integers.of_input.shape[1]
     constants = {
-        **matrices,
+        "of_input": np.pad(integers.of_input, ((0, 0), (0, zeros))),
+        "of_state": integers.of_state,
         "scales": integers.scale,
         "bias": kernel_bias(weights, integers, data, state),
         "data_scale": np.array(data.scale, np.float32),

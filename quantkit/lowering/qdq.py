@@ -22,7 +22,7 @@ from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
 from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag, integer
 from quantkit.ir.recurrent_layer import RecurrentLayer, recurrent_layer_of, swapped, time_major
-from quantkit.lowering.onnx_lstm import LstmForm, check_lstm_form, written_lstm
+from quantkit.lowering.onnx_lstm import LstmForm, check_lstm_form, written_features, written_lstm
 from quantkit.lowering.subsampling import with_subsampling
 from quantkit.lowering.weights import engine_weight
 from quantkit.quantization.arithmetic import QuantParams, affine_params
@@ -66,11 +66,12 @@ def qdq_network(
     """
     check_lstm_form(lstm)
     network, known = with_subsampling(network, shapes)
+    lstm_features = written_features(network)
     graph, lowering = network.graph, _Lowering(network, reduce_range, known, Names(network.graph.names))
     for node in graph.nodes:
         recurrent = recurrent_layer_of(node)
         if network.int8_recurrent(node) is not None:
-            _write_int8_lstm(lowering, RecurrentLayer(node), lstm)
+            _write_int8_lstm(lowering, RecurrentLayer(node), lstm, lstm_features[node.name])
         elif recurrent is not None:
             _write_recurrent(lowering, recurrent)
         elif not network.is_int8(node):
@@ -168,15 +169,15 @@ def _write_recurrent(lowering: _Lowering, layer: RecurrentLayer) -> None:
         lowering.add(each, shapes.get(each.name, (batch, steps, across)))
 
 
-def _write_int8_lstm(lowering: _Lowering, layer: RecurrentLayer, form: LstmForm) -> None:
-    """An INT8 LSTM layer as one operator, which reads and puts out steps first."""
+def _write_int8_lstm(lowering: _Lowering, layer: RecurrentLayer, form: LstmForm, width: int) -> None:
+    """An INT8 LSTM layer as one operator, which reads and puts out steps first; ``width``: see ``written_features``."""
     node = layer.node
     (batch, steps, features), hidden = lowering.shapes[layer.data], layer.hidden
     exchanged = swapped(lowering.names.take(f"{node.name}_time_major"), layer.data, node.origin)
-    written = written_lstm(lowering.network, layer, form)
-    constants = [lowering.add_param(f"{node.name}_{what}", value) for what, value in written.constants.items()]
+    lstm = written_lstm(lowering.network, layer, form, width)
+    constants = [lowering.add_param(f"{node.name}_{what}", value) for what, value in lstm.constants.items()]
     data = lowering.add(exchanged, (steps, batch, features))
-    computed = Node(lowering.names.take(f"{node.name}_lstm"), written.operator, (data, *constants), {}, node.origin)
+    computed = Node(lowering.names.take(f"{node.name}_lstm"), lstm.operator, (data, *constants), {}, node.origin)
     result = lowering.add(computed, (steps, batch, hidden))
     lowering.add(swapped(node.name, result, node.origin), (batch, steps, hidden))
 

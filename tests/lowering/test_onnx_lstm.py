@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -17,14 +18,15 @@ from quantkit.formats.onnx.writing.model import onnx_model
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.graph import Graph
 from quantkit.ir.recurrent_layer import known_matrices
-from quantkit.lowering.onnx_lstm import LstmForm, check_lstm_form, written_integers
+from quantkit.lowering.onnx_lstm import LstmForm, check_lstm_form, written_features, written_integers
 from quantkit.lowering.qdq import qdq_network
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.recurrent_weights import recurrent_integers
 from quantkit.quantization.simulation.recurrent import dynamic_int8_lstm, int8_lstm
+from tests.backends.mxnet.int8_lstm_run import network
 from tests.networks import DATA, Builder
 from tests.quantization.recurrent_networks import quantized
-from tests.sequences import sequence_network, sequences
+from tests.sequences import STACK, sequence_network, sequences
 
 STEPS, FEATURES, HIDDEN = 12, 5, 6
 
@@ -106,15 +108,19 @@ def test_openvino_runs_a_fixed_batch_in_integers_as_well(engine: None, monkeypat
     assert (np.abs(compiled(inputs)[0] - expected) > 0.01 * step).mean() < 0.01
 
 
+@pytest.mark.parametrize("both_directions", [False, True])
 @pytest.mark.parametrize("name", [ONNXRUNTIME.name, OPENVINO.name, REFERENCE.name])
 @pytest.mark.requires("onnxruntime", "openvino", "onnx")
-def test_networks_are_near_fp32_in_every_engine(name: str, engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_are_near_fp32_in_every_engine(
+    name: str, both_directions: bool, engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs = sequences(4, tokens=False)
-    fused, network = quantized(monkeypatch, sequence_network("NTC"), inputs)
-    assert len(network.int8_lstms) == 2
+    graph = network("signed", replace(STACK, bidirectional=True)) if both_directions else sequence_network("NTC")
+    fused, int8 = quantized(monkeypatch, graph, inputs)
+    assert len(int8.int8_lstms) == (4 if both_directions else 2)
     (exact,) = run(float_graph(fused.graph), {"data": inputs})
     for lstm in get_args(LstmForm) if name == ONNXRUNTIME.name else ("qdq",):
-        scores = computed(name, file(network, inputs, lstm), inputs)
+        scores = computed(name, file(int8, inputs, lstm), inputs)
         noise = np.square(scores - exact).sum() / np.square(exact).sum()
         assert -10 * np.log10(noise) > 30
 
@@ -136,6 +142,19 @@ def test_gates_whose_scales_openvino_exchanges_have_one_scale(engine: None, monk
     (layer,) = network.int8_lstms
     entering, forgetting, _, _ = np.split(written_integers(network, layer, "qdq").scale, 4)
     np.testing.assert_array_equal(entering, forgetting)
+
+
+def test_no_two_layers_have_one_shape_which_openvino_would_confuse(
+    engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = sequences(4, tokens=False)
+    _, int8 = quantized(monkeypatch, network("signed", replace(STACK, bidirectional=True)), inputs)
+    features = {layer.node.name: STACK.inputs for layer in int8.int8_lstms[:2]}
+    features |= {layer.node.name: 2 * STACK.hidden for layer in int8.int8_lstms[2:]}
+    written = written_features(int8)
+    assert [written[name] - count for name, count in features.items()] == [0, 4, 0, 4]
+    written_shapes = {(each.hidden, written[each.node.name]) for each in int8.int8_lstms}
+    assert len(written_shapes) == 4
 
 
 def test_dynamic_layers_have_the_integers_of_the_plan(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,17 @@ _FLOAT = 1
 
 
 def _static(conversion: Conversion, node: Node) -> None:
-    """Dequantized data and weights, and an initial state that is rounded: by it OpenVINO knows the state's integers."""
+    """Dequantized data and weights, and an initial state that is rounded: by it OpenVINO knows the state's integers.
+
+    Data with fewer features than the weights get zeros.
+    """
     of_input, of_state, scales, bias, *_, zero_point = _values(conversion, node)
     data, data_scale, data_zero_point, state_scale, state_zero_point = (
         conversion.read(tensor) for tensor in (node.inputs[0], *node.inputs[-4:])
     )
+    if columns := of_input.shape[1] - conversion.shape(node.inputs[0])[2]:
+        pads = conversion.integers(node, "pads", (0, 0, 0, 0, 0, columns))
+        data = conversion.step(node, "padded", "Pad", data, pads)
     subtracted = conversion.floats(node, "subtracted", float(zero_point))
 
     def dequantized(what: str, integers: str) -> str:
