@@ -29,7 +29,7 @@ FORMS: dict[str, LstmForm] = {"onnxruntime": "dynamic"}
 def main(folder: str, *engines: str) -> None:
     data = np.random.default_rng(3).random((24, 8, 8), np.float32)
     config = quantkit.QuantizationConfig(num_samples=16, preset="none")
-    directory = quantkit.quantize(quantkit.load_model(CARD), data, config).save(folder)
+    directory = quantkit.quantize(quantkit.load_model(CARD), data, config).save(folder, formats=("mxnet", "onnx"))
     told: list[str] = []
     verification = verify_in_engines(directory, engines, data, layers=True, tell=told.append)
     bundle, wrong = read_bundle(directory), {}
