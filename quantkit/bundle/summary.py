@@ -21,7 +21,7 @@ from quantkit.quantization.speed import MedianInterval
 
 Summary = dict[str, Any]
 
-_LAYERS = ("Convolution", "FullyConnected")
+_LAYERS = ("Convolution", "FullyConnected", "LSTM", "GRU", "RNN")
 
 TableOrigin = Literal["measured", "given", "shipped"]
 """The origin of a calibration table: this run, the user, or the tables that ship with quantkit."""
@@ -135,7 +135,7 @@ def fuse_summary(source: FusedModel, bundle: Path, milliseconds: Optional[Mappin
 
 
 def export_summary(
-    file: Path, precision: str, opset: int, reduce_range: str, plan: Optional[QuantizationPlan]
+    file: Path, precision: str, opset: int, reduce_range: str, plan: Optional[QuantizationPlan], lstm: str = "qdq"
 ) -> Summary:
     """The summary of a network that was written as an ONNX file, as JSON values.
 
@@ -145,16 +145,20 @@ def export_summary(
         opset: the version of ONNX's operators.
         reduce_range: see ``quantization.reduced_range``.
         plan: what became of the network's operators; None for a network without one.
+        lstm: the form of INT8 LSTM layers; see ``lowering.onnx_lstm``.
 
     Returns:
-        ``size`` in bytes, counts of operators in ``int8``, names in ``fp32_layers``.
+        ``size`` in bytes, counts of operators in ``int8``, names in ``fp32_layers``; ``lstm`` is None without INT8 LSTM
+        layers.
     """
     decisions = list(plan.decisions.values()) if plan is not None else []
+    has_lstm = precision == "int8" and any(each.is_int8 and each.operator == "LSTM" for each in decisions)
     return {
         "file": str(file),
         "precision": precision,
         "opset": opset,
         "reduce_range": reduce_range,
+        "lstm": lstm if has_lstm else None,
         "size": file.stat().st_size,
         "int8": dict(Counter(each.operator for each in decisions if each.is_int8).most_common()),
         "fp32_layers": [

@@ -93,16 +93,28 @@ def engine_matrices(weights: Matrices, integers: RecurrentIntegers, data: QuantP
     of_input = np.pad(integers.of_input, ((0, 0), (0, zeros)))
     if zeros:
         of_input[:, -1] = LEVELS
-    bias = weights.input_bias.astype(np.float64) + weights.state_bias
-    step = integers.scale * np.float64(state.scale)
-    bias += (STATE_ZERO_POINT - kernel_zero_point(data)) * of_input.sum(axis=1, dtype=np.int64) * step
     scale = integers.scale[:, None]
     return Matrices(
         (of_input * scale).astype(np.float32),
         (integers.of_state * scale).astype(np.float32),
-        bias.astype(np.float32),
+        kernel_bias(weights, replace(integers, of_input=of_input), data, state),
         np.zeros_like(weights.state_bias),
     )
+
+
+def kernel_bias(weights: Matrices, integers: RecurrentIntegers, data: QuantParams, state: QuantParams) -> np.ndarray:
+    """The sum of the layer's biases, float32, (rows,), where data and state have the zero point of the state.
+
+    Args:
+        weights: the layer's, of which only the biases are read.
+        integers: its weights.
+        data: the rounding of its data, whose integers have ``kernel_zero_point``.
+        state: the rounding of its state.
+    """
+    step = integers.scale * np.float64(state.scale)
+    moved = (STATE_ZERO_POINT - kernel_zero_point(data)) * integers.of_input.sum(axis=1, dtype=np.int64)
+    bias: np.ndarray = weights.input_bias.astype(np.float64) + weights.state_bias + moved * step
+    return bias.astype(np.float32)
 
 
 def engine_integers(weights: Matrices, features: int, scale: np.ndarray) -> RecurrentIntegers:

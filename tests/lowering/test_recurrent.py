@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from quantkit.backends.mxnet.execute import run
 from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import fuse
-from quantkit.ir.recurrent_layer import RecurrentLayer, known_matrices, matrices
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.lowering.qdq import qdq_network
 from quantkit.quantization.plan import float_plan
@@ -35,23 +32,6 @@ def test_the_kernel_reads_steps_first_and_integers(engine: None, monkeypatch: py
             form = network.form(next(each.output for each in network.int8_weighted if node.name.startswith(each.name)))
             np.testing.assert_allclose(lowered.params[scale], 1 / form.params.scale, rtol=1e-6)
             assert lowered.params[parameters].dtype == np.float32
-
-
-def test_int8_layers_have_the_engine_s_weights_in_qdq_form(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, network = quantized(monkeypatch, sequence_network("NTC"), DATA)
-    shapes = infer_shapes(float_graph(network.graph), {"data": DATA.shape})
-    written, lowered = qdq_network(network, shapes).graph, int8_graph(network)
-    for lstm in network.int8_lstms:
-        (rnn,) = (node for node in written.nodes if node.name == f"{lstm.node.name}_rnn")
-        found = known_matrices(written, RecurrentLayer(replace(lstm.node, inputs=rnn.inputs[:2])))
-        flat = lowered.params[f"{rnn.name}_int8_parameters"]
-        data, state = (network.form(tensor).params.scale for tensor in (lstm.data, lstm.node.output))
-        engine_form = matrices(lstm, flat, flat.size // (4 * STACK.hidden) - STACK.hidden - 2)[0][0]
-        features = found.of_input.shape[1]
-        np.testing.assert_allclose(found.of_input, engine_form.of_input[:, :features] * (state / data), rtol=1e-6)
-        np.testing.assert_allclose(found.of_state, engine_form.of_state, rtol=1e-6)
-        own = known_matrices(network.graph, lstm)
-        np.testing.assert_array_equal(found.input_bias, own.input_bias)
 
 
 def test_recurrent_layers_are_fp32_in_qdq_form(engine: None) -> None:
