@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from quantkit.backends.mxnet.checkpoint import write_checkpoint
 from quantkit.backends.mxnet.execute import run as run_graph
 from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.data.preprocess import Preprocess
+from quantkit.diagnosis.explain import explain_model
+from quantkit.diagnosis.layers.page import analysis_json, analysis_page
 from quantkit.errors import DataError, ModelError
 from quantkit.evaluation.perplexity import PerplexityChange
 from quantkit.ir.graph import Graph, Node
@@ -128,6 +131,12 @@ def test_sequences_of_features_are_quantized(int8_engine: None) -> None:
         quantkit.quantize(model, features[:, :5], PLAIN)
 
 
+def test_a_layer_is_explained_by_what_computes_it(model: quantkit.Model) -> None:
+    """Exchanges of axes are of the same origin as the layers between them."""
+    (row,) = (row for row in explain_model(model, IDS) if row.operator == "RNN")
+    assert row.into.startswith("lstm_fused")
+
+
 def test_images_are_refused(model: quantkit.Model) -> None:
     with pytest.raises(
         DataError, match=r"reads inputs of shape \(6,\) \(layout NT\), no images such as .*--calib-data"
@@ -180,14 +189,29 @@ def test_the_command_line(run: Run, card: Path, tmp_path: Path) -> None:
     assert "lm: reads batches first, as do its outputs; its own layout is TN" in told.stderr
     assert "lm: the initial states 'state', 'cell' are zero" in told.stderr
     assert "at step 6" in told.stdout and "perplexity" in told.stdout
+    words = " ".join(told.stdout.split())
+    assert "mse, 32 samples of text.npz" in words and "on 32 samples that it was calibrated with" in words
+    assert "--data SAMPLES" in words and "predict(samples)" in words and "image" not in words.lower()
     prefix = tmp_path / "lm"
     options = ["--input-shape", STEPS, "--layout", "TN"]
     shown = run("evaluate", "lm-int8", "--data", text, "--reference", prefix, *options)
     assert shown.exit_code == 0, shown.stderr
     for line in ("samples", "perplexity", "nats a step", "logits at each of 6 steps", "signal to noise"):
         assert line in shown.stdout
+    assert "40 of text.npz" in shown.stdout and "images" not in shown.stdout
     refused = run("evaluate", prefix, "--data", text, "--input-shape", STEPS)
     assert refused.exit_code == 2 and "would take the samples of a batch for steps" in refused.stderr
+
+
+@pytest.mark.usefixtures("int8_engine")
+def test_an_analysis_speaks_of_samples(model: quantkit.Model, tmp_path: Path) -> None:
+    directory = quantkit.quantize(model, IDS, PLAIN).save(tmp_path / "int8")
+    analysis = quantkit.analyze(directory, IDS, reference=model)
+    assert "image" not in " ".join(analysis.findings)
+    assert any("32 of the 40 samples were calibrated with" in each for each in analysis.findings)
+    assert analysis_json(analysis)["noun"] == "sample" and analysis.calibration.input.constant == 0
+    page = re.sub('<img.*?>|data:image[^"]*', "", analysis_page(analysis))
+    assert "40 samples" in page and not re.search(r"\bimages\b", page)
 
 
 def test_a_card_with_a_layout_for_another_shape_is_refused(card: Path) -> None:

@@ -35,7 +35,7 @@ _MARKS = {"int8": ("INT8", "green"), "fp32": ("FP32", "yellow"), "gone": ("gone"
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
 @click.option("--node", metavar="GLOB", help="Only operators whose name matches, such as '*_conv0*'.")
-@click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: sample images.  [default: builtin]")
+@click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: samples.  [default: builtin]")
 @collected("planning", Planning)
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)

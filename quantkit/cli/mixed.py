@@ -7,30 +7,31 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.cli.summary import grid_of
 from quantkit.quantization.goal import Goal
-from quantkit.units import images, percent
+from quantkit.units import counted, percent
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from quantkit.cli.console import RenderableType
+    from quantkit.data.sample_noun import SampleNoun
 
 
-def mixed_tables(result: Mapping[str, Any]) -> list[RenderableType]:
-    """``mixed_precision.summary.search_summary`` in words."""
+def mixed_tables(result: Mapping[str, Any], noun: SampleNoun) -> list[RenderableType]:
+    """``mixed_precision.summary.search_summary`` in words; ``noun`` is what a sample is called."""
     from rich.text import Text
 
     parts: list[RenderableType] = []
     if result["layers"]:
         parts += [Text("\nKept in FP32 for accuracy", "bold"), _layers_table(result)]
-    counted = f"{images(result['images'])} of {result['data']}"
-    rows = [*zip(("goal", ""), _goal_texts(result))]
+    judged = f"{counted(result['images'], noun)} of {result['data']}"
+    rows = [*zip(("goal", ""), _goal_texts(result, noun))]
     if result["measure"] is not None:
         rows += [
             (result["measure"], f"FP32 {percent(result['fp32'])}, {_shares_text(result)}"),
-            ("drop", f"{_drop_text(result['mixed'])} on {counted}"),
+            ("drop", f"{_drop_text(result['mixed'])} on {judged}"),
         ]
     if result["layers"] and result["measure"] is not None:
-        rows.append(("", "the layers were chosen on these same images, so the drop on others may be larger"))
+        rows.append(("", f"the layers were chosen on these same {noun}s, so the drop on others may be larger"))
     rows.append(("speed", _speed_text(result)))
     if result["time_is_up"]:
         measured = result["candidates"]
@@ -45,11 +46,11 @@ def mixed_tables(result: Mapping[str, Any]) -> list[RenderableType]:
     return [*parts, title, grid_of(rows)]
 
 
-def _goal_texts(result: Mapping[str, Any]) -> list[str]:
+def _goal_texts(result: Mapping[str, Any], noun: SampleNoun) -> list[str]:
     goal, mixed = Goal(**result["goal"]), result["mixed"]
     parts = []
     if goal.max_drop is not None:
-        what = "top-1" if result["measure"] == "top-1" else "agreement with FP32 (the images have no labels)"
+        what = "top-1" if result["measure"] == "top-1" else f"agreement with FP32 (the {noun}s have no labels)"
         parts.append((f"at most {goal.max_drop:g} points less {what}", goal.accurate(mixed["drop"])))
     if goal.min_speedup is not None:
         parts.append((f"at least {goal.min_speedup:g}x as fast as FP32", goal.fast(mixed["speedup"])))

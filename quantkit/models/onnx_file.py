@@ -13,6 +13,7 @@ from quantkit.files.text import parse_json
 from quantkit.formats.onnx.reading.network import import_network
 from quantkit.models.card import preprocess_of
 from quantkit.models.model import Model, Source, WeightsKind
+from quantkit.models.notes import notes_of
 from quantkit.models.preprocess_size import preprocess_at
 
 ONNX_SUFFIX = ".onnx"
@@ -41,7 +42,8 @@ def from_onnx(path: Path, shape: Optional[Shape], preprocess: Optional[Preproces
     weights: WeightsKind = "random" if network.metadata.get("weights") == "random" else "file"
     name = as_text(path.stem)
     source = Source(name, weights, as_text(path.name), network.sha256)
-    return Model(name, network.graph, network.input_shape, preprocess, source, _labels(network.metadata, path))
+    labels, notes = _labels(network.metadata, path), notes_of(None, network.zero_states)
+    return Model(name, network.graph, network.input_shape, preprocess, source, labels, notes=notes)
 
 
 def _preprocess(metadata: Mapping[str, str], path: Path) -> Optional[Preprocess]:

@@ -8,6 +8,8 @@ from typing import Literal
 from quantkit.fusion.fuse import Fused
 from quantkit.quantization.plan import QuantizationPlan
 
+_MOVES = frozenset({"SwapAxis", "transpose", "Reshape", "Flatten"})
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -28,8 +30,9 @@ class Explanation:
 
 def explain(fused: Fused, plan: QuantizationPlan) -> tuple[Explanation, ...]:
     """Account for every operator of the original network, in its order."""
-    # Of several operators that stand for one, the first computes and the others only reshape.
-    into = {origin: decision for decision in reversed(list(plan.decisions.values())) for origin in decision.origin}
+    # Of several operators that stand for one, the first that does more than move values computes.
+    by_rank = sorted(plan.decisions.values(), key=lambda decision: decision.operator in _MOVES)
+    into = {origin: decision for decision in reversed(by_rank) for origin in decision.origin}
     dropped = {origin: applied.rule for applied in fused.applied for origin in applied.origin}
     rows = []
     for node in fused.original.nodes:

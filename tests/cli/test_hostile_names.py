@@ -235,7 +235,7 @@ def test_what_is_told_of_a_goal(capsys: pytest.CaptureFixture[str]) -> None:
     layer = {"layer": NAME, "operator": NAME, "gain": 0.5, "cost_ms": 1, "noise_ms": 0}
     search = {"layers": [layer], "measure": "top-1", "images": 3, "data": NAME, "fp32": 1, "all_int8": check,
              "mixed": check, "goal": {"max_drop": 1, "min_speedup": None}, "time_is_up": False}  # fmt: skip
-    Terminal(Work()).show({}, *mixed_tables(search))
+    Terminal(Work()).show({}, *mixed_tables(search, "image"))
     assert as_they_stand(capsys.readouterr().out).count(NAME) == 3
 
 

@@ -64,7 +64,7 @@ class Imported:
     ``input_shape`` is that of one sample: (channels, height, width), (features,), (steps, features), or (steps,) for
     tokens. ``usual_shape`` is ``input_shape`` with the extents that the file fixes. Nodes and parameters keep their
     ONNX names where these are free; the network's outputs always do. ``sha256`` is that of the file and of the files
-    that hold its weights.
+    that hold its weights. ``zero_states`` are the inputs of the file that were initial states.
     """
 
     graph: Graph
@@ -72,6 +72,7 @@ class Imported:
     usual_shape: Shape
     metadata: Mapping[str, str] = field(repr=False)
     sha256: str
+    zero_states: tuple[str, ...]
 
 
 def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
@@ -135,7 +136,7 @@ def _imported(
     graph = with_biases(_graph(state, network.outputs, image.name, path))
     check_finite(graph.params, str(path))
     usual = tuple(own or asked for own, asked in zip(told, shape))
-    return Imported(graph, shape, usual, network.metadata, network.sha256)
+    return Imported(graph, shape, usual, network.metadata, network.sha256, network.zero_states)
 
 
 def _image(network: OnnxNetwork, path: Path) -> Input:
