@@ -112,9 +112,10 @@ class MixedPrecisionGoal:
     max_drop: Optional[float] = option(
         "--max-drop",
         type=click.FloatRange(min=0, max=100),
-        metavar="POINTS",
+        metavar="POINTS|PERCENT",
         help="Return layers to FP32 until INT8 loses at most this many points of top-1 accuracy on --eval-data (of "
-        "agreement with FP32, where the samples have no labels), such as 0.3.",
+        "agreement with FP32, where the samples have no labels), such as 0.3. Of language models: until perplexity "
+        "rises by at most this many percent.",
     )
     eval_data: Optional[str] = option(
         "--eval-data", metavar="SPEC", help="Samples to measure the drop on, other than --calib-data."
