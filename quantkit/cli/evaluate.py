@@ -33,7 +33,9 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
     ),
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
-@click.option("--data", required=True, metavar="SPEC", help="Samples: a folder, FOLDER:SPLIT, .npz, .rec, digits:test.")
+@click.option(
+    "--data", required=True, metavar="SPEC", help="Samples: a folder, FOLDER:SPLIT, .npz, .npy, .rec, digits:test."
+)
 @click.option("--reference", metavar="MODEL|BUNDLE", help="Compare with this network, sample by sample.")
 @click.option(
     "--against",

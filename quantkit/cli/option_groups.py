@@ -77,7 +77,7 @@ class Calibrating:
     calib_data: Optional[str] = option(
         "--calib-data",
         metavar="SPEC",
-        help="Samples: a folder of images (FOLDER:SPLIT for one split of its labels.csv), .npz, .rec, builtin "
+        help="Samples: a folder of images (FOLDER:SPLIT for one split of its labels.csv), .npz, .npy, .rec, builtin "
         "(photographs), digits:train.  [default: builtin, for `quantize` a table that ships for the weights]",
     )
     method: Optional[str] = option(
