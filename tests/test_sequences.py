@@ -14,6 +14,7 @@ import quantkit
 from quantkit.backends.mxnet.checkpoint import write_checkpoint
 from quantkit.backends.mxnet.execute import run as run_graph
 from quantkit.backends.mxnet.symbols import symbol_of
+from quantkit.bundle import read_bundle
 from quantkit.data.preprocess import Preprocess
 from quantkit.diagnosis.explain import explain_model
 from quantkit.diagnosis.layers.page import analysis_json, analysis_page
@@ -95,6 +96,7 @@ def test_a_bundle_reads_batches_first(model: quantkit.Model, tmp_path: Path) -> 
     assert quantkit.verify(directory).ok
     manifest = json.loads((directory / "manifest.json").read_text())
     assert manifest["input"]["layout"] == "NT"
+    assert manifest["notes"] == list(read_bundle(directory).model.notes) == list(model.notes) != []
     assert manifest["input"]["vocabulary"] == {"node": "embedding", "size": TOKENS}
     assert len(manifest["agreement"]["steps"]) == STEPS
     fp32 = np.exp(cross_entropy(NETWORK)[:32].mean())
@@ -192,6 +194,9 @@ def test_the_command_line(run: Run, card: Path, tmp_path: Path) -> None:
     words = " ".join(told.stdout.split())
     assert "mse, 32 samples of text.npz" in words and "on 32 samples that it was calibrated with" in words
     assert "--data SAMPLES" in words and "predict(samples)" in words and "image" not in words.lower()
+    explained = run("explain", "lm-int8")
+    assert "note: the initial states 'state', 'cell' are zero" in explained.stdout
+    assert len(json.loads(run("explain", "lm-int8", "--json").stdout)["notes"]) == 2
     prefix = tmp_path / "lm"
     options = ["--input-shape", STEPS, "--layout", "TN"]
     shown = run("evaluate", "lm-int8", "--data", text, "--reference", prefix, *options)
