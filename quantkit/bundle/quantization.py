@@ -94,6 +94,7 @@ class _Document:
     weights: Many[_Weight]
     format: Literal["quantkit-quantization"] = _FORMAT
     version: Literal[1] = _VERSION
+    integer_dense: bool = False
 
 
 def write_quantized(network: QuantizedGraph, folder: Path) -> Graph:
@@ -171,8 +172,12 @@ def _text(plan: QuantizationPlan, weights: Mapping[str, StoredWeight]) -> str:
         tuple(_tensor(tensor, form) for tensor, form in plan.tensors.items()),
         tuple(_Span(each.node, each.index, span.low, span.high) for each, span in plan.pre_add_ranges.items()),
         tuple(_Weight(name, stored.integers, stored.scales) for name, stored in weights.items()),
+        integer_dense=plan.integer_dense,
     )
-    return json.dumps(asdict(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    stated = asdict(document)
+    if not plan.integer_dense:
+        del stated["integer_dense"]
+    return json.dumps(stated, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _tensor(tensor: Tensor, form: TensorQuantization) -> _TensorQuantization:
@@ -198,7 +203,7 @@ def _parsed(content: bytes) -> tuple[QuantizationPlan, Mapping[str, StoredWeight
         if not _LEAST_SCALE <= each.scale <= _LARGEST_SCALE:
             raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is not a normal float32 number")
     decisions = {each.node: each for each in document.operators}
-    plan = QuantizationPlan(decisions, forms, document.exclude, document.dtype, pre_add_ranges)
+    plan = QuantizationPlan(decisions, forms, document.exclude, document.dtype, pre_add_ranges, document.integer_dense)
     return plan, {each.name: StoredWeight(each.integers, each.scales) for each in document.weights}
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.backends.registry import DEPLOYED_ONNX, ONNXRUNTIME
 from quantkit.units import counted, megabytes
 
 _LSTM = "LSTM"
-
-# Whose weights a checkpoint holds in FP32, by the beginning of the operator's name.
-_QUANTIZED_LATE = {"Convolution": "convolutions", _LSTM: "LSTM layers"}
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,7 +48,7 @@ def quantize_tables(
     ]
     rows += [
         ("kernels", _kernels_text(kernels)),
-        ("parameters", _sizes(size["fp32"], size["int8"], result["int8"])),
+        ("parameters", _sizes(size["fp32"], size["int8"], size["in_fp32"])),
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
         ("calibrated", _calibration_text(calibration, noun)),
         ("adjusted", _algorithms_text(result, noun)),
@@ -212,12 +209,11 @@ def _counted(counts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts)
 
 
-def _sizes(fp32: int, int8: int, int8_operators: Iterable[str]) -> str:
+def _sizes(fp32: int, int8: int, in_fp32: Sequence[str]) -> str:
     text = f"{megabytes(fp32)} in FP32, {megabytes(int8)} in the bundle"
     if fp32 > 1.1 * int8:
         return f"{text}: {fp32 / int8:.1f}x smaller"
-    late = [name for start, name in _QUANTIZED_LATE.items() if any(each.startswith(start) for each in int8_operators)]
-    return f"{text} (MXNet quantizes the weights of {' and '.join(late)} when it loads them)" if late else text
+    return f"{text} (MXNet quantizes the weights of {' and '.join(in_fp32)} when it loads them)" if in_fp32 else text
 
 
 def _kernels_text(kernels: Mapping[str, Any]) -> str:
