@@ -42,7 +42,7 @@ docs: .venv-docs/installed
 
 .venv-docs/installed: pyproject.toml
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet --editable '.[docs]'
+	.venv-docs/bin/python -m pip install --quiet --editable '.[docs,report]'
 	touch $@
 
 # Tests that measure time or load run alone, the others in two processes, all in an order that is shuffled anew each time;

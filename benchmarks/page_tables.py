@@ -10,6 +10,7 @@ from typing import Any
 
 import mixed_precision
 import published_tables
+import run_pages
 import speed_tables
 from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED
 from accuracy_tables import Entry, agreement, best_modes, files_beside_peers, form_of
@@ -70,7 +71,9 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "parity": lambda: _parity(data("onnx-parity")["rows"]),
         "ablation": lambda: _ablation(data("ablation")["rows"]),
         "mixed-precision": lambda: _mixed(data("mixed-precision")["rows"]),
-        "speed": lambda: speed_tables.speedup_lines(speed_tables.study(results, "int8-speedup"), _SPEED_BATCH),
+        "speed": lambda: speed_tables.speedup_lines(run_pages.study(results / "int8-speedup"), _SPEED_BATCH),
+        "runs": lambda: run_pages.overview(results),
+        "plain-loops": lambda: speed_tables.plain_loop_lines(results),
         "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
         "onnx-speed": lambda: _onnx_speed(data("onnx-speed")["cells"]),
         "published": lambda: published_tables.published_lines(results.parent / "published.toml"),

@@ -23,8 +23,8 @@ import onnx_speed
 import page_tables
 import quantization_time
 import recovered_speed
+import run_pages
 import soak
-import speed_tables
 from command_line import run, write_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,7 +48,7 @@ PAGES = {
 def generated() -> dict[Path, str]:
     """Every file with tables, as it should be."""
     found = {RESULTS / f"{name}.md": render(data(name)) for name, render in PAGES.items()}
-    found[RESULTS / "speed.md"] = speed_tables.page(RESULTS)
+    found |= {RESULTS / f"{folder.name}.md": run_pages.page(folder) for folder in run_pages.runs(RESULTS)}
     found |= {path: page_tables.filled(path.read_text(), RESULTS, data) for path in WRITTEN}
     return found
 
@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; end with 1 where a file differs")
     options = parser.parse_args()
-    stale = {path: text for path, text in generated().items() if path.read_text() != text}
+    stale = {path: text for path, text in generated().items() if not path.exists() or path.read_text() != text}
     for path, text in stale.items():
         print(f"{path.relative_to(ROOT)} {'is not what the data give' if options.check else 'written'}")
         if not options.check:

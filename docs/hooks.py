@@ -10,6 +10,9 @@ import cli_reference
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
+from quantkit.benchmark.results.result_files import read_results
+from quantkit.report.write import PAGE, make_report
+
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
@@ -27,13 +30,17 @@ _ELSEWHERE = re.compile(r"""<(?:script|img|iframe|link[^>]*rel="stylesheet")[^>]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the command line's reference, the full tables of figures, and two files of the project's root."""
+    """Add the command line's reference, full tables, reports on runs, and two files of the project's root."""
     files.append(File.generated(config, "reference/cli.md", content=cli_reference.page()))
     for path in (ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"):
         text = _WIDE + path.read_text(encoding="utf-8")
         files.append(File.generated(config, f"{path.stem.lower()}.md", content=text))
     for path in (ROOT / "benchmarks" / "results").glob("*.md"):
         text = _FULL_TABLE + path.read_text(encoding="utf-8")
+        if (run := path.with_suffix("")).is_dir():
+            text += f"\n[The whole report](../reports/{run.name}.html).\n"
+            report = make_report([read_results(run)]).files[PAGE]
+            files.append(File.generated(config, f"benchmarks/reports/{run.name}.html", content=report))
         files.append(File.generated(config, f"benchmarks/results/{path.name}", content=text))
     return files
 

@@ -6,7 +6,6 @@ import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,27 +36,46 @@ def test_every_network_asked_for_is_quantized_and_kept(
 ) -> None:
     import never_slower
 
-    asked: list[tuple[str, quantkit.QuantizationConfig]] = []
+    asked: list[tuple[str, float, int]] = []
 
-    def quantized(model: str, data: None, config: quantkit.QuantizationConfig) -> SimpleNamespace:
-        asked.append((model, config))
-        return SimpleNamespace(speed=SPEED)
+    def outcome(*arguments: Any) -> never_slower.Outcome:
+        asked.append(arguments)
+        return never_slower.Outcome(arguments[0], SPEED, 2)
 
-    stand_in = SimpleNamespace(
-        load_model=lambda name, weights, quiet: f"{name} {weights}",
-        quantize=quantized,
-        QuantizationConfig=quantkit.QuantizationConfig,
-    )
-    monkeypatch.setattr(never_slower, "quantkit", stand_in)
+    monkeypatch.setattr(never_slower, "alone", outcome)
     options = ["--network", "mobilenet0.25", "--minutes", "3", "--batch", "2", "--out", str(tmp_path / "r")]
     monkeypatch.setattr(sys, "argv", ["never_slower.py", *options])
     never_slower.main()
-    ((model, config),) = asked
-    assert model == "mobilenet0.25 random"
-    assert (config.never_slower, config.search_minutes, config.speed_batch) == (True, 3.0, 2)
+    assert asked == [("mobilenet0.25", 3.0, 2)]
     document = json.loads((tmp_path / "r.json").read_text())
     assert document["command"] == "python benchmarks/never_slower.py --network mobilenet0.25 --minutes 3 --batch 2"
     assert [each["network"] for each in document["rows"]] == ["mobilenet0.25"]
     line = (tmp_path / "r.md").read_text().splitlines()[-1]
     assert line.startswith("| mobilenet0.25 | 1 of 3 |")
     assert line in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["digits_lstm", "char_lm"])
+def test_samples_are_what_the_network_reads(name: str) -> None:
+    from never_slower import samples
+
+    from quantkit.models.dataset import dataset
+
+    model = quantkit.load_model(name, weights="random", quiet=True)
+    read = next(iter(dataset(model, samples(model)).batches(2)))
+    assert read.data.shape == (2, *model.input_shape)
+
+
+def test_networks_of_images_have_the_built_in_ones() -> None:
+    from never_slower import samples
+
+    assert samples(quantkit.load_model("digits_resnet20_v1", weights="random", quiet=True)) is None
+
+
+@pytest.mark.timing
+def test_a_network_has_a_process_to_itself(engine: None) -> None:
+    from never_slower import alone, outcome_of
+
+    outcome = alone("digits_lstm", 0.01, 1)
+    assert outcome.network == "digits_lstm" and outcome.proof.layers == 3
+    assert outcome_of.__module__ == "never_slower"
