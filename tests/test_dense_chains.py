@@ -27,13 +27,7 @@ from tests.networks import Builder
 FEATURES = 24
 WIDTHS = (FEATURES, 48, 32, 40, 6)
 
-pytestmark = pytest.mark.usefixtures("int8_engine")
-
-
-@pytest.fixture(autouse=True)
-def kernel(int8_engine: None) -> None:
-    if not symbols.has_integer_dense():
-        pytest.skip("mxnet 1.9.1 alone has the kernel")
+pytestmark = [pytest.mark.usefixtures("int8_engine"), pytest.mark.requires("onednn")]
 
 
 def network() -> Graph:
