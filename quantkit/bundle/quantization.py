@@ -1,7 +1,8 @@
 """The files that store a bundle's quantized network: the fused network, and how each operator and tensor is quantized.
 
 Together they hold the ``QuantizedGraph`` that was lowered to the bundle's symbol. Parameters that the symbol's file
-holds are not stored again. Version 1 held the weights of INT8 LSTM layers beside it all the same, and is still read.
+holds are not stored again. Version 1 held the weights of INT8 LSTM layers beside it all the same, and knew no dense
+layers that hand on integers; it is still read, and written where neither is in the network.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _LEAST_SCALE, _LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(
 _FORMAT: Literal["quantkit-quantization"] = "quantkit-quantization"
 
 _Version = Literal[1, 2]
-_WITHOUT_LSTMS: _Version = 1
-_WITH_LSTMS: _Version = 2
+_FIRST: _Version = 1
+_SECOND: _Version = 2
 
 _Index = Annotated[int, Field(ge=0)]
 _Positive = Annotated[FiniteFloat, Field(gt=0)]
@@ -98,7 +99,8 @@ class _Document:
     weights: Many[_Weight]
     lstms: Many[StoredLstm] = ()
     format: Literal["quantkit-quantization"] = _FORMAT
-    version: _Version = _WITHOUT_LSTMS
+    version: _Version = _FIRST
+    integer_dense: bool = False
 
 
 def write_quantized(network: QuantizedGraph, folder: Path) -> Graph:
@@ -179,11 +181,12 @@ def _text(plan: QuantizationPlan, weights: Mapping[str, StoredWeight], lstms: tu
         tuple(_Span(each.node, each.index, span.low, span.high) for each, span in plan.pre_add_ranges.items()),
         tuple(_Weight(name, stored.integers, stored.scales) for name, stored in weights.items()),
         lstms,
-        version=_WITH_LSTMS if lstms else _WITHOUT_LSTMS,
+        version=_SECOND if lstms or plan.integer_dense else _FIRST,
+        integer_dense=plan.integer_dense,
     )
     values = asdict(document)
-    if not lstms:
-        del values["lstms"]
+    if document.version == _FIRST:
+        del values["lstms"], values["integer_dense"]
     return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -210,7 +213,7 @@ def _parsed(content: bytes) -> tuple[QuantizationPlan, Mapping[str, StoredWeight
         if not _LEAST_SCALE <= each.scale <= _LARGEST_SCALE:
             raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is not a normal float32 number")
     decisions = {each.node: each for each in document.operators}
-    plan = QuantizationPlan(decisions, forms, document.exclude, document.dtype, pre_add_ranges)
+    plan = QuantizationPlan(decisions, forms, document.exclude, document.dtype, pre_add_ranges, document.integer_dense)
     weights = {each.name: StoredWeight(each.integers, each.scales) for each in document.weights}
     return plan, weights, document.lstms
 

@@ -35,7 +35,7 @@ _MARKS = {"int8": ("INT8", "green"), "fp32": ("FP32", "yellow"), "gone": ("gone"
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
 @click.option("--node", metavar="GLOB", help="Only operators whose name matches, such as '*_conv0*'.")
-@click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: sample images.  [default: builtin]")
+@click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: samples.  [default: builtin]")
 @collected("planning", Planning)
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
@@ -61,7 +61,7 @@ def explain(
         from quantkit.bundle import read_bundle
 
         bundle = read_bundle(Path(network))
-        settings, rows = bundle.manifest.settings, bundle.operators
+        settings, rows, notes = bundle.manifest.settings, bundle.operators, bundle.manifest.notes
         proof = settings.speed if settings is not None else None
     else:
         from quantkit.cli.networks import check_count, load
@@ -70,7 +70,7 @@ def explain(
         check_count(calib_data, None)
         model = load(terminal, network, loading, preprocessing)
         dtype = planning.dtype or "auto"
-        proof = None
+        proof, notes = None, model.notes
         rows = explain_model(model, calib_data, planning.exclude, dtype, terminal.stage, terminal.progress)
     shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
     if not shown:
@@ -79,11 +79,13 @@ def explain(
     counts = Counter[str](precision for _, precision in {(row.node, row.precision) for row in shown})
     result = {
         "network": network,
+        "notes": list(notes),
         "operators": [asdict(row) for row in shown],
         "counts": {name: counts[name] for name in ("int8", "fp32", "gone")},
         "never_slower": None if proof is None else asdict(proof),
     }
-    terminal.show(result, *_tables(shown, counts), *([] if proof is None else ["\n".join(proof_texts(asdict(proof)))]))
+    proven = [] if proof is None else ["\n".join(proof_texts(asdict(proof)))]
+    terminal.show(result, *_tables(shown, counts), *(f"note: {note}" for note in notes), *proven)
 
 
 def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[RenderableType]:

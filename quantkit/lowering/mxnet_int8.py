@@ -12,6 +12,7 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.backends.mxnet.symbols import PER_CHANNEL
 from quantkit.calibration.ranges import Range
 from quantkit.fusion.engine_operators import engine_operator
 from quantkit.fusion.float_symbol import float_nodes
@@ -96,7 +97,7 @@ def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
     graph, lowering = network.graph, _Lowering(network, Names(network.graph.names))
     for node in graph.nodes:
         if network.is_int8(node):
-            _lowering_of(node)(lowering, node)
+            _lowering_of(network, node)(lowering, node)
         else:
             for tensor in node.inputs:
                 lowering.as_float(tensor)
@@ -273,6 +274,16 @@ def _lower_dense(lowering: _Lowering, node: Node) -> None:
         result = lowering.add(replace(step, name=name, inputs=(result, *step.inputs[1:]), origin=node.origin))
 
 
+def _lower_dense_to_integers(lowering: _Lowering, node: Node) -> None:
+    """An INT8 product that becomes integers at once: the kernel rounds weights and result as a convolution's does."""
+    layer = layer_of(node)
+    data, *data_range = lowering.as_int8(layer.data)
+    inputs = (data, _safe_weight(lowering, layer), *((layer.bias,) if layer.bias else ()), *data_range)
+    values = _calibrated_range(lowering.network.form(node.output))
+    extra = {"quantized": "true", PER_CHANNEL: "true", **_attributes(values)}
+    lowering.add_int8(engine_operator(layer, PREFIX + node.name, inputs, extra), node.output, values)
+
+
 def _lower_recurrent(lowering: _Lowering, node: Node) -> None:
     """An LSTM layer with its exchanges of axes; the kernel takes uint8 and weights in FP32, and puts out FP32."""
     layer = RecurrentLayer(node)
@@ -329,10 +340,12 @@ def _lower_addition(lowering: _Lowering, node: Node) -> None:
     lowering.add_int8(addition, node.output, values)
 
 
-def _lowering_of(node: Node) -> Callable[[_Lowering, Node], None]:
+def _lowering_of(network: QuantizedGraph, node: Node) -> Callable[[_Lowering, Node], None]:
     layer = fused_layer_of(node)
     if layer is not None:
-        return _lower_convolution if layer.is_convolution else _lower_dense
+        if layer.is_convolution:
+            return _lower_convolution
+        return _lower_dense_to_integers if network.computes_integers(node) else _lower_dense
     if node.op == RECURRENT:
         return _lower_recurrent
     if node.op in ADDITIONS:

@@ -190,9 +190,9 @@ def tensor_params(form: TensorQuantization) -> QuantParams:
 def _write_int8_layer(lowering: _Lowering, node: Node) -> None:
     layer = layer_of(node)
     params = lowering.graph.params
-    weight = engine_weight(lowering.network, layer) if layer.is_convolution else params[layer.weight.node]
-    levels = lowering.network.dense_levels
-    integers, scale = engine_integers(weight) if layer.is_convolution else per_channel_int8(weight, levels)
+    levels = lowering.network.weight_levels(node)
+    weight = engine_weight(lowering.network, layer) if levels is None else params[layer.weight.node]
+    integers, scale = engine_integers(weight) if levels is None else per_channel_int8(weight, levels)
     # All grouped INT8 convolutions are depthwise.
     depthwise = layer.is_convolution and integer(layer.core, "num_group", 1) > 1
     integers, scale = with_reduced_range(weight, integers, scale, lowering.reduce_range, depthwise)

@@ -9,6 +9,8 @@ from typing import Literal
 from quantkit.fusion.fuse import Fused
 from quantkit.quantization.plan import RECURRENT_NAMES, Decision, QuantizationPlan
 
+_MOVES = frozenset({"SwapAxis", "transpose", "Reshape", "Flatten"})
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -50,5 +52,6 @@ def explain(fused: Fused, plan: QuantizationPlan) -> tuple[Explanation, ...]:
 
 
 def _computing(decisions: Sequence[Decision]) -> Sequence[Decision]:
-    """Of the operators that stand for one, those that compute: recurrent layers, or the first; others only reshape."""
-    return [each for each in decisions if each.operator in RECURRENT_NAMES.values()] or decisions[:1]
+    """Of the operators that stand for one, those that compute: recurrent layers, or the first that moves no values."""
+    recurrent = [each for each in decisions if each.operator in RECURRENT_NAMES.values()]
+    return recurrent or sorted(decisions, key=lambda each: each.operator in _MOVES)[:1]

@@ -73,10 +73,19 @@ class QuantizedGraph:
         return tuple(node for node in self.graph.nodes if has_weights(node) and self.is_int8(node))
 
     def computes_integers(self, node: Node) -> bool:
-        """Whether a node puts out integers: all INT8 operators do but dense and LSTM layers, whose results are FP32."""
+        """Whether a node puts out integers.
+
+        All INT8 operators do but LSTM layers, and dense layers that others than dense layers read: their results are
+        FP32. Layers that put out integers have FP32 weights, which the engine rounds.
+        """
         layer = fused_layer_of(node)
-        puts_out_floats = recurrent_layer_of(node) is not None if layer is None else not layer.is_convolution
-        return self.is_int8(node) and not puts_out_floats
+        if layer is not None and not layer.is_convolution:
+            return self.plan.hands_on_integers(self.graph, node)
+        return self.is_int8(node) and recurrent_layer_of(node) is None
+
+    def weight_levels(self, node: Node) -> Optional[int]:
+        """The largest integer of an INT8 layer's weights; None where the engine rounds them (``engine_integers``)."""
+        return None if self.computes_integers(node) else self.dense_levels
 
     def int8_recurrent(self, node: Optional[Node]) -> Optional[RecurrentLayer]:
         """The LSTM layer that a node is, if it runs in INT8."""

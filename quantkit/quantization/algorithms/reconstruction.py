@@ -83,7 +83,8 @@ class _Adapting:
                 self.params[fused_layer.weight.node] = self._weight(
                     fused_layer, inputs, wanted if added is None else wanted - added
                 )
-        weights = integer_weights(fused_layer, self.params[fused_layer.weight.node], self._levels)
+        levels = self.network.network.weight_levels(fused_layer.node)
+        weights = integer_weights(self.params[fused_layer.weight.node], levels)
         found = self.network.sums(fused_layer, inputs, weights, added)
         if (self.algorithms.bias or self.algorithms.refit) and fused_layer.bias is not None and bias is not None:
             change = bias_correction(wanted, found, partial(activated, fused_layer), fused_layer.is_non_negative)
@@ -105,10 +106,6 @@ class _Adapting:
         if self.algorithms.rounding:
             self.lstm_scales[lstm.node.name] = layer.integers.scale
         return wanted, found
-
-    @property
-    def _levels(self) -> int:
-        return self.network.network.dense_levels
 
     def _inputs(self, fused_layer: FusedLayer, quantized: Values) -> np.ndarray:
         """What a layer reads, in integers: INT8 operators put out such already."""
@@ -139,11 +136,11 @@ class _Adapting:
             else:
                 curved = with_ridge(halves[0].inputs + halves[1].inputs, ridge)
             flat = weight.reshape(len(old), -1)
-            is_convolution = fused_layer.is_convolution
-            scale = peak_scale(flat, float(CONVOLUTION_LEVELS) if is_convolution else self._levels)
-            limit = LEVELS if is_convolution else self._levels
+            levels = self.network.network.weight_levels(fused_layer.node)
+            scale = peak_scale(flat, float(CONVOLUTION_LEVELS) if levels is None else levels)
+            limit = LEVELS if levels is None else levels
             integers = round_jointly(weight, scale.reshape(groups, -1), curved, limit).reshape(flat.shape)
-            weight = engine_weights(integers, scale) if is_convolution else integers * scale[:, None]
+            weight = engine_weights(integers, scale) if levels is None else integers * scale[:, None]
         return weight.reshape(old.shape).astype(np.float32)
 
 

@@ -110,8 +110,8 @@ class Int8Network:
     def rounded_result(
         self, fused_layer: FusedLayer, values: np.ndarray, out: Optional[np.ndarray] = None
     ) -> np.ndarray:
-        """What a layer puts out after its way through integers; dense layers put out floats."""
-        if not fused_layer.is_convolution:
+        """What a layer puts out after its way through integers, if it puts out such."""
+        if not self.network.computes_integers(fused_layer.node):
             return values
         form, addend = self.network.form(fused_layer.node.output), self.network.addend_form(fused_layer)
         return rounded(values, form, out) if addend is None else rounded_sum(values, form, addend, out)
@@ -121,8 +121,8 @@ def int8_network(network: QuantizedGraph) -> Int8Network:
     """The network with the integer weights of its INT8 layers, made once and for all."""
     params = network.graph.params
     weights = {
-        fused_layer.node.name: integer_weights(fused_layer, params[fused_layer.weight.node], network.dense_levels)
-        for fused_layer in network.int8_layers
+        layer.node.name: integer_weights(params[layer.weight.node], network.weight_levels(layer.node))
+        for layer in network.int8_layers
     }
     return Int8Network(network, weights)
 
