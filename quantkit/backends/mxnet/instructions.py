@@ -16,13 +16,16 @@ import numpy as np
 from quantkit.backends.mxnet.calls import failures
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.errors import EngineError
+from quantkit.ir.fused_layer import FUSED
 from quantkit.ir.graph import Graph
+from quantkit.ir.recurrent_layer import RECURRENT
 
 VARIABLE = "DNNL_MAX_CPU_ISA"
 _WITHOUT_VNNI = "AVX512_CORE"
 
 INT8_LSTM = "_contrib_quantized_rnn"
-_CONVOLUTIONS = frozenset({"Convolution", "_sg_mkldnn_conv"})
+_LSTMS = frozenset({"RNN", RECURRENT})
+_CONVOLUTIONS = frozenset({"Convolution", FUSED["Convolution"], "_sg_mkldnn_conv"})
 
 
 def prepare_instructions(graph: Graph) -> None:
@@ -33,13 +36,26 @@ def prepare_instructions(graph: Graph) -> None:
     Raises:
         EngineError: the network has INT8 LSTM layers, and the engine cannot run them in this process.
     """
-    operators = {node.op for node in graph.nodes}
-    lstm = any(node.op == "RNN" and node.attrs.get("mode") == "lstm" for node in graph.nodes)
+    int8_lstm = any(node.op == INT8_LSTM for node in graph.nodes)
     int8 = any(node.attrs.get("quantized") == "true" for node in graph.nodes)
-    if INT8_LSTM in operators or (lstm and not int8 and operators.isdisjoint(_CONVOLUTIONS)):
+    if int8_lstm or (may_rule_out_vnni(graph) and not int8):
         _do_without_vnni()
-    if INT8_LSTM in operators and (obstacle := int8_lstm_obstacle()):
+    if int8_lstm and (obstacle := int8_lstm_obstacle()):
         raise EngineError(f"the network has INT8 LSTM layers: {obstacle}")
+
+
+def may_rule_out_vnni(graph: Graph) -> bool:
+    """Whether a network, fused or not, makes its process do without VNNI: it has LSTM layers and no convolutions.
+
+    It does so in FP32, too, before anything is known of its LSTM layers: it may be quantized in the same process.
+    """
+    has_lstm = any(node.op in _LSTMS and node.attrs.get("mode") == "lstm" for node in graph.nodes)
+    return has_lstm and not has_convolutions(graph)
+
+
+def has_convolutions(graph: Graph) -> bool:
+    """Whether a network, fused or not, has convolutions, which need VNNI in INT8."""
+    return any(node.op in _CONVOLUTIONS for node in graph.nodes)
 
 
 def int8_lstm_obstacle() -> Optional[str]:
