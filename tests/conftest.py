@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
@@ -99,6 +100,12 @@ def engine() -> Iterator[None]:
             yield
     else:
         requires("engine")
+        # With all of the processor's instructions, whichever test comes first: networks with LSTM layers limit them.
+        from quantkit.backends.mxnet.execute import run
+        from tests.networks import DATA, Builder
+
+        b = Builder()
+        run(b.graph(b.dense("dense", DATA, 4, 4)), {"data": np.ones((1, 4), np.float32)})
         yield
 
 

@@ -62,6 +62,12 @@ class QuantizedGraph:
         """The largest integer of dense layers' weights: smaller where LSTM layers may rule out VNNI."""
         return LEVELS_WITHOUT_VNNI if may_rule_out_vnni(self.graph) else LEVELS
 
+    @property
+    def needing_vnni(self) -> tuple[str, ...]:
+        """The names of INT8 layers whose sums can saturate without VNNI."""
+        names = tuple(layer.node.name for layer in self.int8_layers)
+        return names if self.dense_levels > LEVELS_WITHOUT_VNNI else ()
+
     @cached_property
     def int8_weighted(self) -> tuple[Node, ...]:
         """The nodes with weights that run in INT8, convolutions, dense and LSTM layers, in topological order."""

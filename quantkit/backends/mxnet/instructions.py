@@ -8,6 +8,7 @@ reads ``DNNL_MAX_CPU_ISA`` when a process first uses it, and never again.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cache
 from typing import Optional
 
@@ -17,13 +18,14 @@ from quantkit.backends.mxnet.calls import failures
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.errors import EngineError
 from quantkit.ir.fused_layer import FUSED
-from quantkit.ir.graph import Graph
+from quantkit.ir.graph import Graph, Node
 from quantkit.ir.recurrent_layer import RECURRENT
 
 VARIABLE = "DNNL_MAX_CPU_ISA"
 _WITHOUT_VNNI = "AVX512_CORE"
 
 INT8_LSTM = "_contrib_quantized_rnn"
+_LARGEST_INPUT = 255
 _LSTMS = frozenset({"RNN", RECURRENT})
 _CONVOLUTIONS = frozenset({"Convolution", FUSED["Convolution"], "_sg_mkldnn_conv"})
 
@@ -34,7 +36,8 @@ def prepare_instructions(graph: Graph) -> None:
     It has an effect before the process first uses oneDNN. Other processes that it starts are not affected.
 
     Raises:
-        EngineError: the network has INT8 LSTM layers, and the engine cannot run them in this process.
+        EngineError: the network has INT8 LSTM layers, and the engine cannot run them in this process; or its INT8
+            layers need VNNI, which this process does without.
     """
     int8_lstm = any(node.op == INT8_LSTM for node in graph.nodes)
     int8 = any(node.attrs.get("quantized") == "true" for node in graph.nodes)
@@ -42,6 +45,7 @@ def prepare_instructions(graph: Graph) -> None:
         _do_without_vnni()
     if int8_lstm and (obstacle := int8_lstm_obstacle()):
         raise EngineError(f"the network has INT8 LSTM layers: {obstacle}")
+    check_vnni(node.name for node in graph.nodes if _can_saturate(graph, node))
 
 
 def may_rule_out_vnni(graph: Graph) -> bool:
@@ -72,21 +76,58 @@ def int8_lstm_obstacle() -> Optional[str]:
     return None
 
 
+def check_vnni(layers: Iterable[str]) -> None:
+    """Make sure that INT8 layers whose sums of two products can exceed 16 bits are not run without VNNI.
+
+    Processes that were started so, and processors that have no VNNI, are taken as they are.
+
+    Args:
+        layers: the names of such layers.
+
+    Raises:
+        EngineError: there is one, and this process does without VNNI for the sake of LSTM layers.
+    """
+    first = next(iter(layers), None)
+    if first is not None and does_without_vnni():
+        raise EngineError(
+            f"the INT8 layer {first!r} needs VNNI, and this process does without since it has run a network with LSTM "
+            "layers: its sums would saturate, and its results be wrong. Run this network in a process of its own, or "
+            "before any network with LSTM layers, which run in FP32 only then"
+        )
+
+
 def does_without_vnni() -> bool:
-    """Whether this process runs without VNNI for the sake of LSTM layers."""
-    return _do_without_vnni.cache_info().currsize > 0 and _runs_int8_lstm()
+    """Whether this process runs without the processor's VNNI for the sake of LSTM layers."""
+    return _do_without_vnni.cache_info().currsize > 0 and _do_without_vnni() and _has_vnni() and _runs_int8_lstm()
+
+
+def _can_saturate(graph: Graph, node: Node) -> bool:
+    """Whether sums of two products of an INT8 layer can exceed 16 bits; convolutions round float weights themselves."""
+    if node.attrs.get("quantized") != "true":
+        return False
+    weight = graph.params.get(node.inputs[1].node)
+    if weight is None or weight.dtype != np.int8:
+        return True
+    return 2 * _LARGEST_INPUT * int(np.abs(weight.astype(int)).max(initial=0)) >= 2**15
+
+
+def _has_vnni() -> bool:
+    # NumPy queries the processor itself, so this also works under an emulator.
+    return bool(np.core._multiarray_umath.__cpu_features__.get("AVX512_CLX"))  # type: ignore[attr-defined]
 
 
 @cache
-def _do_without_vnni() -> None:
+def _do_without_vnni() -> bool:
+    """Limit oneDNN at its first use, unless it is the user's choice; whether that was tried."""
     if VARIABLE in os.environ:
-        return
+        return False
     os.environ[VARIABLE] = _WITHOUT_VNNI
     try:
         # The first use, in which oneDNN reads the variable.
         _runs_int8_lstm()
     finally:
         del os.environ[VARIABLE]
+    return True
 
 
 @cache
