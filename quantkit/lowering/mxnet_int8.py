@@ -63,7 +63,7 @@ class Int8Symbol:
     """The lowered network, and where it stores the integers of the fused one.
 
     ``integers`` has the fused network's tensors that the lowered one has as integers; ``weights`` has the parameters
-    that it stores as integers. The other parameters keep their names, or take the form that the engine needs.
+    that it stores as integers only. The other parameters keep their names, or take the form that the engine needs.
     """
 
     graph: Graph
@@ -90,7 +90,9 @@ def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
     outputs = tuple(map(lowering.as_float, graph.outputs))
     lowered = Graph(tuple(lowering.nodes), graph.inputs, outputs, {**graph.params, **lowering.params}).pruned()
     stored = {tensor: each for tensor, each in lowering.stored.items() if each.tensor.node in lowered.by_name}
-    return Int8Symbol(lowered, stored, lowering.weights)
+    # What an FP32 operator reads, too, is there as it was.
+    weights = {name: each for name, each in lowering.weights.items() if name not in lowered.params}
+    return Int8Symbol(lowered, stored, weights)
 
 
 @dataclass
