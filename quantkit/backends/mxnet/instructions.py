@@ -22,7 +22,18 @@ from quantkit.ir.graph import Graph, Node
 from quantkit.ir.recurrent_layer import RECURRENT
 
 VARIABLE = "DNNL_MAX_CPU_ISA"
-_WITHOUT_VNNI = "AVX512_CORE"
+WITHOUT_VNNI = "AVX512_CORE"
+
+LIMITS = {
+    "AVX512_CORE": "avx512_core",
+    "AVX512_MIC_4OPS": "avx2",
+    "AVX512_MIC": "avx2",
+    "AVX2_VNNI": "avx2_vnni",
+    "AVX2": "avx2",
+    "AVX": "sse41",
+    "SSE41": "sse41",
+}
+"""By the values of the variable that leave out AVX-512's VNNI, what INT8 kernels use at most; oneDNN minds the case."""
 
 INT8_LSTM = "_contrib_quantized_rnn"
 _LARGEST_INPUT = 255
@@ -68,10 +79,16 @@ def int8_lstm_obstacle() -> Optional[str]:
     _do_without_vnni()
     if not hasattr(mxnet.symbol.contrib, "quantized_rnn"):
         return f"mxnet {mxnet.__version__} has no INT8 kernel for LSTM layers, 1.9.1 has one"
+    chosen = os.environ.get(VARIABLE)
+    if not _runs_int8_lstm() and chosen and chosen not in LIMITS:
+        return (
+            f"{VARIABLE} is {chosen!r}, which admits VNNI, and MXNet's INT8 kernel for LSTM layers works without VNNI "
+            f"alone; start the process without it, or with {WITHOUT_VNNI}"
+        )
     if not _runs_int8_lstm():
         return (
             f"MXNet computed in this process before, and its INT8 kernel for LSTM layers needs {VARIABLE}="
-            f"{_WITHOUT_VNNI} from before that; set it in the environment that the process is started with"
+            f"{WITHOUT_VNNI} from before that; set it in the environment that the process is started with"
         )
     return None
 
@@ -118,10 +135,11 @@ def _has_vnni() -> bool:
 
 @cache
 def _do_without_vnni() -> bool:
-    """Limit oneDNN at its first use, unless it is the user's choice; whether that was tried."""
-    if VARIABLE in os.environ:
+    """Limit oneDNN at its first use, unless it is limited by the user; whether that was tried."""
+    # oneDNN takes an empty value for none.
+    if os.environ.get(VARIABLE):
         return False
-    os.environ[VARIABLE] = _WITHOUT_VNNI
+    os.environ[VARIABLE] = WITHOUT_VNNI
     try:
         # The first use, in which oneDNN reads the variable.
         _runs_int8_lstm()

@@ -109,3 +109,22 @@ def test_the_order_matters(
     done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(told)
+
+
+@pytest.mark.requires("onednn", "vnni")
+@pytest.mark.parametrize(
+    ("isa", "told"),
+    [
+        ("", "None"),
+        ("AVX2", "None"),
+        ("ALL", "is 'ALL', which admits VNNI"),
+        ("avx512_core", "is 'avx512_core', which"),
+    ],
+)
+def test_why_lstm_layers_do_not_run_in_int8(isa: str, told: str) -> None:
+    script = "from quantkit.backends.mxnet.instructions import int8_lstm_obstacle; print(int8_lstm_obstacle())"
+    command = [sys.executable, "-c", script]
+    settings = environment(DNNL_MAX_CPU_ISA=isa)
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=True)
+    assert told in done.stdout
+    assert "before" not in done.stdout
