@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Union
 
+from quantkit.backends.mxnet.instructions import check_vnni
 from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
 from quantkit.bundle.export import export_onnx as export_fp32_onnx
 from quantkit.bundle.network import network_in, network_of
@@ -39,6 +40,7 @@ from quantkit.quantization.config import DEFAULT_CONFIG, QuantizationConfig
 from quantkit.quantization.exclude import excluded_nodes
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import QuantizationPlan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange
 from quantkit.quantization.speed import SpeedProof
 
@@ -97,7 +99,7 @@ def quantize(
         ModelError: the network cannot be loaded, or the table belongs to another one.
         DataError: data cannot be used.
         FusionError: the fused network computes something else than the original.
-        EngineError: this environment's engine cannot run INT8.
+        EngineError: this environment's engine cannot run INT8, or not in this process.
     """
     of_kind("config", config, QuantizationConfig, "such as QuantizationConfig.read('config.toml')")
     if table is not None:
@@ -149,6 +151,8 @@ def run_stages(
     if table is None:
         table = calibrate(source, data, config.num_samples, config.method, progress)
     decided = plan(source, table, config.exclude, config.dtype)
+    # Before the work that ends with running the network in INT8.
+    check_vnni(QuantizedGraph(source.fused.graph, decided).needing_vnni)
     ranged = _Ranged(source, table, data, config, progress)
     if not config.never_slower:
         network, search = ranged.quantized(decided, evaluation_data, searching)

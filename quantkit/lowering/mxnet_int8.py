@@ -77,7 +77,7 @@ class Int8Symbol:
     """The lowered network, and where it stores the integers of the fused one.
 
     ``integers`` has the fused network's tensors that the lowered one has as integers; ``weights`` has the parameters
-    that it stores as integers, and ``lstms`` those of LSTM layers, of which the kernel makes integers. The other
+    that it stores as integers only, and ``lstms`` those of LSTM layers, of which the kernel makes integers. The other
     parameters keep their names, or take the form that the engine needs.
     """
 
@@ -106,7 +106,10 @@ def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
     outputs = tuple(map(lowering.as_float, graph.outputs))
     lowered = Graph(tuple(lowering.nodes), graph.inputs, outputs, {**graph.params, **lowering.params}).pruned()
     stored = {tensor: each for tensor, each in lowering.stored.items() if each.tensor.node in lowered.by_name}
-    return Int8Symbol(lowered, stored, lowering.weights, lowering.lstms)
+    # What an FP32 operator reads, too, is there as it was.
+    weights = {name: each for name, each in lowering.weights.items() if name not in lowered.params}
+    lstms = {name: each for name, each in lowering.lstms.items() if name not in lowered.params}
+    return Int8Symbol(lowered, stored, weights, lstms)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Optional, get_args
 
-from quantkit.backends.mxnet.instructions import int8_lstm_obstacle
+from quantkit.backends.mxnet.instructions import has_convolutions, int8_lstm_obstacle
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
@@ -195,11 +195,6 @@ class _Planning:
             )
         unsigned = values.low >= 0 and self._wanted != "int8"
         self.tensors[tensor] = TensorQuantization(values, "uint8" if unsigned else "int8")
-
-
-def has_convolutions(graph: Graph) -> bool:
-    """Whether a fused network has convolutions, which need VNNI in INT8."""
-    return any(layer is not None and layer.is_convolution for layer in map(fused_layer_of, graph.nodes))
 
 
 def _decide_layer(state: _Planning, node: Node) -> Optional[str]:

@@ -9,6 +9,7 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.backends.mxnet.instructions import may_rule_out_vnni
 from quantkit.errors import ModelError
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights
 from quantkit.ir.graph import Graph, Node, Tensor
@@ -17,7 +18,6 @@ from quantkit.quantization.plan import (
     WITHOUT_WEIGHTS,
     QuantizationPlan,
     TensorQuantization,
-    has_convolutions,
     operator_name,
 )
 from quantkit.quantization.weights import LEVELS, LEVELS_WITHOUT_VNNI
@@ -63,9 +63,13 @@ class QuantizedGraph:
     @property
     def dense_levels(self) -> int:
         """The largest integer of dense layers' weights: smaller where LSTM layers may rule out VNNI."""
-        layers = map(recurrent_layer_of, self.graph.nodes)
-        has_lstm = any(layer is not None and layer.mode == "lstm" for layer in layers)
-        return LEVELS_WITHOUT_VNNI if has_lstm and not has_convolutions(self.graph) else LEVELS
+        return LEVELS_WITHOUT_VNNI if may_rule_out_vnni(self.graph) else LEVELS
+
+    @property
+    def needing_vnni(self) -> tuple[str, ...]:
+        """The names of INT8 layers whose sums can saturate without VNNI."""
+        names = tuple(layer.node.name for layer in self.int8_layers)
+        return names if self.dense_levels > LEVELS_WITHOUT_VNNI else ()
 
     @cached_property
     def int8_weighted(self) -> tuple[Node, ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from quantkit.backends.mxnet.compat import load_mxnet
+from quantkit.bundle import engine
 from quantkit.bundle.engine import present_engine
+from quantkit.host.cpu import read_cpu
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -39,7 +43,25 @@ def test_onednn_can_be_told_to_use_a_narrower_one(monkeypatch: pytest.MonkeyPatc
     assert present_engine().isa == ISAS[max(missing, allowed)]
 
 
-@pytest.mark.parametrize("told", ["", "ALL", "avx512_core_amx"])
+@pytest.mark.parametrize("has_vnni", [False, True])
+def test_vnni_of_avx2_counts_where_the_processor_has_it(monkeypatch: pytest.MonkeyPatch, has_vnni: bool) -> None:
+    processor(monkeypatch, 0)
+    monkeypatch.setattr(engine, "read_cpu", lambda: replace(read_cpu(), isa=("AVX2", "AVX-VNNI")[: 1 + has_vnni]))
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", "AVX2_VNNI")
+    assert present_engine().isa == ("avx2_vnni" if has_vnni else "avx2")
+
+
+@pytest.mark.parametrize(("told", "isa"), [("AVX512_MIC", "avx2"), ("AVX", "sse41")])
+def test_what_has_no_int8_kernels_counts_as_the_next_below(
+    monkeypatch: pytest.MonkeyPatch, told: str, isa: str
+) -> None:
+    processor(monkeypatch, 0)
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", told)
+    assert present_engine().isa == isa
+
+
+# oneDNN minds the case.
+@pytest.mark.parametrize("told", ["", "ALL", "avx512_core_amx", "avx2"])
 def test_what_names_none_of_them_changes_nothing(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
     processor(monkeypatch, 1)
     monkeypatch.setenv("DNNL_MAX_CPU_ISA", told)

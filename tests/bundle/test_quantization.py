@@ -78,6 +78,15 @@ def test_nothing_is_stored_twice(tmp_path: Path) -> None:
     assert list(read_params(tmp_path / FUSED_PARAMS)) == ["dense_bias"]
 
 
+def test_weights_that_an_fp32_layer_reads_too_are_stored_as_they_are(tmp_path: Path) -> None:
+    network = quantized("shared weights", "none", "first")
+    assert [layer.node.name for layer in network.int8_layers] == ["conv", "second"]
+    write_quantized(network, tmp_path)
+    assert json.loads((tmp_path / QUANTIZATION).read_text())["weights"] == []
+    reread = read_quantized(tmp_path, int8_graph(network))
+    np.testing.assert_array_equal(reread.graph.params["first_weight"], network.graph.params["first_weight"])
+
+
 def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     document = json.loads((folder / QUANTIZATION).read_text())
     change(document)

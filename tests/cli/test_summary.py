@@ -8,9 +8,9 @@ from quantkit.cli.summary import _algorithms_text, _sizes
 @pytest.mark.parametrize(
     ("int8", "told"),
     [
-        ({"LSTM": 2}, "nothing (only LSTM layers run in INT8)"),
+        ({"LSTM": 2}, "biases, with 32 samples"),
         ({"Convolution+relu": 2, "LSTM": 1}, "biases, with 32 samples"),
-        ({"Pooling": 2}, "nothing (no convolution or dense layer runs in INT8)"),
+        ({"Pooling": 2}, "nothing (no convolution, dense or LSTM layer runs in INT8)"),
     ],
 )
 def test_which_layers_are_adjusted(int8: dict[str, int], told: str) -> None:

@@ -95,6 +95,16 @@ def addend_first() -> Graph:
     return b.graph(b.conv("last", stem, 8, 8), b.conv("other", total, 8, 8))
 
 
+def shared_weights() -> Graph:
+    """Two dense layers with the same weights."""
+    b = Builder()
+    features = b.op("Pooling", "pool", b.conv("conv", DATA, 3, 8), global_pool=True, pool_type="avg", kernel=(1, 1))
+    first = b.op("Activation", "tanh", b.dense("first", b.op("Flatten", "flatten", features), 8, 8), act_type="tanh")
+    shared = Tensor("first_weight")
+    second = b.op("FullyConnected", "second", first, shared, num_hidden=8, no_bias=True)
+    return b.graph(second)
+
+
 NETWORKS: dict[str, Callable[[], Graph]] = {
     "v1": residual_v1,
     "signed shortcut": lambda: residual_v1(signed_shortcut=True),
@@ -110,6 +120,7 @@ NETWORKS: dict[str, Callable[[], Graph]] = {
     "row after dense": row_after_a_dense_layer,
     "centre only": centre_only,
     "addend first": addend_first,
+    "shared weights": shared_weights,
 }
 
 

@@ -9,10 +9,12 @@ from typing import Optional
 import numpy as np
 import pytest
 
+from quantkit.backends.mxnet.instructions import may_rule_out_vnni
 from quantkit.benchmark.suites.suite import Recurrent
 from quantkit.benchmark.workloads.recurrent import recurrent_model
 from quantkit.errors import ModelError
 from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
@@ -89,6 +91,20 @@ def test_lstm_layers_beside_convolutions_stay_fp32(engine: None, monkeypatch: py
     (reason,) = lstm_reasons(network)
     assert "the network's convolutions need it" in reason
     assert network.dense_levels == 127
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_dense_layers_beside_fp32_lstm_layers_need_no_vnni(
+    engine: None, monkeypatch: pytest.MonkeyPatch, fused: bool
+) -> None:
+    graph = sequence_network("NTC", final_states=not fused)
+    _, network = quantized(monkeypatch, graph, DATA, obstacle="mxnet has no kernel")
+    assert ("fused_recurrent" in {node.op for node in network.graph.nodes}) == fused
+    assert may_rule_out_vnni(graph)
+    assert may_rule_out_vnni(network.graph)
+    assert [node.op for node in network.int8_weighted] == ["FullyConnected"]
+    integers = int8_graph(network).params["dense_dense_weight_int8"]
+    assert np.abs(integers).max() == 63
 
 
 def test_plans_that_lack_a_tensor_or_its_type_are_refused(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:

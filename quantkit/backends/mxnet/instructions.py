@@ -8,6 +8,7 @@ reads ``DNNL_MAX_CPU_ISA`` when a process first uses it, and never again.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cache
 from typing import Optional
 
@@ -16,13 +17,28 @@ import numpy as np
 from quantkit.backends.mxnet.calls import failures
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.errors import EngineError
-from quantkit.ir.graph import Graph
+from quantkit.ir.fused_layer import FUSED
+from quantkit.ir.graph import Graph, Node
+from quantkit.ir.recurrent_layer import RECURRENT
 
 VARIABLE = "DNNL_MAX_CPU_ISA"
-_WITHOUT_VNNI = "AVX512_CORE"
+WITHOUT_VNNI = "AVX512_CORE"
+
+LIMITS = {
+    "AVX512_CORE": "avx512_core",
+    "AVX512_MIC_4OPS": "avx2",
+    "AVX512_MIC": "avx2",
+    "AVX2_VNNI": "avx2_vnni",
+    "AVX2": "avx2",
+    "AVX": "sse41",
+    "SSE41": "sse41",
+}
+"""By the values of the variable that leave out AVX-512's VNNI, what INT8 kernels use at most; oneDNN minds the case."""
 
 INT8_LSTM = "_contrib_quantized_rnn"
-_CONVOLUTIONS = frozenset({"Convolution", "_sg_mkldnn_conv"})
+_LARGEST_INPUT = 255
+_LSTMS = frozenset({"RNN", RECURRENT})
+_CONVOLUTIONS = frozenset({"Convolution", FUSED["Convolution"], "_sg_mkldnn_conv"})
 
 
 def prepare_instructions(graph: Graph) -> None:
@@ -31,15 +47,30 @@ def prepare_instructions(graph: Graph) -> None:
     It has an effect before the process first uses oneDNN. Other processes that it starts are not affected.
 
     Raises:
-        EngineError: the network has INT8 LSTM layers, and the engine cannot run them in this process.
+        EngineError: the network has INT8 LSTM layers, and the engine cannot run them in this process; or its INT8
+            layers need VNNI, which this process does without.
     """
-    operators = {node.op for node in graph.nodes}
-    lstm = any(node.op == "RNN" and node.attrs.get("mode") == "lstm" for node in graph.nodes)
+    int8_lstm = any(node.op == INT8_LSTM for node in graph.nodes)
     int8 = any(node.attrs.get("quantized") == "true" for node in graph.nodes)
-    if INT8_LSTM in operators or (lstm and not int8 and operators.isdisjoint(_CONVOLUTIONS)):
+    if int8_lstm or (may_rule_out_vnni(graph) and not int8):
         _do_without_vnni()
-    if INT8_LSTM in operators and (obstacle := int8_lstm_obstacle()):
+    if int8_lstm and (obstacle := int8_lstm_obstacle()):
         raise EngineError(f"the network has INT8 LSTM layers: {obstacle}")
+    check_vnni(node.name for node in graph.nodes if _can_saturate(graph, node))
+
+
+def may_rule_out_vnni(graph: Graph) -> bool:
+    """Whether a network, fused or not, makes its process do without VNNI: it has LSTM layers and no convolutions.
+
+    It does so in FP32, too, before anything is known of its LSTM layers: it may be quantized in the same process.
+    """
+    has_lstm = any(node.op in _LSTMS and node.attrs.get("mode") == "lstm" for node in graph.nodes)
+    return has_lstm and not has_convolutions(graph)
+
+
+def has_convolutions(graph: Graph) -> bool:
+    """Whether a network, fused or not, has convolutions, which need VNNI in INT8."""
+    return any(node.op in _CONVOLUTIONS for node in graph.nodes)
 
 
 def int8_lstm_obstacle() -> Optional[str]:
@@ -48,29 +79,73 @@ def int8_lstm_obstacle() -> Optional[str]:
     _do_without_vnni()
     if not hasattr(mxnet.symbol.contrib, "quantized_rnn"):
         return f"mxnet {mxnet.__version__} has no INT8 kernel for LSTM layers, 1.9.1 has one"
+    chosen = os.environ.get(VARIABLE)
+    if not _runs_int8_lstm() and chosen and chosen not in LIMITS:
+        return (
+            f"{VARIABLE} is {chosen!r}, which admits VNNI, and MXNet's INT8 kernel for LSTM layers works without VNNI "
+            f"alone; start the process without it, or with {WITHOUT_VNNI}"
+        )
     if not _runs_int8_lstm():
         return (
             f"MXNet computed in this process before, and its INT8 kernel for LSTM layers needs {VARIABLE}="
-            f"{_WITHOUT_VNNI} from before that; set it in the environment that the process is started with"
+            f"{WITHOUT_VNNI} from before that; set it in the environment that the process is started with"
         )
     return None
 
 
+def check_vnni(layers: Iterable[str]) -> None:
+    """Make sure that INT8 layers whose sums of two products can exceed 16 bits are not run without VNNI.
+
+    Processes that were started so, and processors that have no VNNI, are taken as they are.
+
+    Args:
+        layers: the names of such layers.
+
+    Raises:
+        EngineError: there is one, and this process does without VNNI for the sake of LSTM layers.
+    """
+    first = next(iter(layers), None)
+    if first is not None and does_without_vnni():
+        raise EngineError(
+            f"the INT8 layer {first!r} needs VNNI, and this process does without since it has run a network with LSTM "
+            "layers: its sums would saturate, and its results be wrong. Run this network in a process of its own, or "
+            "before any network with LSTM layers, which run in FP32 only then"
+        )
+
+
 def does_without_vnni() -> bool:
-    """Whether this process runs without VNNI for the sake of LSTM layers."""
-    return _do_without_vnni.cache_info().currsize > 0 and _runs_int8_lstm()
+    """Whether this process runs without the processor's VNNI for the sake of LSTM layers."""
+    return _do_without_vnni.cache_info().currsize > 0 and _do_without_vnni() and _has_vnni() and _runs_int8_lstm()
+
+
+def _can_saturate(graph: Graph, node: Node) -> bool:
+    """Whether sums of two products of an INT8 layer can exceed 16 bits; convolutions round float weights themselves."""
+    if node.attrs.get("quantized") != "true":
+        return False
+    weight = graph.params.get(node.inputs[1].node)
+    if weight is None or weight.dtype != np.int8:
+        return True
+    return 2 * _LARGEST_INPUT * int(np.abs(weight.astype(int)).max(initial=0)) >= 2**15
+
+
+def _has_vnni() -> bool:
+    # NumPy queries the processor itself, so this also works under an emulator.
+    return bool(np.core._multiarray_umath.__cpu_features__.get("AVX512_CLX"))  # type: ignore[attr-defined]
 
 
 @cache
-def _do_without_vnni() -> None:
-    if VARIABLE in os.environ:
-        return
-    os.environ[VARIABLE] = _WITHOUT_VNNI
+def _do_without_vnni() -> bool:
+    """Limit oneDNN at its first use, unless it is limited by the user; whether that was tried."""
+    # oneDNN takes an empty value for none.
+    if os.environ.get(VARIABLE):
+        return False
+    os.environ[VARIABLE] = WITHOUT_VNNI
     try:
         # The first use, in which oneDNN reads the variable.
         _runs_int8_lstm()
     finally:
         del os.environ[VARIABLE]
+    return True
 
 
 @cache

@@ -121,7 +121,8 @@ class Network:
         with open(files["symbol"], encoding="utf-8") as file:
             if _INT8_LSTM in file.read():
                 # The kernel works without VNNI alone; the engine reads this when it first computes.
-                self.settings[_INSTRUCTIONS] = os.environ.setdefault(_INSTRUCTIONS, "AVX512_CORE")
+                os.environ[_INSTRUCTIONS] = os.environ.get(_INSTRUCTIONS) or "AVX512_CORE"
+                self.settings[_INSTRUCTIONS] = os.environ[_INSTRUCTIONS]
         self._mxnet = load_mxnet()
         self._symbol = self._mxnet.sym.load(files["symbol"])
         values = self._mxnet.nd.load(files["params"])

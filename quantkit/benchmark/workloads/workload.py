@@ -15,7 +15,7 @@ import numpy as np
 
 from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.backends.mxnet.execute import MxnetSession
-from quantkit.backends.mxnet.instructions import does_without_vnni, int8_lstm_obstacle
+from quantkit.backends.mxnet.instructions import does_without_vnni, int8_lstm_obstacle, may_rule_out_vnni
 from quantkit.backends.mxnet.shapes import check_runs, infer_shapes
 from quantkit.benchmark.suites.suite import Recurrent, Subject
 from quantkit.benchmark.workloads.exported import int8_file
@@ -136,9 +136,9 @@ def prepare(
 
 
 def _from_model(name: str, model: Model, forms: Collection[str], data: Any, tell: Tell) -> Workload:
-    if "int8" in forms and does_without_vnni() and any(node.op == "Convolution" for node in model.graph.nodes):
+    if "int8" in forms and does_without_vnni() and not may_rule_out_vnni(model.graph):
         raise UserError(
-            f"{name} has convolutions, and this process runs without VNNI for the sake of INT8 LSTM layers; measure "
+            f"{name} needs VNNI in INT8, and this process runs without it for the sake of LSTM layers; measure "
             "recurrent layers in a run of their own"
         )
     made = Forms(model, data, tell)

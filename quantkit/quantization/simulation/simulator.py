@@ -15,6 +15,7 @@ from quantkit.ir.recurrent_layer import RecurrentLayer, exchanges_batch, known_m
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.recurrent_weights import RecurrentIntegers, lstm_integers
+from quantkit.quantization.simulation.constants import batch_constants
 from quantkit.quantization.simulation.integer_sums import IntegerWeights, integer_layer, integer_weights
 from quantkit.quantization.simulation.operators import activated, linear, operator_results
 from quantkit.quantization.simulation.recurrent import int8_lstm
@@ -135,11 +136,11 @@ def float_results(graph: Graph, node: Node, values: Values) -> list[np.ndarray]:
         result = summed(graph, fused_layer, graph.params[fused_layer.weight.node], values[fused_layer.data], addend)
         return [activated(fused_layer, result, out=result)]
     if not node.inputs:
-        # Whatever reads a constant computes it, since its shape may follow from there.
+        # Whatever reads a constant without a value computes it, since its shape may follow from there.
         return []
     read = {tensor.index for tensor in (*graph.consumers, *graph.outputs) if tensor.node == node.name}
     inputs = [values.get(tensor, tensor.node) for tensor in node.inputs]
-    producers = (graph.producer(tensor) for tensor in node.inputs)
+    producers = (graph.producer(tensor) for tensor in node.inputs if tensor not in values)
     constants = [each for each in producers if each is not None and not each.inputs]
     return operator_results(node, inputs, graph.params, max(read, default=0) + 1, constants, _moves_images(graph))
 
@@ -191,8 +192,9 @@ class SideBySide:
         """Start before the first operator."""
         (name,) = reference.inputs
         self._reference, self._network, self._hooks = reference, network, hooks
-        self.exact: MutableMapping[Tensor, np.ndarray] = {Tensor(name): images}
-        self.quantized: MutableMapping[Tensor, np.ndarray] = {Tensor(name): images}
+        given = {Tensor(name): images, **batch_constants(reference, len(images))}
+        self.exact: MutableMapping[Tensor, np.ndarray] = dict(given)
+        self.quantized: MutableMapping[Tensor, np.ndarray] = dict(given)
         self._last_reader = {tensor: node.name for node in reference.nodes for tensor in node.inputs}
 
     def run(self) -> Iterator[Node]:
