@@ -37,7 +37,7 @@ def compare(source: FusedModel, other: Graph, samples: CalibrationData, progress
         runs = zip(kept, outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE))
         for batch, expected, computed in runs:
             if scores is not None and batch.labels is not None and batch.labels.ndim > 1:
-                scale, labels = scale_of(reference), batch.labels
+                scale, labels = scale_of(reference, expected[0]), batch.labels
                 entropies.append(
                     (cross_entropies(computed[0], labels, scale), cross_entropies(expected[0], labels, scale))
                 )

@@ -21,6 +21,7 @@ from quantkit.evaluation.network import Network
 from quantkit.evaluation.paired import Paired, PairedMeans, paired, paired_means
 from quantkit.evaluation.perplexity import (
     PerplexityChange,
+    Scale,
     StepAccuracy,
     check_step_labels,
     cross_entropies,
@@ -198,6 +199,7 @@ def _measured(
     kept: dict[tuple[Role, str], list[np.ndarray]] = defaultdict(list)
     names = [str(output) for output in networks["network"].graph.outputs]
     sums = {role: AgreementSums(names, judged.yes, steps) for role in networks if role != "reference"}
+    scales: dict[Role, Scale] = {}
     images = 0
     copies = tee(stream, len(networks) + 1)
     inputs = [(batch.data for batch in copy) for copy in copies[1:]]
@@ -207,7 +209,7 @@ def _measured(
         images += len(batch.data)
         for role, output in outputs.items():
             if judged.yes and batch.labels is not None and steps:
-                scale = scale_of(networks[role].graph)
+                scale = scales.setdefault(role, scale_of(networks[role].graph, output[0]))
                 kept[role, _ENTROPY].append(cross_entropies(output[0], batch.labels, scale))
                 kept[role, _TOP1].append(step_hits(output[0], batch.labels))
             elif judged.yes and batch.labels is not None:
@@ -238,10 +240,9 @@ def _measured(
                 steps,
                 float(values[role, _ENTROPY].mean()),
                 float(values[role, _TOP1].mean()),
-                scale_of(network.graph),
+                scale,
             )
-            for role, network in networks.items()
-            if (role, _ENTROPY) in values
+            for role, scale in scales.items()
         },
     )
 

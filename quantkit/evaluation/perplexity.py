@@ -10,21 +10,24 @@ import numpy as np
 
 from quantkit.errors import DataError
 from quantkit.evaluation.paired import Verdict, paired_means
-from quantkit.ir.graph import Graph, Tensor
+from quantkit.ir.graph import Graph
+from quantkit.ir.operators import computing
 from quantkit.units import percent
 
 Scale = Literal["logits", "probabilities", "log probabilities"]
-"""What scores are: the operator that ends the network tells."""
+"""What scores are: the operator that ends the network tells, or their values."""
 
 _SCALES: dict[str, Scale] = {
     "softmax": "probabilities",
     "SoftmaxActivation": "probabilities",
+    "SoftmaxOutput": "probabilities",
     "log_softmax": "log probabilities",
 }
 # The exponential of more is beyond float64.
 _MOST_NATS = 700.0
 
-_MOVES = frozenset({"SwapAxis", "transpose", "Reshape", "_copy"})
+# How far the sum of probabilities may be from 1.
+_NEAR_ONE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class StepAccuracy:
         steps: of each.
         cross_entropy: the mean over steps of the negative logarithm of the right class's probability, in nats.
         top1: the share of steps, from 0 to 1, whose class has the highest score.
-        scale: what the scores are, told by the operator that ends the network.
+        scale: what the scores are; see ``scale_of``.
     """
 
     samples: int
@@ -110,12 +113,20 @@ class PerplexityAgreement:
         return {"reference": self.reference, "network": self.network, **asdict(self.change)}
 
 
-def scale_of(graph: Graph) -> Scale:
-    """What the first output's scores are: of softmax probabilities, of log_softmax their logarithms, else logits."""
-    tensor: Tensor = graph.outputs[0]
-    while (node := graph.producer(tensor)) is not None and node.op in _MOVES:
-        tensor = node.inputs[0]
-    return "logits" if node is None else _SCALES.get(node.op, "logits")
+def scale_of(graph: Graph, scores: np.ndarray) -> Scale:
+    """What the first output's scores are: of softmax probabilities, of log_softmax their logarithms, else logits.
+
+    Scores of which none is negative, and whose sum is 1 at every step, are probabilities whatever has computed them.
+
+    Args:
+        graph: the network.
+        scores: those of a batch, of shape (samples, steps, classes).
+    """
+    node = computing(graph, graph.outputs[0])
+    scale = "logits" if node is None else _SCALES.get(node.op, "logits")
+    if scale == "logits" and scores.min() >= 0 and np.abs(scores.sum(axis=-1) - 1).max() < _NEAR_ONE:
+        return "probabilities"
+    return scale
 
 
 def cross_entropies(scores: np.ndarray, labels: np.ndarray, scale: Scale) -> np.ndarray:

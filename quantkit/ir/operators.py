@@ -23,7 +23,11 @@ ADDITIONS = frozenset({"elemwise_add", "broadcast_add"})
 # Python 2 wrote long integers as 3L. 64 bits hold at most 19 digits.
 _INTEGERS = re.compile(r" *[(\[]? *([-+]?\d{1,19}L? *(, *[-+]?\d{1,19}L? *)*,? *)?[)\]]? *", re.ASCII)
 
-_RESHAPES = frozenset({"Flatten", "Reshape"})
+_MOVES = frozenset(
+    {"Flatten", "Reshape", "SwapAxis", "transpose", "squeeze", "expand_dims", "slice", "slice_axis", "slice_like"}
+    | {"Cast", "amp_cast", "_copy", "BlockGrad", "Dropout"}
+)
+_BY_A_NUMBER = frozenset({"_mul_scalar", "_div_scalar"})
 
 _AUXILIARY_INPUTS = {"BatchNorm": (3, 4), "BatchNorm_v1": (3, 4), "SyncBatchNorm": (3, 4)}
 
@@ -103,11 +107,23 @@ def activation_kind(node: Node) -> Optional[str]:
     return None
 
 
+def computing(graph: Graph, tensor: Tensor) -> Optional[Node]:
+    """The operator that computes the values of ``tensor``; None if they are an input's or a parameter's.
+
+    Operators that move values or choose among them, convert their type or multiply them by 1 leave them as they are.
+    """
+    while (node := graph.producer(tensor)) is not None and _leaves_values(node):
+        tensor = node.inputs[0]
+    return node
+
+
+def _leaves_values(node: Node) -> bool:
+    return node.op in _MOVES or (node.op in _BY_A_NUMBER and number(node, "scalar", 1.0) == 1)
+
+
 def scores_kind(graph: Graph, output: Tensor) -> Optional[Literal["softmax", "sigmoid"]]:
-    """The operator, apart from reshapes, that turns an output into scores from 0 to 1; None if there is none."""
-    node = graph.producer(output)
-    while node is not None and node.op in _RESHAPES:
-        node = graph.producer(node.inputs[0])
+    """The operator that turns an output into scores from 0 to 1, see ``computing``; None if there is none."""
+    node = computing(graph, output)
     if node is None:
         return None
     if node.op in ("softmax", "SoftmaxActivation"):

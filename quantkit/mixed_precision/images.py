@@ -16,7 +16,7 @@ from quantkit.data.batches import Batch
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.evaluation.divergence import divergence, log_probabilities, noise_share
 from quantkit.evaluation.drop import Drop, measure_drop, measure_rise
-from quantkit.evaluation.perplexity import Scale, check_step_labels, cross_entropies, scale_of
+from quantkit.evaluation.perplexity import check_step_labels, cross_entropies, scale_of
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.models.class_scores import ClassScores, class_scores
@@ -104,7 +104,7 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
                 labels.append(batch.labels)
             yield batch
 
-    results = list(_outcomes(model.graph, read(), scale_of(model.graph) if per_step and expected.yes else None))
+    results = list(_outcomes(model.graph, read(), model.graph if per_step and expected.yes else None))
     scores, _ = scores_of(model, shapes, labelled=bool(labels))
     measure = _measure(per_step, bool(labels)) if scores.yes else None
     classes = row if scores.yes else None
@@ -145,8 +145,8 @@ def outcomes(graph: Graph, judged: Judged) -> np.ndarray:
     """
     if judged.measure is None:
         return judged.outcomes
-    scale = scale_of(judged.model.graph) if judged.measure == "perplexity" else None
-    return np.concatenate(list(_outcomes(graph, judged.samples.batches(BATCH_SIZE), scale)))
+    original = judged.model.graph if judged.measure == "perplexity" else None
+    return np.concatenate(list(_outcomes(graph, judged.samples.batches(BATCH_SIZE), original)))
 
 
 def responses(graph: Graph, images: np.ndarray, classes: Optional[int]) -> Responses:
@@ -156,12 +156,12 @@ def responses(graph: Graph, images: np.ndarray, classes: Optional[int]) -> Respo
     return tuple(outputs) if classes is None else (log_probabilities(outputs[0].reshape(-1, classes)),)
 
 
-def _outcomes(graph: Graph, stream: Iterable[Batch], scale: Optional[Scale]) -> Iterator[np.ndarray]:
-    """Batch by batch; with ``scale``, cross-entropies where steps have labels."""
+def _outcomes(graph: Graph, stream: Iterable[Batch], original: Optional[Graph]) -> Iterator[np.ndarray]:
+    """Batch by batch; with ``original``, which tells the scale, cross-entropies where steps have labels."""
     read, beside = tee(stream)
     for batch, (first, *_) in zip(beside, outputs_of(graph, (each.data for each in read), BATCH_SIZE)):
-        if scale is not None and batch.labels is not None:
-            yield cross_entropies(first, batch.labels, scale)
+        if original is not None and batch.labels is not None:
+            yield cross_entropies(first, batch.labels, scale_of(original, first))
         else:
             yield np.asarray(first.reshape(len(first), -1).argmax(axis=1))
 

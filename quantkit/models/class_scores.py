@@ -9,8 +9,8 @@ from typing import Optional
 
 from quantkit.errors import UserError
 from quantkit.ir.graph import Graph, Node
+from quantkit.ir.operators import computing
 
-_RESHAPING = frozenset({"Flatten", "Reshape", "SwapAxis", "squeeze", "expand_dims", "Dropout", "_copy"})
 _SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation", "SoftmaxOutput"})
 _ADDITION = frozenset({"broadcast_add", "elemwise_add"})
 _POOLING = frozenset({"Pooling", "mean"})
@@ -76,7 +76,7 @@ def class_scores(
         return ClassScores(True, "its classes have names")
     if labelled:
         return ClassScores(True, "the images have labels")
-    last = _without(graph, graph.producer(graph.outputs[0]), _RESHAPING)
+    last = computing(graph, graph.outputs[0])
     if last is not None and last.op in _SOFTMAX:
         return ClassScores(True, "a softmax ends it")
     return _presumed(graph, last, first[0])
@@ -85,7 +85,7 @@ def class_scores(
 def _presumed(graph: Graph, last: Optional[Node], width: int) -> ClassScores:
     """The presumption about a row of values without names or labels."""
     if last is not None and last.op in _POOLING:
-        pooled = _without(graph, graph.producer(last.inputs[0]), _RESHAPING)
+        pooled = computing(graph, last.inputs[0])
         last = graph.producer(pooled.inputs[0]) if pooled is not None and _is_relu(pooled) else pooled
     if last is not None and last.op in _ADDITION:
         # A bias that is not part of its layer.
@@ -95,13 +95,6 @@ def _presumed(graph: Graph, last: Optional[Node], width: int) -> ClassScores:
     if width >= _NARROWEST_EMBEDDING and width & (width - 1) == 0:
         return ClassScores(False, f"its {width} values have no names and are as many as embeddings have")
     return ClassScores(True, f"a {last.op} layer ends it with {width} values")
-
-
-def _without(graph: Graph, node: Optional[Node], operators: Collection[str]) -> Optional[Node]:
-    """The node itself, or the first before it that has none of the operators."""
-    while node is not None and node.op in operators:
-        node = graph.producer(node.inputs[0])
-    return node
 
 
 def _is_relu(node: Node) -> bool:

@@ -70,7 +70,35 @@ def test_a_probability_of_zero_does_not_make_all_infinite() -> None:
 def test_the_operator_that_ends_a_network_tells_the_scale(ending: str, scale: Scale) -> None:
     b = Builder()
     ended = b.op(ending, "ended", DATA)
-    assert scale_of(b.graph(b.op("Reshape", "shaped", b.op("SwapAxis", "swapped", ended)))) == scale
+    scores = np.asarray(LOGITS)
+    assert scale_of(b.graph(b.op("Reshape", "shaped", b.op("SwapAxis", "swapped", ended))), scores) == scale
+
+
+@pytest.mark.parametrize(
+    ("after", "attrs"),
+    [
+        ("squeeze", {"axis": 1}),
+        ("expand_dims", {"axis": 1}),
+        ("Cast", {"dtype": "float32"}),
+        ("slice_axis", {"axis": 2, "begin": 0, "end": 4}),
+        ("_mul_scalar", {"scalar": 1}),
+        ("_div_scalar", {"scalar": 1.0}),
+    ],
+)
+def test_what_leaves_values_as_they_are_does_not_change_the_scale(after: str, attrs: dict[str, object]) -> None:
+    b = Builder()
+    graph = b.graph(b.op(after, "after", b.op("softmax", "ended", DATA), **attrs))
+    # Of a part of the classes, the sum tells nothing.
+    assert scale_of(graph, probabilities(LOGITS)[..., :4]) == "probabilities"
+
+
+def test_values_tell_probabilities_whatever_computed_them() -> None:
+    b = Builder()
+    graph = b.graph(b.op("exp", "powers", b.op("log_softmax", "ended", DATA)))
+    assert scale_of(graph, probabilities(LOGITS)) == "probabilities"
+    assert scale_of(graph, probabilities(LOGITS) * 1.01) == "logits"
+    assert scale_of(graph, LOGITS) == "logits"
+    assert scale_of(b.graph(b.op("_mul_scalar", "twice", b.op("softmax", "s", DATA), scalar=2)), LOGITS) == "logits"
 
 
 def test_steps_are_right_where_their_class_has_the_highest_score() -> None:

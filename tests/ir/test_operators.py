@@ -21,9 +21,11 @@ from quantkit.ir.operators import scores_kind
         (Node("last", "log_softmax", (Tensor("data"),)), None),
     ],
 )
-@pytest.mark.parametrize("reshaped", [False, True])
-def test_scores_are_told_by_the_last_operator_that_computes(last: Node, kind: Optional[str], reshaped: bool) -> None:
-    nodes = (last, Node("flat", "Flatten", (Tensor("last"),))) if reshaped else (last,)
+@pytest.mark.parametrize("after", [None, "Flatten", "squeeze", "Cast"])
+def test_scores_are_told_by_the_last_operator_that_computes(
+    last: Node, kind: Optional[str], after: Optional[str]
+) -> None:
+    nodes = (last,) if after is None else (last, Node("after", after, (Tensor("last"),)))
     output = Tensor(nodes[-1].name)
     assert scores_kind(Graph(nodes, ("data",), (output,), {}), output) == kind
 

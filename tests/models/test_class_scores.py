@@ -50,6 +50,8 @@ DENSE, PLAIN = ending(nothing), ending(nothing, 512)
         (ending(op("softmax"), 512), (512,), True),
         (ending(op("SoftmaxActivation")), (10,), True),
         (ending(lambda b, t: b.op("Reshape", "r", b.op("softmax", "s", t))), (10,), True),
+        (ending(lambda b, t: b.op("_mul_scalar", "m", b.op("softmax", "s", t), scalar=1), 512), (512,), True),
+        (ending(lambda b, t: b.op("_mul_scalar", "m", b.op("softmax", "s", t), scalar=2), 512), (512,), False),
         (ending(op("sigmoid")), (10,), False),
         (ending(op("Activation", act_type="sigmoid")), (10,), False),
         (ending(op("Activation", act_type="relu")), (10,), False),
