@@ -72,6 +72,12 @@ def recurrent_integers(
     return RecurrentIntegers(integers[:, :features], integers[:, split : split + hidden], scale)
 
 
+def unrounded(weights: Matrices, data: QuantParams, state: QuantParams, scale: np.ndarray) -> RecurrentIntegers:
+    """The weights as multiples of the rows' ``scale`` that are not rounded: float32 in place of int8."""
+    of_input, of_state = in_units_of_state(weights, data, state)
+    return RecurrentIntegers(of_input / scale[:, None], of_state / scale[:, None], scale)
+
+
 def in_units_of_state(weights: Matrices, data: QuantParams, state: QuantParams) -> tuple[np.ndarray, np.ndarray]:
     """The weights of data and of state, float32, where both are integers of which one stands for the state's scale."""
     return weights.of_input * np.float32(data.scale / state.scale), weights.of_state

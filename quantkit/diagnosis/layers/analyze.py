@@ -80,7 +80,7 @@ def analyze(
     chosen = every.subset(number, at_most=num_samples is None)
     source = fused_reference(opened, reference, every)
     comparison = Comparison(source.fused.graph, int8_network(opened.network), algorithms.channel_shift)
-    seen = InputWatch()
+    seen = InputWatch(opened.manifest.input.layout)
     size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))
 
     def pairs() -> Iterator[tuple[Outputs, Outputs]]:

@@ -13,6 +13,7 @@ import numpy as np
 from quantkit.calibration.table import CalibrationTable
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.diagnosis.layers.tensor import TensorUse
+from quantkit.models.layout import InputLayout
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,8 @@ class InputStatistics:
     """The network's input over all images.
 
     Attributes:
-        mean: the mean of each channel.
-        deviation: the standard deviation of each channel.
+        mean: the mean of each channel, of sequences that of each feature; empty of token ids.
+        deviation: the standard deviation of each.
         constant: the number of images in which each channel of several values holds one throughout.
         whole: whether all values are whole numbers, like those of pixels that were not preprocessed.
     """
@@ -62,8 +63,9 @@ class Audit:
 class InputWatch:
     """Watches the network's input batch by batch."""
 
-    def __init__(self) -> None:
-        """Start with nothing seen."""
+    def __init__(self, layout: InputLayout) -> None:
+        """Start with nothing seen of inputs of this layout."""
+        self._layout = layout
         self.digests: list[str] = []
         self._values = 0
         self._sum = self._squares = np.zeros(0)
@@ -71,8 +73,12 @@ class InputWatch:
         self._whole = True
 
     def add(self, images: np.ndarray) -> None:
-        """Add a batch, float32 of shape (images, channels, height, width)."""
+        """Add a batch, float32, its axes those of the layout."""
         self.digests += [_digest(image) for image in images]
+        self._whole = self._whole and bool((np.rint(images) == images).all())
+        if "C" not in self._layout:
+            return
+        images = np.moveaxis(images, self._layout.index("C"), 1)
         flat = images.reshape(*images.shape[:2], -1).astype(np.float64)
         zeros = np.zeros(flat.shape[1])
         self._sum = (self._sum if self._sum.size else zeros) + flat.sum(axis=(0, 2))
@@ -80,12 +86,11 @@ class InputWatch:
         self._values += flat.shape[0] * flat.shape[2]
         if flat.shape[2] > 1:
             self._constant += int((flat == flat[:, :, :1]).all(axis=(1, 2)).sum())
-        self._whole = self._whole and bool((np.rint(images) == images).all())
 
     def result(self) -> InputStatistics:
         """The statistics of all images so far."""
-        mean = self._sum / self._values
-        deviation = np.sqrt(np.maximum(self._squares / self._values - np.square(mean), 0.0))
+        mean = self._sum / max(self._values, 1)
+        deviation = np.sqrt(np.maximum(self._squares / max(self._values, 1) - np.square(mean), 0.0))
         return InputStatistics(tuple(mean.tolist()), tuple(deviation.tolist()), self._constant, self._whole)
 
 

@@ -59,7 +59,7 @@ def _input(use: TensorUse, audit: Audit, noun: SampleNoun) -> Iterator[str]:
     statistics = audit.input
     largest = max(abs(use.minimum), abs(use.maximum))
     if use.calibrated and not use.calibrated / _OTHER_SCALE <= largest <= use.calibrated * _OTHER_SCALE:
-        pixels = ", all of them whole numbers as pixels are" if statistics.whole else ""
+        pixels = ", all of them whole numbers as pixels are" if statistics.whole and noun == "image" else ""
         remedy = (
             "compare the preprocessing in the bundle's card.toml with that of the data"
             if noun == "image"
@@ -70,8 +70,9 @@ def _input(use: TensorUse, audit: Audit, noun: SampleNoun) -> Iterator[str]:
             f"{noun}s are preprocessed in another way; {remedy}"
         )
     if statistics.constant:
+        each = "channel" if noun == "image" else "feature"
         yield (
-            f"{statistics.constant} of the {noun}s hold one value throughout each channel; leave them out, or look "
+            f"{statistics.constant} of the {noun}s hold one value throughout each {each}; leave them out, or look "
             "whether they were read correctly"
         )
 

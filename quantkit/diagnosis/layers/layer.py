@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -9,11 +10,14 @@ import numpy as np
 from quantkit.diagnosis.layers.overflow import Saturating, can_saturate, saturating
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.recurrent_layer import RecurrentLayer, known_matrices
 from quantkit.quantization.arithmetic import quantize
 from quantkit.quantization.plan import TensorQuantization
+from quantkit.quantization.recurrent_weights import real_matrices, unrounded
 from quantkit.quantization.simulation.integer_sums import IntegerWeights
 from quantkit.quantization.simulation.operators import activated
-from quantkit.quantization.simulation.simulator import Int8Network, Values, summed
+from quantkit.quantization.simulation.recurrent import int8_lstm
+from quantkit.quantization.simulation.simulator import Int8Network, Values, float_results, summed
 from quantkit.quantization.weights import engine_integers
 
 
@@ -41,8 +45,9 @@ class Parts(NamedTuple):
     """A layer's outputs for FP32's inputs.
 
     In ``own`` everything is in INT8. In ``weights`` only weights and biases are those of INT8; it is None if the layer
-    has no weights. In ``tensors`` only the tensors that it reads and writes are rounded to integers. ``without_vnni``
-    is ``own`` on processors without VNNI, where the sums in ``saturating`` lose something.
+    has no weights. In ``tensors`` only the tensors that it reads and writes are rounded to integers, and an LSTM
+    layer's state. ``without_vnni`` is ``own`` on processors without VNNI, where the sums in ``saturating`` lose
+    something.
     """
 
     own: np.ndarray
@@ -67,6 +72,9 @@ def parts(network: Int8Network, reference: Graph, node: Node, exact: Values, shi
         tensor: exact[tensor] + shifts[tensor] if tensor in shifts else exact[tensor] for tensor in _data(node, exact)
     }
     back = shifts.get(node.output, np.float32(0.0))
+    lstm = network.network.int8_recurrent(node)
+    if lstm is not None:
+        return _lstm_parts(network, reference, lstm, moved)
     own = network.results(node, moved)[0] - back
     lossy, narrow = without_vnni(network, node, moved)
     fused_layer, original = fused_layer_of(node), fused_layer_of(reference.by_name[node.name])
@@ -93,6 +101,20 @@ def parts(network: Int8Network, reference: Graph, node: Node, exact: Values, shi
     result = activated(original, summed(reference, original, weight, through(fused_layer.data), addend))
     tensors = network.rounded_result(fused_layer, result + back) - back
     return Parts(own, activated(original, weights), tensors, narrow - back, lossy)
+
+
+def _lstm_parts(network: Int8Network, reference: Graph, lstm: RecurrentLayer, values: Values) -> Parts:
+    """The parts of an LSTM layer; its sums are those of processors without VNNI anyway, and none saturates."""
+    node, graph = lstm.node, network.graph
+    form, state = network.network.form(lstm.data), network.network.form(node.output).params
+    integers, adapted = network.lstm_weights[node.name], known_matrices(graph, lstm)
+    own = int8_lstm(values[lstm.data], adapted, integers, form, state)
+    real = real_matrices(integers, adapted, form.params, state)
+    with_rounded = replace(graph, params={**graph.params, lstm.parameters.node: real.flat})
+    weights = float_results(with_rounded, node, values)[0]
+    exact = known_matrices(reference, RecurrentLayer(reference.by_name[node.name]))
+    tensors = int8_lstm(values[lstm.data], exact, unrounded(exact, form.params, state, integers.scale), form, state)
+    return Parts(own, weights, tensors, own, None)
 
 
 def _data(node: Node, exact: Values) -> set[Tensor]:

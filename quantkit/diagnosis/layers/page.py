@@ -90,9 +90,13 @@ def _document(analysis: Analysis) -> Document:
         ("values cut off, over all tensors", f"{100 * audit.beyond:.2g} %"),
         (f"ranges from half of the {noun}s", _changes(audit.half_change)),
         (f"ranges from these {noun}s against the bundle's", _changes(audit.moved)),
-        ("input, mean of each channel", ", ".join(map(number, audit.input.mean))),
-        ("input, standard deviation", ", ".join(map(number, audit.input.deviation))),
     ]
+    if audit.input.mean:
+        channel = "channel" if noun == "image" else "feature"
+        facts += [
+            (f"input, mean of each {channel}", ", ".join(map(number, audit.input.mean))),
+            ("input, standard deviation", ", ".join(map(number, audit.input.deviation))),
+        ]
     sections: list[tuple[str, list[Optional[Block]]]] = [
         ("What was analysed", [Table("Analysis", FACTS, tuple(facts))]),
         ("Layers", [_picture(along(analysis)), _picture(shares(analysis)), _layers(analysis)]),

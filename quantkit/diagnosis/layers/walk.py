@@ -13,6 +13,7 @@ from quantkit.errors import ModelError
 from quantkit.evaluation.deviation import DeviationSums
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.recurrent_layer import recurrent_layer_of
 from quantkit.quantization.algorithms.channel_shift import can_shift
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.constants import with_constants_folded
@@ -63,7 +64,7 @@ class Comparison:
                 "give the FP32 network that the bundle was made from"
             )
         self.layers = {
-            node.name: LayerSums(fused_layer_of(node) is not None)
+            node.name: LayerSums(fused_layer_of(node) is not None or recurrent_layer_of(node) is not None)
             for node in network.graph.nodes
             if network.is_layer(node)
         }

@@ -46,7 +46,7 @@ def test_an_input_of_another_scale() -> None:
 
 def test_constant_images() -> None:
     (text,) = sentences(USE, replace(AUDIT, input=replace(AUDIT.input, constant=3)))
-    assert text.startswith("3 of the images hold one value")
+    assert text.startswith("3 of the images hold one value throughout each channel")
 
 
 def test_images_that_were_calibrated_with() -> None:

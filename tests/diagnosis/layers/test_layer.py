@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from quantkit.backends.mxnet.execute import run
 from quantkit.diagnosis.layers.layer import parts
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.ir.recurrent_layer import Matrices, known_matrices
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.arithmetic import dequantize, quantize
 from quantkit.quantization.plan import QuantizationPlan
@@ -18,6 +20,8 @@ from quantkit.quantization.simulation.simulator import Int8Network, float_result
 from tests.lowering.networks import NETWORKS
 from tests.networks import DATA, Builder, images
 from tests.quantization.algorithms.networks import planned
+from tests.quantization.recurrent_networks import quantized
+from tests.sequences import sequence_network, sequences
 
 
 def network_of(graph: Graph, data: np.ndarray) -> tuple[Graph, Int8Network]:
@@ -108,3 +112,40 @@ def test_a_shift_of_tensors_is_taken_out_again() -> None:
     for each in (shifted.own, shifted.tensors):
         integers = (each + shift_out) / step
         np.testing.assert_allclose(integers, np.rint(integers), atol=1e-3)
+
+
+def lstm_outputs(data: np.ndarray, weights: Matrices, rounded: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """What an LSTM layer puts out by definition, its state rounded after every step."""
+    state = cell = np.zeros((len(data), weights.of_state.shape[1]))
+    results = []
+    for step in range(data.shape[1]):
+        gates = data[:, step] @ weights.of_input.T + state @ weights.of_state.T
+        entering, forgetting, new, leaving = np.split(gates + weights.input_bias + weights.state_bias, 4, axis=1)
+        cell = cell / (1 + np.exp(-forgetting)) + np.tanh(new) / (1 + np.exp(-entering))
+        state = rounded(np.tanh(cell) / (1 + np.exp(-leaving)))
+        results.append(state)
+    return np.stack(results, axis=1)
+
+
+def test_the_parts_of_an_lstm_layers_error(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = sequences(12, tokens=False)
+    fused, plan = quantized(monkeypatch, sequence_network("NTC"), data)
+    lstm, network = plan.int8_lstms[0], int8_network(plan)
+    outputs = parts(network, fused.graph, lstm.node, {lstm.data: data}, {})
+    exact, integers = known_matrices(fused.graph, lstm), network.lstm_weights[lstm.node.name]
+    given, put = (plan.form(tensor).params for tensor in (lstm.data, lstm.node.output))
+    steps = integers.scale[:, None]
+    coarse = replace(
+        exact, of_input=integers.of_input * steps * (put.scale / given.scale), of_state=integers.of_state * steps
+    )
+
+    def through(values: np.ndarray) -> np.ndarray:
+        return dequantize(quantize(values.astype(np.float32), put), put)
+
+    assert outputs.weights is not None
+    np.testing.assert_allclose(outputs.weights, lstm_outputs(data, coarse, np.asarray), atol=1e-5)
+    read = dequantize(quantize(data, given), given)
+    assert np.abs(outputs.tensors - lstm_outputs(read, exact, through)).max() < 1.01 * put.scale
+    assert np.abs(outputs.own - lstm_outputs(read, coarse, through)).max() < 1.01 * put.scale
+    errors = [np.square(each - lstm_outputs(data, exact, np.asarray)).mean() for each in outputs[:3]]
+    assert errors[0] > 1.05 * errors[1] and errors[0] > 1.05 * errors[2]
