@@ -264,7 +264,10 @@ def evaluate(
 
 def _network(spec: Evaluated) -> Network:
     if isinstance(spec, QuantizedModel):
-        return replace(network_of(spec.source.model), kind="int8", graph=spec.graph)
+        model, steps = network_of(spec.source.model), spec.source.step_scores
+        # In the lowered network, scales follow the layer that tells scores.
+        said = True if steps is not None and steps.yes else model.said
+        return replace(model, kind="int8", graph=spec.graph, said=said)
     if is_bundle(spec):
         return network_in(Path(spec))
     return network_of(spec if isinstance(spec, Model) else load_model(spec))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -206,6 +207,34 @@ def test_the_command_line(run: Run, card: Path, tmp_path: Path) -> None:
     assert "40 of text.npz" in shown.stdout and "images" not in shown.stdout
     refused = run("evaluate", prefix, "--data", text, "--input-shape", STEPS)
     assert refused.exit_code == 2 and "would take the samples of a batch for steps" in refused.stderr
+
+
+@pytest.mark.usefixtures("int8_engine")
+def test_what_quantize_suggests_next_works_as_printed(run: Run, card: Path, tmp_path: Path) -> None:
+    data = tmp_path / "unlabelled.npz"
+    np.savez(data, x=IDS)
+    given = ["--input-shape", STEPS, "--layout", "TN", "--calib-data", data, "--preset", "none", "--no-latency"]
+    told = run("quantize", tmp_path / "lm", *given, "--out", "lm-int8")
+    assert told.exit_code == 0, told.stderr
+    lines = told.stdout.replace("\n    ", " ").splitlines()
+    (line,) = (each for each in lines if each.strip().startswith("quantkit evaluate"))
+    shown = run(*shlex.split(line)[1:4], data, *shlex.split(line)[5:])
+    assert shown.exit_code == 0, shown.stderr
+    assert "of steps" in shown.stdout and "no class scores" not in shown.stdout
+
+
+@pytest.mark.usefixtures("int8_engine")
+def test_int8_networks_have_class_scores_where_fp32_has(model: quantkit.Model, tmp_path: Path) -> None:
+    quantized = quantkit.quantize(model, IDS, PLAIN)
+    directory = quantized.save(tmp_path / "int8")
+    assert json.loads((directory / "manifest.json").read_text())["step_scores"] is True
+    for network in (quantized, directory):
+        evaluation = quantkit.evaluate(network, IDS, reference=model)
+        assert evaluation.class_scores.yes and evaluation.agreement["network"].top1 is not None
+        assert not quantkit.evaluate(network, IDS, reference=model, class_scores=False).class_scores.yes
+    agreed = quantkit.analyze(directory, IDS, reference=model).agreement
+    assert agreed.top1 == pytest.approx(quantkit.evaluate(directory, IDS, reference=model).agreement["network"].top1)
+    assert len(agreed.steps) == STEPS
 
 
 @pytest.mark.usefixtures("int8_engine")

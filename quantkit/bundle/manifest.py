@@ -51,7 +51,7 @@ BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
 """The kind of folder that a bundle is."""
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
-# Version 5 has no notes.
+# Version 5 has neither notes nor scores of steps.
 _Version = Literal[5, 6]
 _VERSION: _Version = 6
 
@@ -214,7 +214,8 @@ class Manifest:
 
     ``settings`` and ``agreement`` are None in bundles of kind ``fp32``; ``agreement`` is also None if it was not
     measured. ``files`` lists every file of the bundle except the manifest itself. ``class_scores`` says whether the
-    (first) output is a row of class scores.
+    (first) output is a row of class scores, ``step_scores`` whether it has one for every step of a sequence; left out
+    of the file where it has not.
 
     ``sample`` is None, and left out of the file, if the stored sample is the first of the images in ``settings.data``,
     which are built in.
@@ -241,6 +242,7 @@ class Manifest:
     format: Literal["quantkit-bundle"] = _FORMAT
     version: _Version = _VERSION
     notes: tuple[str, ...] = ()
+    step_scores: bool = False
 
 
 def manifest_text(manifest: Manifest) -> str:
@@ -248,8 +250,8 @@ def manifest_text(manifest: Manifest) -> str:
     document = asdict(manifest)
     if manifest.sample is None:
         del document["sample"]
-    if not manifest.notes:
-        del document["notes"]
+    for absent in [name for name in ("notes", "step_scores") if not document[name]]:
+        del document[absent]
     if manifest.input.vocabulary is None:
         del document["input"]["vocabulary"]
     agreement = document["agreement"] or {}

@@ -138,7 +138,7 @@ class Bundle:
             self.preprocess,
             Source(source.network, source.weights, source.location, source.sha256),
             self.labels,
-            class_scores=manifest.class_scores,
+            class_scores=manifest.class_scores or manifest.step_scores,
             vocabulary=manifest.input.vocabulary,
             notes=manifest.notes,
         )

@@ -167,6 +167,7 @@ def _write(
         files={path.name: FileEntry(sha256_of(path), path.stat().st_size) for path in sorted(directory.iterdir())},
         sample=sample.origin,
         notes=model.notes,
+        step_scores=source.step_scores is not None and source.step_scores.yes,
     )
     _write_text(directory / MANIFEST, manifest_text(manifest))
 

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
     from quantkit.bundle.summary import Summary
     from quantkit.cli.console import RenderableType
+    from quantkit.cli.option_groups import Loading
     from quantkit.data.sample_noun import SampleNoun
     from quantkit.evaluation.agreement import Agreement
 
 
 def quantize_tables(
-    result: Summary, agreement: Optional[Agreement], model: str, weights: str, noun: SampleNoun
+    result: Summary, agreement: Optional[Agreement], model: str, loading: Loading, noun: SampleNoun
 ) -> list[RenderableType]:
     """Print ``summary.quantize_summary`` in words, and suggest the next commands.
 
@@ -27,7 +28,7 @@ def quantize_tables(
         result: the summary.
         agreement: the agreement with FP32; None if it was not measured.
         model: the network as given on the command line.
-        weights: its weights as given on the command line.
+        loading: how it was loaded, as given on the command line.
         noun: what a sample of its input is called.
     """
     from rich.text import Text
@@ -58,10 +59,10 @@ def quantize_tables(
     ]
     bundle = shlex.quote(result["bundle"])
     fp32 = f"--reference {shlex.quote(model)}"
-    if result["weights"]["kind"] == "file" and weights != "auto":
-        fp32 += f" --weights {shlex.quote(weights)}"
+    if result["weights"]["kind"] == "file" and loading.weights != "auto":
+        fp32 += f" --weights {shlex.quote(loading.weights)}"
     next_steps = (
-        f"  quantkit evaluate {bundle} --data {noun.upper()}S {fp32}\n"
+        f"  quantkit evaluate {bundle} --data {noun.upper()}S {fp32}{_form(loading)}\n"
         f"  quantkit analyze {bundle} --data {noun.upper()}S {fp32}\n"
         f"  quantkit explain {bundle}"
     )
@@ -72,6 +73,12 @@ def quantize_tables(
         next_steps += f"\n  python: quantkit.load({result['bundle']!r}{engine}).predict({noun}s)"
     title = Text(f"\n{result['model']} in {'INT8' if result['int8'] else 'FP32'}: {result['bundle']}", "bold")
     return [title, grid_of(rows), f"\nNext:\n{next_steps}"]
+
+
+def _form(loading: Loading) -> str:
+    """The options that say what the network reads, which a checkpoint does not say by itself."""
+    shape = "" if loading.input_shape is None else f" --input-shape {','.join(map(str, loading.input_shape))}"
+    return shape if loading.layout is None else f"{shape} --layout {loading.layout}"
 
 
 def _latency_rows(result: Summary) -> list[tuple[str, str]]:

@@ -27,7 +27,7 @@ class Network:
         preprocess: how photographs become its input; None if that is not known.
         weights: the kind of its weights, as in ``models.model.Source``.
         labels: the names of its classes; empty if they are not known.
-        said: whether its outputs are class scores; None if nobody has said so.
+        said: whether its outputs, or those of each step, are class scores; None if nobody has said so.
         vocabulary: of the token ids that it reads; None if it reads none.
     """
 
@@ -69,8 +69,9 @@ class Network:
         """Whether every step of a sequence has class scores; see ``step_scores.step_scores``.
 
         Args:
-            said: what the user says.
+            said: what the user says; None to use the attribute ``said`` if it is true. A bundle that says no means the
+                outputs as a whole.
             labelled: whether every step has a label.
         """
-        tokens = self.vocabulary is not None
-        return step_scores(self.graph, self.output_shapes, self.input_shape, tokens, self.labels, said, labelled)
+        tokens, answer = self.vocabulary is not None, (self.said or None) if said is None else said
+        return step_scores(self.graph, self.output_shapes, self.input_shape, tokens, self.labels, answer, labelled)

@@ -90,7 +90,8 @@ def analyze(
             yield comparison.add(batch.data)
 
     names = [str(output) for output in source.model.graph.outputs]
-    agreed = agreement(pairs(), names, opened.manifest.class_scores)
+    is_scores = opened.manifest.class_scores or opened.manifest.step_scores
+    agreed = agreement(pairs(), names, is_scores, 0 if source.step_scores is None else shape[0])
     uses = _uses(comparison, table)
     layers = tuple(_layer(source.fused.graph, comparison, name, uses) for name in comparison.layers)
     tensors = tuple(uses.values())

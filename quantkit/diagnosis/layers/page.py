@@ -69,7 +69,7 @@ def _document(analysis: Analysis) -> Document:
     agreed, audit, noun = analysis.agreement, analysis.calibration, analysis.noun
     analysed = counted(analysis.images, noun)
     last, worst = analysis.layers[-1], analysis.worst[0]
-    if agreed.top1 is None:
+    if agreed.top1 is None or agreed.steps:
         verdict = f"INT8's outputs against FP32's over {analysed}: {'; '.join(agreed.texts)}."
     else:
         verdict = (
