@@ -31,6 +31,7 @@ from quantkit.mixed_precision.journal import Journal
 from quantkit.mixed_precision.never_slower import all_in_fp32, prove_speed, search_speed, with_proof
 from quantkit.mixed_precision.search import SearchResult, check_request, search_mixed_precision
 from quantkit.models.dataset import CalibrationData, dataset
+from quantkit.models.layout import FEATURE_LAYOUTS
 from quantkit.models.load import NetworkSpec, load_model
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
@@ -38,6 +39,7 @@ from quantkit.quantization.algorithms.stage import apply_algorithms, plan
 from quantkit.quantization.calibrate import calibrate, shipped_recipe
 from quantkit.quantization.config import DEFAULT_CONFIG, QuantizationConfig
 from quantkit.quantization.exclude import excluded_nodes
+from quantkit.quantization.feature_scales import warn_of_feature_scales
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
@@ -152,7 +154,11 @@ def run_stages(
         table = calibrate(source, data, config.num_samples, config.method, progress)
     decided = plan(source, table, config.exclude, config.dtype)
     # Before the work that ends with running the network in INT8.
-    check_vnni(QuantizedGraph(source.fused.graph, decided).needing_vnni)
+    planned = QuantizedGraph(source.fused.graph, decided)
+    check_vnni(planned.needing_vnni)
+    if model.layout in FEATURE_LAYOUTS:
+        looked_at = data.subset(table.samples, at_most=True).batches(BATCH_SIZE)
+        warn_of_feature_scales(planned, (batch.data for batch in looked_at))
     ranged = _Ranged(source, table, data, config, progress)
     if not config.never_slower:
         network, search = ranged.quantized(decided, evaluation_data, searching)

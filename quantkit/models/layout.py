@@ -14,6 +14,9 @@ SEQUENCE_LAYOUTS: tuple[SequenceLayout, ...] = get_args(SequenceLayout)
 InputLayout = Literal["NC", "NT", "NTC", "NCHW", "NCDHW"]
 """The layouts that every stage reads: batches first."""
 
+FEATURE_LAYOUTS: tuple[InputLayout, ...] = ("NC", "NTC")
+"""Vectors and sequences of them: the last axis is that of features, which may be of different units."""
+
 _ARRAYS: dict[int, InputLayout] = {1: "NC", 2: "NTC", 3: "NCHW", 4: "NCDHW"}
 
 
