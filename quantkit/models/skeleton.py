@@ -98,7 +98,7 @@ def skeleton_of(
     shapes = parameter_shapes(graph, data, shape, complete)
     if layout is not None or embeddings_of(graph, data) or any(node.op == "RNN" for node in graph.nodes):
         graph = with_batch_first_outputs(graph, data, shape, shapes, where)
-    return Skeleton(graph, data, shape, Parameters(shapes, structured or {}), tuple(notes))
+    return Skeleton(graph, data, shape, Parameters(shapes, structured or {}, states), tuple(notes))
 
 
 def _hinted(hint: Shape, layout: Optional[str], time_major: bool) -> Optional[Shape]:
