@@ -14,7 +14,7 @@ from quantkit.backends.mxnet.checkpoint import write_checkpoint
 from quantkit.backends.mxnet.execute import run as run_graph
 from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.data.preprocess import Preprocess
-from quantkit.errors import DataError, ModelError
+from quantkit.errors import DataError, ModelError, UserError
 from quantkit.evaluation.perplexity import PerplexityChange
 from quantkit.ir.graph import Graph, Node
 from tests.cli.conftest import Run
@@ -104,6 +104,10 @@ def test_a_bundle_reads_batches_first(model: quantkit.Model, tmp_path: Path) -> 
     expected = expected_scores(NETWORK, IDS)
     np.testing.assert_allclose(predictor.predict(IDS), expected, rtol=0, atol=0.2)
     np.testing.assert_array_equal(predictor.predict(IDS[3].astype(np.int32)), predictor.predict(IDS[3:4]))
+    with pytest.raises(UserError, match=r"of shape \(6, 11\) for each sample; call predict\(\)$"):
+        predictor.classify(IDS)
+    with pytest.raises(DataError, match=r"sample 0 is a list, not an array; give .* token ids of shape \(6,\)$"):
+        predictor.predict(IDS.tolist())
     with pytest.raises(DataError, match="sample 1 has the token id 11 at step 2"):
         predictor.predict(np.where(np.arange(STEPS) == 2, [[0], [TOKENS]], 0))
     with pytest.raises(DataError, match=r"has shape \(5,\).*pad or cut sequences to 6 steps"):
