@@ -175,6 +175,13 @@ def test_a_dense_layer_whose_batch_is_not_first_stays() -> None:
     assert reasons(fused) == ["the batch is not the first axis of its input"]
 
 
+def test_a_dense_layer_over_the_last_axis_of_vectors_is_one_over_all() -> None:
+    graph = dense_after("mean", axis=1)
+    (fused,) = (node for node in fuse(graph, (STEPS, FEATURES)).graph.nodes if node.op == "FullyConnected")
+    assert (fused.name, fused.attrs["flatten"]) == ("dense", "True")
+    assert alike(graph, (STEPS, FEATURES)) == ["mean", "FullyConnected"]
+
+
 def alike(graph: Graph, shape: tuple[int, ...]) -> list[str]:
     """The operators of the fused network, which computes the same for one sample and for three."""
     fused = fuse(graph, shape)

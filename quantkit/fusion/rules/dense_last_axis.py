@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from quantkit.fusion.rewriting.draft import Draft
 from quantkit.fusion.rewriting.rule import Match, Rejection, Replacement, Rule, Shapes
 from quantkit.ir.graph import Node
@@ -16,8 +18,8 @@ def _over_rows(draft: Draft, node: Node, shapes: Shapes) -> Match:
         return None
     # Rewrites keep the shape of what they replace, and so of this layer's own result.
     *outer, width = shapes[node.output]
-    if len(outer) < 2:
-        return None
+    if len(outer) == 1:
+        return Replacement((replace(node, attrs={**node.attrs, "flatten": "True"}),))
     data, made = node.inputs[0], draft.producer(node.inputs[0])
     batch = draft.batch_axes.get(node.output)
     steps_first = made is not None and exchanges_batch(made) and batch == (1,)
