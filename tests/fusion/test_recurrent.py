@@ -211,6 +211,16 @@ def test_the_batch_is_the_axis_that_grows(op: str, attrs: dict[str, Any], steps:
     assert alike(dense_after(op, **attrs), (steps, FEATURES)) == wanted
 
 
+def test_steps_and_batch_behind_an_axis_of_one() -> None:
+    b = Builder()
+    steps_first = b.op("SwapAxis", "swapped", DATA, dim1=0, dim2=1)
+    behind = b.op("expand_dims", "behind", steps_first, axis=0)
+    dense = b.op("FullyConnected", "dense", behind, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
+                 no_bias=True, flatten=False)  # fmt: skip
+    graph = Graph(tuple(b.nodes), ("data",), (dense,), b.params)
+    assert alike(graph, (STEPS, FEATURES)) == ["SwapAxis", "expand_dims", "FullyConnected"]
+
+
 def test_networks_for_one_sample_alone_stay_as_they_are() -> None:
     b = Builder()
     ones = b.op("_ones", "ones", shape=(1, STEPS, FEATURES))
