@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from quantkit.ir.graph import Graph as Graph
     from quantkit.ir.graph import Node as Node
     from quantkit.ir.graph import Tensor as Tensor
+    from quantkit.lowering.onnx_lstm import LstmForm as LstmForm
     from quantkit.mixed_precision.explore import Kept as Kept
     from quantkit.mixed_precision.measurements import JudgedNetwork as JudgedNetwork
     from quantkit.mixed_precision.search import SearchResult as SearchResult
@@ -143,6 +144,7 @@ __all__ = [
     "JudgedNetwork",
     "Kept",
     "LayerError",
+    "LstmForm",
     "MedianInterval",
     "MixedPrecision",
     "Model",
@@ -247,6 +249,7 @@ _HOMES = {
     "JudgedNetwork": ("quantkit.mixed_precision.measurements", "JudgedNetwork"),
     "Kept": ("quantkit.mixed_precision.explore", "Kept"),
     "LayerError": ("quantkit.diagnosis.layers.analysis", "LayerError"),
+    "LstmForm": ("quantkit.lowering.onnx_lstm", "LstmForm"),
     "MedianInterval": ("quantkit.quantization.speed", "MedianInterval"),
     "MixedPrecision": ("quantkit.quantization.goal", "MixedPrecision"),
     "Model": ("quantkit.models.model", "Model"),

@@ -26,6 +26,7 @@ from quantkit.files.bundles import is_bundle
 from quantkit.formats.onnx.writing.model import DEFAULT_OPSET
 from quantkit.fusion.fused_model import FusedModel, fuse_model
 from quantkit.kinds import of_kind
+from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.mixed_precision.journal import Journal
 from quantkit.mixed_precision.never_slower import all_in_fp32, prove_speed, search_speed, with_proof
 from quantkit.mixed_precision.search import SearchResult, check_request, search_mixed_precision
@@ -277,7 +278,11 @@ def _samples(network: Network, data: CalibrationData) -> Samples:
 
 
 def export_onnx(
-    network: Evaluated, path: Union[str, Path], opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none"
+    network: Evaluated,
+    path: Union[str, Path],
+    opset: int = DEFAULT_OPSET,
+    reduce_range: ReduceRange = "none",
+    lstm: LstmForm = "qdq",
 ) -> None:
     """Write a network as an ONNX file: INT8 networks in QDQ form, others in FP32 as they are, unfused.
 
@@ -288,20 +293,22 @@ def export_onnx(
         reduce_range: which weights of an INT8 network have fewer than 8 bits, so that sums do not overflow on
             processors without VNNI. ``none``; ``auto``: those of the channels where sums can overflow, by as little as
             it takes; ``all``: all weights, 7 bits.
+        lstm: how INT8 LSTM layers are written. ``qdq``: in ONNX's own operators, which OpenVINO runs in INT8 and other
+            engines in FP32; ``dynamic``: as ``DynamicQuantizeLSTM``, which ONNX Runtime alone runs, in INT8.
 
     Raises:
         ModelError: an operator has no ONNX form.
-        UserError: the opset is unknown, or the package ``onnx`` is not installed.
+        UserError: the opset or the form of LSTM layers is unknown, or the package ``onnx`` is not installed.
         BundleError: a bundle is damaged.
         QuantkitError: the file cannot be written.
     """
     path = Path(path)
     if isinstance(network, QuantizedModel):
-        network.to_onnx(path, opset, reduce_range)
+        network.to_onnx(path, opset, reduce_range, lstm)
     elif is_bundle(network):
         bundle = read_bundle(Path(network))
         if bundle.manifest.kind == "int8":
-            export_int8_onnx(bundle, path, opset, reduce_range)
+            export_int8_onnx(bundle, path, opset, reduce_range, lstm)
         else:
             export_fused_onnx(bundle, path, opset)
     else:

@@ -21,6 +21,6 @@ def decibels(value: float) -> str:
     return "exact" if value == math.inf else f"{value:.1f} dB"
 
 
-def images(count: int) -> str:
+def counted(count: int, noun: str) -> str:
     """``1 image``, ``2 images``."""
-    return f"{count} image" if count == 1 else f"{count} images"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

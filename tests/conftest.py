@@ -100,13 +100,17 @@ def engine() -> Iterator[None]:
             yield
     else:
         requires("engine")
-        # With all of the processor's instructions, whichever test comes first: networks with LSTM layers limit them.
-        from quantkit.backends.mxnet.execute import run
-        from tests.networks import DATA, Builder
-
-        b = Builder()
-        run(b.graph(b.dense("dense", DATA, 4, 4)), {"data": np.ones((1, 4), np.float32)})
+        _let_the_engine_choose_its_instructions()
         yield
+
+
+def _let_the_engine_choose_its_instructions() -> None:
+    """Otherwise a process whose first network has LSTM layers does without VNNI, which other tests count on."""
+    from quantkit.backends.mxnet.execute import run
+    from tests.networks import DATA, Builder
+
+    b = Builder()
+    run(b.graph(b.dense("dense", DATA, 4, 4)), {"data": np.ones((1, 4), np.float32)})
 
 
 @pytest.fixture(scope="session")

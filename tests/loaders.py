@@ -17,7 +17,7 @@ from quantkit.bundle.read import Bundle
 from quantkit.calibration.table import read_table
 from quantkit.data.decode import decode
 from quantkit.data.folder import images_folder
-from quantkit.data.npz import npz_file
+from quantkit.data.npz import npy_file, npz_file
 from quantkit.data.record import record_file
 from quantkit.data.samples import Samples
 from quantkit.formats.mxnet import nnvm
@@ -176,6 +176,7 @@ LOADERS = (
     Loader("npz weights", "x.npz", sound.npz(np.savez_compressed), _load_weights, checked=True),
     Loader("npz", "x.npz", sound.npz(np.savez), lambda path: _bytes(read_npz(path)), checked=True),
     Loader("npy", "x.npy", sound.npy, lambda path: _bytes({"x": read_npy(path)})),
+    Loader("npy samples", "x.npy", sound.npy, lambda path: _all(npy_file(path))),
     Loader("rec", "x.rec", sound.record, lambda path: _all(record_file(path))),
     Loader("params", "net.params", sound.params, lambda path: _bytes(read_params(path))),
     Loader("symbol", "net-symbol.json", sound.symbol, _load_symbol),

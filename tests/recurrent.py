@@ -46,12 +46,18 @@ def layers(stack: Recurrent, flat: np.ndarray) -> list[list[Weights]]:
 
 def outputs(stack: Recurrent, flat: np.ndarray, data: np.ndarray) -> np.ndarray:
     """What the stack puts out for ``data`` of shape (steps, batch, inputs) from states of zero."""
-    stream = data.astype(np.float64)
+    return outputs_and_final_state(stack, flat, data)[0]
+
+
+def outputs_and_final_state(stack: Recurrent, flat: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same with the state after the last step, (layers x directions, batch, hidden)."""
+    stream, final = data.astype(np.float64), []
     for directions in layers(stack, flat):
         forth = _run(stack, directions[0], stream)
-        back = [_run(stack, weights, stream[::-1])[::-1] for weights in directions[1:]]
-        stream = np.concatenate([forth, *back], axis=-1)
-    return stream
+        back = [_run(stack, weights, stream[::-1]) for weights in directions[1:]]
+        final += [each[-1] for each in (forth, *back)]
+        stream = np.concatenate([forth, *(each[::-1] for each in back)], axis=-1)
+    return stream, np.stack(final)
 
 
 def _run(stack: Recurrent, weights: Weights, stream: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,10 @@ import quantkit
 from quantkit.backends.mxnet.checkpoint import write_checkpoint
 from quantkit.backends.mxnet.execute import run as run_graph
 from quantkit.backends.mxnet.symbols import symbol_of
+from quantkit.bundle import read_bundle
 from quantkit.data.preprocess import Preprocess
+from quantkit.diagnosis.explain import explain_model
+from quantkit.diagnosis.layers.page import analysis_json, analysis_page
 from quantkit.errors import DataError, ModelError, UserError
 from quantkit.evaluation.perplexity import PerplexityChange
 from quantkit.ir.graph import Graph, Node
@@ -92,6 +96,7 @@ def test_a_bundle_reads_batches_first(model: quantkit.Model, tmp_path: Path) -> 
     assert quantkit.verify(directory).ok
     manifest = json.loads((directory / "manifest.json").read_text())
     assert manifest["input"]["layout"] == "NT"
+    assert manifest["notes"] == list(read_bundle(directory).model.notes) == list(model.notes) != []
     assert manifest["input"]["vocabulary"] == {"node": "embedding", "size": TOKENS}
     assert len(manifest["agreement"]["steps"]) == STEPS
     fp32 = np.exp(cross_entropy(NETWORK)[:32].mean())
@@ -130,6 +135,12 @@ def test_sequences_of_features_are_quantized(int8_engine: None) -> None:
         quantkit.quantize(model, features[..., :4], PLAIN)
     with pytest.raises(DataError, match=r"shape \(5, 5\), .*pad or cut sequences to 6 steps"):
         quantkit.quantize(model, features[:, :5], PLAIN)
+
+
+def test_a_layer_is_explained_by_what_computes_it(model: quantkit.Model) -> None:
+    """Exchanges of axes are of the same origin as the layers between them."""
+    (row,) = (row for row in explain_model(model, IDS) if row.operator == "RNN")
+    assert row.into.startswith("lstm_fused")
 
 
 def test_images_are_refused(model: quantkit.Model) -> None:
@@ -184,14 +195,32 @@ def test_the_command_line(run: Run, card: Path, tmp_path: Path) -> None:
     assert "lm: reads batches first, as do its outputs; its own layout is TN" in told.stderr
     assert "lm: the initial states 'state', 'cell' are zero" in told.stderr
     assert "at step 6" in told.stdout and "perplexity" in told.stdout
+    words = " ".join(told.stdout.split())
+    assert "mse, 32 samples of text.npz" in words and "on 32 samples that it was calibrated with" in words
+    assert "--data SAMPLES" in words and "predict(samples)" in words and "image" not in words.lower()
+    explained = run("explain", "lm-int8")
+    assert "note: the initial states 'state', 'cell' are zero" in explained.stdout
+    assert len(json.loads(run("explain", "lm-int8", "--json").stdout)["notes"]) == 2
     prefix = tmp_path / "lm"
     options = ["--input-shape", STEPS, "--layout", "TN"]
     shown = run("evaluate", "lm-int8", "--data", text, "--reference", prefix, *options)
     assert shown.exit_code == 0, shown.stderr
     for line in ("samples", "perplexity", "nats a step", "logits at each of 6 steps", "signal to noise"):
         assert line in shown.stdout
+    assert "40 of text.npz" in shown.stdout and "images" not in shown.stdout
     refused = run("evaluate", prefix, "--data", text, "--input-shape", STEPS)
     assert refused.exit_code == 2 and "would take the samples of a batch for steps" in refused.stderr
+
+
+@pytest.mark.usefixtures("int8_engine")
+def test_an_analysis_speaks_of_samples(model: quantkit.Model, tmp_path: Path) -> None:
+    directory = quantkit.quantize(model, IDS, PLAIN).save(tmp_path / "int8")
+    analysis = quantkit.analyze(directory, IDS, reference=model)
+    assert "image" not in " ".join(analysis.findings)
+    assert any("32 of the 40 samples were calibrated with" in each for each in analysis.findings)
+    assert analysis_json(analysis)["noun"] == "sample" and analysis.calibration.input.constant == 0
+    page = re.sub('<img.*?>|data:image[^"]*', "", analysis_page(analysis))
+    assert "40 samples" in page and not re.search(r"\bimages\b", page)
 
 
 def test_a_card_with_a_layout_for_another_shape_is_refused(card: Path) -> None:

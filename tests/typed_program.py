@@ -105,7 +105,8 @@ def with_a_bundle(bundle: Path) -> None:
     assert_type(analysis.tensors, tuple[quantkit.TensorUse, ...])
     assert_type(analysis.calibration, quantkit.Audit)
     reduced: quantkit.ReduceRange = "auto"
-    quantkit.export_onnx(bundle, bundle / "net.onnx", reduce_range=reduced)
+    lstm: quantkit.LstmForm = "dynamic"
+    quantkit.export_onnx(bundle, bundle / "net.onnx", reduce_range=reduced, lstm=lstm)
 
 
 def of_any_form(networks: list[quantkit.Evaluated]) -> list[quantkit.Evaluation]:

@@ -17,10 +17,16 @@ from quantkit.files.folders import scratch_folder
 from quantkit.files.text import MEBIBYTE, read_json
 from quantkit.host.process import OwnProcess
 
-INT8 = frozenset({"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"})
+INT8 = frozenset({
+    "ConvInteger", "DynamicQuantizeLSTM", "MatMulInteger", "MatMulIntegerToFloat", "QGemm", "QLinearConv",
+    "QLinearMatMul",
+})  # fmt: skip
 """The operators of the optimized network that multiply by weights in integers."""
 
-FP32 = frozenset({"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul"})
+FP32 = frozenset({
+    "Conv", "ConvTranspose", "FusedConv", "FusedGemm", "FusedMatMul", "GRU", "Gemm", "LSTM", "MatMul", "NhwcFusedConv",
+    "RNN",
+})  # fmt: skip
 """Its operators that multiply by weights in FP32."""
 
 _ONLY_ERRORS = 3

@@ -16,8 +16,12 @@ from quantkit.backends.registry import OPENVINO
 from quantkit.errors import EngineError
 from quantkit.host.process import OwnProcess
 
-LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul"})
+RECURRENT = "RNNSeq"
+
+LAYERS = frozenset({"Convolution", "Deconvolution", "FullyConnected", "MatMul", RECURRENT})
 """The layers of the compiled network that multiply by weights."""
+
+_RESHAPING = frozenset({"Reshape", "Transpose"})
 
 INTEGERS = frozenset({"i8", "u8"})
 """The precisions of layers that compute in integers."""
@@ -76,12 +80,31 @@ class OpenVinoSession(Session):
 
 def _executed(model: Any) -> Iterator[ExecutedLayer]:
     for operator in model.get_ordered_ops():
-        info = {key: str(value.astype(str)) for key, value in operator.get_rt_info().items() if key in _INFO}
+        info = _info(operator)
         if info.get("layerType") in LAYERS:
-            names = frozenset(_ADDED.sub("", name) for name in info.get("originalLayersNames", "").split(","))
+            # Recurrent layers lose their names; what reshapes their results keeps its own.
+            named = [operator, *(_reshaping(operator) if info["layerType"] == RECURRENT else ())]
+            names = frozenset(_ADDED.sub("", name) for each in named for name in _original_names(each))
             precision = info.get("runtimePrecision", "")
             kernel = f"{info['layerType']} {info.get('primitiveType', '')}".strip()
             yield ExecutedLayer(names, kernel, "int8" if precision in INTEGERS else "fp32")
+
+
+def _info(operator: Any) -> dict[str, str]:
+    return {key: str(value.astype(str)) for key, value in operator.get_rt_info().items() if key in _INFO}
+
+
+def _original_names(operator: Any) -> list[str]:
+    return _info(operator).get("originalLayersNames", "").split(",")
+
+
+def _reshaping(operator: Any) -> Iterator[Any]:
+    """The operators that only reshape the first output of an operator, one after the other."""
+    for read in operator.output(0).get_target_inputs():
+        reader = read.get_node()
+        if _info(reader).get("layerType") in _RESHAPING:
+            yield reader
+            yield from _reshaping(reader)
 
 
 def compiler_settings(threads: int) -> dict[str, Any]:

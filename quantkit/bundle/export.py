@@ -15,6 +15,7 @@ from quantkit.errors import UserError
 from quantkit.files.files import writing
 from quantkit.formats.onnx.writing.model import DEFAULT_OPSET, onnx_model
 from quantkit.fusion.float_symbol import float_graph
+from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.lowering.qdq import qdq_network
 from quantkit.models.model import Model
 from quantkit.quantization.plan import QuantizationPlan
@@ -46,6 +47,7 @@ def int8_onnx(
     settings: Optional[Settings],
     opset: int = DEFAULT_OPSET,
     reduce_range: ReduceRange = "none",
+    lstm: LstmForm = "qdq",
 ) -> bytes:
     """An INT8 network in ONNX's QDQ form, with an open batch size; see ``lowering.qdq``.
 
@@ -55,16 +57,21 @@ def int8_onnx(
         settings: how it was quantized, for the file's metadata; None if that is not known.
         opset: the version of ONNX's operators, 13 to 21.
         reduce_range: which weights get fewer than 8 bits; see ``quantization.reduced_range``.
+        lstm: the form of INT8 LSTM layers; see ``lowering.onnx_lstm``.
 
     Raises:
         ModelError: an operator has no ONNX form.
-        UserError: the opset is unknown, or the package ``onnx`` is not installed.
+        UserError: the opset or the form is unknown, or the package ``onnx`` is not installed.
     """
-    return bytes(_fused_onnx(model, settings, network, opset, reduce_range).SerializeToString())
+    return bytes(_fused_onnx(model, settings, network, opset, reduce_range, lstm).SerializeToString())
 
 
 def export_int8_onnx(
-    bundle: Union[Bundle, str, Path], path: Path, opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none"
+    bundle: Union[Bundle, str, Path],
+    path: Path,
+    opset: int = DEFAULT_OPSET,
+    reduce_range: ReduceRange = "none",
+    lstm: LstmForm = "qdq",
 ) -> QuantizationPlan:
     """Write a bundle's INT8 network as an ONNX file; see ``int8_onnx``.
 
@@ -74,13 +81,14 @@ def export_int8_onnx(
     Raises:
         BundleError: the bundle is damaged.
         ModelError: an operator has no ONNX form.
-        UserError: the bundle holds no INT8 network, the opset is unknown, or the package ``onnx`` is not installed.
+        UserError: the bundle holds no INT8 network, the opset or the form of LSTM layers is unknown, or the package
+            ``onnx`` is not installed.
         QuantkitError: the file cannot be written.
     """
     opened = bundle if isinstance(bundle, Bundle) else read_bundle(bundle)
     check_int8_bundle(opened)
     network = opened.network
-    _write(_fused_onnx(opened.model, opened.manifest.settings, network, opset, reduce_range), path)
+    _write(_fused_onnx(opened.model, opened.manifest.settings, network, opset, reduce_range, lstm), path)
     return network.plan
 
 
@@ -106,17 +114,24 @@ def export_fused_onnx(bundle: Union[Bundle, str, Path], path: Path, opset: int =
     network = opened.network
     decisions = {name: replace(each, precision="fp32", reason="") for name, each in network.plan.decisions.items()}
     floats = replace(network, plan=QuantizationPlan(decisions, {}))
-    _write(_fused_onnx(opened.model, opened.manifest.settings, floats, opset, "none"), path)
+    _write(_fused_onnx(opened.model, opened.manifest.settings, floats, opset), path)
     return floats.plan
 
 
 def _fused_onnx(
-    model: Model, settings: Optional[Settings], network: QuantizedGraph, opset: int, reduce_range: ReduceRange
+    model: Model,
+    settings: Optional[Settings],
+    network: QuantizedGraph,
+    opset: int,
+    reduce_range: ReduceRange = "none",
+    lstm: LstmForm = "qdq",
 ) -> ModelProto:
     graph = network.graph
     shapes = infer_shapes(float_graph(graph), dict.fromkeys(graph.inputs, (1, *model.input_shape)))
-    written = qdq_network(network, shapes, reduce_range)
+    written = qdq_network(network, shapes, reduce_range, lstm)
     known = {"quantization": json.dumps(asdict(settings)), "reduce_range": reduce_range} if settings else {}
+    if network.int8_lstms:
+        known = {**known, "lstm": lstm}
     return onnx_model(written.graph, written.shapes, opset, {**_metadata(model), **known})
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Optional
+from typing import Annotated, ClassVar, Literal, Optional, get_args
 
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
@@ -51,7 +51,9 @@ BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
 """The kind of folder that a bundle is."""
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
-_VERSION: Literal[5] = 5
+# Version 5 has no notes.
+_Version = Literal[5, 6]
+_VERSION: _Version = 6
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Shape = Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
@@ -216,6 +218,9 @@ class Manifest:
 
     ``sample`` is None, and left out of the file, if the stored sample is the first of the images in ``settings.data``,
     which are built in.
+
+    ``notes`` say in which way the network differs from the one that was given, see ``models.model.Model``; left out of
+    the file where there are none.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -234,7 +239,8 @@ class Manifest:
     files: Annotated[dict[_FileName, FileEntry], FirstFaultOnly()]
     sample: Optional[SampleOrigin] = None
     format: Literal["quantkit-bundle"] = _FORMAT
-    version: Literal[5] = _VERSION
+    version: _Version = _VERSION
+    notes: tuple[str, ...] = ()
 
 
 def manifest_text(manifest: Manifest) -> str:
@@ -242,6 +248,8 @@ def manifest_text(manifest: Manifest) -> str:
     document = asdict(manifest)
     if manifest.sample is None:
         del document["sample"]
+    if not manifest.notes:
+        del document["notes"]
     if manifest.input.vocabulary is None:
         del document["input"]["vocabulary"]
     agreement = document["agreement"] or {}
@@ -265,9 +273,10 @@ def read_manifest(directory: Path) -> Manifest:
     except OSError as error:
         raise BundleError(f"{directory} is not a bundle: cannot read {MANIFEST} ({error.strerror or error})") from error
     version = _version(content)
-    if version is not None and version != _VERSION:
+    if version is not None and version not in get_args(_Version):
+        known = " and ".join(map(str, get_args(_Version)))
         raise BundleError(
-            f"{path} has version {version!r}, but this quantkit reads version {_VERSION}; use the one that wrote it"
+            f"{path} has version {version!r}, but this quantkit reads versions {known}; use the one that wrote it"
         )
     try:
         manifest = _schema().validate_json(content)

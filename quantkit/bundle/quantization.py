@@ -1,7 +1,8 @@
 """The files that store a bundle's quantized network: the fused network, and how each operator and tensor is quantized.
 
 Together they hold the ``QuantizedGraph`` that was lowered to the bundle's symbol. Parameters that the symbol's file
-holds are not stored again.
+holds are not stored again. Version 1 held the weights of INT8 LSTM layers beside it all the same, and knew no dense
+layers that hand on integers; it is still read, and written where neither is in the network.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
+from quantkit.bundle.lstm_weights import StoredLstm, biases_and_scales, stored_lstms, with_lstm_weights
 from quantkit.calibration.ranges import Range
 from quantkit.errors import ModelError, UserError
 from quantkit.files.schema import Many, first_fault
@@ -39,7 +41,10 @@ _LARGEST_FILE = 16 * MEBIBYTE
 _LEAST_SCALE, _LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 _FORMAT: Literal["quantkit-quantization"] = "quantkit-quantization"
-_VERSION: Literal[1] = 1
+
+_Version = Literal[1, 2]
+_FIRST: _Version = 1
+_SECOND: _Version = 2
 
 _Index = Annotated[int, Field(ge=0)]
 _Positive = Annotated[FiniteFloat, Field(gt=0)]
@@ -92,8 +97,10 @@ class _Document:
     tensors: Many[_TensorQuantization]
     pre_add_ranges: Many[_Span]
     weights: Many[_Weight]
+    lstms: Many[StoredLstm] = ()
     format: Literal["quantkit-quantization"] = _FORMAT
-    version: Literal[1] = _VERSION
+    version: _Version = _FIRST
+    integer_dense: bool = False
 
 
 def write_quantized(network: QuantizedGraph, folder: Path) -> Graph:
@@ -106,9 +113,10 @@ def write_quantized(network: QuantizedGraph, folder: Path) -> Graph:
     (folder / FUSED_SYMBOL).write_bytes(nnvm.serialize(float_graph(network.graph)).encode())
     elsewhere = symbol.graph.params.keys() | symbol.weights.keys()
     own = {name: network.graph.params[name] for name in sorted(network.graph.params.keys() - elsewhere)}
+    own.update(biases_and_scales(network, symbol))
     with (folder / FUSED_PARAMS).open("wb") as file:
         write_params(file, own)
-    (folder / QUANTIZATION).write_bytes(_text(network.plan, symbol.weights).encode())
+    (folder / QUANTIZATION).write_bytes(_text(network.plan, symbol.weights, stored_lstms(symbol)).encode())
     return symbol.graph
 
 
@@ -132,9 +140,9 @@ def read_quantized(folder: Path, lowered: Graph) -> QuantizedGraph:
 
 def _read(folder: Path, lowered: Graph) -> QuantizedGraph:
     content = read_bytes(folder / QUANTIZATION, _LARGEST_FILE)
-    plan, weights = _parsed(content)
+    plan, weights, lstms = _parsed(content)
     # Otherwise duplicate, missing or superfluous entries would pass.
-    if _text(plan, weights).encode() != content:
+    if _text(plan, weights, lstms).encode() != content:
         raise ModelError(f"{QUANTIZATION} is not as quantkit writes it")
     text = read_text(folder / FUSED_SYMBOL, nnvm.LARGEST_SYMBOL)
     fused = fused_graph(nnvm.parse(text, {**lowered.params, **read_params(folder / FUSED_PARAMS)}))
@@ -142,11 +150,12 @@ def _read(folder: Path, lowered: Graph) -> QuantizedGraph:
     if len(inputs) + len(weights) != len(fused.inputs):
         raise ModelError(f"{QUANTIZATION} has weights that are not parameters of the fused network")
     fused = replace(fused, inputs=inputs, params={**fused.params, **_dequantized(weights, lowered.params)})
-    if nnvm.serialize(float_graph(fused)) != text:
+    network = with_lstm_weights(fused, plan, lstms, lowered.params)
+    if nnvm.serialize(float_graph(network.graph)) != text:
         raise ModelError(f"{FUSED_SYMBOL} is not as quantkit writes it")
     origins = {name: decision.origin for name, decision in plan.decisions.items()}
     nodes = tuple(replace(node, origin=origins.get(node.name, ())) for node in fused.nodes)
-    network = QuantizedGraph(replace(fused, nodes=nodes), plan)
+    network = replace(network, graph=replace(network.graph, nodes=nodes))
     check_quantized(network)
     return network
 
@@ -163,7 +172,7 @@ def network_difference(computed: Graph, stored: Graph) -> str:
     return "" if name is None else f"the values of {name!r} differ"
 
 
-def _text(plan: QuantizationPlan, weights: Mapping[str, StoredWeight]) -> str:
+def _text(plan: QuantizationPlan, weights: Mapping[str, StoredWeight], lstms: tuple[StoredLstm, ...]) -> str:
     document = _Document(
         plan.exclude,
         plan.dtype,
@@ -171,8 +180,14 @@ def _text(plan: QuantizationPlan, weights: Mapping[str, StoredWeight]) -> str:
         tuple(_tensor(tensor, form) for tensor, form in plan.tensors.items()),
         tuple(_Span(each.node, each.index, span.low, span.high) for each, span in plan.pre_add_ranges.items()),
         tuple(_Weight(name, stored.integers, stored.scales) for name, stored in weights.items()),
+        lstms,
+        version=_SECOND if lstms or plan.integer_dense else _FIRST,
+        integer_dense=plan.integer_dense,
     )
-    return json.dumps(asdict(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    values = asdict(document)
+    if document.version == _FIRST:
+        del values["lstms"], values["integer_dense"]
+    return json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _tensor(tensor: Tensor, form: TensorQuantization) -> _TensorQuantization:
@@ -180,8 +195,8 @@ def _tensor(tensor: Tensor, form: TensorQuantization) -> _TensorQuantization:
     return _TensorQuantization(tensor.node, tensor.index, span.low, span.high, form.dtype, form.params.scale)
 
 
-def _parsed(content: bytes) -> tuple[QuantizationPlan, Mapping[str, StoredWeight]]:
-    """The plan, and the fused network's parameters that the lowered network stores as integers."""
+def _parsed(content: bytes) -> tuple[QuantizationPlan, Mapping[str, StoredWeight], tuple[StoredLstm, ...]]:
+    """The plan, and the fused network's parameters that the lowered network stores as integers, and those of LSTMs."""
     try:
         document = _schema().validate_json(content)
     except ValidationError as error:
@@ -198,8 +213,9 @@ def _parsed(content: bytes) -> tuple[QuantizationPlan, Mapping[str, StoredWeight
         if not _LEAST_SCALE <= each.scale <= _LARGEST_SCALE:
             raise ModelError(f"{QUANTIZATION}: the scale of {str(each.tensor)!r} is not a normal float32 number")
     decisions = {each.node: each for each in document.operators}
-    plan = QuantizationPlan(decisions, forms, document.exclude, document.dtype, pre_add_ranges)
-    return plan, {each.name: StoredWeight(each.integers, each.scales) for each in document.weights}
+    plan = QuantizationPlan(decisions, forms, document.exclude, document.dtype, pre_add_ranges, document.integer_dense)
+    weights = {each.name: StoredWeight(each.integers, each.scales) for each in document.weights}
+    return plan, weights, document.lstms
 
 
 def _dequantized(weights: Mapping[str, StoredWeight], params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

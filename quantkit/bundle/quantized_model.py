@@ -22,6 +22,7 @@ from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.kinds import of_kind
 from quantkit.lowering.mxnet_int8 import int8_graph
+from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
@@ -112,25 +113,32 @@ class QuantizedModel:
         quantization = Quantization(self.network, self.table, self.config, self.settings, self.agreement)
         return write_bundle(self.source, quantization, directory, force, onnx, keep_sample)
 
-    def to_onnx(self, path: Union[str, Path], opset: int = DEFAULT_OPSET, reduce_range: ReduceRange = "none") -> None:
+    def to_onnx(
+        self,
+        path: Union[str, Path],
+        opset: int = DEFAULT_OPSET,
+        reduce_range: ReduceRange = "none",
+        lstm: LstmForm = "qdq",
+    ) -> None:
         """Write the INT8 network as an ONNX file in QDQ form, with an open batch size.
 
         Args:
             path: the file to write.
             opset: the version of ONNX's operators, 13 to 21.
             reduce_range: which weights have fewer than 8 bits; see ``export_onnx``.
+            lstm: the form of INT8 LSTM layers; see ``export_onnx``.
 
         Raises:
             ModelError: an operator has no ONNX form.
-            UserError: the opset is unknown, or the package ``onnx`` is not installed.
+            UserError: the opset or the form is unknown, or the package ``onnx`` is not installed.
             QuantkitError: the file cannot be written.
         """
-        content = self._onnx(opset, reduce_range)
+        content = self._onnx(opset, reduce_range, lstm)
         with writing(Path(path)) as file:
             file.write(content)
 
-    def _onnx(self, opset: int, reduce_range: ReduceRange = "none") -> bytes:
-        return int8_onnx(self.source.model, self.network, self.settings, opset, reduce_range)
+    def _onnx(self, opset: int, reduce_range: ReduceRange = "none", lstm: LstmForm = "qdq") -> bytes:
+        return int8_onnx(self.source.model, self.network, self.settings, opset, reduce_range, lstm)
 
 
 def check_formats(formats: Sequence[str]) -> None:

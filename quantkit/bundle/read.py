@@ -140,6 +140,7 @@ class Bundle:
             self.labels,
             class_scores=manifest.class_scores,
             vocabulary=manifest.input.vocabulary,
+            notes=manifest.notes,
         )
 
     @property

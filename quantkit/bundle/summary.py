@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Optional
@@ -17,11 +17,12 @@ from quantkit.evaluation.latency import latencies_in_turns, median_latencies, pa
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.quantization.plan import QuantizationPlan
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.speed import MedianInterval
 
 Summary = dict[str, Any]
 
-_LAYERS = ("Convolution", "FullyConnected")
+_LAYERS = ("Convolution", "FullyConnected", "LSTM", "GRU", "RNN")
 
 TableOrigin = Literal["measured", "given", "shipped"]
 """The origin of a calibration table: this run, the user, or the tables that ship with quantkit."""
@@ -92,7 +93,11 @@ def quantize_summary(
             {"operator": operator, "reason": reason, "count": count} for (operator, reason), count in fp32.most_common()
         ],
         "kernels": {"isa": list(int8_isa(kernels)), "int8": proven, "of": calls},
-        "size": {"fp32": _parameter_bytes(source.model.graph), "int8": _checkpoint(bundle)[1].stat().st_size},
+        "size": {
+            "fp32": _parameter_bytes(source.model.graph),
+            "int8": _checkpoint(bundle)[1].stat().st_size,
+            "in_fp32": list(_stored_in_fp32(quantized.network)),
+        },
         "onnx": {"file": str(onnx), "size": onnx.stat().st_size} if onnx.exists() else None,
         "calibration": {
             "method": table.method,
@@ -109,6 +114,17 @@ def quantize_summary(
         "speed": None if latency is None else {**asdict(latency.ratio), "verdict": latency.ratio.verdict},
         "never_slower": None if quantized.speed is None else asdict(quantized.speed),
     }
+
+
+def _stored_in_fp32(network: QuantizedGraph) -> Iterator[str]:
+    """The kinds of INT8 layers whose weights the checkpoint has in FP32, since MXNet rounds them itself."""
+    dense = [layer for layer in network.int8_layers if not layer.is_convolution]
+    if len(dense) < len(network.int8_layers):
+        yield "convolutions"
+    if any(network.computes_integers(layer.node) for layer in dense):
+        yield "dense layers"
+    if network.int8_lstms:
+        yield "LSTM layers"
 
 
 def fuse_summary(source: FusedModel, bundle: Path, milliseconds: Optional[Mapping[str, float]]) -> Summary:
@@ -135,7 +151,7 @@ def fuse_summary(source: FusedModel, bundle: Path, milliseconds: Optional[Mappin
 
 
 def export_summary(
-    file: Path, precision: str, opset: int, reduce_range: str, plan: Optional[QuantizationPlan]
+    file: Path, precision: str, opset: int, reduce_range: str, plan: Optional[QuantizationPlan], lstm: str = "qdq"
 ) -> Summary:
     """The summary of a network that was written as an ONNX file, as JSON values.
 
@@ -145,16 +161,20 @@ def export_summary(
         opset: the version of ONNX's operators.
         reduce_range: see ``quantization.reduced_range``.
         plan: what became of the network's operators; None for a network without one.
+        lstm: the form of INT8 LSTM layers; see ``lowering.onnx_lstm``.
 
     Returns:
-        ``size`` in bytes, counts of operators in ``int8``, names in ``fp32_layers``.
+        ``size`` in bytes, counts of operators in ``int8``, names in ``fp32_layers``; ``lstm`` is None without INT8 LSTM
+        layers.
     """
     decisions = list(plan.decisions.values()) if plan is not None else []
+    has_lstm = precision == "int8" and any(each.is_int8 and each.operator == "LSTM" for each in decisions)
     return {
         "file": str(file),
         "precision": precision,
         "opset": opset,
         "reduce_range": reduce_range,
+        "lstm": lstm if has_lstm else None,
         "size": file.stat().st_size,
         "int8": dict(Counter(each.operator for each in decisions if each.is_int8).most_common()),
         "fp32_layers": [

@@ -28,7 +28,7 @@ FLOAT_TOLERANCE = 1e-4
 # INT8.
 INT8_TOLERANCE = 1 / 127
 
-_SHOWN = {"built-in": "a built-in image", "generated": "noise", "own": "one of the images it was made with"}
+_SHOWN = {"built-in": "a built-in image", "generated": "noise", "own": "one of the samples it was made with"}
 
 _OTHER_ISA = (
     "without VNNI, INT8 products are added in 16 bits and can saturate: "

@@ -166,6 +166,7 @@ def _write(
         agreement=agreement,
         files={path.name: FileEntry(sha256_of(path), path.stat().st_size) for path in sorted(directory.iterdir())},
         sample=sample.origin,
+        notes=model.notes,
     )
     _write_text(directory / MANIFEST, manifest_text(manifest))
 

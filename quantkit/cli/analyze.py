@@ -15,6 +15,7 @@ from quantkit.cli.terminal import Terminal
 from quantkit.errors import UserError
 from quantkit.extras import require
 from quantkit.files.bundles import is_bundle
+from quantkit.units import counted
 
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
@@ -34,14 +35,16 @@ _TOP = 12
     ),
 )
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option("--data", required=True, metavar="SPEC", help="Images: a folder, FOLDER:SPLIT, .npz, .rec, digits:test.")
+@click.option(
+    "--data", required=True, metavar="SPEC", help="Samples: a folder, FOLDER:SPLIT, .npz, .npy, .rec, digits:test."
+)
 @click.option("--reference", metavar="MODEL", help="The FP32 network.  [default: the one that the bundle names]")
 @click.option("--weights", metavar="FILE", help="The FP32 network's weights, where its name alone does not find them.")
 @click.option(
     "--num-samples",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many of the images.  [default: 100, or all where there are fewer]",
+    help="How many of the samples.  [default: 100, or all where there are fewer]",
 )
 @click.option(
     "--out",
@@ -65,10 +68,10 @@ def analyze(
 ) -> None:
     """Say why an INT8 network differs from FP32, layer by layer.
 
-    Both networks run side by side over the images, the INT8 one in exact integers. For each layer there is the
+    Both networks run side by side over the samples, the INT8 one in exact integers. For each layer there is the
     error in the network, what the layer adds itself, and how much of that is due to weights and how much
     to tensors; for each tensor how its values fit into 8 bits; for the calibration whether it holds for
-    these images. Writes DIR/index.html, a page that needs no network, and DIR/analysis.json.
+    these samples. Writes DIR/index.html, a page that needs no network, and DIR/analysis.json.
     """
     if not is_bundle(bundle):
         raise UserError(f"{bundle} is not a bundle; give the folder that `quantkit quantize` wrote")
@@ -109,7 +112,7 @@ def _tables(analysis: Analysis, page: str, everything: bool) -> list[RenderableT
     for layer in shown:
         table.add_row(layer.name, *_numbers(layer))
     rest = len(analysis.layers) - len(shown)
-    title = Text(f"\n{analysis.network} over {analysis.images} images of {analysis.data}", "bold")
+    title = Text(f"\n{analysis.network} over {counted(analysis.images, analysis.noun)} of {analysis.data}", "bold")
     agreed = [
         *(f"agreement with FP32: {text}" for text in analysis.agreement.texts),
         f"{100 * analysis.calibration.beyond:.2g} % of all values are cut off",

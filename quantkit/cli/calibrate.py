@@ -12,10 +12,12 @@ from quantkit.cli.option_groups import Calibrating, Loading, Preprocessing
 from quantkit.cli.options import Verb, collected, force_option, output_options
 from quantkit.cli.targets import check_file_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
+from quantkit.units import counted
 
 if TYPE_CHECKING:
     from quantkit.calibration.table import CalibrationTable
     from quantkit.cli.console import RenderableType
+    from quantkit.data.sample_noun import SampleNoun
 
 _SHOWN = 3
 
@@ -53,6 +55,7 @@ def calibrate(
     from quantkit.calibration.methods import DEFAULT_METHOD, observer
     from quantkit.calibration.table import write_table
     from quantkit.cli.networks import check_count, load
+    from quantkit.data.sample_noun import sample_noun
     from quantkit.fusion.fused_model import fuse_model
     from quantkit.models.dataset import dataset
     from quantkit.quantization.calibrate import calibrate as calibrated
@@ -68,7 +71,7 @@ def calibrate(
     with terminal.work.writing(out):
         write_table(table, out)
     result = _result(loaded.name, table, out)
-    terminal.show(result, *_tables(result))
+    terminal.show(result, *_tables(result, sample_noun(loaded.input_shape)))
 
 
 def _result(model: str, table: CalibrationTable, out: Path) -> dict[str, Any]:
@@ -86,14 +89,14 @@ def _result(model: str, table: CalibrationTable, out: Path) -> dict[str, Any]:
     }
 
 
-def _tables(result: dict[str, Any]) -> list[RenderableType]:
+def _tables(result: dict[str, Any], noun: SampleNoun) -> list[RenderableType]:
     from rich.text import Text
 
     from quantkit.cli.summary import grid_of
 
     rows = [
         ("tensors", str(result["tensors"])),
-        ("method", f"{result['method']}, {result['samples']} images of {result['data']}"),
+        ("method", f"{result['method']}, {counted(result['samples'], noun)} of {result['data']}"),
     ]
     for label in ("widest", "narrowest"):
         rows += [

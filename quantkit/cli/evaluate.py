@@ -15,10 +15,9 @@ from quantkit.units import percent
 
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
+    from quantkit.data.sample_noun import SampleNoun
     from quantkit.evaluation.evaluate import Comparison, Evaluation, Role
     from quantkit.evaluation.network import Network
-
-_IMAGE_AXES = 3
 
 _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "against": "other"}
 
@@ -34,14 +33,16 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
     ),
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
-@click.option("--data", required=True, metavar="SPEC", help="Images: a folder, FOLDER:SPLIT, .npz, .rec, digits:test.")
-@click.option("--reference", metavar="MODEL|BUNDLE", help="Compare with this network, image by image.")
+@click.option(
+    "--data", required=True, metavar="SPEC", help="Samples: a folder, FOLDER:SPLIT, .npz, .npy, .rec, digits:test."
+)
+@click.option("--reference", metavar="MODEL|BUNDLE", help="Compare with this network, sample by sample.")
 @click.option(
     "--against",
     metavar="BUNDLE|MODEL",
     help="Tell which of the two is better: agrees more often with the reference, and with labels.",
 )
-@click.option("--num-samples", type=click.IntRange(min=1), metavar="N", help="Use the first N images only.")
+@click.option("--num-samples", type=click.IntRange(min=1), metavar="N", help="Use the first N samples only.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
 @class_scores_option
 @collected("loading", Loading)
@@ -63,7 +64,7 @@ def evaluate(
 
     Top-1 and top-5 need class scores and labels: a labels.csv in the folder, one folder a class, or `y` in the .npz.
     With --reference, the share of images with the same top-1 and the mean cosine of the outputs need
-    none. Differences come with the p-value of McNemar's test over the images, a 95 % interval, and a verdict.
+    none. Differences come with the p-value of McNemar's test over the samples, a 95 % interval, and a verdict.
 
     Where every step of a sequence has class scores and a label (`y` of shape samples, steps), as in language models:
     cross-entropy in nats a step, perplexity and top-1 of steps, and the change of perplexity with its interval.
@@ -100,9 +101,10 @@ def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation)
     from rich.text import Text
 
     from quantkit.cli.summary import agreement_rows, grid_of
+    from quantkit.data.sample_noun import sample_noun
 
-    counted = "images" if len(network.input_shape) == _IMAGE_AXES else "samples"
-    rows = [(counted, f"{evaluation.images} of {result['data']}")]
+    noun = sample_noun(network.input_shape)
+    rows = [(f"{noun}s", f"{evaluation.images} of {result['data']}")]
     for role, label in _LABELS.items():
         if role in evaluation.accuracy:
             accuracy = evaluation.accuracy[role]
@@ -113,7 +115,7 @@ def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation)
     for label, role in (("agreement", "network"), ("of other", "against")):
         if role in evaluation.agreement:
             rows += agreement_rows(label, evaluation.agreement[role])
-    rows += [_comparison_row(each) for each in evaluation.comparisons]
+    rows += [_comparison_row(each, noun) for each in evaluation.comparisons]
     if (steps := evaluation.step_accuracy.get("network")) is not None:
         rows.append(("scores", f"{steps.scale} at each of {steps.steps} steps"))
     if not evaluation.class_scores.yes:
@@ -125,7 +127,7 @@ def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation)
     return [Text(f"\n{result['network']} ({network.kind.upper()}){against}", "bold"), grid_of(rows)]
 
 
-def _comparison_row(comparison: Comparison) -> tuple[str, str]:
+def _comparison_row(comparison: Comparison, noun: SampleNoun) -> tuple[str, str]:
     """The label and the text of a paired comparison."""
     from quantkit.evaluation.paired import Paired
     from quantkit.evaluation.perplexity import PerplexityChange
@@ -141,5 +143,5 @@ def _comparison_row(comparison: Comparison) -> tuple[str, str]:
     if not isinstance(paired, Paired):
         return label, text
     return label, (
-        f"{text}\n{paired.first_only} images won, {paired.other_only} lost; McNemar p = {paired.p_value:.2g}"
+        f"{text}\n{paired.first_only} {noun}s won, {paired.other_only} lost; McNemar p = {paired.p_value:.2g}"
     )

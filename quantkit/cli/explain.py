@@ -35,7 +35,7 @@ _MARKS = {"int8": ("INT8", "green"), "fp32": ("FP32", "yellow"), "gone": ("gone"
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
 @click.option("--node", metavar="GLOB", help="Only operators whose name matches, such as '*_conv0*'.")
-@click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: sample images.  [default: builtin]")
+@click.option("--calib-data", default="builtin", metavar="SPEC", help="For a MODEL: samples.  [default: builtin]")
 @collected("planning", Planning)
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
@@ -61,7 +61,7 @@ def explain(
         from quantkit.bundle import read_bundle
 
         bundle = read_bundle(Path(network))
-        settings, rows = bundle.manifest.settings, bundle.operators
+        settings, rows, notes = bundle.manifest.settings, bundle.operators, bundle.manifest.notes
         proof = settings.speed if settings is not None else None
     else:
         from quantkit.cli.networks import check_count, load
@@ -70,19 +70,22 @@ def explain(
         check_count(calib_data, None)
         model = load(terminal, network, loading, preprocessing)
         dtype = planning.dtype or "auto"
-        proof = None
+        proof, notes = None, model.notes
         rows = explain_model(model, calib_data, planning.exclude, dtype, terminal.stage, terminal.progress)
     shown = [row for row in rows if node is None or fnmatchcase(row.node, node)]
     if not shown:
         raise UserError(f"no operator of {network} is called {node!r}; leave --node out to see all {len(rows)}")
-    counts = Counter[str](row.precision for row in shown)
+    # Of recurrent layers there are several rows.
+    counts = Counter[str](precision for _, precision in {(row.node, row.precision) for row in shown})
     result = {
         "network": network,
+        "notes": list(notes),
         "operators": [asdict(row) for row in shown],
         "counts": {name: counts[name] for name in ("int8", "fp32", "gone")},
         "never_slower": None if proof is None else asdict(proof),
     }
-    terminal.show(result, *_tables(shown, counts), *([] if proof is None else ["\n".join(proof_texts(asdict(proof)))]))
+    proven = [] if proof is None else ["\n".join(proof_texts(asdict(proof)))]
+    terminal.show(result, *_tables(shown, counts), *(f"note: {note}" for note in notes), *proven)
 
 
 def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[RenderableType]:
@@ -102,7 +105,8 @@ def _tables(rows: Sequence[Explanation], counts: Counter[str]) -> list[Renderabl
             table.add_row(mark, row.operator, row.node)
             for note in _notes(row, into if last else row.node):
                 table.add_row("" if last else " │", "", Padding(Text(note, "dim"), (0, 0, 0, 2)))
-    operators = "1 operator" if len(rows) == 1 else f"{len(rows)} operators"
+    count = len({row.node for row in rows})
+    operators = "1 operator" if count == 1 else f"{count} operators"
     total = f"\n{operators}: {counts['int8']} in INT8, {counts['fp32']} in FP32, {counts['gone']} gone."
     return [table, total]
 

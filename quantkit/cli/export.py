@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from quantkit.quantization.plan import QuantizationPlan
 
 _REDUCED = {"auto": "coarser where sums could leave 16 bits", "all": "7 bits"}
+_LSTM = {
+    "qdq": "INT8 in OpenVINO; other engines run them in FP32, for ONNX Runtime there is --lstm dynamic",
+    "dynamic": "INT8 in ONNX Runtime, the only engine that runs this file",
+}
 
 
 @click.command(
@@ -48,6 +52,14 @@ _REDUCED = {"auto": "coarser where sums could leave 16 bits", "all": "7 bits"}
     help="For processors without VNNI, where sums of two 8-bit products overflow 16 bits: auto: coarser weights in the "
     "channels where they can, only as coarse as it takes; all: 7 bits everywhere, less accurate.",
 )
+@click.option(
+    "--lstm",
+    type=click.Choice(["qdq", "dynamic"]),
+    default="qdq",
+    show_default=True,
+    help="How INT8 LSTM layers are written: qdq: in ONNX's own operators, INT8 in OpenVINO and FP32 in other engines; "
+    "dynamic: as DynamicQuantizeLSTM, INT8 in ONNX Runtime, which alone runs the file.",
+)
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.  [default: NAME.onnx]")
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
@@ -60,6 +72,7 @@ def export(
     precision: Optional[str],
     opset: Optional[int],
     reduce_range: str,
+    lstm: str,
     out: Optional[Path],
     loading: Loading,
     preprocessing: Preprocessing,
@@ -82,15 +95,15 @@ def export(
     if is_bundle(source):
         bundle = _opened(terminal, source, loading, preprocessing)
         precision = precision or bundle.manifest.kind
-        _check_reduction(precision, reduce_range)
+        _check_integers(precision, reduce_range, lstm)
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
-            plan = _export_bundle(terminal, bundle, out, precision, chosen, reduce_range)
+            plan = _export_bundle(terminal, bundle, out, precision, chosen, reduce_range, lstm)
     else:
         if precision == "int8":
             raise UserError(f"{source} is an FP32 network; quantize it first: quantkit quantize {source}")
         precision = "fp32"
-        _check_reduction(precision, reduce_range)
+        _check_integers(precision, reduce_range, lstm)
         from quantkit.bundle.export import export_onnx
         from quantkit.cli.networks import load
 
@@ -98,7 +111,7 @@ def export(
         terminal.stage(f"writing {out}")
         with terminal.work.writing(out):
             export_onnx(model, out, chosen)
-    result = {"source": source, "format": form, **export_summary(out, precision, chosen, reduce_range, plan)}
+    result = {"source": source, "format": form, **export_summary(out, precision, chosen, reduce_range, plan, lstm)}
     terminal.show(result, *_tables(result))
 
 
@@ -113,19 +126,20 @@ def _opened(terminal: Terminal, source: str, loading: Loading, preprocessing: Pr
     return bundle
 
 
-def _check_reduction(precision: str, reduce_range: str) -> None:
-    if precision == "fp32" and reduce_range != "none":
-        raise UserError("--reduce-range is for integers, and the file is to hold FP32; leave it out")
+def _check_integers(precision: str, reduce_range: str, lstm: str) -> None:
+    for option, chosen, usual in (("--reduce-range", reduce_range, "none"), ("--lstm", lstm, "qdq")):
+        if precision == "fp32" and chosen != usual:
+            raise UserError(f"{option} is for integers, and the file is to hold FP32; leave it out")
 
 
 def _export_bundle(
-    terminal: Terminal, bundle: Bundle, out: Path, precision: str, opset: int, reduce_range: str
+    terminal: Terminal, bundle: Bundle, out: Path, precision: str, opset: int, reduce_range: str, lstm: str
 ) -> QuantizationPlan:
     from quantkit.bundle.export import export_fused_onnx, export_int8_onnx
     from quantkit.quantization.ptq_config import NO_ALGORITHMS
 
     if precision == "int8":
-        return export_int8_onnx(bundle, out, opset, reduce_range)  # type: ignore[arg-type]
+        return export_int8_onnx(bundle, out, opset, reduce_range, lstm)  # type: ignore[arg-type]
     settings = bundle.manifest.settings
     if settings is not None and settings.algorithms != NO_ALGORITHMS:
         terminal.warn(
@@ -145,6 +159,8 @@ def _tables(result: dict[str, Any]) -> list[RenderableType]:
         rows.append(("INT8", ", ".join(f"{count} {operator}" for operator, count in result["int8"].items())))
     if result["reduce_range"] != "none":
         rows.append(("weights", _REDUCED[result["reduce_range"]]))
+    if result["lstm"]:
+        rows.append(("LSTM layers", _LSTM[result["lstm"]]))
     if result["fp32_layers"]:
         rows.append(("in FP32", ", ".join(result["fp32_layers"])))
     return [Text(f"\n{result['source']} as ONNX: {result['file']}", "bold"), grid_of(rows)]

@@ -6,31 +6,32 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.cli.summary import grid_of
-from quantkit.quantization.goal import Goal
-from quantkit.units import images, percent
+from quantkit.quantization.goal import Goal, Measure
+from quantkit.units import counted, percent
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from quantkit.cli.console import RenderableType
+    from quantkit.data.sample_noun import SampleNoun
 
 
-def mixed_tables(result: Mapping[str, Any]) -> list[RenderableType]:
-    """``mixed_precision.summary.search_summary`` in words."""
+def mixed_tables(result: Mapping[str, Any], noun: SampleNoun) -> list[RenderableType]:
+    """``mixed_precision.summary.search_summary`` in words; ``noun`` is what a sample is called."""
     from rich.text import Text
 
     parts: list[RenderableType] = []
     if result["layers"]:
         parts += [Text("\nKept in FP32 for accuracy", "bold"), _layers_table(result)]
-    counted = f"{images(result['images'])} of {result['data']}"
-    rows = [*zip(("goal", ""), _goal_texts(result))]
+    judged = f"{counted(result['images'], noun)} of {result['data']}"
+    rows = [*zip(("goal", ""), _goal_texts(result, noun))]
     if result["measure"] is not None:
         rows += [
-            (result["measure"], f"FP32 {percent(result['fp32'])}, {_shares_text(result)}"),
-            ("drop", f"{_drop_text(result['mixed'])} on {counted}"),
+            (result["measure"], f"FP32 {_score_text(result, result['fp32'])}, {_scores_text(result)}"),
+            ("drop", f"{_drop_text(result)} on {judged}"),
         ]
     if result["layers"] and result["measure"] is not None:
-        rows.append(("", "the layers were chosen on these same images, so the drop on others may be larger"))
+        rows.append(("", f"the layers were chosen on these same {noun}s, so the drop on others may be larger"))
     rows.append(("speed", _speed_text(result)))
     if result["time_is_up"]:
         measured = result["candidates"]
@@ -45,25 +46,36 @@ def mixed_tables(result: Mapping[str, Any]) -> list[RenderableType]:
     return [*parts, title, grid_of(rows)]
 
 
-def _goal_texts(result: Mapping[str, Any]) -> list[str]:
+def _goal_texts(result: Mapping[str, Any], noun: SampleNoun) -> list[str]:
     goal, mixed = Goal(**result["goal"]), result["mixed"]
     parts = []
     if goal.max_drop is not None:
-        what = "top-1" if result["measure"] == "top-1" else "agreement with FP32 (the images have no labels)"
-        parts.append((f"at most {goal.max_drop:g} points less {what}", goal.accurate(mixed["drop"])))
+        parts.append((_bound_text(goal.max_drop, result["measure"], noun), goal.accurate(mixed["drop"])))
     if goal.min_speedup is not None:
         parts.append((f"at least {goal.min_speedup:g}x as fast as FP32", goal.fast(mixed["speedup"])))
     return [f"{text}: {'met' if met else 'NOT MET'}" for text, met in parts]
 
 
-def _shares_text(result: Mapping[str, Any]) -> str:
-    text = f"all INT8 {percent(result['all_int8']['share'])}"
-    return f"{text}, mixed {percent(result['mixed']['share'])}" if result["layers"] else text
+def _bound_text(most: float, measure: Measure, noun: SampleNoun) -> str:
+    if measure == "perplexity":
+        return f"perplexity at most {most:g} % higher"
+    what = measure if measure == "top-1" else f"agreement with FP32 (the {noun}s have no labels)"
+    return f"at most {most:g} points less {what}"
 
 
-def _drop_text(check: Mapping[str, Any]) -> str:
+def _score_text(result: Mapping[str, Any], score: float) -> str:
+    return f"{score:.4g}" if result["measure"] == "perplexity" else percent(score)
+
+
+def _scores_text(result: Mapping[str, Any]) -> str:
+    text = f"all INT8 {_score_text(result, result['all_int8']['score'])}"
+    return f"{text}, mixed {_score_text(result, result['mixed']['score'])}" if result["layers"] else text
+
+
+def _drop_text(result: Mapping[str, Any]) -> str:
+    check, unit = result["mixed"], "%" if result["measure"] == "perplexity" else "points"
     low, high = check["interval"]
-    return f"{check['drop']:.2f} points, 95 % interval {low:.2f} to {high:.2f},"
+    return f"{check['drop']:.2f} {unit}, 95 % interval {low:.2f} to {high:.2f},"
 
 
 def _speed_text(result: Mapping[str, Any]) -> str:

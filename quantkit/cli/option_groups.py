@@ -66,18 +66,18 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class Calibrating:
-    """Which images a network is calibrated with, and how ranges are chosen."""
+    """Which samples a network is calibrated with, and how ranges are chosen."""
 
     calib: Optional[int] = option(
         "--calib",
         type=click.IntRange(min=1),
         metavar="N",
-        help="How many images to calibrate with.  [default: 32, or all where there are fewer]",
+        help="How many samples to calibrate with.  [default: 32, or all where there are fewer]",
     )
     calib_data: Optional[str] = option(
         "--calib-data",
         metavar="SPEC",
-        help="Sample images: a folder (FOLDER:SPLIT for one split of its labels.csv), .npz, .rec, builtin "
+        help="Samples: a folder of images (FOLDER:SPLIT for one split of its labels.csv), .npz, .npy, .rec, builtin "
         "(photographs), digits:train.  [default: builtin, for `quantize` a table that ships for the weights]",
     )
     method: Optional[str] = option(
@@ -112,12 +112,13 @@ class MixedPrecisionGoal:
     max_drop: Optional[float] = option(
         "--max-drop",
         type=click.FloatRange(min=0, max=100),
-        metavar="POINTS",
+        metavar="POINTS|PERCENT",
         help="Return layers to FP32 until INT8 loses at most this many points of top-1 accuracy on --eval-data (of "
-        "agreement with FP32, where the images have no labels), such as 0.3.",
+        "agreement with FP32, where the samples have no labels), such as 0.3. Of language models: until perplexity "
+        "rises by at most this many percent.",
     )
     eval_data: Optional[str] = option(
-        "--eval-data", metavar="SPEC", help="Images to measure the drop on, other than --calib-data."
+        "--eval-data", metavar="SPEC", help="Samples to measure the drop on, other than --calib-data."
     )
     min_speedup: Optional[float] = option(
         "--min-speedup",
@@ -142,7 +143,7 @@ class BundleWriting:
     keep_sample: bool = option(
         "--keep-sample",
         is_flag=True,
-        help="Store the first of your images in the bundle, as the sample that `verify` runs. Without it, an image "
+        help="Store the first of your samples in the bundle, as the sample that `verify` runs. Without it, an image "
         "that quantkit has anyway (a photograph, or one of the digits if these are the images) or noise is stored, "
         "and nothing of yours.",
     )
@@ -153,5 +154,5 @@ class_scores_option = click.option(
     "classes",
     default=None,
     help="Say that the (first) output is a row of class scores, or that it is none.  [default: told by the network's "
-    "end, its labels and those of the images]",
+    "end, its labels and those of the samples]",
 )

@@ -56,7 +56,7 @@ class Configuration(Planning):
         "--preset",
         type=click.Choice(["none", "fast", "balanced", "best"]),
         help="How much to do against the loss of accuracy. fast: biases and channel shift, in seconds. balanced: "
-        "weights too, below a minute for ResNet-50. best: the same with up to 128 images. The INT8 network is as "
+        "weights too, below a minute for ResNet-50. best: the same with up to 128 samples. The INT8 network is as "
         "fast with all.  [default: balanced; none with random weights]",
     )
     config: Optional[Path] = option(
@@ -102,7 +102,7 @@ class Timing:
         "--speed-batch",
         type=click.IntRange(min=1),
         metavar="N",
-        help="How many images a run has while --never-slower times it.  [default: 1]",
+        help="How many samples a run has while --never-slower times it.  [default: 1]",
     )
     no_latency: bool = option("--no-latency", is_flag=True, help="Skip measuring latency, which takes a few seconds.")
 
@@ -268,7 +268,7 @@ def _check_goal(
         return
     if config.goal.max_drop is not None and wanted.eval_data is None:
         raise UserError(
-            "--max-drop needs images to measure the drop on, other than those that are calibrated with; "
+            "--max-drop needs samples to measure the drop on, other than those that are calibrated with; "
             "give some with --eval-data"
         )
     if timing.no_latency:
@@ -277,7 +277,7 @@ def _check_goal(
         check_count(wanted.eval_data, None)
         if wanted.eval_data == data:
             terminal.warn(
-                f"--eval-data and --calib-data are both {data}: INT8 looks better on images that it was calibrated "
+                f"--eval-data and --calib-data are both {data}: INT8 looks better on samples that it was calibrated "
                 "with; give others with --eval-data"
             )
 
@@ -297,6 +297,7 @@ def _report(terminal: Terminal, model: str, weights: str, quantized: Quantized, 
     from quantkit.bundle.summary import measured_kernels, quantize_summary
     from quantkit.cli.mixed import mixed_tables
     from quantkit.cli.summary import quantize_tables
+    from quantkit.data.sample_noun import sample_noun
     from quantkit.mixed_precision.summary import search_summary
 
     network, search, calibration = quantized.network, quantized.search, quantized.calibration
@@ -308,10 +309,11 @@ def _report(terminal: Terminal, model: str, weights: str, quantized: Quantized, 
         result["latency_ms"] = dict(search.chosen.milliseconds)
     if search is None and network.mixed is not None:
         result["goal"] = asdict(network.mixed)
-    tables = quantize_tables(result, network.agreement, model, weights)
+    noun = sample_noun(network.source.model.input_shape)
+    tables = quantize_tables(result, network.agreement, model, weights, noun)
     if search is not None:
         result["search"] = search_summary(search)
-        tables[2:2] = mixed_tables(result["search"])
+        tables[2:2] = mixed_tables(result["search"], noun)
     terminal.show(result, *tables)
 
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.backends.registry import DEPLOYED_ONNX, ONNXRUNTIME
-from quantkit.units import images, megabytes
+from quantkit.units import counted, megabytes
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from quantkit.bundle.summary import Summary
     from quantkit.cli.console import RenderableType
+    from quantkit.data.sample_noun import SampleNoun
     from quantkit.evaluation.agreement import Agreement
 
 
-def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str, weights: str) -> list[RenderableType]:
+def quantize_tables(
+    result: Summary, agreement: Optional[Agreement], model: str, weights: str, noun: SampleNoun
+) -> list[RenderableType]:
     """Print ``summary.quantize_summary`` in words, and suggest the next commands.
 
     Args:
@@ -25,6 +28,7 @@ def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str,
         agreement: the agreement with FP32; None if it was not measured.
         model: the network as given on the command line.
         weights: its weights as given on the command line.
+        noun: what a sample of its input is called.
     """
     from rich.text import Text
 
@@ -42,11 +46,11 @@ def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str,
     ]
     rows += [
         ("kernels", _kernels_text(kernels)),
-        ("parameters", _sizes(size["fp32"], size["int8"])),
+        ("parameters", _sizes(size["fp32"], size["int8"], size["in_fp32"])),
         *([("ONNX", f"{onnx['file']}, {megabytes(onnx['size'])}")] if onnx else []),
-        ("calibrated", _calibration_text(calibration)),
-        ("adjusted", _algorithms_text(result)),
-        *(agreement_rows("vs. FP32", agreement, f" {_looked_at(result)}") if agreement is not None else []),
+        ("calibrated", _calibration_text(calibration, noun)),
+        ("adjusted", _algorithms_text(result, noun)),
+        *([] if agreement is None else agreement_rows("vs. FP32", agreement, _compared_on(result, agreement, noun))),
         *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}{hint}")]),
         *_latency_rows(result),
         *([("goal", _goal_text(result["goal"]))] if result.get("goal") else []),
@@ -57,15 +61,15 @@ def quantize_tables(result: Summary, agreement: Optional[Agreement], model: str,
     if result["weights"]["kind"] == "file" and weights != "auto":
         fp32 += f" --weights {shlex.quote(weights)}"
     next_steps = (
-        f"  quantkit evaluate {bundle} --data IMAGES {fp32}\n"
-        f"  quantkit analyze {bundle} --data IMAGES {fp32}\n"
+        f"  quantkit evaluate {bundle} --data {noun.upper()}S {fp32}\n"
+        f"  quantkit analyze {bundle} --data {noun.upper()}S {fp32}\n"
         f"  quantkit explain {bundle}"
     )
     if onnx:
         next_steps += f"\n  quantkit verify {bundle}" + "".join(f" --engine {name}" for name in DEPLOYED_ONNX)
     if result["weights"]["kind"] != "random":
         engine = f", engine={ONNXRUNTIME.name!r}" if onnx else ""
-        next_steps += f"\n  python: quantkit.load({result['bundle']!r}{engine}).predict(images)"
+        next_steps += f"\n  python: quantkit.load({result['bundle']!r}{engine}).predict({noun}s)"
     title = Text(f"\n{result['model']} in {'INT8' if result['int8'] else 'FP32'}: {result['bundle']}", "bold")
     return [title, grid_of(rows), f"\nNext:\n{next_steps}"]
 
@@ -133,12 +137,11 @@ def latency_rows(milliseconds: Optional[Mapping[str, float]], batch: int = 1) ->
     return [("latency", text)]
 
 
-def agreement_rows(label: str, agreement: Agreement, whose: str = "") -> list[tuple[str, str]]:
-    """How far two networks agree: one row, or one row for each output."""
-    counted = f"on {images(agreement.images)}{whose}" if whose else ""
+def agreement_rows(label: str, agreement: Agreement, compared_on: str = "") -> list[tuple[str, str]]:
+    """How far two networks agree, and on what: one row, or one row for each output."""
     if len(agreement.texts) == 1:
-        return [(label, f"{agreement.texts[0]} ({counted})" if counted else agreement.texts[0])]
-    texts = [*agreement.texts, *([counted] if counted else [])]
+        return [(label, f"{agreement.texts[0]} ({compared_on})" if compared_on else agreement.texts[0])]
+    texts = [*agreement.texts, *([compared_on] if compared_on else [])]
     return [(label if index == 0 else "", text) for index, text in enumerate(texts)]
 
 
@@ -162,21 +165,25 @@ def grid_of(rows: list[tuple[str, str]]) -> Table:
     return table
 
 
-def _calibration_text(calibration: Mapping[str, Any]) -> str:
+def _calibration_text(calibration: Mapping[str, Any], noun: SampleNoun) -> str:
     if calibration["origin"] == "shipped":
         made = f"table shipped for these weights, from {calibration['samples']} {calibration['data']}"
     else:
-        made = f"{images(calibration['samples'])} of {calibration['data']}"
+        made = f"{counted(calibration['samples'], noun)} of {calibration['data']}"
     return f"{calibration['method']}, {made}"
 
 
+def _compared_on(result: Summary, agreement: Agreement, noun: SampleNoun) -> str:
+    return f"on {counted(agreement.images, noun)} {_looked_at(result)}"
+
+
 def _looked_at(result: Summary) -> str:
-    """The images that algorithms and the comparison with FP32 used, in words."""
+    """The samples that algorithms and the comparison with FP32 used, in words."""
     measured = result["calibration"]["origin"] == "measured"
     return "that it was calibrated with" if measured else f"of {result['data']}"
 
 
-def _algorithms_text(result: Summary) -> str:
+def _algorithms_text(result: Summary, noun: SampleNoun) -> str:
     algorithms = result["algorithms"]
     names = {
         "channel_shift": "channels shifted",
@@ -185,13 +192,13 @@ def _algorithms_text(result: Summary) -> str:
         "bias": "biases",
     }
     done = [text for name, text in names.items() if algorithms[name]]
-    if done and not any(name.startswith(("Convolution", "FullyConnected")) for name in result["int8"]):
-        return "nothing (no convolution or dense layer runs in INT8)"
+    if done and not any(name.startswith(("Convolution", "FullyConnected", "LSTM")) for name in result["int8"]):
+        return "nothing (no convolution, dense or LSTM layer runs in INT8)"
     if done:
         count = algorithms["num_samples"]
         mirrored = ", mirrored ones included" if count > result["calibration"]["samples"] else ""
         of = "" if result["calibration"]["origin"] == "measured" else f" {_looked_at(result)}"
-        return f"{', '.join(done)}, with {images(count)}{of}{mirrored}"
+        return f"{', '.join(done)}, with {counted(count, noun)}{of}{mirrored}"
     return "nothing (random weights)" if result["weights"]["kind"] == "random" else "nothing (preset none)"
 
 
@@ -199,11 +206,11 @@ def _counted(counts: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts)
 
 
-def _sizes(fp32: int, int8: int) -> str:
+def _sizes(fp32: int, int8: int, in_fp32: Sequence[str]) -> str:
     text = f"{megabytes(fp32)} in FP32, {megabytes(int8)} in the bundle"
     if fp32 > 1.1 * int8:
         return f"{text}: {fp32 / int8:.1f}x smaller"
-    return f"{text} (MXNet quantizes the weights of convolutions when it loads them)"
+    return f"{text} (MXNet quantizes the weights of {' and '.join(in_fp32)} when it loads them)" if in_fp32 else text
 
 
 def _kernels_text(kernels: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from quantkit.data import builtin
 from quantkit.data.arrays import arrays, as_numpy
 from quantkit.data.folder import images_folder
 from quantkit.data.loaders import data_iter, data_loader
-from quantkit.data.npz import npz_file
+from quantkit.data.npz import npy_file, npz_file
 from quantkit.data.record import record_file
 from quantkit.data.samples import Samples
 from quantkit.errors import DataError
@@ -44,7 +44,7 @@ DataSource = Union[Samples, str, "os.PathLike[str]", Array, tuple[Array, Array],
 """What sample data can be given as; see ``load_data``."""
 
 _KINDS = (
-    "a folder of images (FOLDER:SPLIT for one split of its labels.csv), an .npz or .rec file, "
+    "a folder of images (FOLDER:SPLIT for one split of its labels.csv), an .npz, .npy or .rec file, "
     "'builtin', 'digits:train' or 'digits:test'"
 )
 
@@ -53,7 +53,8 @@ def load_data(spec: DataSource) -> Samples:
     """The samples that ``spec`` names or holds.
 
     By name (``str`` or path): ``builtin`` (photographs), ``digits:train``, ``digits:test``, a folder of images,
-    a folder and a split of its ``labels.csv`` as in ``photos:test``, an ``.npz`` file, a ``.rec`` file. In
+    a folder and a split of its ``labels.csv`` as in ``photos:test``, an ``.npz`` file, an ``.npy`` file, a
+    ``.rec`` file. In
     Python also an array, a pair of arrays (samples, labels), a Gluon ``DataLoader`` or another
     iterable of batches, an MXNet ``DataIter``, or ``Samples``, which come back as they are.
 
@@ -93,7 +94,7 @@ def _named(spec: str) -> Samples:
         return images_folder(Path(head), split)
     if not os.path.isfile(path):
         raise DataError(f"there is no sample data {spec!r}; give {_KINDS}")
-    kinds = {".npz": npz_file, ".rec": record_file}
+    kinds = {".npz": npz_file, ".npy": npy_file, ".rec": record_file}
     if path.suffix.lower() not in kinds:
         raise DataError(f"{spec!r} is no sample data of a known kind; give {_KINDS}")
     return kinds[path.suffix.lower()](path)

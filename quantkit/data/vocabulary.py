@@ -35,7 +35,7 @@ def token_input(
         no_images = ": no images" if ids.dtype == np.uint8 else ""
         raise DataError(
             f"{where} is {ids.dtype} of shape {ids.shape}, but the network reads token ids of shape "
-            f"{tuple(input_shape)}{no_images}; give int32 or int64 arrays (.npz)"
+            f"{tuple(input_shape)}{no_images}; give int32 or int64 arrays (.npz, .npy)"
         )
     check_shape(ids.shape, input_shape, where)
     if ids.dtype == np.float32 and not (np.isfinite(ids).all() and (ids == np.floor(ids)).all()):

@@ -15,6 +15,7 @@ from quantkit.bundle.read import Bundle
 from quantkit.data.decode import decode
 from quantkit.data.preparation import network_input
 from quantkit.data.preprocess import check_input
+from quantkit.data.sample_noun import sample_noun
 from quantkit.deployment.fastest import open_fastest
 from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, open_network
 from quantkit.errors import DataError, EngineError, UserError
@@ -31,7 +32,6 @@ shape (channels, height, width)."""
 
 # Engines prepare a network for each batch size, MXNet for powers of two.
 _LARGEST_BATCH = 16
-_IMAGE_AXES = 3
 
 
 class Predictor:
@@ -79,7 +79,7 @@ class Predictor:
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
         self._preparation = bundle.preparation
-        self._item = "image" if len(self.input_shape) == _IMAGE_AXES else "sample"
+        self._noun = sample_noun(self.input_shape)
         self._process = OwnProcess()
         self._lock = Lock()
         self._network = _loaded(bundle, engine)
@@ -111,8 +111,8 @@ class Predictor:
             if not np.isfinite(output).all():
                 bad = next(index for index, values in enumerate(output, start) if not np.isfinite(values).all())
                 raise EngineError(
-                    f"the network {self.name!r} computes NaN or infinite values for {self._item} {bad}; "
-                    f"check the {self._item}, and the bundle with `quantkit verify`"
+                    f"the network {self.name!r} computes NaN or infinite values for {self._noun} {bad}; "
+                    f"check the {self._noun}, and the bundle with `quantkit verify`"
                 )
             outputs.append(output)
             start += len(batch)
@@ -148,7 +148,7 @@ class Predictor:
             outputs = ", ".join(f"{output.name!r} of shape {output.shape}" for output in self.manifest.outputs)
             advice = ", or, if the first is a row of class scores, quantize it again with --classes (class_scores=True)"
             raise UserError(
-                f"the network {self.name!r} puts out no class scores but {outputs} for each {self._item}; call "
+                f"the network {self.name!r} puts out no class scores but {outputs} for each {self._noun}; call "
                 "predict()" + (advice if is_row(self.manifest.outputs[0].shape) else "")
             )
 
@@ -173,21 +173,21 @@ class Predictor:
                 kind = "float32" if self._reads_floats else "int64 token ids"
                 pixels = "uint8 of shape (images, height, width, 3) or " if len(self.input_shape) == 3 else ""
                 raise DataError(
-                    f"the images are {images.dtype} of shape {images.shape}; give {pixels}{kind} of shape "
-                    f"(images, {', '.join(map(str, self.input_shape))})"
+                    f"the {self._noun}s are {images.dtype} of shape {images.shape}; give {pixels}{kind} of shape "
+                    f"({self._noun}s, {', '.join(map(str, self.input_shape))})"
                 )
             if self._reads_floats and images.dtype == np.float32 and images.shape[1:] == self.input_shape:
                 yield from self._slices(images)
                 return
         if not hasattr(images, "__iter__"):
             raise DataError(f"{type(images).__name__} is not an array; give {self._readable}")
-        stream = (self._prepared(image, f"{self._item} {index}") for index, image in enumerate(images))
+        stream = (self._prepared(image, f"{self._noun} {index}") for index, image in enumerate(images))
         while chunk := list(islice(stream, _LARGEST_BATCH)):
             yield np.stack(chunk)
 
     @property
     def _readable(self) -> str:
-        if len(self.input_shape) == _IMAGE_AXES:
+        if self._noun == "image":
             return "files, or arrays of uint8 pixels or float32 input"
         kind = "float32" if self._reads_floats else "int32 or int64 token ids"
         return f"arrays of {kind} of shape {self.input_shape}"
@@ -202,7 +202,7 @@ class Predictor:
             batch = images[start : start + _LARGEST_BATCH]
             if not np.isfinite(batch).all():
                 for index, image in enumerate(batch, start):
-                    check_input(image, self.input_shape, f"{self._item} {index}")
+                    check_input(image, self.input_shape, f"{self._noun} {index}")
             yield batch
 
     def _prepared(self, image: Any, name: str) -> np.ndarray:

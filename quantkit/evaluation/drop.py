@@ -9,24 +9,34 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.evaluation.perplexity import perplexity_agreement
 from quantkit.extras import using
+from quantkit.quantization.goal import Measure
 
 _NORMAL_975 = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
 class Drop:
-    """The loss in percentage points: of top-1 accuracy if images are labelled, else of agreement with FP32.
+    """What a network loses against a reference.
 
-    ``low`` to ``high`` is a 95 % interval. ``reference`` and ``other`` are the shares of images, from 0 to 1, for which
-    each network is right; without labels FP32 counts as right.
+    Attributes:
+        images: the number of images, or sequences.
+        measure: what the loss is of: top-1 accuracy where images have labels, else agreement with FP32; perplexity
+            where every step of a sequence has a label.
+        reference: the share of images, from 0 to 1, for which the reference is right, as it is for all without labels;
+            or its perplexity.
+        other: the same of the network.
+        loss: in percentage points; of perplexity, its rise in percent.
+        low: the lower end of the 95 % interval of ``loss``.
+        high: the upper end.
     """
 
     images: int
-    labelled: bool
+    measure: Measure
     reference: float
     other: float
-    points: float
+    loss: float
     low: float
     high: float
 
@@ -47,7 +57,7 @@ def measure_drop(reference: np.ndarray, other: np.ndarray, labels: Optional[np.n
 
         interval = binomtest(changed, images).proportion_ci()
         share = changed / images
-        return Drop(images, False, 1.0, 1 - share, 100 * share, 100 * interval.low, 100 * interval.high)
+        return Drop(images, "agreement", 1.0, 1 - share, 100 * share, 100 * interval.low, 100 * interval.high)
     before, after = reference == labels, other == labels
     lost, won = int((before & ~after).sum()), int((after & ~before).sum())
     first, second = (lost + 1) / (images + 2), (won + 1) / (images + 2)
@@ -55,10 +65,27 @@ def measure_drop(reference: np.ndarray, other: np.ndarray, labels: Optional[np.n
     low, high = first - second - width, first - second + width
     return Drop(
         images,
-        True,
+        "top-1",
         float(before.mean()),
         float(after.mean()),
         100 * (lost - won) / images,
         100 * max(low, -1.0),
         100 * min(high, 1.0),
+    )
+
+
+def measure_rise(reference: np.ndarray, other: np.ndarray) -> Drop:
+    """Compare the perplexities of two networks on the same sequences.
+
+    Args:
+        reference: cross-entropies in nats a step, float64 of shape (sequences,); see ``perplexity.cross_entropies``.
+        other: those of the other network.
+
+    Raises:
+        DataError: there are no sequences, or their numbers differ.
+    """
+    compared = perplexity_agreement(other, reference)
+    change = compared.change
+    return Drop(
+        len(reference), "perplexity", compared.reference, compared.network, change.change, change.low, change.high
     )

@@ -133,14 +133,24 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         return {name: archive.read(name) for name in archive.names}
 
 
+@contextmanager
+def opened_npy(path: Path) -> Iterator[tuple[Header, IO[bytes]]]:
+    """The header of the array at ``path``, and its file; any failure inside the context becomes a ``DataError``.
+
+    Raises:
+        DataError: it cannot be read, is damaged, or does not hold numbers.
+    """
+    with _telling_damage(path), open_ordinary(path) as file:
+        yield _header(file, os.fstat(file.fileno()).st_size, str(path)), file
+
+
 def read_npy(path: Path) -> np.ndarray[Any, Any]:
     """The array of an ``.npy`` file.
 
     Raises:
         DataError: it cannot be read, is damaged, or does not hold numbers.
     """
-    with _telling_damage(path), open_ordinary(path) as file:
-        _header(file, os.fstat(file.fileno()).st_size, str(path))
+    with opened_npy(path) as (_, file):
         file.seek(0)
         array: np.ndarray[Any, Any] = _NPY.read_array(file, allow_pickle=False)
         return array

@@ -12,6 +12,12 @@ from quantkit.ir.graph import Graph, Node, Tensor
 QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
 
+STATIC_LSTM = "int8_lstm"
+"""An LSTM layer in INT8 as ONNX has it, with scales of data and state that are known; see ``lowering.onnx_lstm``."""
+
+DYNAMIC_LSTM = "dynamic_int8_lstm"
+"""The same with scales of data and state that the engine finds itself at each run."""
+
 ADDITIONS = frozenset({"elemwise_add", "broadcast_add"})
 
 # Python 2 wrote long integers as 3L. 64 bits hold at most 19 digits.

@@ -6,7 +6,7 @@ with the exchanges of axes around it and its states of zero, so that every tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -66,7 +66,7 @@ def recurrent_layer_of(node: Optional[Node]) -> Optional[RecurrentLayer]:
 
 
 def fused_recurrent(name: str, rnn: Node, data: Tensor, parameters: Tensor) -> Node:
-    """The batch-first form of an ``RNN`` node whose states are zero and whose final states nothing reads."""
+    """The batch-first form of an ``RNN`` node whose states are zero, without its final states."""
     attrs = {key: rnn.attrs[key] for key in _ATTRIBUTES if key in rnn.attrs}
     return Node(name, RECURRENT, (data, parameters), attrs, rnn.origin)
 
@@ -123,9 +123,14 @@ class Matrices:
     @property
     def flat(self) -> np.ndarray:
         """MXNet's vector of one layer in one direction."""
-        return np.concatenate(
-            [part.ravel() for part in (self.of_input, self.of_state, self.input_bias, self.state_bias)]
-        )
+        return flat_layer([self])
+
+
+def flat_layer(directions: Sequence[Matrices]) -> np.ndarray:
+    """MXNet's vector of one layer: the matrices of all directions, then their biases."""
+    weights = (part for each in directions for part in (each.of_input, each.of_state))
+    biases = (part for each in directions for part in (each.input_bias, each.state_bias))
+    return np.concatenate([part.ravel() for part in (*weights, *biases)])
 
 
 def feature_count(layer: RecurrentLayer, size: int) -> Optional[int]:

@@ -12,6 +12,7 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.backends.mxnet.symbols import PER_CHANNEL
 from quantkit.calibration.ranges import Range
 from quantkit.fusion.engine_operators import engine_operator
 from quantkit.fusion.float_symbol import float_nodes
@@ -29,7 +30,7 @@ from quantkit.quantization.recurrent_weights import (
     added_columns,
     engine_matrices,
     kernel_zero_point,
-    recurrent_integers,
+    lstm_integers,
 )
 from quantkit.quantization.weights import per_channel_int8
 
@@ -59,16 +60,31 @@ class StoredWeight:
 
 
 @dataclass(frozen=True, eq=False)
+class LoweredLstm:
+    """The lowered network's parameter for the weights of an INT8 LSTM layer.
+
+    It has the integers of the first ``features`` columns and of those of the state times each row's ``scale``, float32
+    (rows,).
+    """
+
+    parameters: str
+    features: int
+    scale: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Int8Symbol:
     """The lowered network, and where it stores the integers of the fused one.
 
     ``integers`` has the fused network's tensors that the lowered one has as integers; ``weights`` has the parameters
-    that it stores as integers only. The other parameters keep their names, or take the form that the engine needs.
+    that it stores as integers only, and ``lstms`` those of LSTM layers, of which the kernel makes integers. The other
+    parameters keep their names, or take the form that the engine needs.
     """
 
     graph: Graph
     integers: Mapping[Tensor, StoredIntegers] = field(repr=False)
     weights: Mapping[str, StoredWeight] = field(repr=False)
+    lstms: Mapping[str, LoweredLstm] = field(repr=False)
 
 
 def int8_graph(network: QuantizedGraph) -> Graph:
@@ -81,7 +97,7 @@ def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
     graph, lowering = network.graph, _Lowering(network, Names(network.graph.names))
     for node in graph.nodes:
         if network.is_int8(node):
-            _lowering_of(node)(lowering, node)
+            _lowering_of(network, node)(lowering, node)
         else:
             for tensor in node.inputs:
                 lowering.as_float(tensor)
@@ -92,7 +108,8 @@ def int8_symbol(network: QuantizedGraph) -> Int8Symbol:
     stored = {tensor: each for tensor, each in lowering.stored.items() if each.tensor.node in lowered.by_name}
     # What an FP32 operator reads, too, is there as it was.
     weights = {name: each for name, each in lowering.weights.items() if name not in lowered.params}
-    return Int8Symbol(lowered, stored, weights)
+    lstms = {name: each for name, each in lowering.lstms.items() if name not in lowered.params}
+    return Int8Symbol(lowered, stored, weights, lstms)
 
 
 @dataclass
@@ -106,6 +123,7 @@ class _Lowering:
     integers: dict[tuple[Tensor, DType], str] = field(default_factory=dict)
     stored: dict[Tensor, StoredIntegers] = field(default_factory=dict)
     weights: dict[str, StoredWeight] = field(default_factory=dict)
+    lstms: dict[str, LoweredLstm] = field(default_factory=dict)
     native: dict[Tensor, str] = field(default_factory=dict)
     dequantized: set[Tensor] = field(default_factory=set)
 
@@ -259,6 +277,16 @@ def _lower_dense(lowering: _Lowering, node: Node) -> None:
         result = lowering.add(replace(step, name=name, inputs=(result, *step.inputs[1:]), origin=node.origin))
 
 
+def _lower_dense_to_integers(lowering: _Lowering, node: Node) -> None:
+    """An INT8 product that becomes integers at once: the kernel rounds weights and result as a convolution's does."""
+    layer = layer_of(node)
+    data, *data_range = lowering.as_int8(layer.data)
+    inputs = (data, _safe_weight(lowering, layer), *((layer.bias,) if layer.bias else ()), *data_range)
+    values = _calibrated_range(lowering.network.form(node.output))
+    extra = {"quantized": "true", PER_CHANNEL: "true", **_attributes(values)}
+    lowering.add_int8(engine_operator(layer, PREFIX + node.name, inputs, extra), node.output, values)
+
+
 def _lower_recurrent(lowering: _Lowering, node: Node) -> None:
     """An LSTM layer with its exchanges of axes; the kernel takes uint8 and weights in FP32, and puts out FP32."""
     layer = RecurrentLayer(node)
@@ -271,9 +299,12 @@ def _int8_rnn(lowering: _Lowering, layer: RecurrentLayer, rnn: Node) -> Node:
     """The kernel in place of an FP32 ``RNN`` of the same name; its data are quantized before it."""
     data, state = (lowering.network.form(tensor).params for tensor in (layer.data, layer.node.output))
     weights = known_matrices(lowering.graph, layer)
-    integers = recurrent_integers(weights, data, state)
+    integers = lstm_integers(lowering.network, layer)
     flat = engine_matrices(weights, integers, data, state).flat
     parameters = lowering.add_param(f"{rnn.name}_int8_parameters", flat)
+    if lowering.graph.sole_consumer(layer.parameters) is not None:
+        features = weights.of_input.shape[1]
+        lowering.lstms[layer.parameters.node] = LoweredLstm(parameters.node, features, integers.scale)
     read = rnn.inputs[0]
     if columns := added_columns(integers):
         zeros = lowering.add_beside(rnn, "zeros", "_zeros", (), {"shape": f"(0, 0, {columns})", "dtype": "float32"})
@@ -312,10 +343,12 @@ def _lower_addition(lowering: _Lowering, node: Node) -> None:
     lowering.add_int8(addition, node.output, values)
 
 
-def _lowering_of(node: Node) -> Callable[[_Lowering, Node], None]:
+def _lowering_of(network: QuantizedGraph, node: Node) -> Callable[[_Lowering, Node], None]:
     layer = fused_layer_of(node)
     if layer is not None:
-        return _lower_convolution if layer.is_convolution else _lower_dense
+        if layer.is_convolution:
+            return _lower_convolution
+        return _lower_dense_to_integers if network.computes_integers(node) else _lower_dense
     if node.op == RECURRENT:
         return _lower_recurrent
     if node.op in ADDITIONS:

@@ -4,8 +4,8 @@ This is ONNX's form of INT8 networks (QDQ): operators compute with real numbers,
 form is rounded to it and back. Engines recognise the pattern and compute in integers. Scales and integer weights are
 those of MXNet's INT8 kernels, so the result is what MXNet computes, with some exceptions: tensors with negative
 values are uint8 with zero point 128, which has the same levels as int8; a sum with an addend keeps all 8 bits; and
-a layer's result is rounded before an addend is added, since ONNX Runtime adds integers to integers. Recurrent layers
-are FP32.
+a layer's result is rounded before an addend is added, since ONNX Runtime adds integers to integers. INT8 LSTM layers
+have forms of their own, see ``lowering.onnx_lstm``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of, unroll
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
 from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag, integer
-from quantkit.ir.recurrent_layer import RecurrentLayer, recurrent_layer_of, time_major
+from quantkit.ir.recurrent_layer import RecurrentLayer, recurrent_layer_of, swapped, time_major
+from quantkit.lowering.onnx_lstm import LstmForm, check_lstm_form, written_features, written_lstm
 from quantkit.lowering.subsampling import with_subsampling
 from quantkit.lowering.weights import engine_weight
 from quantkit.quantization.arithmetic import QuantParams, affine_params
@@ -45,7 +46,10 @@ class QdqNetwork:
 
 
 def qdq_network(
-    network: QuantizedGraph, shapes: Mapping[Tensor, Shape], reduce_range: ReduceRange = "none"
+    network: QuantizedGraph,
+    shapes: Mapping[Tensor, Shape],
+    reduce_range: ReduceRange = "none",
+    lstm: LstmForm = "qdq",
 ) -> QdqNetwork:
     """Lower a quantized network to QDQ form: separate operators, and each rounding as two nodes.
 
@@ -55,12 +59,20 @@ def qdq_network(
         network: the quantized network.
         shapes: of the fused network's tensors.
         reduce_range: which weights get fewer than 8 bits; see ``quantization.reduced_range``.
+        lstm: the form of INT8 LSTM layers.
+
+    Raises:
+        UserError: ``reduce_range`` or ``lstm`` is unknown.
     """
+    check_lstm_form(lstm)
     network, known = with_subsampling(network, shapes)
+    lstm_features = written_features(network)
     graph, lowering = network.graph, _Lowering(network, reduce_range, known, Names(network.graph.names))
     for node in graph.nodes:
         recurrent = recurrent_layer_of(node)
-        if recurrent is not None:
+        if network.int8_recurrent(node) is not None:
+            _write_int8_lstm(lowering, RecurrentLayer(node), lstm, lstm_features[node.name])
+        elif recurrent is not None:
             _write_recurrent(lowering, recurrent)
         elif not network.is_int8(node):
             lowering.write_out(node, node.inputs)
@@ -157,6 +169,19 @@ def _write_recurrent(lowering: _Lowering, layer: RecurrentLayer) -> None:
         lowering.add(each, shapes.get(each.name, (batch, steps, across)))
 
 
+def _write_int8_lstm(lowering: _Lowering, layer: RecurrentLayer, form: LstmForm, width: int) -> None:
+    """An INT8 LSTM layer as one operator, which reads and puts out steps first; ``width``: see ``written_features``."""
+    node = layer.node
+    (batch, steps, features), hidden = lowering.shapes[layer.data], layer.hidden
+    exchanged = swapped(lowering.names.take(f"{node.name}_time_major"), layer.data, node.origin)
+    lstm = written_lstm(lowering.network, layer, form, width)
+    constants = [lowering.add_param(f"{node.name}_{what}", value) for what, value in lstm.constants.items()]
+    data = lowering.add(exchanged, (steps, batch, features))
+    computed = Node(lowering.names.take(f"{node.name}_lstm"), lstm.operator, (data, *constants), {}, node.origin)
+    result = lowering.add(computed, (steps, batch, hidden))
+    lowering.add(swapped(node.name, result, node.origin), (batch, steps, hidden))
+
+
 def tensor_params(form: TensorQuantization) -> QuantParams:
     """The rounding of MXNet's kernels, in unsigned integers."""
     return replace(form.params, dtype="uint8", zero_point=128) if form.dtype == "int8" else form.params
@@ -165,9 +190,9 @@ def tensor_params(form: TensorQuantization) -> QuantParams:
 def _write_int8_layer(lowering: _Lowering, node: Node) -> None:
     layer = layer_of(node)
     params = lowering.graph.params
-    weight = engine_weight(lowering.network, layer) if layer.is_convolution else params[layer.weight.node]
-    levels = lowering.network.dense_levels
-    integers, scale = engine_integers(weight) if layer.is_convolution else per_channel_int8(weight, levels)
+    levels = lowering.network.weight_levels(node)
+    weight = engine_weight(lowering.network, layer) if levels is None else params[layer.weight.node]
+    integers, scale = engine_integers(weight) if levels is None else per_channel_int8(weight, levels)
     # All grouped INT8 convolutions are depthwise.
     depthwise = layer.is_convolution and integer(layer.core, "num_group", 1) > 1
     integers, scale = with_reduced_range(weight, integers, scale, lowering.reduce_range, depthwise)

@@ -46,7 +46,7 @@ def with_subsampling(
     decisions = {name.node: Decision(name.node, "Pooling", (), "int8") for name in made}
     forms = {names[tensor]: plan.tensors[tensor] for tensor in sampled}
     complete = replace(plan, decisions={**plan.decisions, **decisions}, tensors={**plan.tensors, **forms})
-    return QuantizedGraph(replace(graph, nodes=tuple(nodes)), complete), {**shapes, **made}
+    return replace(network, graph=replace(graph, nodes=tuple(nodes)), plan=complete), {**shapes, **made}
 
 
 def _names(graph: Graph, tensors: Iterable[Tensor]) -> dict[Tensor, Tensor]:

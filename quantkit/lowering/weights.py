@@ -1,4 +1,4 @@
-"""The weights of lowered INT8 convolutions."""
+"""The weights of lowered INT8 layers that put out integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from quantkit.quantization.weights import without_dead_channels
 
 
 def engine_weight(network: QuantizedGraph, layer: FusedLayer) -> np.ndarray:
-    """The weights of a lowered INT8 convolution: its own, but for channels that the engine cannot quantize."""
+    """The weights of a lowered INT8 layer that puts out integers.
+
+    They are its own, but for channels that the engine cannot quantize.
+    """
     params = network.graph.params
     bias = params[layer.bias.node] if layer.bias else None
     steps = (network.form(tensor).params.scale for tensor in (layer.data, layer.node.output))

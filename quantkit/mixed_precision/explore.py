@@ -44,7 +44,7 @@ class Kept:
 
 def meets(check: JudgedNetwork, goal: Goal) -> bool:
     """Whether a network meets the goal."""
-    accurate = goal.max_drop is None or (check.drop is not None and goal.accurate(check.drop.points))
+    accurate = goal.max_drop is None or (check.drop is not None and goal.accurate(check.drop.loss))
     return accurate and goal.fast(check.speedup)
 
 
@@ -75,7 +75,7 @@ def _replaces(fewer: JudgedNetwork, check: JudgedNetwork) -> bool:
 
 
 def _error(check: JudgedNetwork) -> tuple[float, float]:
-    return math.inf if check.drop is None else check.drop.points, check.divergence
+    return math.inf if check.drop is None else check.drop.loss, check.divergence
 
 
 class Exploration:

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import tee
 from math import prod
 from typing import Any, Optional
 
 import numpy as np
 
 from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.data.batches import Batch
 from quantkit.data.dataset import CalibrationDataset
 from quantkit.evaluation.divergence import divergence, log_probabilities, noise_share
-from quantkit.evaluation.perplexity import check_step_labels
+from quantkit.evaluation.drop import Drop, measure_drop, measure_rise
+from quantkit.evaluation.perplexity import Scale, check_step_labels, cross_entropies, scale_of
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.models.class_scores import ClassScores, class_scores
 from quantkit.models.dataset import BATCH_SIZE, dataset, steps
 from quantkit.models.model import Model
+from quantkit.models.step_scores import step_scores
 from quantkit.progress import Progress
+from quantkit.quantization.goal import Measure
 
 # Enough to compare layers by a smooth measure; every candidate runs on all of them.
 _SUBSET = 64
 
 Responses = tuple[np.ndarray, ...]
-"""A network's outputs for images: log probabilities if they are class scores, else all outputs."""
+"""A network's outputs for images: log probabilities (rows, classes) if they are class scores, else all outputs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +40,12 @@ class Judged:
     Attributes:
         model: the original network.
         samples: the images.
-        labels: int64 of shape (images,); None if there are none.
+        labels: int64 of shape (images,), or (images, steps); None if there are none.
         count: the number of images.
-        class_scores: whether the network's outputs are class scores; else there are neither labels nor predictions.
-        predictions: FP32's classes, int64 of shape (images,).
+        class_scores: whether the network's outputs are class scores, of images or of every step.
+        classes: how many scores make a row; None if they are no class scores.
+        measure: what a network may lose; None where they are no class scores, or where steps have no labels.
+        outcomes: FP32's, see ``outcomes``.
         subset: some of the images, preprocessed, float32 (images, channels, height, width).
         responses: FP32's for the subset, see ``responses``.
         sha256: the hash of images and labels.
@@ -49,17 +56,27 @@ class Judged:
     labels: Optional[np.ndarray]
     count: int
     class_scores: ClassScores
-    predictions: np.ndarray
+    classes: Optional[int]
+    measure: Optional[Measure]
+    outcomes: np.ndarray
     subset: np.ndarray
     responses: Responses
     sha256: str
 
     def divergence(self, graph: Graph) -> float:
         """The divergence of a form of the network from FP32 on the subset; see ``evaluation.divergence``."""
-        computed = responses(graph, self.subset, self.class_scores.yes)
-        if self.class_scores.yes:
+        computed = responses(graph, self.subset, self.classes)
+        if self.classes is not None:
             return divergence(self.responses[0], computed[0])
         return noise_share(self.responses, computed)
+
+    def drop(self, outcomes: np.ndarray) -> Optional[Drop]:
+        """What a form of the network with these outcomes loses against FP32; None if nothing is measured."""
+        if self.measure is None:
+            return None
+        if self.measure == "perplexity":
+            return measure_rise(self.outcomes, outcomes)
+        return measure_drop(self.outcomes, outcomes, self.labels)
 
 
 def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
@@ -71,55 +88,85 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
     model = source.model
     opened = dataset(model, samples)
     shapes = [source.fused.shapes[output][1:] for output in model.graph.outputs]
-    row = class_scores(model.graph, shapes, model.labels, model.class_scores, labelled=True).yes
+    expected, per_step = scores_of(model, shapes, labelled=True)
+    row = shapes[0][-1] if per_step else prod(shapes[0])
     digest = hashlib.sha256()
     labels: list[np.ndarray] = []
 
-    def read() -> Iterator[np.ndarray]:
-        stream = opened.batches(BATCH_SIZE, prod(shapes[0]) if row else None)
+    def read() -> Iterator[Batch]:
+        stream = opened.batches(BATCH_SIZE, row if expected.yes else None)
         for batch in progress(stream, steps(opened), "running FP32 over the evaluation images"):
             digest.update(batch.data.tobytes())
             if batch.labels is not None:
-                if row:
-                    check_step_labels(batch.labels, False, model.name)
+                if expected.yes:
+                    check_step_labels(batch.labels, per_step, model.name)
                 digest.update(batch.labels.tobytes())
                 labels.append(batch.labels)
-            yield batch.data
+            yield batch
 
-    classes = np.concatenate([_classes(output) for output, *_ in outputs_of(model.graph, read(), BATCH_SIZE)])
-    scores = class_scores(model.graph, shapes, model.labels, model.class_scores, labelled=bool(labels))
-    few = opened.subset(min(_SUBSET, len(classes)))
+    results = list(_outcomes(model.graph, read(), scale_of(model.graph) if per_step and expected.yes else None))
+    scores, _ = scores_of(model, shapes, labelled=bool(labels))
+    measure = _measure(per_step, bool(labels)) if scores.yes else None
+    classes = row if scores.yes else None
+    count = sum(map(len, results))
+    few = opened.subset(min(_SUBSET, count))
     subset = np.concatenate([part.data for part in few.batches(BATCH_SIZE)])
     return Judged(
         model,
         opened,
         np.concatenate(labels) if labels and scores.yes else None,
-        len(classes),
+        count,
         scores,
-        classes if scores.yes else classes[:0],
+        classes,
+        measure,
+        np.concatenate(results) if measure is not None else np.empty(0),
         subset,
-        responses(model.graph, subset, scores.yes),
+        responses(model.graph, subset, classes),
         digest.hexdigest(),
     )
 
 
-def predictions(graph: Graph, judged: Judged) -> np.ndarray:
-    """The classes that a form of the network predicts for all images, int64 of shape (images,).
+def scores_of(model: Model, shapes: Sequence[tuple[int, ...]], labelled: bool) -> tuple[ClassScores, bool]:
+    """Whether a network's outputs are class scores, and whether it has a row of scores for every step.
 
-    Empty if its outputs are not class scores.
+    ``shapes`` and ``labelled`` are those of ``class_scores``.
     """
-    if not judged.class_scores.yes:
-        return judged.predictions
-    stream = (batch.data for batch in judged.samples.batches(BATCH_SIZE))
-    return np.concatenate([_classes(output) for output, *_ in outputs_of(graph, stream, BATCH_SIZE)])
+    tokens = model.vocabulary is not None
+    said = model.labels, model.class_scores, labelled
+    per_step = step_scores(model.graph, shapes, model.input_shape, tokens, *said)
+    return per_step or class_scores(model.graph, shapes, *said), per_step is not None
 
 
-def responses(graph: Graph, images: np.ndarray, class_scores: bool) -> Responses:
-    """A network's ``Responses`` to preprocessed images; log probabilities are float64 of shape (images, classes)."""
+def outcomes(graph: Graph, judged: Judged) -> np.ndarray:
+    """What a form of the network makes of all images, of shape (images,): what its drop is computed from.
+
+    The predicted classes, int64; of perplexity the cross-entropies in nats a step, float64. Empty if nothing is
+    measured.
+    """
+    if judged.measure is None:
+        return judged.outcomes
+    scale = scale_of(judged.model.graph) if judged.measure == "perplexity" else None
+    return np.concatenate(list(_outcomes(graph, judged.samples.batches(BATCH_SIZE), scale)))
+
+
+def responses(graph: Graph, images: np.ndarray, classes: Optional[int]) -> Responses:
+    """A network's ``Responses`` to preprocessed images; ``classes`` are those of ``Judged``."""
     parts = (images[start : start + BATCH_SIZE] for start in range(0, len(images), BATCH_SIZE))
     outputs = [np.concatenate(each) for each in zip(*outputs_of(graph, parts, BATCH_SIZE))]
-    return (log_probabilities(outputs[0]),) if class_scores else tuple(outputs)
+    return tuple(outputs) if classes is None else (log_probabilities(outputs[0].reshape(-1, classes)),)
 
 
-def _classes(outputs: np.ndarray) -> np.ndarray:
-    return np.asarray(outputs.reshape(len(outputs), -1).argmax(axis=1))
+def _outcomes(graph: Graph, stream: Iterable[Batch], scale: Optional[Scale]) -> Iterator[np.ndarray]:
+    """Batch by batch; with ``scale``, cross-entropies where steps have labels."""
+    read, beside = tee(stream)
+    for batch, (first, *_) in zip(beside, outputs_of(graph, (each.data for each in read), BATCH_SIZE)):
+        if scale is not None and batch.labels is not None:
+            yield cross_entropies(first, batch.labels, scale)
+        else:
+            yield np.asarray(first.reshape(len(first), -1).argmax(axis=1))
+
+
+def _measure(per_step: bool, labelled: bool) -> Optional[Measure]:
+    if per_step:
+        return "perplexity" if labelled else None
+    return "top-1" if labelled else "agreement"

@@ -6,19 +6,19 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import monotonic
-from typing import Optional, TypeVar
+from typing import Optional, TypeVar, Union
 
 import numpy as np
-from pydantic import PositiveFloat, TypeAdapter, ValidationError
+from pydantic import FiniteFloat, PositiveFloat, TypeAdapter, ValidationError
 
 from quantkit.errors import QuantkitError
-from quantkit.evaluation.drop import Drop, measure_drop
+from quantkit.evaluation.drop import Drop
 from quantkit.evaluation.latency import latencies_in_turns, median_difference
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.mixed_precision.choose import Layers, Trial
-from quantkit.mixed_precision.images import Judged, predictions
+from quantkit.mixed_precision.images import Judged, outcomes
 from quantkit.mixed_precision.journal import Journal, Value
 from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
@@ -38,10 +38,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Checked:
-    """A check as the journal holds it: ``JudgedNetwork`` with the predicted classes instead of the drop."""
+    """A check as the journal holds it: ``JudgedNetwork`` with ``images.outcomes`` instead of the drop."""
 
     divergence: float
-    predictions: list[int]
+    outcomes: list[Union[int, FiniteFloat]]
     milliseconds: dict[str, PositiveFloat]
     extra: float
     noise: float
@@ -78,7 +78,7 @@ class JudgedNetwork:
         again: whether the algorithms were applied again for them.
         divergence: how far the outputs are from FP32's on a subset of the images: the mean Kullback-Leibler divergence
             of class scores in nats, of other outputs the noise as a share of the signal.
-        drop: against FP32, on all images; None if the outputs are not class scores.
+        drop: against FP32, on all images; None if nothing is measured there, see ``images.Judged``.
         milliseconds: median latencies at batch 1 of ``fp32``, ``fp32_fused``, ``int8`` (all of it) and ``mixed``,
             measured in turns; without the last if ``layers`` is empty.
         extra: the latency beyond that of ``int8``, in milliseconds, run by run: other work on the machine slows
@@ -184,11 +184,11 @@ class Measurements:
                 _CHECKS[again], layers, lambda layers: self._check(layers, again), _CHECKED, overtime
             )
             complete = _LATENCIES[bool(layers)] == checked.milliseconds.keys()
-            if len(checked.predictions) != len(self._images.predictions) or not complete:
+            computed, known = np.array(checked.outcomes), self._images.outcomes
+            alike = (computed.shape, computed.dtype) == (known.shape, known.dtype)
+            if not alike or not complete:
                 raise self._damaged(_key(_CHECKS[again], layers))
-            drop = None
-            if self._images.class_scores.yes:
-                drop = measure_drop(self._images.predictions, np.array(checked.predictions), self._images.labels)
+            drop = self._images.drop(computed)
             self.checks[layers, again] = JudgedNetwork(
                 layers, again, checked.divergence, drop, checked.milliseconds, checked.extra, checked.noise
             )
@@ -234,7 +234,7 @@ class Measurements:
         extra, noise = median_difference(times["int8"], times.get("mixed", times["int8"]))
         return {
             "divergence": self._images.divergence(graph),
-            "predictions": predictions(graph, self._images).tolist(),
+            "outcomes": outcomes(graph, self._images).tolist(),
             "milliseconds": {name: float(np.median(values)) for name, values in times.items()},
             "extra": extra,
             "noise": noise,

@@ -12,7 +12,7 @@ from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.calibration.table import CalibrationTable
-from quantkit.errors import UserError
+from quantkit.errors import DataError, UserError
 from quantkit.files.files import locked
 from quantkit.formats.mxnet import nnvm
 from quantkit.fusion.fused_model import FusedModel
@@ -22,11 +22,11 @@ from quantkit.mixed_precision.busy import warn_of_load
 from quantkit.mixed_precision.candidates import candidates
 from quantkit.mixed_precision.choose import Layers
 from quantkit.mixed_precision.explore import Exploration, Kept, best, meets
-from quantkit.mixed_precision.images import Judged, judged
+from quantkit.mixed_precision.images import Judged, judged, scores_of
 from quantkit.mixed_precision.journal import Journal, check_journals, journal_path
 from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
 from quantkit.mixed_precision.measurements import Budget, JudgedNetwork, Measurements
-from quantkit.models.class_scores import ClassScores, class_scores
+from quantkit.models.class_scores import ClassScores
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
@@ -42,7 +42,7 @@ from quantkit.version import __version__
 _FEW_IMAGES = 50
 
 # To be raised when what a measurement holds, or how it is made, changes.
-_JOURNAL_FORMAT = 2
+_JOURNAL_FORMAT = 3
 
 
 class FewImagesWarning(UserWarning):
@@ -123,14 +123,14 @@ def search_mixed_precision(
     of_kind("source", source, FusedModel, "which fuse() returns")
     check_request(source.model, goal, evaluation_data, minutes)
     samples = dataset(source.model, calibration_data)
-    adjusted = apply_algorithms(source, table, plan, samples, algorithms, progress)
-    if not adjusted.network.int8_weighted:
-        raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
     judged_by = samples.subset(table.samples, at_most=True) if evaluation_data is None else evaluation_data
     looked_at = judged(source, judged_by, progress)
     if goal.max_drop is not None:
-        _check_class_scores(source.model, looked_at.class_scores)
-    _warn_of_few(looked_at.count, goal)
+        _check_measurable(source.model, looked_at)
+    _warn_of_few(looked_at, goal)
+    adjusted = apply_algorithms(source, table, plan, samples, algorithms, progress)
+    if not adjusted.network.int8_weighted:
+        raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
     path = journal_path(_facts(source, table, adjusted, looked_at))
 
     def anew(layers: Layers) -> AdjustedNetwork:
@@ -186,15 +186,25 @@ def check_request(model: Model, goal: Goal, evaluation_data: Optional[Calibratio
         shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
         outputs = [shapes[output][1:] for output in model.graph.outputs]
         # Whether the images have labels is not known yet.
-        _check_class_scores(model, class_scores(model.graph, outputs, model.labels, model.class_scores, labelled=True))
+        _check_class_scores(model, scores_of(model, outputs, labelled=True)[0])
     check_journals()
 
 
 def _check_class_scores(model: Model, judged: ClassScores) -> None:
     if not judged.yes:
         raise UserError(
-            f"a drop in points of top-1 needs class scores, and the outputs of {model.name} are none ({judged.why}); "
-            "give --min-speedup alone, or --classes (class_scores=True) if they are"
+            f"a drop of top-1 or perplexity needs class scores, and the outputs of {model.name} are none "
+            f"({judged.why}); give --min-speedup alone, or --classes (class_scores=True) if they are"
+        )
+
+
+def _check_measurable(model: Model, images: Judged) -> None:
+    _check_class_scores(model, images.class_scores)
+    if images.measure is None:
+        raise DataError(
+            f"the drop of {model.name}, which puts out class scores for every step, is one of perplexity, and "
+            f"{images.samples.name} has no labels; give a label for every step: y of shape (samples, steps), such as "
+            "the next tokens"
         )
 
 
@@ -202,11 +212,12 @@ def _refuse() -> None:
     raise UserError("another process searches the same network already; wait until it has ended")
 
 
-def _warn_of_few(images: int, goal: Goal) -> None:
-    if goal.max_drop is not None and images < _FEW_IMAGES:
+def _warn_of_few(images: Judged, goal: Goal) -> None:
+    """Warn where each image counts much; of perplexity the interval tells how certain it is."""
+    if goal.max_drop is not None and images.measure != "perplexity" and images.count < _FEW_IMAGES:
         warnings.warn(
-            f"one of {images} images is {100 / images:.1f} points, so a drop of {goal.max_drop:g} points can hardly "
-            "be told from chance; evaluate on more images",
+            f"one of {images.count} images is {100 / images.count:.1f} points, so a drop of {goal.max_drop:g} "
+            "points can hardly be told from chance; evaluate on more images",
             FewImagesWarning,
             stacklevel=3,
         )
@@ -219,8 +230,8 @@ def _record(chosen: JudgedNetwork, goal: Goal, images: Judged) -> MixedPrecision
         goal.min_speedup,
         meets(chosen, goal),
         tuple(sorted(chosen.layers)),
-        None if drop is None else "top-1" if drop.labelled else "agreement",
-        None if drop is None else drop.points,
+        None if drop is None else drop.measure,
+        None if drop is None else drop.loss,
         images.count,
         images.samples.name,
     )
@@ -244,4 +255,5 @@ def _facts(source: FusedModel, table: CalibrationTable, adjusted: AdjustedNetwor
         "algorithms": asdict(adjusted.algorithms),
         "images": images.sha256,
         "class_scores": images.class_scores.yes,
+        "measure": images.measure,
     }

@@ -10,14 +10,14 @@ from quantkit.mixed_precision.search import SearchResult
 
 
 def search_summary(outcome: SearchResult) -> dict[str, Any]:
-    """A search as JSON's own types. Drops in points, latency in ms, shares from 0 to 1."""
+    """A search as JSON's own types. Latency in ms; drops, and what they are of (``score``), as in ``Drop``."""
     candidates, measured = outcome.candidates
     made, resumed = outcome.measurements
     chosen, drop = outcome.chosen.milliseconds, outcome.chosen.drop
     return {
         "goal": {"max_drop": outcome.goal.max_drop, "min_speedup": outcome.goal.min_speedup},
         "met": outcome.met,
-        "measure": None if drop is None else "top-1" if drop.labelled else "agreement",
+        "measure": drop and drop.measure,
         "images": outcome.images,
         "data": outcome.data,
         "fp32": None if drop is None else drop.reference,
@@ -39,8 +39,8 @@ def search_summary(outcome: SearchResult) -> dict[str, Any]:
 def _check(check: JudgedNetwork) -> dict[str, Any]:
     drop = check.drop
     return {
-        "share": drop and drop.other,
-        "drop": drop and drop.points,
+        "score": drop and drop.other,
+        "drop": drop and drop.loss,
         "interval": drop and [drop.low, drop.high],
         "divergence": check.divergence,
         "latency_ms": check.latency,

@@ -34,7 +34,7 @@ def dataset(model: Model, data: CalibrationData) -> CalibrationDataset:
         if samples.builtin and len(model.input_shape) != _IMAGE_AXES:
             raise DataError(
                 f"{model.name} reads inputs of shape {model.input_shape} (layout {model.layout}), no images such as "
-                f"{samples.name}; give samples of its own kind, .npz or arrays (--calib-data, calibration_data)"
+                f"{samples.name}; give samples of its own kind, .npz, .npy or arrays (--calib-data, calibration_data)"
             )
         return CalibrationDataset(samples, model.preparation, model.input_shape)
     data.check_form(model.preparation, model.input_shape, model.name)

@@ -136,10 +136,7 @@ def _from_text(
     if found.suffix == ONNX_SUFFIX:
         if given is not None or weights not in ("auto", "pretrained"):
             raise ModelError(f"{found} holds its own weights; leave other weights out, or export it with them")
-        model = from_onnx(found, shape, preprocess)
-        if is_time_major(checked_layout(layout, model.input_shape)):
-            raise ModelError(f"{found}: ONNX files of sequences read batches first; leave layout {layout} out")
-        return model
+        return from_onnx(found, shape, preprocess, layout)
     return _from_checkpoint(found, weights, given, shape, layout, preprocess)
 
 

@@ -10,9 +10,11 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.files.files import as_text
 from quantkit.files.text import parse_json
-from quantkit.formats.onnx.reading.network import import_network
+from quantkit.formats.onnx.reading.network import Imported, import_network
 from quantkit.models.card import preprocess_of
+from quantkit.models.layout import SEQUENCE_LAYOUTS, checked_layout, is_time_major
 from quantkit.models.model import Model, Source, WeightsKind
+from quantkit.models.notes import notes_of
 from quantkit.models.preprocess_size import preprocess_at
 
 ONNX_SUFFIX = ".onnx"
@@ -20,7 +22,9 @@ ONNX_SUFFIX = ".onnx"
 Shape = tuple[int, ...]
 
 
-def from_onnx(path: Path, shape: Optional[Shape], preprocess: Optional[Preprocess]) -> Model:
+def from_onnx(
+    path: Path, shape: Optional[Shape], preprocess: Optional[Preprocess], layout: Optional[str] = None
+) -> Model:
     """Import an FP32 network from an ONNX file.
 
     Its preprocessing, its labels and the origin of its weights are those that ``quantkit.bundle.export.export_onnx``
@@ -28,20 +32,31 @@ def from_onnx(path: Path, shape: Optional[Shape], preprocess: Optional[Preproces
 
     Args:
         path: the file.
-        shape: (channels, height, width), if the file leaves it open or another is wanted.
+        shape: of one input without the batch, if the file leaves it open or another is wanted.
         preprocess: instead of the file's.
+        layout: that of sequences in the file; None: told by its recurrent layers.
 
     Raises:
-        ModelError: the file cannot be imported (see ``import_network``), or its metadata are damaged.
+        ModelError: the file cannot be imported (see ``import_network``), its metadata are damaged, or the layout is
+            unknown or does not fit.
     """
-    network = import_network(path, shape)
+    if shape is not None or layout not in SEQUENCE_LAYOUTS:
+        checked_layout(layout, shape or ())
+    network = import_network(path, shape, None if layout is None else is_time_major(layout))
+    checked_layout(layout, network.input_shape)
     usual = _preprocess(network.metadata, path)
     if preprocess is None:
         preprocess = preprocess_at(usual, network.usual_shape, network.input_shape)
     weights: WeightsKind = "random" if network.metadata.get("weights") == "random" else "file"
     name = as_text(path.stem)
     source = Source(name, weights, as_text(path.name), network.sha256)
-    return Model(name, network.graph, network.input_shape, preprocess, source, _labels(network.metadata, path))
+    labels, notes = _labels(network.metadata, path), notes_of(_time_major(network), network.zero_states)
+    return Model(name, network.graph, network.input_shape, preprocess, source, labels, notes=notes)
+
+
+def _time_major(network: Imported) -> Optional[str]:
+    """The layout of the file's input, if it has steps before the batch."""
+    return f"TN{'C' * (len(network.input_shape) - 1)}" if network.steps_first else None
 
 
 def _preprocess(metadata: Mapping[str, str], path: Path) -> Optional[Preprocess]:

@@ -16,6 +16,7 @@ from quantkit.models.batch_first import with_batch_first_input, with_batch_first
 from quantkit.models.fit import Parameters
 from quantkit.models.layout import checked_layout, is_time_major
 from quantkit.models.model import Model
+from quantkit.models.notes import notes_of
 from quantkit.models.open_widths import with_recurrent_widths
 from quantkit.models.random_weights import random_weights
 from quantkit.models.states import state_inputs, with_zero_states
@@ -87,18 +88,15 @@ def skeleton_of(
             f"{where} does not tell the shape of its input {data!r}; give it, such as --input-shape 3,224,224"
         )
     checked_layout(layout, shape)
-    notes = []
     if time_major:
         graph = with_batch_first_input(graph, data)
-        notes.append(f"reads batches first, as do its outputs; its own layout is {layout}")
-    if states:
-        notes.append(f"the initial states {', '.join(map(repr, states))} are zero")
     complete = {name: extents for name, extents in noted.items() if min(extents) > 0}
     complete = with_recurrent_widths(graph, noted, {**complete, data: (1, *shape)})
     shapes = parameter_shapes(graph, data, shape, complete)
     if layout is not None or embeddings_of(graph, data) or any(node.op == "RNN" for node in graph.nodes):
         graph = with_batch_first_outputs(graph, data, shape, shapes, where)
-    return Skeleton(graph, data, shape, Parameters(shapes, structured or {}, states), tuple(notes))
+    notes = notes_of(layout if time_major else None, states)
+    return Skeleton(graph, data, shape, Parameters(shapes, structured or {}, states), notes)
 
 
 def _hinted(hint: Shape, layout: Optional[str], time_major: bool) -> Optional[Shape]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from quantkit.fusion.fuse import Fused
-from quantkit.quantization.plan import QuantizationPlan
+from quantkit.quantization.plan import RECURRENT_NAMES, Decision, QuantizationPlan
+
+_MOVES = frozenset({"SwapAxis", "transpose", "Reshape", "Flatten"})
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One original operator.
+    """One original operator; of recurrent layers that were taken apart there is one for each part.
 
     ``into`` is the operator of the new network that computes it, empty where nothing does any more;
     ``precision`` is ``int8``, ``fp32`` or ``gone``; ``reason`` says why it stays FP32 or why it is
-    gone; ``rejections`` say which fusions did not take place here, and why.
+    gone; ``rejections`` say which fusions did not take place here, and why (of several parts at the first).
     """
 
     node: str
@@ -28,19 +31,27 @@ class Explanation:
 
 def explain(fused: Fused, plan: QuantizationPlan) -> tuple[Explanation, ...]:
     """Account for every operator of the original network, in its order."""
-    # Of several operators that stand for one, the first computes and the others only reshape.
-    into = {origin: decision for decision in reversed(list(plan.decisions.values())) for origin in decision.origin}
+    into: dict[str, list[Decision]] = {}
+    for decision in plan.decisions.values():
+        for origin in decision.origin:
+            into.setdefault(origin, []).append(decision)
     dropped = {origin: applied.rule for applied in fused.applied for origin in applied.origin}
     rows = []
     for node in fused.original.nodes:
         rejections = tuple(
             f"{rejection.rule}: {rejection.reason}" for rejection in fused.rejected if rejection.node == node.name
         )
-        decision = into.get(node.name)
-        if decision is None:
+        if node.name not in into:
             rows.append(
                 Explanation(node.name, node.op, "", "gone", dropped.get(node.name, "no output needs it"), rejections)
             )
-        else:
-            rows.append(Explanation(node.name, node.op, decision.node, decision.precision, decision.reason, rejections))
+        for number, each in enumerate(_computing(into.get(node.name, ()))):
+            own = rejections if number == 0 else ()
+            rows.append(Explanation(node.name, node.op, each.node, each.precision, each.reason, own))
     return tuple(rows)
+
+
+def _computing(decisions: Sequence[Decision]) -> Sequence[Decision]:
+    """Of the operators that stand for one, those that compute: recurrent layers, or the first that moves no values."""
+    recurrent = [each for each in decisions if each.operator in RECURRENT_NAMES.values()]
+    return recurrent or sorted(decisions, key=lambda each: each.operator in _MOVES)[:1]

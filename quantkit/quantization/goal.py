@@ -9,7 +9,9 @@ from typing import Literal, Optional
 from quantkit.errors import UserError
 from quantkit.kinds import number
 
-Measure = Literal["top-1", "agreement"]
+Measure = Literal["top-1", "agreement", "perplexity"]
+"""What a drop is of: top-1 accuracy, agreement with FP32 where there are no labels, or perplexity where every step of
+a sequence has one."""
 
 _ROUNDING = 1e-9
 
@@ -19,8 +21,8 @@ class Goal:
     """What the network must keep.
 
     Attributes:
-        max_drop: how many points of top-1 accuracy (of agreement with FP32, where images have no labels) it may
-            lose against FP32; None: any number.
+        max_drop: how much it may lose against FP32; None: anything. Points of top-1 accuracy, of agreement with FP32
+            where images have no labels; of language models the rise of perplexity in percent.
         min_speedup: how many times as fast as the original FP32 network it must be; None: the faster the better.
 
     Raises:
@@ -38,12 +40,12 @@ class Goal:
                 value = number(name, getattr(self, name), f"give a number, such as {usual}")
                 object.__setattr__(self, name, value)
         if self.max_drop is not None and not 0 <= self.max_drop <= 100:
-            raise UserError(f"a drop of at most {self.max_drop:g} points was asked for; give 0 to 100, such as 0.3")
+            raise UserError(f"a drop of at most {self.max_drop:g} was asked for; give 0 to 100, such as 0.3")
         if self.min_speedup is not None and not (isfinite(self.min_speedup) and self.min_speedup > 0):
             raise UserError(f"a speed-up of {self.min_speedup:g} was asked for; give a number above 0, such as 2.5")
 
     def accurate(self, drop: float) -> bool:
-        """Whether a drop of so many points is small enough."""
+        """Whether a drop, in the unit of ``max_drop``, is small enough."""
         return self.max_drop is None or drop <= self.max_drop + _ROUNDING
 
     def fast(self, speedup: float) -> bool:
@@ -61,7 +63,7 @@ class MixedPrecision:
         met: whether the goal was met.
         layers: the layers that were returned to FP32.
         measure: what the drop is of; None where outputs are no class scores, which have no drop.
-        drop: in points, on the ``images`` of ``data`` that the layers were chosen with.
+        drop: in the unit of ``max_drop``, on the ``images`` of ``data`` that the layers were chosen with.
         images: how many there were.
         data: the name of the images.
     """

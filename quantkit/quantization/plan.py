@@ -11,12 +11,13 @@ from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
 from quantkit.fusion.fuse import Fused
-from quantkit.ir.fused_layer import FusedLayer, fused_layer_of
+from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import ADDITIONS, flag, integer, integers
 from quantkit.ir.recurrent_layer import RECURRENT, lstm_matrices, recurrent_layer_of
 from quantkit.quantization.arithmetic import SMALLEST_PEAK, DType, QuantParams, activation_params
 from quantkit.quantization.exclude import excluded_nodes
+from quantkit.quantization.integer_dense import hands_on_integers, may_hand_on
 
 Precision = Literal["int8", "fp32"]
 TensorDtype = Literal["auto", "int8", "uint8"]
@@ -56,6 +57,7 @@ class Decision:
 class QuantizationPlan:
     """Decisions by node name in topological order, and the integer form of every tensor that has one.
 
+    With ``integer_dense``, dense layers that only INT8 dense layers read hand on integers, see ``integer_dense``.
     ``exclude`` and ``dtype`` are what was asked for, as in ``plan``. ``pre_add_ranges`` has, by the tensor
     that a layer with a sum puts out, the range of the layer's result before the sum, where it was measured.
     """
@@ -65,10 +67,15 @@ class QuantizationPlan:
     exclude: tuple[str, ...] = ()
     dtype: TensorDtype = "auto"
     pre_add_ranges: Mapping[Tensor, Range] = field(default_factory=dict)
+    integer_dense: bool = False
 
     def is_int8(self, node: Node) -> bool:
         """Whether a node of the fused network runs in INT8."""
         return self.decisions[node.name].is_int8
+
+    def hands_on_integers(self, graph: Graph, node: Node) -> bool:
+        """Whether a node of the fused network is a dense layer that puts out integers."""
+        return self.integer_dense and hands_on_integers(graph, self.is_int8, node)
 
 
 def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
@@ -130,7 +137,13 @@ def make_plan(
         precision: Precision = "int8" if reason is None else "fp32"
         decisions[node.name] = Decision(node.name, operator_name(node), node.origin, precision, reason or "")
     _share_concat_scales(state, decisions)
-    return QuantizationPlan(decisions, state.tensors, tuple(exclude), dtype)
+    plan = QuantizationPlan(decisions, state.tensors, tuple(exclude), dtype, integer_dense=may_hand_on(fused.graph))
+    for node in fused.graph.nodes:
+        if plan.hands_on_integers(fused.graph, node):
+            # The kernel's type follows from its activation, not from the values seen.
+            unsigned = layer_of(node).is_non_negative
+            state.produce(node, state.range_of(node.output), "uint8" if unsigned else "int8")
+    return plan
 
 
 WITHOUT_WEIGHTS = frozenset({"Pooling", "Flatten", "Concat"}) | ADDITIONS
@@ -346,14 +359,15 @@ def _kind(node: Node) -> str:
     return "addition" if node.op in ADDITIONS else node.op
 
 
-_RECURRENT_NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN+tanh", "rnn_relu": "RNN+relu"}
+RECURRENT_NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN+tanh", "rnn_relu": "RNN+relu"}
+"""What recurrent layers are called in reports, by the mode of MXNet's ``RNN``."""
 
 
 def operator_name(node: Node) -> str:
     """What an operator is called in reports: ``Convolution+sum+relu`` for a fused one."""
     recurrent = recurrent_layer_of(node)
     if recurrent is not None:
-        return _RECURRENT_NAMES[recurrent.mode]
+        return RECURRENT_NAMES[recurrent.mode]
     layer: Optional[FusedLayer] = fused_layer_of(node)
     if layer is None:
         return node.op

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Optional
 
@@ -28,10 +28,13 @@ class QuantizedGraph:
     """A fused network with the weights and biases that are to be quantized, and the plan of its quantization.
 
     ``plan`` decides on every node of ``graph``, and has the integer form of every tensor that has one.
+    ``lstm_scales`` has, by the node's name, the scale of each row of an INT8 LSTM layer, float32 (gates x hidden,),
+    where the weights in ``graph`` are multiples of it already; other layers' weights are rounded when they are lowered.
     """
 
     graph: Graph
     plan: QuantizationPlan
+    lstm_scales: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def is_int8(self, node: Node) -> bool:
         """Whether a node runs in INT8."""
@@ -74,10 +77,19 @@ class QuantizedGraph:
         return tuple(node for node in self.graph.nodes if has_weights(node) and self.is_int8(node))
 
     def computes_integers(self, node: Node) -> bool:
-        """Whether a node puts out integers: all INT8 operators do but dense and LSTM layers, whose results are FP32."""
+        """Whether a node puts out integers.
+
+        All INT8 operators do but LSTM layers, and dense layers that others than dense layers read: their results are
+        FP32. Layers that put out integers have FP32 weights, which the engine rounds.
+        """
         layer = fused_layer_of(node)
-        puts_out_floats = recurrent_layer_of(node) is not None if layer is None else not layer.is_convolution
-        return self.is_int8(node) and not puts_out_floats
+        if layer is not None and not layer.is_convolution:
+            return self.plan.hands_on_integers(self.graph, node)
+        return self.is_int8(node) and recurrent_layer_of(node) is None
+
+    def weight_levels(self, node: Node) -> Optional[int]:
+        """The largest integer of an INT8 layer's weights; None where the engine rounds them (``engine_integers``)."""
+        return None if self.computes_integers(node) else self.dense_levels
 
     def int8_recurrent(self, node: Optional[Node]) -> Optional[RecurrentLayer]:
         """The LSTM layer that a node is, if it runs in INT8."""

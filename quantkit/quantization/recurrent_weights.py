@@ -12,19 +12,19 @@ a column of its own, whose data are zero, holds the weight that sets the row's s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Optional
 
 import numpy as np
 
-from quantkit.ir.recurrent_layer import Matrices
+from quantkit.ir.recurrent_layer import Matrices, RecurrentLayer, known_matrices
 from quantkit.quantization.arithmetic import QuantParams
+from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import with_reduced_range
-from quantkit.quantization.weights import per_channel_int8
+from quantkit.quantization.weights import LEVELS, per_channel_int8
 
 STATE_ZERO_POINT = 128
 """The zero point of data, state and result in the kernel: int8, moved into the range of uint8."""
-
-_LARGEST = 127
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,20 +43,45 @@ class RecurrentIntegers:
     scale: np.ndarray
 
 
-def recurrent_integers(weights: Matrices, data: QuantParams, state: QuantParams) -> RecurrentIntegers:
+def lstm_integers(network: QuantizedGraph, layer: RecurrentLayer) -> RecurrentIntegers:
+    """The integers of an INT8 LSTM layer of a quantized network."""
+    data, state = (network.form(tensor).params for tensor in (layer.data, layer.node.output))
+    scale = network.lstm_scales.get(layer.node.name)
+    return recurrent_integers(known_matrices(network.graph, layer), data, state, scale)
+
+
+def recurrent_integers(
+    weights: Matrices, data: QuantParams, state: QuantParams, scale: Optional[np.ndarray] = None
+) -> RecurrentIntegers:
     """Weights as integers of which no two neighbours overflow 16 bits.
 
     Args:
         weights: the layer's, float32.
         data: the rounding of its data.
         state: the rounding of its state and result.
+        scale: that of each row, float32 (rows,), for weights that are ``real_matrices`` of such integers; None: they
+            are rounded, with the smallest steps with which none overflow.
     """
-    features, hidden = weights.of_input.shape[1], weights.of_state.shape[1]
-    of_input = _even(weights.of_input * np.float32(data.scale / state.scale))
-    rows = np.concatenate([of_input, _even(weights.of_state)], axis=1)
+    of_input, of_state = in_units_of_state(weights, data, state)
+    if scale is not None:
+        return RecurrentIntegers(_multiples(of_input, scale), _multiples(of_state, scale), scale)
+    rows = np.concatenate([_even(of_input), _even(of_state)], axis=1)
     integers, scale = with_reduced_range(rows, *per_channel_int8(rows), "auto")
-    split = of_input.shape[1]
+    split = _even(of_input).shape[1]
+    features, hidden = of_input.shape[1], of_state.shape[1]
     return RecurrentIntegers(integers[:, :features], integers[:, split : split + hidden], scale)
+
+
+def in_units_of_state(weights: Matrices, data: QuantParams, state: QuantParams) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of data and of state, float32, where both are integers of which one stands for the state's scale."""
+    return weights.of_input * np.float32(data.scale / state.scale), weights.of_state
+
+
+def real_matrices(integers: RecurrentIntegers, weights: Matrices, data: QuantParams, state: QuantParams) -> Matrices:
+    """The weights that integers stand for, float32, with the biases of ``weights``."""
+    of_input = integers.of_input * (integers.scale[:, None] * np.float64(state.scale / data.scale))
+    of_state = integers.of_state * integers.scale[:, None]
+    return replace(weights, of_input=of_input.astype(np.float32), of_state=of_state.astype(np.float32))
 
 
 def engine_matrices(weights: Matrices, integers: RecurrentIntegers, data: QuantParams, state: QuantParams) -> Matrices:
@@ -67,16 +92,35 @@ def engine_matrices(weights: Matrices, integers: RecurrentIntegers, data: QuantP
     zeros = added_columns(integers)
     of_input = np.pad(integers.of_input, ((0, 0), (0, zeros)))
     if zeros:
-        of_input[:, -1] = _LARGEST
-    bias = weights.input_bias.astype(np.float64) + weights.state_bias
-    step = integers.scale * np.float64(state.scale)
-    bias += (STATE_ZERO_POINT - kernel_zero_point(data)) * of_input.sum(axis=1, dtype=np.int64) * step
+        of_input[:, -1] = LEVELS
     scale = integers.scale[:, None]
     return Matrices(
         (of_input * scale).astype(np.float32),
         (integers.of_state * scale).astype(np.float32),
-        bias.astype(np.float32),
+        kernel_bias(weights, replace(integers, of_input=of_input), data, state),
         np.zeros_like(weights.state_bias),
+    )
+
+
+def kernel_bias(weights: Matrices, integers: RecurrentIntegers, data: QuantParams, state: QuantParams) -> np.ndarray:
+    """The sum of the layer's biases, float32, (rows,), where data and state have the zero point of the state.
+
+    Args:
+        weights: the layer's, of which only the biases are read.
+        integers: its weights.
+        data: the rounding of its data, whose integers have ``kernel_zero_point``.
+        state: the rounding of its state.
+    """
+    step = integers.scale * np.float64(state.scale)
+    moved = (STATE_ZERO_POINT - kernel_zero_point(data)) * integers.of_input.sum(axis=1, dtype=np.int64)
+    bias: np.ndarray = weights.input_bias.astype(np.float64) + weights.state_bias + moved * step
+    return bias.astype(np.float32)
+
+
+def engine_integers(weights: Matrices, features: int, scale: np.ndarray) -> RecurrentIntegers:
+    """The integers that the kernel makes of ``engine_matrices`` of a layer that reads so many features."""
+    return RecurrentIntegers(
+        _multiples(weights.of_input[:, :features], scale), _multiples(weights.of_state, scale), scale
     )
 
 
@@ -84,7 +128,7 @@ def added_columns(integers: RecurrentIntegers) -> int:
     """How many columns of zeros the data get: none where each row's largest weight sets its scale by itself."""
     rows = np.concatenate([integers.of_input, integers.of_state], axis=1)
     peaks = np.abs(rows.astype(np.int16)).max(axis=1)
-    if (peaks == _LARGEST).all():
+    if (peaks == LEVELS).all():
         return 0
     # The last column must be no neighbour of the data's.
     return 1 + integers.of_input.shape[1] % 2
@@ -93,6 +137,10 @@ def added_columns(integers: RecurrentIntegers) -> int:
 def kernel_zero_point(data: QuantParams) -> int:
     """The zero point of a layer's data as uint8: signed integers are moved into its range."""
     return data.zero_point if data.dtype == "uint8" else STATE_ZERO_POINT
+
+
+def _multiples(weights: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    return np.asarray(np.rint(weights / scale[:, None]).clip(-LEVELS, LEVELS).astype(np.int8))
 
 
 def _even(matrix: np.ndarray) -> np.ndarray:

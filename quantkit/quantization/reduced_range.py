@@ -61,6 +61,23 @@ def with_reduced_range(
     return found, steps
 
 
+def without_overflow(integers: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """The integers, with those nearer to 0 that two neighbours would overflow 16 bits with; the scales stay.
+
+    Args:
+        integers: from -127 to 127, (channels, inputs).
+        exact: what they were rounded from: of two neighbours the one that lies farther beyond gives way.
+    """
+    odd = ((0, 0), (0, integers.shape[1] % 2))
+    pairs, wanted = (np.pad(each, odd).astype(np.float64).reshape(len(each), -1, 2) for each in (integers, exact))
+    while (over := np.abs(pairs.sum(axis=2)) > _LARGEST_PAIR).any():
+        # Both have the same sign, since neither is that large alone.
+        first = (np.sign(pairs) * (pairs - wanted)).argmax(axis=2)
+        channel, pair = np.nonzero(over)
+        pairs[channel, pair, first[over]] -= np.sign(pairs[channel, pair, first[over]])
+    return pairs.reshape(len(pairs), -1)[:, : integers.shape[1]].astype(np.int8)
+
+
 def _halved(weight: np.ndarray, scale: np.float32) -> tuple[np.ndarray, np.float32]:
     """One channel in 7 bits."""
     step = np.float32(2) * scale

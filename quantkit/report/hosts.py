@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Optional
 
 from quantkit.report.page.document import Part, Section
 from quantkit.report.page.table import Table
 from quantkit.report.study.summary import Row, Study
-from quantkit.report.study.words import marked, number
+from quantkit.report.study.words import listed, marked, number
 
 _P99 = 2
 
@@ -22,12 +22,14 @@ _ADDITIONS = re.compile(r"\((?:R|TM)\)| CPU\b| Processor\b| @ [\d.]+ ?GHz", re.I
 class Offer:
     """One measured cell on one host.
 
-    ``host`` names the machine; ``doubtful`` is whether the cell has a warning.
+    ``host`` names the machine; ``doubtful`` is whether the cell has a warning, ``priced`` whether the machine has a
+    price.
     """
 
     host: str
     row: Row
     doubtful: bool
+    priced: bool
 
     @property
     def p99(self) -> float:
@@ -52,7 +54,7 @@ def offers(studies: Sequence[Study]) -> tuple[Offer, ...]:
     """Every cell with timings, on every host."""
     names = host_names(studies)
     return tuple(
-        Offer(names[str(study.run.host["id"])], row, study.doubtful(*row.key))
+        Offer(names[str(study.run.host["id"])], row, study.doubtful(*row.key), study.price is not None)
         for study in studies
         for row in study.rows
     )
@@ -111,10 +113,11 @@ def best(network: str, all_offers: Sequence[Offer], bound: Optional[float]) -> I
 
 def _verdicts(all_offers: Sequence[Offer], bound: Optional[float]) -> Iterator[str]:
     within = "" if bound is None else f" with a p99 within {number(bound)} ms"
+    none = []
     for network in _networks(all_offers):
         chosen = dict(best(network, all_offers, bound))
         if not chosen:
-            yield f"{network}: nothing measured keeps a p99 of {number(bound or 0)} ms."
+            none.append(network)
             continue
         fast, cheap = chosen["throughput"], chosen.get("cost")
         what = f"{network}: most items per second{within}"
@@ -124,6 +127,8 @@ def _verdicts(all_offers: Sequence[Offer], bound: Optional[float]) -> Iterator[s
             yield f"{what}, and least cost: {_speed(fast)}, {_cost(fast)} a million, {_choice(fast)}."
         else:
             yield f"{what}: {_speed(fast)}, {_choice(fast)}; least cost: {_cost(cheap)} a million, {_choice(cheap)}."
+    if none:
+        yield f"Nothing measured keeps a p99 of {number(bound or 0)} ms for {listed(none)}."
 
 
 def _choice(offer: Offer) -> str:
@@ -136,6 +141,13 @@ def _speed(offer: Offer) -> str:
 
 def _cost(offer: Offer) -> str:
     return "" if offer.row.cost is None else marked(number(offer.row.cost), offer.doubtful)
+
+
+def _without_cost(shown: Iterable[Offer]) -> str:
+    """Why costs are blank, where the machine has a price."""
+    if any(each.priced and each.row.cost is None for each in shown):
+        return "Latency cells have no cost: their requests come one at a time and leave the machine partly idle."
+    return ""
 
 
 def _networks(all_offers: Sequence[Offer]) -> list[str]:
@@ -165,13 +177,17 @@ def _figures(offer: Offer) -> tuple[str, ...]:
 
 def _best(all_offers: Sequence[Offer], bound: Optional[float]) -> Table:
     lines = []
+    shown: list[Offer] = []
     for network in _networks(all_offers):
         chosen = dict(best(network, all_offers, bound))
+        shown += chosen.values()
         for offer in {id(each): each for each in chosen.values()}.values():
             merits = ", ".join(what for what, each in chosen.items() if each is offer)
             lines.append((network, merits, offer.host, *_figures(offer)))
     within = "" if bound is None else f" within a p99 of {number(bound)} ms"
-    return Table(f"Best choices{within}", ("network", "best", "host", *_FIGURES), tuple(lines), frozenset(range(4, 9)))
+    columns = ("network", "best", "host", *_FIGURES)
+    note = _without_cost(shown)
+    return Table(f"Best choices{within}", columns, tuple(lines), frozenset(range(4, 9)), note)
 
 
 def _all(all_offers: Sequence[Offer]) -> Table:
@@ -181,4 +197,5 @@ def _all(all_offers: Sequence[Offer]) -> Table:
         for each in sorted(all_offers, key=lambda one: (one.row.batch, _most(one)))
         if each.row.network == network
     ]
-    return Table("Every choice", ("network", "host", *_FIGURES), tuple(lines), frozenset(range(3, 8)))
+    columns = ("network", "host", *_FIGURES)
+    return Table("Every choice", columns, tuple(lines), frozenset(range(3, 8)), _without_cost(all_offers))

@@ -172,7 +172,7 @@ def test_what_verify_says(quantized: QuantizedModel, tmp_path: Path, keep: bool)
     assert checks["no other files"] == "none found"
     count = len(quantized.graph.params)
     assert checks["signature"] == f"input 'data' float32 (N, 3, 16, 16), {count} parameters"
-    shown = "one of the images it was made with" if keep else "a built-in image"
+    shown = "one of the samples it was made with" if keep else "a built-in image"
     here = f"mxnet {engine.mxnet} ({engine.isa})"
     allowed = f"{max(1e-4, quantized.source.check.allowed):.2g}"
     assert checks["sample dense"] == (

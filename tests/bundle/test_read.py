@@ -77,7 +77,7 @@ def test_the_quantized_network_of_a_bundle_is_the_one_that_was_lowered(
     ("change", "message"),
     [
         (lambda m: m.update(format="zip"), r"damaged at format"),
-        (lambda m: m.update(version=2), r"has version 2, but this quantkit reads version 5"),
+        (lambda m: m.update(version=2), r"has version 2, but this quantkit reads versions 5 and 6"),
         (lambda m: m.pop("version"), None),
         (lambda m: m.update(kind="int4"), r"damaged at kind"),
         (lambda m: m.update(surprise=1), r"damaged at surprise"),
@@ -115,6 +115,15 @@ def test_a_manifest_that_is_none_is_refused(bundle: Path, content: bytes) -> Non
     (bundle / "manifest.json").write_bytes(content)
     place = "kind" if content.endswith(b"}") else "its beginning"
     with pytest.raises(BundleError, match=rf"manifest.json is damaged at {place}: .*; write the bundle again"):
+        read_bundle(bundle)
+
+
+def test_the_version_before_is_read(bundle: Path, edit: Callable[..., None]) -> None:
+    assert read_bundle(bundle).manifest.notes == ()
+    edit(bundle, lambda document: document.update(version=5))
+    assert read_bundle(bundle).manifest.version == 5
+    edit(bundle, lambda document: document.update(notes="no list"))
+    with pytest.raises(BundleError, match="damaged at notes"):
         read_bundle(bundle)
 
 

@@ -123,7 +123,7 @@ def test_verify_tells_what_the_sample_is(images: QuantizedModel, arrays: Quantiz
 
     assert said(images, "a", False).startswith("a built-in image, stored by")
     assert said(arrays, "b", False).startswith("noise, stored by")
-    assert said(arrays, "c", True).startswith("one of the images it was made with, stored by")
+    assert said(arrays, "c", True).startswith("one of the samples it was made with, stored by")
 
 
 def test_the_same_network_gives_the_same_noise(arrays: QuantizedModel, tmp_path: Path) -> None:

@@ -149,6 +149,6 @@ def test_labels_are_one_a_line() -> None:
 def test_the_manifest_is_plain_json(written: Path) -> None:
     document = json.loads((written / "manifest.json").read_text())
     assert document["format"] == "quantkit-bundle"
-    assert document["version"] == 5
+    assert (document["version"], "notes" in document) == (6, False)
     assert document["input"] == {"name": "data", "shape": [3, 16, 16], "dtype": "float32", "layout": "NCHW"}
     assert document["source"]["weights"] == "given"

@@ -6,11 +6,14 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import click
 import numpy as np
 import pytest
 
+from quantkit.cli.export import _LSTM, export
+from quantkit.lowering.onnx_lstm import LstmForm
 from tests.cli.conftest import SHAPE, Run
 from tests.requirements import package
 
@@ -93,6 +96,7 @@ def test_adjusted_weights_in_fp32_are_warned_of(run: Run, checkpoint: Path, samp
         (["BUNDLE", "--precision", "fp32", "--reduce-range", "all"], "leave it out"),
         (["NETWORK", "--precision", "int8"], "quantize it first"),
         (["NETWORK", "--reduce-range", "auto"], "leave it out"),
+        (["BUNDLE", "--precision", "fp32", "--lstm", "dynamic"], "--lstm is for integers"),
         (["BUNDLE", "--out", "no/net.onnx"], "there is no folder no"),
         (["nothing"], "unknown network 'nothing'"),
     ],
@@ -133,3 +137,9 @@ def test_what_is_no_ordinary_file_is_not_replaced(run: Run, bundle: str) -> None
     os.mkfifo("pipe")
     assert run("export", bundle, "--out", "pipe", "--force").exit_code == 2
     assert Path("pipe").is_fifo()
+
+
+def test_the_forms_of_lstm_layers_are_the_library_s() -> None:
+    (option,) = (each for each in export.params if each.name == "lstm")
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == tuple(_LSTM) == get_args(LstmForm)

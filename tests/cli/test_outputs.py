@@ -95,7 +95,7 @@ def test_a_drop_of_accuracy_needs_class_scores(
     goal = ["--input-shape", SHAPE, "--calib-data", samples, "--max-drop", 1, "--eval-data", samples]
     result = run("quantize", detector, *goal)
     assert result.exit_code == 2
-    assert "a drop in points of top-1 needs class scores" in result.stderr and "(it has 2 outputs)" in result.stderr
+    assert "a drop of top-1 or perplexity needs class scores" in result.stderr and "(it has 2 outputs)" in result.stderr
     denied = run("quantize", checkpoint, *goal, "--no-classes")
     assert denied.exit_code == 2 and "(the caller or the bundle says so)" in denied.stderr
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, bootstrap, norm
 
-from quantkit.evaluation.drop import measure_drop
+from quantkit.evaluation.drop import measure_drop, measure_rise
 
 
 def drawn(images: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -21,9 +21,9 @@ def test_points_against_counting() -> None:
     first, second, labels = drawn(500)
     drop = measure_drop(first, second, labels)
     right = [sum(a == b for a, b in zip(each.tolist(), labels.tolist())) for each in (first, second)]
-    assert (drop.images, drop.labelled) == (500, True)
+    assert (drop.images, drop.measure) == (500, "top-1")
     assert (drop.reference, drop.other) == (right[0] / 500, right[1] / 500)
-    assert drop.points == pytest.approx((right[0] - right[1]) / 5)
+    assert drop.loss == pytest.approx((right[0] - right[1]) / 5)
 
 
 def test_the_interval_is_the_bootstrap_s_where_that_is_right() -> None:
@@ -55,7 +55,7 @@ def test_no_change_is_no_proof_of_no_drop() -> None:
     labels = np.zeros(100, int)
     for given in (labels, None):
         drop = measure_drop(labels, labels, given)
-        assert drop.points == 0
+        assert drop.loss == 0
         assert drop.high > 1
 
 
@@ -63,7 +63,7 @@ def test_without_labels_what_changed_counts() -> None:
     reference = np.arange(200) % 10
     other = np.where(np.arange(200) < 6, 11, reference)
     drop = measure_drop(reference, other, None)
-    assert (drop.labelled, drop.reference, drop.other, drop.points) == (False, 1.0, 0.97, 3.0)
+    assert (drop.measure, drop.reference, drop.other, drop.loss) == ("agreement", 1.0, 0.97, 3.0)
     # By definition: with either bound as the truth, so few or so many changes have a chance of 2.5 %.
     assert binom.sf(5, 200, drop.low / 100) == pytest.approx(0.025)
     assert binom.cdf(6, 200, drop.high / 100) == pytest.approx(0.025)
@@ -86,7 +86,7 @@ def test_few_images(images: int, lost: int, won: int) -> None:
     second[:lost] = 1
     first[lost : lost + won] = 1
     drop = measure_drop(first, second, labels)
-    assert drop.points == pytest.approx(100 * (lost - won) / images)
+    assert drop.loss == pytest.approx(100 * (lost - won) / images)
     assert (drop.low, drop.high) == pytest.approx(adjusted_wald(images, lost, won))
     assert (drop.reference, drop.other) == (1 - won / images, 1 - lost / images)
 
@@ -94,5 +94,16 @@ def test_few_images(images: int, lost: int, won: int) -> None:
 def test_both_wrong_in_different_ways_is_no_change_with_labels() -> None:
     labels = np.zeros(4, int)
     drop = measure_drop(np.array([0, 1, 1, 0]), np.array([0, 2, 1, 0]), labels)
-    assert (drop.images, drop.points, drop.reference, drop.other) == (4, 0, 0.5, 0.5)
-    assert measure_drop(np.array([0, 1, 1, 0]), np.array([0, 2, 1, 0]), None).points == 25
+    assert (drop.images, drop.loss, drop.reference, drop.other) == (4, 0, 0.5, 0.5)
+    assert measure_drop(np.array([0, 1, 1, 0]), np.array([0, 2, 1, 0]), None).loss == 25
+
+
+def test_a_rise_of_perplexity_is_in_percent_of_the_reference_s() -> None:
+    random = np.random.default_rng(0)
+    reference = random.normal(1.5, 0.2, 50)
+    drop = measure_rise(reference, reference + random.normal(0.02, 0.01, 50))
+    assert (drop.images, drop.measure) == (50, "perplexity")
+    assert drop.reference == pytest.approx(np.exp(reference.mean()))
+    assert drop.loss == pytest.approx(100 * (drop.other / drop.reference - 1))
+    assert 1 < drop.low < drop.loss < drop.high < 3
+    assert measure_rise(reference, reference).loss == 0

@@ -95,7 +95,7 @@ def test_given_states_keep_a_layer_as_it_is() -> None:
 def test_final_states_keep_a_layer_as_it_is() -> None:
     fused = fuse(sequence_network("NTC", final_states=True), (STEPS, FEATURES))
     assert RECURRENT not in operators(fused.graph)
-    assert "its final states are read" in reasons(fused)
+    assert "the final state of its cells is read" in reasons(fused)
 
 
 def test_clipped_states_keep_a_layer_as_it_is() -> None:

@@ -34,7 +34,7 @@ TARGETS = {
         Target("params", _named("params")),
         Target("symbol", _named("symbol"), mutators.json_text),
         Target("npz", _named("npz samples", "npz samples, compressed", "npz weights"), mutators.npz),
-        Target("npy", _named("npy"), mutators.npy),
+        Target("npy", _named("npy", "npy samples"), mutators.npy),
         Target("rec", _named("rec"), mutators.rec),
         Target("image", tuple(loader for loader in LOADERS if loader.name.startswith("image")), mutators.png),
         Target("labels-csv", _named("labels.csv")),

@@ -32,7 +32,7 @@ def check(
 ) -> JudgedNetwork:
     times = {"fp32": FP32_MS, "fp32_fused": 6.0, "int8": INT8_MS}
     mixed = {"mixed": INT8_MS + extra} if layers else {}
-    drop = Drop(100, True, 0.9, 0.9 - points / 100, points, points - 1, points + 1)
+    drop = Drop(100, "top-1", 0.9, 0.9 - points / 100, points, points - 1, points + 1)
     return JudgedNetwork(frozenset(layers), again, divergence, drop, {**times, **mixed}, extra, 0.1)
 
 
@@ -108,7 +108,7 @@ SEEDS = range(8)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_goal_is_met_with_the_fewest_layers(network: tuple[Fused, QuantizationPlan], seed: int) -> None:
     world, found, ended = explored(network, Goal(max_drop=1.5), seed)
-    assert found.drop.points <= 1.5
+    assert found.drop.loss <= 1.5
     assert not ended
     for fewer in combinations(world.gains, len(found.layers) - 1):
         assert world.left(frozenset(fewer)) > 1.5
@@ -129,7 +129,7 @@ def test_accuracy_is_never_bought_with_speed_that_is_needed(network: tuple[Fused
     world, found, ended = explored(network, goal, 0)
     assert not meets(found, goal)
     assert found.speedup >= 3.2
-    assert found.drop.points == min(c.drop.points for c in world.checks.values() if c.speedup >= 3.2)
+    assert found.drop.loss == min(c.drop.loss for c in world.checks.values() if c.speedup >= 3.2)
     assert len(found.layers) == 2
     assert not ended
 
@@ -152,7 +152,7 @@ def test_the_last_network_is_adjusted_again_and_kept_if_better(
     _, again, _ = explored(network, Goal(max_drop=1.5), 0, works=True)
     assert (plain.again, again.again) == (False, True)
     assert again.layers == plain.layers
-    assert again.drop.points < plain.drop.points
+    assert again.drop.loss < plain.drop.loss
 
 
 @pytest.mark.parametrize("affordable", range(1, 20))
@@ -162,7 +162,7 @@ def test_a_budget_ends_the_search_with_the_best_so_far(
     goal = Goal(max_drop=1.5)
     world, found, ended = explored(network, goal, 0, affordable=affordable)
     assert world.made <= affordable + 1
-    assert found.drop.points <= check((), world.left(frozenset()), 0).drop.points
+    assert found.drop.loss <= check((), world.left(frozenset()), 0).drop.loss
     assert ended or meets(found, goal)
     if affordable > 4:
         assert found.layers
@@ -173,7 +173,7 @@ def test_a_set_between_those_looked_at_first_may_meet_the_goal(network: tuple[Fu
         def check(self, layers: Layers, again: bool = False, overtime: bool = False) -> JudgedNetwork:
             found = super().check(layers, again, overtime)
             lucky = len(layers) in (3, 5)
-            return replace(found, drop=replace(found.drop, points=0.0 if lucky else 9.0))
+            return replace(found, drop=replace(found.drop, loss=0.0 if lucky else 9.0))
 
     fused, plan = network
     layers = int8_names(fused.graph, plan)

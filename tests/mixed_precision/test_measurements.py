@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from quantkit.errors import QuantkitError
+from quantkit.evaluation.drop import measure_drop
 from quantkit.mixed_precision.journal import Journal
 from quantkit.mixed_precision.measurements import Budget, Measurements
-from quantkit.models.class_scores import ClassScores
 
 MILLISECONDS = {"fp32": 4.0, "fp32_fused": 2.0, "int8": 1.0}
-CHECK = {"divergence": 0.1, "predictions": [1, 2, 3], "milliseconds": MILLISECONDS, "extra": 0.0, "noise": 0.01}
+CHECK = {"divergence": 0.1, "outcomes": [1, 2, 3], "milliseconds": MILLISECONDS, "extra": 0.0, "noise": 0.01}
 TRIAL = {"divergence": 0.1, "milliseconds": 0.5, "noise": 0.01}
 
 
@@ -24,7 +24,8 @@ def measured(path: Path, kind: str, value: Any, layers: tuple[str, ...] = ()) ->
     path.write_text(json.dumps({"what": [kind, *layers], "value": value}) + "\n")
     graph = SimpleNamespace(by_name=dict.fromkeys(("a", "b")))
     network: Any = SimpleNamespace(network=SimpleNamespace(graph=graph))
-    images: Any = SimpleNamespace(predictions=np.array([1, 2, 4]), labels=None, class_scores=ClassScores(True, ""))
+    fp32 = np.array([1, 2, 4])
+    images: Any = SimpleNamespace(outcomes=fp32, drop=lambda outcomes: measure_drop(fp32, outcomes, None))
     nothing: Any = None
     found = Measurements(nothing, network, nothing, images, Journal(path), Budget(0))
     return found.trial(frozenset(layers)) if kind == "trial" else found.checks[frozenset(layers), False]
@@ -33,7 +34,7 @@ def measured(path: Path, kind: str, value: Any, layers: tuple[str, ...] = ()) ->
 def test_what_is_sound_is_taken(tmp_path: Path) -> None:
     assert measured(tmp_path / "j", "trial", TRIAL).milliseconds == 0.5
     found = measured(tmp_path / "j", "check", CHECK)
-    assert (found.speedup, found.drop.points) == (4.0, pytest.approx(100 / 3))
+    assert (found.speedup, found.drop.loss) == (4.0, pytest.approx(100 / 3))
 
 
 WRONG = ["x", None, [], {}, [1.5], "\ud800"]
@@ -44,9 +45,9 @@ WRONG = ["x", None, [], {}, [1.5], "\ud800"]
     [
         *(("trial", {name: wrong}) for name in TRIAL for wrong in (*WRONG, ...)),
         *(("check", {name: wrong}) for name in CHECK for wrong in (*WRONG, ...)),
-        ("check", {"predictions": [1, 2]}),
-        ("check", {"predictions": [1, 2, 3.5]}),
-        ("check", {"predictions": [1, 2, [3]]}),
+        ("check", {"outcomes": [1, 2]}),
+        ("check", {"outcomes": [1, 2, 3.5]}),
+        ("check", {"outcomes": [1, 2, [3]]}),
         *(("check", {"milliseconds": {**MILLISECONDS, "int8": wrong}}) for wrong in (*WRONG, 0, -1.0)),
         ("check", {"milliseconds": {**MILLISECONDS, "mixed": 1.0}}),
         ("check", {"milliseconds": {"fp32": 1.0}}),

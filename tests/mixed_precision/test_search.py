@@ -94,10 +94,10 @@ def test_the_goal_is_met_and_what_is_said_is_true(
             "mixed": found.network.graph,
         }.items()
     }
-    assert found.int8.drop.points == pytest.approx(100 * (right["fp32"] - right["int8"]))
-    assert found.int8.drop.points > 1
-    assert found.chosen.drop.points == pytest.approx(100 * (right["fp32"] - right["mixed"]))
-    assert found.chosen.drop.points <= 0.3
+    assert found.int8.drop.loss == pytest.approx(100 * (right["fp32"] - right["int8"]))
+    assert found.int8.drop.loss > 1
+    assert found.chosen.drop.loss == pytest.approx(100 * (right["fp32"] - right["mixed"]))
+    assert found.chosen.drop.loss <= 0.3
     assert found.chosen.divergence < found.int8.divergence
     total = len(int8_names(digits_fused.fused.graph, tight[1]))
     assert 0 < len(found.layers) < total
@@ -173,9 +173,9 @@ def test_without_labels_it_is_agreement_that_counts(
 ) -> None:
     found = begin(goal=quantkit.Goal(max_drop=1.0), judge=images[0])
     assert found.met
-    assert not found.chosen.drop.labelled
+    assert found.chosen.drop.measure == "agreement"
     same = top1(found.network.graph, digits_fused, images) == top1(digits_fused.model.graph, digits_fused, images)
-    assert found.chosen.drop.points == pytest.approx(100 * (1 - same.mean()))
+    assert found.chosen.drop.loss == pytest.approx(100 * (1 - same.mean()))
 
 
 def test_speed_alone_needs_no_images(begin: Callable[..., search.SearchResult]) -> None:
@@ -239,7 +239,7 @@ def test_random_weights_have_no_accuracy_to_keep(engine: None) -> None:
 
 def test_the_subset_is_part_of_the_images(digits_fused: FusedModel, images: tuple[np.ndarray, np.ndarray]) -> None:
     found = judged(digits_fused, images, silent)
-    assert (len(found.predictions), len(found.subset)) == (IMAGES, 64)
+    assert (len(found.outcomes), len(found.subset)) == (IMAGES, 64)
     assert found.labels is not None
     np.testing.assert_array_equal(found.labels, images[1])
-    np.testing.assert_array_equal(found.predictions, top1(digits_fused.model.graph, digits_fused, images))
+    np.testing.assert_array_equal(found.outcomes, top1(digits_fused.model.graph, digits_fused, images))

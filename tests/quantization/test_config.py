@@ -73,7 +73,7 @@ def test_one_line_tells_what_is_not_the_default() -> None:
         ('preset = "fast"\n[algorithms]\nbias = true', "both a preset and algorithms"),
         ("[algorithms]\nbia = true", "at algorithms.bia: there is no such key"),
         ("[goal]", "a goal needs a max_drop"),
-        ("[goal]\nmax_drop = nan", "a drop of at most nan points"),
+        ("[goal]\nmax_drop = nan", "a drop of at most nan was"),
         ('never_slower = "yes"', "at never_slower: Input should be a valid boolean"),
         ("speed_batch = 8", "speed_batch is 8, and nothing is timed without never_slower; give both or neither"),
         ("never_slower = true\nspeed_batch = 0", "speed_batch is 0; give a whole number from 1 up, such as 8"),

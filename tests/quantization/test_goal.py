@@ -14,9 +14,9 @@ NAN = float("nan")
     ("drop", "speedup", "message"),
     [
         (None, None, "^a goal needs a max_drop, a min_speedup or both; give one$"),
-        (-0.1, None, "^a drop of at most -0.1 points was asked for; give 0 to 100, such as 0.3$"),
-        (100.5, None, "100.5 points"),
-        (NAN, 2.0, "nan points"),
+        (-0.1, None, "^a drop of at most -0.1 was asked for; give 0 to 100, such as 0.3$"),
+        (100.5, None, "at most 100.5 was"),
+        (NAN, 2.0, "at most nan was"),
         (0.3, 0, "^a speed-up of 0 was asked for; give a number above 0, such as 2.5$"),
         (None, -1, "speed-up of -1"),
         (None, NAN, "speed-up of nan"),

@@ -18,6 +18,8 @@ from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
+from tests.fusion.test_final_state import network as final_state_network
+from tests.fusion.test_final_state import stack
 from tests.quantization.recurrent_networks import quantized
 from tests.sequences import FEATURES, STACK, STEPS, sequence_network, sequences
 
@@ -40,6 +42,19 @@ def test_lstm_and_dense_layers_run_in_int8(engine: None, monkeypatch: pytest.Mon
     (output,) = fused.graph.outputs
     noise = both.quantized[output] - both.exact[output]
     assert 10 * np.log10((both.exact[output] ** 2).sum() / (noise**2).sum()) > 25
+
+
+def test_layers_whose_final_state_is_read_run_in_int8(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.random.default_rng(0).normal(size=(4, 4, 3)).astype(np.float32)
+    fused, network = quantized(monkeypatch, final_state_network(stack("lstm", 2, both=True), (0, 1)), data)
+    check_quantized(network)
+    assert lstm_reasons(network) == [""] * 4
+    both = SideBySide(fused.graph, int8_network(network), data)
+    for _ in both.run():
+        pass
+    for output in fused.graph.outputs:
+        noise = both.quantized[output] - both.exact[output]
+        assert 10 * np.log10((both.exact[output] ** 2).sum() / (noise**2).sum()) > 25
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quantkit.errors import UserError
-from quantkit.quantization.reduced_range import with_reduced_range
+from quantkit.quantization.reduced_range import with_reduced_range, without_overflow
 from quantkit.quantization.weights import engine_integers
 
 
@@ -161,3 +161,19 @@ def test_a_dead_channel_stays_zero(reduce: str) -> None:
 def test_unknown_reductions_are_refused() -> None:
     with pytest.raises(UserError, match=r"^unknown reduction of ranges 'half'; choose one of none, auto, all$"):
         with_reduced_range(*channels(), "half")  # type: ignore[arg-type]
+
+
+def test_integers_that_overflow_give_way_by_as_little_as_it_takes() -> None:
+    exact = np.array(
+        [
+            [100.0, 28.0, 60.4, -90.0, 0.0],
+            [70.4, 60.0, -80.0, -49.7, 127.0],
+            [64.0, 64.0, 127.0, 1.0, 2.0],
+            [-125.6, -2.4, 126.4, 2.6, 1.0],
+        ]
+    )
+    found = without_overflow(np.rint(exact), exact)
+    wanted = [[100, 28, 60, -90, 0], [69, 59, -79, -49, 127], [64, 64, 127, 1, 2], [-126, -2, 126, 2, 1]]
+    assert found.dtype == np.int8
+    np.testing.assert_array_equal(found, wanted)
+    assert not any(overflows(np.append(row, 0)) for row in found)

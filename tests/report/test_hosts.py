@@ -100,3 +100,25 @@ def test_different_hosts_are_refused_by_name_unless_asked_for(runs: tuple[Result
         make_report(runs)
     with pytest.raises(UserError, match="a latency bound is for the best choice across hosts"):
         make_report(runs[:1], latency_bound=3.0)
+
+
+def test_networks_that_nothing_keeps_within_the_bound_share_a_last_sentence() -> None:
+    """Networks after the first are slower or faster by chance only; the bound lies between two of them."""
+    run = results(("a", "b", "c"), (1,), (NATIVE,))
+    by_p99 = sorted(offers(summarize([run])), key=lambda offer: offer.p99)
+    fastest = by_p99[0].row.network
+    others = [name for name in "abc" if name != fastest]
+    (part, *_) = make_report([run], None, across_hosts=True, latency_bound=by_p99[0].p99).document.parts
+    first, last = part.verdicts
+    assert first.startswith(f"{fastest}: most items per second")
+    assert last.startswith("Nothing measured keeps a p99 of ") and last.endswith(f" ms for {' and '.join(others)}.")
+    (part, *_) = make_report([run], None, across_hosts=True, latency_bound=0.001).document.parts
+    assert part.verdicts == ("Nothing measured keeps a p99 of 0.00100 ms for a, b and c.",)
+
+
+@pytest.mark.parametrize(("price", "told"), [(None, False), (2.0, True)])
+def test_why_latency_cells_have_no_cost_is_said(price: float | None, told: bool) -> None:
+    run = results(("net",), (1,), (NATIVE,), scenario="latency")
+    (part, *_) = make_report([run], None, (price,), across_hosts=True).document.parts
+    notes = [block.note for block in part.sections[0].blocks if isinstance(block, Table)]
+    assert [note.startswith("Latency cells have no cost") for note in notes] == [False, told, told]

@@ -12,11 +12,19 @@ from quantkit.ir.attribute_bounds import attribute_problem
 from quantkit.ir.graph import Graph
 from quantkit.ir.operators import auxiliary_inputs
 
+PER_CHANNEL = "channel_wise_quantize"
+"""The attribute of MXNet's dense layers that makes them round float weights with a scale for each channel."""
+
 
 def release() -> tuple[int, int, int]:
     """The version of the installed engine: major, minor, patch."""
     major, minor, patch = (int(part) for part in load_mxnet().__version__.split(".")[:3])
     return major, minor, patch
+
+
+def has_integer_dense() -> bool:
+    """Whether the engine's INT8 dense layer can round weights and result channel by channel, as convolutions do."""
+    return release() >= (1, 9, 0)
 
 
 def symbol_of(graph: Graph) -> Any:
@@ -31,6 +39,11 @@ def symbol_of(graph: Graph) -> Any:
             raise ModelError(
                 f"node {node.name!r} (gather_nd): MXNet {mxnet.__version__} does not check the places that it reads; "
                 "use quantkit[onednn] (mxnet 1.9.1)"
+            )
+        if PER_CHANNEL in node.attrs and not has_integer_dense():
+            raise ModelError(
+                f"node {node.name!r} ({node.op}): MXNet {mxnet.__version__} has no INT8 dense layer that hands on "
+                "integers; use quantkit[onednn] (mxnet 1.9.1), or quantize the network with this MXNet"
             )
         if problem := attribute_problem(node.op, node.attrs, len(node.inputs)):
             raise ModelError(f"node {node.name!r} ({node.op}): {problem}")

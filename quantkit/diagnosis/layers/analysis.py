@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from quantkit.data.sample_noun import SampleNoun
 from quantkit.diagnosis.layers.calibration import Audit
 from quantkit.diagnosis.layers.overflow import Overflow
 from quantkit.diagnosis.layers.tensor import TensorUse
@@ -54,6 +55,7 @@ class Analysis:
         network: the network's name in the bundle.
         data: the name of the images.
         images: the number of images.
+        noun: what a sample is called: ``image`` or ``sample``.
         agreement: the agreement of the network's outputs with FP32's.
         layers: the errors of the layers, in the order of the network.
         tensors: all tensors that become integers, in the order of the network, including its input.
@@ -64,6 +66,7 @@ class Analysis:
     network: str
     data: str
     images: int
+    noun: SampleNoun
     agreement: Agreement
     layers: tuple[LayerError, ...]
     tensors: tuple[TensorUse, ...]

@@ -9,6 +9,7 @@ from typing import Optional, Union
 
 from quantkit.bundle import Bundle, read_bundle
 from quantkit.calibration.table import CalibrationTable
+from quantkit.data.sample_noun import sample_noun
 from quantkit.diagnosis.layers.analysis import Analysis, LayerError
 from quantkit.diagnosis.layers.calibration import InputWatch, audit, calibration_digests
 from quantkit.diagnosis.layers.findings import findings
@@ -93,16 +94,18 @@ def analyze(
     uses = _uses(comparison, table)
     layers = tuple(_layer(source.fused.graph, comparison, name, uses) for name in comparison.layers)
     tensors = tuple(uses.values())
+    noun = sample_noun(shape)
     audited = audit(table, tensors, seen, calibration_digests(table, every))
     return Analysis(
         network=opened.manifest.name,
         data=every.name,
         images=agreed.images,
+        noun=noun,
         agreement=agreed,
         layers=layers,
         tensors=tensors,
         calibration=audited,
-        findings=findings(layers, tensors, audited, agreed.images, algorithms.refit or algorithms.rounding),
+        findings=findings(layers, tensors, audited, agreed.images, algorithms.refit or algorithms.rounding, noun),
     )
 
 

@@ -22,7 +22,7 @@ class InputStatistics:
     Attributes:
         mean: the mean of each channel.
         deviation: the standard deviation of each channel.
-        constant: the number of images in which each channel holds one value throughout.
+        constant: the number of images in which each channel of several values holds one throughout.
         whole: whether all values are whole numbers, like those of pixels that were not preprocessed.
     """
 
@@ -78,7 +78,8 @@ class InputWatch:
         self._sum = (self._sum if self._sum.size else zeros) + flat.sum(axis=(0, 2))
         self._squares = (self._squares if self._squares.size else zeros) + np.square(flat).sum(axis=(0, 2))
         self._values += flat.shape[0] * flat.shape[2]
-        self._constant += int((flat == flat[:, :, :1]).all(axis=(1, 2)).sum())
+        if flat.shape[2] > 1:
+            self._constant += int((flat == flat[:, :, :1]).all(axis=(1, 2)).sum())
         self._whole = self._whole and bool((np.rint(images) == images).all())
 
     def result(self) -> InputStatistics:

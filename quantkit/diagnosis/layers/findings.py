@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from quantkit.data.sample_noun import SampleNoun
 from quantkit.diagnosis.layers.analysis import LayerError
 from quantkit.diagnosis.layers.calibration import Audit
 from quantkit.diagnosis.layers.tensor import TensorUse
@@ -28,7 +29,12 @@ _OTHER_SCALE = 1.5
 
 
 def findings(
-    layers: Sequence[LayerError], tensors: Sequence[TensorUse], audit: Audit, images: int, fitted: bool
+    layers: Sequence[LayerError],
+    tensors: Sequence[TensorUse],
+    audit: Audit,
+    images: int,
+    fitted: bool,
+    noun: SampleNoun,
 ) -> tuple[str, ...]:
     """The sentences, those about the data first.
 
@@ -38,49 +44,54 @@ def findings(
         audit: the calibration compared with the images.
         images: the number of analysed images.
         fitted: whether an algorithm has fitted the weights already.
+        noun: what an image is called: inputs may be others.
     """
     return (
-        *_input(tensors[0], audit),
-        *_overlap(audit, images),
-        *_ranges(tensors, audit, images),
+        *_input(tensors[0], audit, noun),
+        *_overlap(audit, images, noun),
+        *_ranges(tensors, audit, images, noun),
         *_layers(layers, fitted),
         *_overflow(layers),
     )
 
 
-def _input(use: TensorUse, audit: Audit) -> Iterator[str]:
+def _input(use: TensorUse, audit: Audit, noun: SampleNoun) -> Iterator[str]:
     statistics = audit.input
     largest = max(abs(use.minimum), abs(use.maximum))
     if use.calibrated and not use.calibrated / _OTHER_SCALE <= largest <= use.calibrated * _OTHER_SCALE:
         pixels = ", all of them whole numbers as pixels are" if statistics.whole else ""
+        remedy = (
+            "compare the preprocessing in the bundle's card.toml with that of the data"
+            if noun == "image"
+            else "bring the data to the scale of those it was calibrated with"
+        )
         yield (
             f"The network's input reaches {largest:.3g}{pixels}, where calibration chose {use.calibrated:.3g}: these "
-            "images are preprocessed in another way; compare the preprocessing in the bundle's card.toml with that of "
-            "the data"
+            f"{noun}s are preprocessed in another way; {remedy}"
         )
     if statistics.constant:
         yield (
-            f"{statistics.constant} of the images hold one value throughout each channel; leave them out, or look "
+            f"{statistics.constant} of the {noun}s hold one value throughout each channel; leave them out, or look "
             "whether they were read correctly"
         )
 
 
-def _overlap(audit: Audit, images: int) -> Iterator[str]:
+def _overlap(audit: Audit, images: int, noun: SampleNoun) -> Iterator[str]:
     if audit.repeated:
         yield (
-            f"{audit.repeated} of the {images} images were calibrated with, so the network may look better here than "
-            "it is; analyse other images with --data"
+            f"{audit.repeated} of the {images} {noun}s were calibrated with, so the network may look better here than "
+            f"it is; analyse other {noun}s with --data"
         )
 
 
-def _ranges(tensors: Sequence[TensorUse], audit: Audit, images: int) -> Iterator[str]:
+def _ranges(tensors: Sequence[TensorUse], audit: Audit, images: int, noun: SampleNoun) -> Iterator[str]:
     worst = max(tensors, key=lambda tensor: tensor.saturated)
     if worst.saturated > _SATURATED:
         count = sum(tensor.saturated > _SATURATED for tensor in tensors)
         yield (
             f"{100 * worst.saturated:.2g} % of the values of {worst.name} lie beyond its threshold of "
             f"{worst.threshold:.3g} and are cut off (more than {100 * _SATURATED:g} % in {count} of {len(tensors)} "
-            "tensors); calibrate with more images like these, or with --method minmax"
+            f"tensors); calibrate with more {noun}s like these, or with --method minmax"
         )
     typical, most = audit.half_change
     if typical > _UNSETTLED:
@@ -90,15 +101,15 @@ def _ranges(tensors: Sequence[TensorUse], audit: Audit, images: int) -> Iterator
             else f"calibrate with more than {images} (the bundle: {audit.images})"
         )
         yield (
-            f"Half of these {images} images would give ranges that differ by {100 * typical:.2g} % in the middle and "
-            f"up to {100 * most:.2g} %: so few images do not settle them; {remedy}"
+            f"Half of these {images} {noun}s would give ranges that differ by {100 * typical:.2g} % in the middle and "
+            f"up to {100 * most:.2g} %: so few {noun}s do not settle them; {remedy}"
         )
     typical, most = audit.moved
     if typical > _MOVED:
         yield (
-            f"Calibrated on these images, ranges would differ from the bundle's by {100 * typical:.2g} % in the middle "
-            f"and up to {100 * most:.2g} %: the {audit.images} images of {audit.data} were too few or of another kind; "
-            "calibrate with more images like these"
+            f"Calibrated on these {noun}s, ranges would differ from the bundle's by {100 * typical:.2g} % in the "
+            f"middle and up to {100 * most:.2g} %: the {audit.images} {noun}s of {audit.data} were too few or of "
+            f"another kind; calibrate with more {noun}s like these"
         )
 
 

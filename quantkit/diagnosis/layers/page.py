@@ -17,7 +17,7 @@ from quantkit.report.page.figure import Figure
 from quantkit.report.page.html import page
 from quantkit.report.page.table import FACTS, Table
 from quantkit.report.study.words import number
-from quantkit.units import decibels, percent
+from quantkit.units import counted, decibels, percent
 
 _DEFINITIONS = (
     "SQNR is the signal-to-quantization-noise ratio, 10 log10(E[x²] / E[(x-q)²]), of FP32's values x and INT8's q.",
@@ -66,13 +66,14 @@ def _plain(value: Any) -> Any:
 
 
 def _document(analysis: Analysis) -> Document:
-    agreed, audit = analysis.agreement, analysis.calibration
+    agreed, audit, noun = analysis.agreement, analysis.calibration, analysis.noun
+    analysed = counted(analysis.images, noun)
     last, worst = analysis.layers[-1], analysis.worst[0]
     if agreed.top1 is None:
-        verdict = f"INT8's outputs against FP32's over {analysis.images} images: {'; '.join(agreed.texts)}."
+        verdict = f"INT8's outputs against FP32's over {analysed}: {'; '.join(agreed.texts)}."
     else:
         verdict = (
-            f"INT8 and FP32 agree in the first prediction for {percent(agreed.top1)} of {analysis.images} images; the "
+            f"INT8 and FP32 agree in the first prediction for {percent(agreed.top1)} of {analysed}; the "
             f"mean cosine of their outputs is {agreed.cosine:.4f}."
         )
     also = (
@@ -82,13 +83,13 @@ def _document(analysis: Analysis) -> Document:
     repeated = "not known" if audit.repeated is None else str(audit.repeated)
     facts = [
         ("network", analysis.network),
-        ("images", f"{analysis.images} of {analysis.data}"),
-        ("calibrated with", f"{audit.images} images of {audit.data}, method {audit.method}"),
+        (f"{noun}s", f"{analysis.images} of {analysis.data}"),
+        ("calibrated with", f"{counted(audit.images, noun)} of {audit.data}, method {audit.method}"),
         ("commit of quantkit", described(own_revision())),
-        ("images calibrated with among those analysed", repeated),
+        (f"{noun}s calibrated with among those analysed", repeated),
         ("values cut off, over all tensors", f"{100 * audit.beyond:.2g} %"),
-        ("ranges from half of the images", _changes(audit.half_change)),
-        ("ranges from these images against the bundle's", _changes(audit.moved)),
+        (f"ranges from half of the {noun}s", _changes(audit.half_change)),
+        (f"ranges from these {noun}s against the bundle's", _changes(audit.moved)),
         ("input, mean of each channel", ", ".join(map(number, audit.input.mean))),
         ("input, standard deviation", ", ".join(map(number, audit.input.deviation))),
     ]
@@ -152,7 +153,7 @@ def _without_vnni(analysis: Analysis) -> Union[Table, Text]:
         (layer for layer in analysis.layers if layer.overflow.share), key=lambda layer: layer.without_vnni.sqnr
     )
     if not hit:
-        return Text("No sum saturates in 16 bits on these images.")
+        return Text(f"No sum saturates in 16 bits on these {analysis.noun}s.")
     rows = [
         (
             layer.name,
@@ -194,7 +195,7 @@ def _tensors(analysis: Analysis) -> Table:
     ]
     columns = (
         "tensor", "type", "threshold", "minimum", "1 %", "50 %", "99.9 %", "maximum", "cut off", "integers used",
-        "narrow channels", "half of the images", "against the bundle",
+        "narrow channels", f"half of the {analysis.noun}s", "against the bundle",
     )  # fmt: skip
     return Table(
         "FP32's values and the integers, all tensors",
@@ -202,5 +203,6 @@ def _tensors(analysis: Analysis) -> Table:
         tuple(rows),
         frozenset(range(2, 13)),
         "The columns 1 %, 50 % and 99.9 % are percentiles. The last two say by how much ranges change that the "
-        "calibration method chooses from half of the images, and from these images instead of the bundle's.",
+        f"calibration method chooses from half of the {analysis.noun}s, and from these {analysis.noun}s instead of the "
+        "bundle's.",
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Optional
 
 from quantkit.errors import ModelError
 from quantkit.extras import using
+from quantkit.lowering.onnx_lstm import LstmForm
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -17,6 +18,8 @@ QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
 _RESHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+DYNAMIC_LSTM = "DynamicQuantizeLSTM"
+RECURRENT = frozenset({"LSTM", "GRU", "RNN", DYNAMIC_LSTM})
 
 Shape = tuple[int, ...]
 
@@ -64,14 +67,23 @@ class OnnxFile:
 
     @cached_property
     def layers(self) -> Mapping[str, Literal["int8", "fp32"]]:
-        """The precision of convolutions and matrix products in the file, by name."""
+        """The precision of convolutions, matrix products and recurrent layers in the file, by name."""
         precisions: dict[str, Literal["int8", "fp32"]] = {}
         for node in self.model.graph.node:
             if node.op_type in LAYERS:
                 operands = [self._producers.get(name) for name in node.input[:2]]
                 integers = all(operand is not None and operand.op_type == DEQUANTIZE for operand in operands)
                 precisions[node.name] = "int8" if integers else "fp32"
+            elif node.op_type in RECURRENT:
+                weights = self._producers.get(node.input[1])
+                integers = node.op_type == DYNAMIC_LSTM or (weights is not None and weights.op_type == DEQUANTIZE)
+                precisions[node.name] = "int8" if integers else "fp32"
         return precisions
+
+    @property
+    def lstm(self) -> LstmForm:
+        """The form of its INT8 LSTM layers."""
+        return "dynamic" if any(node.op_type == DYNAMIC_LSTM for node in self.model.graph.node) else "qdq"
 
     def reshaped(self, name: str) -> tuple[str, ...]:
         """The names of the operators after a layer that only reshape its result; engines drop some of them."""
@@ -94,7 +106,8 @@ class OnnxFile:
         """The operators that compute some tensors from others, as a separate file.
 
         Args:
-            inputs: the shapes of float32 tensors, by name; the batch size is left open.
+            inputs: the shapes of tensors, by name; the batch size is left open. Inputs of the network keep their type,
+                all others are float32.
             outputs: the names of float32 tensors.
 
         Raises:
@@ -115,8 +128,10 @@ class OnnxFile:
         model.graph.name = "part"
         model.graph.node.extend(reversed(nodes))
         model.graph.initializer.extend(constants)
+        own = {each.name: each.type.tensor_type.elem_type for each in self.model.graph.input}
         model.graph.input.extend(
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", *shape[1:]]) for name, shape in inputs.items()
+            helper.make_tensor_value_info(name, own.get(name, TensorProto.FLOAT), ["N", *shape[1:]])
+            for name, shape in inputs.items()
         )
         model.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs)
         return bytes(model.SerializeToString())

@@ -10,7 +10,7 @@ from typing import Optional, Union
 
 import numpy as np
 
-from quantkit.backends.registry import ONNX_ENGINES, REFERENCE, unknown_engine
+from quantkit.backends.registry import ONNX_ENGINES, ONNXRUNTIME, REFERENCE, unknown_engine
 from quantkit.bundle.export import check_int8_bundle, int8_onnx
 from quantkit.bundle.manifest import read_manifest
 from quantkit.bundle.read import Bundle, open_bundle
@@ -70,9 +70,9 @@ def verify_in_engines(
 ) -> EnginesVerification:
     """Check a bundle, then run its INT8 network as an ONNX file in engines and compare each with MXNet.
 
-    If the bundle does not hold its ONNX file, it is made in memory. If MXNet is not installed, this warns with
-    ``NoMXNetWarning``, checks only the bundle's files, and compares engines with the outputs that MXNet computed for
-    the stored sample when the bundle was made.
+    If the bundle does not hold its ONNX file, or not in the form whose LSTM layers an engine runs in INT8, it is made
+    in memory. If MXNet is not installed, this warns with ``NoMXNetWarning``, checks only the bundle's files, and
+    compares engines with the outputs that MXNet computed for the stored sample when the bundle was made.
 
     Args:
         directory: the bundle.
@@ -98,13 +98,10 @@ def verify_in_engines(
         return EnginesVerification(verified)
     bundle = open_bundle(Path(directory), read_manifest(Path(directory)))
     check_int8_bundle(bundle)
-    content = bundle.onnx
-    if content is None:
-        tell("writing the network as ONNX, which the bundle does not hold")
-        content = int8_onnx(bundle.model, bundle.network, bundle.manifest.settings)
     checks: list[Check] = []
     parities: list[EngineParity] = []
     for engine in dict.fromkeys(engines):
+        content = _content(bundle, engine, tell)
         images = _images(bundle, engine, evaluation_data, num_samples, tell, progress) if has_mxnet else None
         try:
             parity = engine_parity(bundle, content, engine, images, _BATCH_SIZE, layers and has_mxnet, progress)
@@ -128,6 +125,17 @@ def _verified(directory: Path) -> tuple[Verification, bool]:
             stacklevel=3,
         )
     return verify_files(directory), False
+
+
+def _content(bundle: Bundle, engine: str, tell: Tell) -> bytes:
+    """The ONNX file of a bundle, in the form whose LSTM layers an engine runs in INT8."""
+    if engine == ONNXRUNTIME.name and bundle.network.int8_lstms:
+        tell(f"{engine}: writing the network as ONNX with dynamic LSTM layers (quantkit export --lstm dynamic)")
+        return int8_onnx(bundle.model, bundle.network, bundle.manifest.settings, lstm="dynamic")
+    if bundle.onnx is not None:
+        return bundle.onnx
+    tell(f"{engine}: writing the network as ONNX, which the bundle does not hold")
+    return int8_onnx(bundle.model, bundle.network, bundle.manifest.settings)
 
 
 def _images(

@@ -74,8 +74,13 @@ class Draft:
         """See ``Names.free``; names of removed operators stay taken."""
         return self._free.free(wanted)
 
-    def replace(self, nodes: Sequence[Node], params: Mapping[str, np.ndarray]) -> None:
-        """Put new operators, with their parameters, in place of the operator that has the last one's name."""
+    def replace(
+        self, nodes: Sequence[Node], params: Mapping[str, np.ndarray], moved: Optional[Mapping[Tensor, Tensor]] = None
+    ) -> None:
+        """Put new operators, with their parameters, in place of the operator that has the last one's name.
+
+        What read a tensor in ``moved`` reads what stands there for it.
+        """
         name = nodes[-1].name
         old = self._nodes[name]
         self.params.update(params)
@@ -86,12 +91,17 @@ class Draft:
             self._count(node, 1)
             if any(map(self.depends_on_input, node.inputs)):
                 self._dependent.add(node.name)
+        for own, tensor in (moved or {}).items():
+            self._move(own, tensor)
         self._forget(old)
 
     def bypass(self, name: str, tensor: Tensor) -> None:
         """Leave an operator out; all that read its output read ``tensor`` instead."""
         node = self._nodes.pop(name)
-        own = node.output
+        self._move(node.output, tensor)
+        self._forget(node)
+
+    def _move(self, own: Tensor, tensor: Tensor) -> None:
         for reader in self._readers.pop(own, {}):
             old = self._nodes[reader]
             new = replace(old, inputs=tuple(tensor if each == own else each for each in old.inputs))
@@ -99,11 +109,12 @@ class Draft:
             self._nodes[reader] = new
             self._readers.setdefault(tensor, Counter())[reader] += times
             self._uses[tensor.node] += times
+            self._uses[own.node] -= times
         if outputs := self._outputs.pop(own, 0):
             self._outputs[tensor] += outputs
             self._uses[tensor.node] += outputs
+            self._uses[own.node] -= outputs
             self._moved[own] = tensor
-        self._forget(node)
 
     def graph(self) -> Graph:
         """The network after the changes so far."""

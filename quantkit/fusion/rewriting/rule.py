@@ -24,10 +24,14 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class Replacement:
-    """New nodes in place of the node named ``nodes[-1].name``; whatever nothing reads any more is dropped."""
+    """New nodes in place of the node named ``nodes[-1].name``; whatever nothing reads any more is dropped.
+
+    The last node computes the old one's first output; ``moved`` has the tensors that take the place of others.
+    """
 
     nodes: tuple[Node, ...]
     params: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    moved: Mapping[Tensor, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def apply_rule(
             draft.bypass(name, match.tensor)
         elif match is not None:
             applied.append(Applied(rule.name, name, match.nodes[-1].origin))
-            draft.replace(match.nodes, match.params)
+            draft.replace(match.nodes, match.params, match.moved)
     return draft.graph(), tuple(applied), tuple(rejected)
 
 

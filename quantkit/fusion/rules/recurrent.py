@@ -11,6 +11,7 @@ import numpy as np
 
 from quantkit.fusion.rewriting.draft import Draft
 from quantkit.fusion.rewriting.rule import Bypass, Match, Rejection, Replacement, Rule, Shapes
+from quantkit.fusion.rules.final_state import final_state, one_by_one, takes_apart
 from quantkit.ir.graph import Node, Tensor
 from quantkit.ir.operators import flag
 from quantkit.ir.recurrent_layer import (
@@ -41,7 +42,14 @@ def _batch_first(draft: Draft, node: Node, shapes: Shapes) -> Match:
     if any(draft.free_name(part) != part for part in part_names(name)):
         return Rejection(NAME, node.name, "other operators have the names of its parts")
     whole = fused_recurrent(name, node, data.output, node.inputs[1])
-    return Replacement((data, whole, swapped(node.name, whole.output, node.origin)))
+    last = swapped(node.name, whole.output, node.origin)
+    if not _is_read(draft, Tensor(node.name, 1)):
+        return Replacement((data, whole, last))
+    apart = one_by_one(draft, RecurrentLayer(whole))
+    if apart is None:
+        return Rejection(NAME, node.name, "its parameters do not fit its layers")
+    state = final_state(draft, node, apart)
+    return Replacement((data, *apart.nodes, *state, last), apart.params, {Tensor(node.name, 1): state[-1].output})
 
 
 def _obstacle(draft: Draft, node: Node) -> Optional[str]:
@@ -51,13 +59,19 @@ def _obstacle(draft: Draft, node: Node) -> Optional[str]:
         return "its weights are computed, not constant"
     if any(not _is_zero(draft, state) for state in node.inputs[2:]):
         return "its initial states are given"
-    if any(draft.readers(Tensor(node.name, index)) or draft.is_output(Tensor(node.name, index)) for index in (1, 2)):
+    if _is_read(draft, Tensor(node.name, 2)):
+        return "the final state of its cells is read"
+    if _is_read(draft, Tensor(node.name, 1)) and not takes_apart(node):
         return "its final states are read"
     if flag(node, "use_sequence_length") or node.attrs.get("projection_size", "None") != "None":
         return "it has lengths of sequences, or a projection"
     if any(node.attrs.get(f"lstm_state_clip_{bound}", "None") != "None" for bound in ("min", "max")):
         return "its states are clipped"
     return None
+
+
+def _is_read(draft: Draft, tensor: Tensor) -> bool:
+    return bool(draft.readers(tensor)) or draft.is_output(tensor)
 
 
 def _is_zero(draft: Draft, state: Tensor) -> bool:

@@ -43,7 +43,7 @@ def with_analytic_biases(original: Graph, network: QuantizedGraph) -> QuantizedG
         mean = _mean_input(original, graph, layer)
         if mean is not None and layer.bias is not None:
             weight = graph.params[layer.weight.node]
-            shift = channel_sums(layer, integer_weights(layer, weight, network.dense_levels).real - weight, mean)
+            shift = channel_sums(layer, integer_weights(weight, network.weight_levels(layer.node)).real - weight, mean)
             params[layer.bias.node] = (params[layer.bias.node] - shift).astype(np.float32)
     return replace(network, graph=replace(graph, params=params))
 

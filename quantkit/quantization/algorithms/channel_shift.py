@@ -63,7 +63,7 @@ def with_channel_shift(network: QuantizedGraph, images: np.ndarray, method: str)
             forms[tensor] = TensorQuantization(Range(-peak, peak), "int8")
     shifted = _shifted(graph, shifts)
     nodes = tuple(_with_relu(node) if node.output in unsigned else node for node in shifted.nodes)
-    return QuantizedGraph(replace(shifted, nodes=nodes), replace(plan, tensors=forms))
+    return replace(network, graph=replace(shifted, nodes=nodes), plan=replace(plan, tensors=forms))
 
 
 def can_shift(network: QuantizedGraph, node: Node) -> bool:

@@ -51,7 +51,7 @@ def equalized(network: QuantizedGraph, images: np.ndarray, method: str) -> Quant
     scaled = _scaled(network, factors)
     ranges = collect_ranges(float_graph(scaled), list(factors), batches, _BATCH, method) if factors else {}
     forms = {tensor: replace(plan.tensors[tensor], range=ranges[str(tensor)]) for tensor in factors}
-    return QuantizedGraph(scaled, replace(plan, tensors={**plan.tensors, **forms}))
+    return replace(network, graph=scaled, plan=replace(plan, tensors={**plan.tensors, **forms}))
 
 
 def _scaled_alike(network: QuantizedGraph) -> Iterator[tuple[Tensor, ...]]:

@@ -13,7 +13,7 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 
 
 def with_own_params(network: QuantizedGraph) -> QuantizedGraph:
-    """The same network; in it no INT8 layer lacks a bias, or shares a parameter with another operator."""
+    """The same network; in it no INT8 layer shares a parameter with another operator, or lacks a bias."""
     graph, names = network.graph, Names(network.graph.names)
     for layer in network.int8_layers:
         if layer.bias is None:
@@ -21,6 +21,9 @@ def with_own_params(network: QuantizedGraph) -> QuantizedGraph:
         for tensor in (layer.weight, layer.bias):
             if tensor is not None and len(graph.consumers[tensor]) > 1:
                 graph = _with_copy(graph, layer.node.name, tensor, names)
+    for lstm in network.int8_lstms:
+        if len(graph.consumers[lstm.parameters]) > 1:
+            graph = _with_copy(graph, lstm.node.name, lstm.parameters, names)
     return replace(network, graph=graph)
 
 

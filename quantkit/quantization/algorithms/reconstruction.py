@@ -9,17 +9,20 @@ import numpy as np
 
 from quantkit.host.blas import single_threaded_blas
 from quantkit.ir.fused_layer import FusedLayer
+from quantkit.ir.recurrent_layer import RecurrentLayer, known_matrices
 from quantkit.progress import Progress
 from quantkit.quantization.algorithms.bias_correction import bias_correction
 from quantkit.quantization.algorithms.least_squares import mean_square, moments, refit, refit_to_few
+from quantkit.quantization.algorithms.lstm import Int8Lstm, adapted_lstm, gates
 from quantkit.quantization.algorithms.patches import layer_rows
 from quantkit.quantization.algorithms.rounding import Curvature, OfRows, round_jointly, with_ridge
 from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.recurrent_weights import lstm_integers
 from quantkit.quantization.simulation.constants import with_constants_folded
 from quantkit.quantization.simulation.integer_sums import integer_weights
 from quantkit.quantization.simulation.operators import activated
-from quantkit.quantization.simulation.simulator import Int8Network, SideBySide, Values, summed
+from quantkit.quantization.simulation.simulator import Int8Network, SideBySide, Values, float_results, summed
 from quantkit.quantization.threads import in_threads
 from quantkit.quantization.weights import CONVOLUTION_LEVELS, LEVELS, engine_weights, peak_scale
 
@@ -44,24 +47,29 @@ def reconstruct(
         progress: wraps the operators.
     """
     folded = with_constants_folded(network.graph)
-    adapting = _Adapting(Int8Network(replace(network, graph=folded), {}), algorithms, dict(folded.params))
-    both = SideBySide(folded, adapting.network, images, adapting.layer)
+    int8 = Int8Network(replace(network, graph=folded), {})
+    adapting = _Adapting(int8, algorithms, dict(folded.params), dict(network.lstm_scales))
+    both = SideBySide(folded, adapting.network, images, adapting)
     for _ in progress(both.run(), len(folded.nodes), "adapting weights and biases"):
         pass
     params = {name: adapting.params[name] for name in network.graph.params}
-    return replace(network, graph=replace(network.graph, params=params))
+    return replace(network, graph=replace(network.graph, params=params), lstm_scales=adapting.lstm_scales)
 
 
 @dataclass(frozen=True, eq=False)
 class _Adapting:
-    """Changes each INT8 layer for the inputs that it is given, and computes it; ``params`` change on the way."""
+    """The ``Hooks`` that change each INT8 layer for the inputs that it is given, and compute it.
+
+    ``params`` and ``lstm_scales`` change on the way.
+    """
 
     network: Int8Network
     algorithms: PTQConfig
     params: dict[str, np.ndarray]
+    lstm_scales: dict[str, np.ndarray]
 
     def layer(self, fused_layer: FusedLayer, exact: Values, quantized: Values) -> tuple[np.ndarray, np.ndarray]:
-        """What a layer puts out in FP32 and in INT8, see ``simulator.LayerHook``."""
+        """See ``Hooks``."""
         graph = self.network.graph
         bias = None if fused_layer.bias is None else graph.params[fused_layer.bias.node]
         inputs, added = self._inputs(fused_layer, quantized), self.network.addend(fused_layer, quantized)
@@ -75,7 +83,8 @@ class _Adapting:
                 self.params[fused_layer.weight.node] = self._weight(
                     fused_layer, inputs, wanted if added is None else wanted - added
                 )
-        weights = integer_weights(fused_layer, self.params[fused_layer.weight.node], self._levels)
+        levels = self.network.network.weight_levels(fused_layer.node)
+        weights = integer_weights(self.params[fused_layer.weight.node], levels)
         found = self.network.sums(fused_layer, inputs, weights, added)
         if (self.algorithms.bias or self.algorithms.refit) and fused_layer.bias is not None and bias is not None:
             change = bias_correction(wanted, found, partial(activated, fused_layer), fused_layer.is_non_negative)
@@ -83,9 +92,20 @@ class _Adapting:
             found += change.reshape(-1, *(1,) * (found.ndim - 2))
         return activated(fused_layer, wanted, out=wanted), self.network.finished(fused_layer, found)
 
-    @property
-    def _levels(self) -> int:
-        return self.network.network.dense_levels
+    def lstm(self, lstm: RecurrentLayer, exact: Values, quantized: Values) -> tuple[np.ndarray, np.ndarray]:
+        """See ``Hooks``."""
+        network, weights = self.network.network, known_matrices(self.network.graph, lstm)
+        (wanted,) = float_results(network.graph, lstm.node, exact)
+        form, state = network.form(lstm.data), network.form(lstm.node.output).params
+        layer = Int8Lstm(weights, lstm_integers(network, lstm), form, state)
+        with single_threaded_blas():
+            wanted_gates = gates(weights, exact[lstm.data], wanted)
+            layer = adapted_lstm(layer, wanted_gates, quantized[lstm.data], self.algorithms)
+            found = layer.run(quantized[lstm.data])
+        self.params[lstm.parameters.node] = layer.weights.flat
+        if self.algorithms.rounding:
+            self.lstm_scales[lstm.node.name] = layer.integers.scale
+        return wanted, found
 
     def _inputs(self, fused_layer: FusedLayer, quantized: Values) -> np.ndarray:
         """What a layer reads, in integers: INT8 operators put out such already."""
@@ -116,11 +136,11 @@ class _Adapting:
             else:
                 curved = with_ridge(halves[0].inputs + halves[1].inputs, ridge)
             flat = weight.reshape(len(old), -1)
-            is_convolution = fused_layer.is_convolution
-            scale = peak_scale(flat, float(CONVOLUTION_LEVELS) if is_convolution else self._levels)
-            limit = LEVELS if is_convolution else self._levels
+            levels = self.network.network.weight_levels(fused_layer.node)
+            scale = peak_scale(flat, float(CONVOLUTION_LEVELS) if levels is None else levels)
+            limit = LEVELS if levels is None else levels
             integers = round_jointly(weight, scale.reshape(groups, -1), curved, limit).reshape(flat.shape)
-            weight = engine_weights(integers, scale) if is_convolution else integers * scale[:, None]
+            weight = engine_weights(integers, scale) if levels is None else integers * scale[:, None]
         return weight.reshape(old.shape).astype(np.float32)
 
 

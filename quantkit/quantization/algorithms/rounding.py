@@ -83,7 +83,9 @@ def with_ridge(matrix: np.ndarray, ridge: np.ndarray) -> Matrix:
     return Matrix(matrix + ridge.astype(np.float32) * np.eye(matrix.shape[1], dtype=np.float32))
 
 
-def round_jointly(weight: np.ndarray, scale: np.ndarray, curvature: Curvature, limit: int = LEVELS) -> np.ndarray:
+def round_jointly(
+    weight: np.ndarray, scale: np.ndarray, curvature: Curvature, limit: int = LEVELS, keeps_peak: bool = True
+) -> np.ndarray:
     """Integers Q near W / s for which the squared error tr((Qs - W) H (Qs - W)') is small.
 
     The error of a layer's output over rows X is that with H = X'X: one weight's rounding can make up for
@@ -97,10 +99,11 @@ def round_jointly(weight: np.ndarray, scale: np.ndarray, curvature: Curvature, l
         scale: s, (groups, channels), positive; |W / s| at most ``limit`` + 0.5.
         curvature: H.
         limit: the largest integer.
+        keeps_peak: whether every channel that is not all 0 keeps a weight of this magnitude, so that its scale can be
+            read off it.
 
     Returns:
-        Integers from -``limit`` to ``limit`` as float32, the shape of ``weight``. Every channel that is not all 0 keeps
-        a weight of this magnitude, so that its scale can be read off it.
+        Integers from -``limit`` to ``limit`` as float32, the shape of ``weight``.
     """
     # Weights before channels: what one weight's change does to the others is contiguous.
     steps = np.ascontiguousarray(scale[:, None, :], np.float32)
@@ -113,7 +116,8 @@ def round_jointly(weight: np.ndarray, scale: np.ndarray, curvature: Curvature, l
     count = wanted.shape[2]
     parts = np.array_split(np.arange(count), int(np.clip(count // _FEWEST_CHANNELS, 1, _PARTS)))
     found = in_threads(lambda part: _swept(channels.of(parts[part]), blocks, curvature), len(parts))
-    return _with_full_range(np.ascontiguousarray(np.concatenate(found, axis=2).swapaxes(1, 2)), limit)
+    result = np.ascontiguousarray(np.concatenate(found, axis=2).swapaxes(1, 2))
+    return _with_full_range(result, limit) if keeps_peak else result
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,11 +33,9 @@ class IntegerWeights:
         return np.asarray(self.integers * self.scale.reshape(-1, *(1,) * (self.integers.ndim - 1)), np.float32)
 
 
-def integer_weights(layer: FusedLayer, weight: np.ndarray, dense_levels: int) -> IntegerWeights:
-    """What a lowered layer multiplies by, given its float weights; those of dense layers have so many levels."""
-    return IntegerWeights(
-        *(engine_integers(weight) if layer.is_convolution else per_channel_int8(weight, dense_levels))
-    )
+def integer_weights(weight: np.ndarray, levels: Optional[int]) -> IntegerWeights:
+    """What a lowered layer multiplies by, given its float weights and its ``QuantizedGraph.weight_levels``."""
+    return IntegerWeights(*(engine_integers(weight) if levels is None else per_channel_int8(weight, levels)))
 
 
 def integer_layer(

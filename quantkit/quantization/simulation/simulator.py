@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Optional
+from typing import Optional, Protocol
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.recurrent_layer import RecurrentLayer, exchanges_batch, known_matrices
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.quantization.recurrent_weights import RecurrentIntegers, recurrent_integers
+from quantkit.quantization.recurrent_weights import RecurrentIntegers, lstm_integers
 from quantkit.quantization.simulation.constants import batch_constants
 from quantkit.quantization.simulation.integer_sums import IntegerWeights, integer_layer, integer_weights
 from quantkit.quantization.simulation.operators import activated, linear, operator_results
@@ -42,14 +42,7 @@ class Int8Network:
     @cached_property
     def lstm_weights(self) -> Mapping[str, RecurrentIntegers]:
         """The integer weights of INT8 LSTM layers, by layer."""
-        return {
-            lstm.node.name: recurrent_integers(
-                known_matrices(self.graph, lstm),
-                self.network.form(lstm.data).params,
-                self.network.form(lstm.node.output).params,
-            )
-            for lstm in self.network.int8_lstms
-        }
+        return {lstm.node.name: lstm_integers(self.network, lstm) for lstm in self.network.int8_lstms}
 
     def is_layer(self, node: Node) -> bool:
         """Whether a node runs in INT8 and does more than to pass integers on."""
@@ -118,8 +111,8 @@ class Int8Network:
     def rounded_result(
         self, fused_layer: FusedLayer, values: np.ndarray, out: Optional[np.ndarray] = None
     ) -> np.ndarray:
-        """What a layer puts out after its way through integers; dense layers put out floats."""
-        if not fused_layer.is_convolution:
+        """What a layer puts out after its way through integers, if it puts out such."""
+        if not self.network.computes_integers(fused_layer.node):
             return values
         form, addend = self.network.form(fused_layer.node.output), self.network.addend_form(fused_layer)
         return rounded(values, form, out) if addend is None else rounded_sum(values, form, addend, out)
@@ -129,8 +122,8 @@ def int8_network(network: QuantizedGraph) -> Int8Network:
     """The network with the integer weights of its INT8 layers, made once and for all."""
     params = network.graph.params
     weights = {
-        fused_layer.node.name: integer_weights(fused_layer, params[fused_layer.weight.node], network.dense_levels)
-        for fused_layer in network.int8_layers
+        layer.node.name: integer_weights(params[layer.weight.node], network.weight_levels(layer.node))
+        for layer in network.int8_layers
     }
     return Int8Network(network, weights)
 
@@ -169,8 +162,14 @@ def summed(
     return result
 
 
-LayerHook = Callable[[FusedLayer, Values, Values], tuple[np.ndarray, np.ndarray]]
-"""Computes an INT8 layer in place of the simulator: from FP32's and INT8's tensors both results."""
+class Hooks(Protocol):
+    """Computes INT8 layers in place of the simulator: from FP32's and INT8's tensors both results."""
+
+    def layer(self, fused_layer: FusedLayer, exact: Values, quantized: Values) -> tuple[np.ndarray, np.ndarray]:
+        """What a convolution or a dense layer puts out in FP32 and in INT8."""
+
+    def lstm(self, lstm: RecurrentLayer, exact: Values, quantized: Values) -> tuple[np.ndarray, np.ndarray]:
+        """What an LSTM layer puts out in FP32 and in INT8."""
 
 
 class SideBySide:
@@ -180,7 +179,7 @@ class SideBySide:
         reference: the FP32 network.
         network: the INT8 network, with nodes and tensors of the same names.
         images: the network's input, float32 (images, ...).
-        hook: computes the INT8 layers; None: they are computed as they are.
+        hooks: compute the INT8 layers; None: they are computed as they are.
 
     Attributes:
         exact: the tensors that are still to be read, as FP32 has them.
@@ -188,11 +187,11 @@ class SideBySide:
     """
 
     def __init__(
-        self, reference: Graph, network: Int8Network, images: np.ndarray, hook: Optional[LayerHook] = None
+        self, reference: Graph, network: Int8Network, images: np.ndarray, hooks: Optional[Hooks] = None
     ) -> None:
         """Start before the first operator."""
         (name,) = reference.inputs
-        self._reference, self._network, self._hook = reference, network, hook
+        self._reference, self._network, self._hooks = reference, network, hooks
         given = {Tensor(name): images, **batch_constants(reference, len(images))}
         self.exact: MutableMapping[Tensor, np.ndarray] = dict(given)
         self.quantized: MutableMapping[Tensor, np.ndarray] = dict(given)
@@ -202,9 +201,9 @@ class SideBySide:
         """The nodes of the INT8 network in topological order, each once its results are there."""
         for node in self._reference.nodes:
             other = self._network.graph.by_name[node.name]
-            fused_layer = self._network.network.int8_layer(other) if self._hook is not None else None
-            if self._hook is not None and fused_layer is not None:
-                results = [[result] for result in self._hook(fused_layer, self.exact, self.quantized)]
+            computed = self._computed_by_hooks(other)
+            if computed is not None:
+                results = [[result] for result in computed]
             else:
                 exact = float_results(self._reference, node, self.exact)
                 results = [exact, self._network.results(other, self.quantized)]
@@ -215,3 +214,12 @@ class SideBySide:
                 if self._last_reader[tensor] == node.name:
                     self.exact.pop(tensor, None)
                     self.quantized.pop(tensor, None)
+
+    def _computed_by_hooks(self, node: Node) -> Optional[tuple[np.ndarray, np.ndarray]]:
+        network = self._network.network
+        fused_layer, lstm = network.int8_layer(node), network.int8_recurrent(node)
+        if self._hooks is not None and fused_layer is not None:
+            return self._hooks.layer(fused_layer, self.exact, self.quantized)
+        if self._hooks is not None and lstm is not None:
+            return self._hooks.lstm(lstm, self.exact, self.quantized)
+        return None

@@ -1,6 +1,6 @@
 """Quantize a small bidirectional LSTM with a dense layer, run it in the engine and in the simulator, and compare.
 
-    int8_lstm_run KIND FEATURES
+    int8_lstm_run KIND FEATURES PRESET
 
 KIND is what the first layer reads: ``signed`` or ``unsigned`` values or ``tokens``. With ``late`` the process computes
 with VNNI first, and the reasons of the plan are printed.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import cast
 
 import numpy as np
 
@@ -24,7 +25,10 @@ from quantkit.fusion.fuse import fuse
 from quantkit.host.cpu import read_cpu
 from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
+from quantkit.progress import silent
+from quantkit.quantization.algorithms.apply import apply_algorithms
 from quantkit.quantization.plan import calibration_targets, make_plan
+from quantkit.quantization.ptq_config import PresetName, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
 from tests.networks import DATA, Builder
@@ -56,7 +60,7 @@ def decibels(values: np.ndarray, wanted: np.ndarray) -> float:
     return 200.0 if noise == 0 else float(10 * np.log10((wanted.astype(np.float64) ** 2).sum() / noise))
 
 
-def main(kind: str, features: int) -> None:
+def main(kind: str, features: int, algorithms: PresetName) -> None:
     if kind == "late":
         # The engine chooses its instructions here.
         b = Builder()
@@ -79,6 +83,7 @@ def main(kind: str, features: int) -> None:
         reasons = [each.reason for each in quantized.plan.decisions.values() if each.operator == "LSTM"]
         print(json.dumps({"reasons": reasons, "vnni": "AVX512-VNNI" in read_cpu().isa}))
         return
+    quantized = apply_algorithms(quantized, fused.original, [inputs], "minmax", preset(algorithms), silent).network
     (engine,) = run(int8_graph(quantized), {"data": inputs})
     (exact,) = run(floats, {"data": inputs})
     both = SideBySide(fused.graph, int8_network(quantized), inputs)
@@ -88,6 +93,7 @@ def main(kind: str, features: int) -> None:
     result = {
         "lstm": len(quantized.int8_lstms),
         "dense": len(quantized.int8_layers),
+        "rounded_jointly": len(quantized.lstm_scales),
         "engine_to_simulator": decibels(engine, simulated),
         "int8_to_fp32": decibels(engine, exact),
     }
@@ -95,4 +101,4 @@ def main(kind: str, features: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), cast(PresetName, sys.argv[3]))

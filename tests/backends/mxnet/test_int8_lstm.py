@@ -28,18 +28,19 @@ def told(*arguments: str, isa: Optional[str] = None) -> Any:
 
 
 @pytest.mark.requires("onednn")
-@pytest.mark.parametrize("features", [4, 5])
+@pytest.mark.parametrize(("features", "preset"), [(4, "none"), (5, "none"), (5, "balanced")])
 @pytest.mark.parametrize("kind", ["signed", "unsigned", "tokens"])
-def test_the_engine_computes_what_the_simulator_does(kind: str, features: int) -> None:
-    result = told(kind, str(features))
+def test_the_engine_computes_what_the_simulator_does(kind: str, features: int, preset: str) -> None:
+    result = told(kind, str(features), preset)
     assert (result["lstm"], result["dense"]) == (4, 1)
+    assert result["rounded_jointly"] == (4 if preset == "balanced" else 0)
     assert result["engine_to_simulator"] > 90
     assert result["int8_to_fp32"] > 25
 
 
 @pytest.mark.requires("onednn")
 def test_in_a_process_that_uses_vnni_already_layers_stay_fp32() -> None:
-    result = told("late", "4")
+    result = told("late", "4", "none")
     if not result["vnni"]:
         pytest.skip("this processor has no VNNI")
     assert len(result["reasons"]) == 4

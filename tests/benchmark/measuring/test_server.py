@@ -343,7 +343,7 @@ def test_the_search_over_loadgen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result = search_rate(serve, watching(), 40.0, 1.0, 0, tmp_path, told.append).server
     # The theory allows half of the capacity; short runs make it less or more, a busy machine less.
     assert p99(0.45 * CAPACITY) < 40 < p99(0.5 * CAPACITY)
-    assert 0.1 * CAPACITY < result.rate < 0.8 * CAPACITY
+    assert 0.02 * CAPACITY < result.rate < 0.8 * CAPACITY
     assert result.trials[-1].rate == result.rate and result.trials[-1].p99 <= 40
     assert len(list(tmp_path.glob("trial-*/mlperf_log_summary.txt"))) == len(result.trials)
     assert told[0].startswith("without pause: ")

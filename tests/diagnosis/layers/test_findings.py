@@ -28,7 +28,7 @@ LAYERS = [layer(f"layer{index}", 40.0) for index in range(9)]
 
 
 def sentences(tensor: TensorUse = USE, audit: Audit = AUDIT, *more: LayerError) -> tuple[str, ...]:
-    return findings([*LAYERS, *more], [tensor, USE], audit, 100, fitted=False)
+    return findings([*LAYERS, *more], [tensor, USE], audit, 100, False, "image")
 
 
 def test_nothing_stands_out() -> None:
@@ -80,7 +80,7 @@ def test_layers_that_add_more_error_than_others() -> None:
     assert "tensors that it reads and writes; try another --method, or --exclude bad" in text
     (text,) = sentences(USE, AUDIT, layer("bad", 20.0, weights=19.0))
     assert "mostly in its weights; try a preset that fits weights" in text
-    (text,) = findings([*LAYERS, layer("bad", 20.0, weights=19.0)], [USE], AUDIT, 100, fitted=True)
+    (text,) = findings([*LAYERS, layer("bad", 20.0, weights=19.0)], [USE], AUDIT, 100, True, "image")
     assert text.endswith("mostly in its weights; try --exclude bad")
     (text,) = sentences(USE, AUDIT, layer("bad", 20.0, use=replace(USE, levels=0.2, narrow_channels=0.5)))
     assert "(its values take only 20 % of the 256 integers, 50 % of its channels use at most 4 of 8 bits)" in text

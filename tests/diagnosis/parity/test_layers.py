@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from quantkit.diagnosis.parity.onnx_file import OnnxFile, parse
 from quantkit.errors import ModelError
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.backends.networks import int8_file, quantized
+from tests.diagnosis.parity.changed_file import with_changed
 from tests.lowering.networks import NETWORKS
 from tests.lowering.networks import quantized as quantized_there
 from tests.networks import fire, images, residual_v1
@@ -33,17 +32,6 @@ def test_every_layer_computes_what_it_does_in_mxnet(network: str, name: str) -> 
     assert {layer.tensor for layer in layers} >= {str(tensor) for tensor in int8.plan.tensors}
     assert {layer.tensor: layer.alone for layer in layers if not layer.ok} == {}
     assert min(layer.cosine for layer in layers) > 0.998
-
-
-def with_changed(file: OnnxFile, name: str, change: Callable[[np.ndarray], np.ndarray]) -> OnnxFile:
-    """The file with another constant."""
-    from onnx import ModelProto, numpy_helper
-
-    model = ModelProto()
-    model.CopyFrom(file.model)
-    (constant,) = (each for each in model.graph.initializer if each.name == name)
-    constant.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(constant)), name))
-    return OnnxFile(model)
 
 
 def test_a_layer_with_other_weights_is_named_and_those_after_it_are_not() -> None:

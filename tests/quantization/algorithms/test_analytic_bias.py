@@ -19,7 +19,6 @@ from quantkit.quantization.algorithms.own_params import with_own_params
 from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.integer_sums import integer_weights
-from quantkit.quantization.weights import LEVELS
 from tests.networks import DATA, Builder, images
 from tests.quantization.algorithms.networks import planned
 
@@ -72,9 +71,7 @@ def test_the_mean_shift_of_rounded_weights_is_taken_back(activation: str, fix_ga
     own, new, layer = corrected(normalized(activation, fix_gamma))
     (data,) = run(float_graph(own.with_outputs([layer.data]).pruned()), {"data": SEEN})
     weight = own.params[layer.weight.node]
-    shift = np.einsum(
-        "oi,i->o", (integer_weights(layer, weight, LEVELS).real - weight)[:, :, 0, 0], data.mean(axis=(0, 2, 3))
-    )
+    shift = np.einsum("oi,i->o", (integer_weights(weight, None).real - weight)[:, :, 0, 0], data.mean(axis=(0, 2, 3)))
     assert layer.bias is not None
     change = own.params[layer.bias.node] - new.params[layer.bias.node]
     assert np.abs(shift).max() > 1e-4
@@ -93,7 +90,7 @@ def test_a_channel_that_is_switched_off_has_its_shift_for_mean() -> None:
     z = np.linspace(-12, 12, 100_001)
     density = np.exp(-np.square(z) / 2) / np.sqrt(2 * np.pi)
     mean = np.array([np.trapz(np.maximum(0.5 + each * z, 0) * density, z) for each in np.abs(gamma)])
-    wanted = (integer_weights(layer, weight, LEVELS).real - weight).astype(np.float64).sum(axis=(2, 3)) @ mean
+    wanted = (integer_weights(weight, None).real - weight).astype(np.float64).sum(axis=(2, 3)) @ mean
     assert layer.bias is not None
     change = own.params[layer.bias.node].astype(np.float64) - new.params[layer.bias.node]
     np.testing.assert_allclose(change, wanted, atol=1e-6)

@@ -42,6 +42,8 @@ CONVERTERS: Mapping[str, Converter] = {**LAYERS, **POOLING, **ELEMENTWISE, **LAY
 
 _SHOWN = 8
 _IMAGE_CHANNELS = (1, 3, 4)
+# Of tokens (batch, steps), or of features (batch, steps, features).
+_SEQUENCE_AXES = (2, 3)
 _TO_CHANNELS_FIRST = (0, 3, 1, 2)
 _TO_CHANNELS_LAST = (0, 2, 3, 1)
 
@@ -64,7 +66,8 @@ class Imported:
     ``input_shape`` is that of one sample: (channels, height, width), (features,), (steps, features), or (steps,) for
     tokens. ``usual_shape`` is ``input_shape`` with the extents that the file fixes. Nodes and parameters keep their
     ONNX names where these are free; the network's outputs always do. ``sha256`` is that of the file and of the files
-    that hold its weights.
+    that hold its weights. ``zero_states`` are the inputs of the file that were initial states; ``steps_first`` says
+    whether its input has the batch as its second axis.
     """
 
     graph: Graph
@@ -72,9 +75,11 @@ class Imported:
     usual_shape: Shape
     metadata: Mapping[str, str] = field(repr=False)
     sha256: str
+    zero_states: tuple[str, ...]
+    steps_first: bool
 
 
-def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
+def import_network(path: Path, input_shape: Optional[Shape] = None, steps_first: Optional[bool] = None) -> Imported:
     """Read an FP32 network (16-bit floating-point weights become 32-bit ones) from an ONNX file, opset 9 to 21.
 
     A fixed batch size becomes open. An input with the channels last is read with the channels first; sequences with the
@@ -84,6 +89,8 @@ def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
     Args:
         path: the file; weights outside it must lie in the same folder or below.
         input_shape: of one input without the batch, if the file leaves it open or the network takes others, too.
+        steps_first: whether an input of sequences has the batch as its second axis; None: as its recurrent layers read
+            it.
 
     Raises:
         ModelError: the file cannot be read or is damaged, is an INT8 network, does not have exactly one input,
@@ -92,10 +99,15 @@ def import_network(path: Path, input_shape: Optional[Shape] = None) -> Imported:
     """
     network = with_zero_states(read_network(path))
     image = _image(network, path)
-    likely = _has_steps_first(network, image)
-    for steps_first in (likely, not likely):
+    likely = _has_steps_first(network, image) if steps_first is None else steps_first and _may_be_sequence(image)
+    for tried in (likely, not likely) if steps_first is None else (likely,):
         with suppress(OtherBatchAxis):
-            return _imported(network, image, path, input_shape, steps_first)
+            return _imported(network, image, path, input_shape, tried)
+    if steps_first is not None:
+        raise ModelError(
+            f"{path}: its recurrent layers would take the samples of a batch for steps with that layout; leave the "
+            "layout out: they tell which axis comes first"
+        )
     raise ModelError(
         f"{path}: its recurrent layers do not agree on which axis of the input {image.name!r} is the batch; "
         "export the network with one order of steps and batch"
@@ -106,7 +118,11 @@ def _has_steps_first(network: OnnxNetwork, image: Input) -> bool:
     """Whether the input seems to have the batch as its second axis: of the first two, that one alone is open."""
     extents = image.extents or ()
     recurrent = any(node.op in RECURRENT for node in network.nodes)
-    return recurrent and len(extents) in (2, 3) and extents[0] is not None and extents[1] is None
+    return recurrent and len(extents) in _SEQUENCE_AXES and extents[0] is not None and extents[1] is None
+
+
+def _may_be_sequence(image: Input) -> bool:
+    return image.extents is None or len(image.extents) in _SEQUENCE_AXES
 
 
 def _imported(
@@ -135,7 +151,7 @@ def _imported(
     graph = with_biases(_graph(state, network.outputs, image.name, path))
     check_finite(graph.params, str(path))
     usual = tuple(own or asked for own, asked in zip(told, shape))
-    return Imported(graph, shape, usual, network.metadata, network.sha256)
+    return Imported(graph, shape, usual, network.metadata, network.sha256, network.zero_states, steps_first)
 
 
 def _image(network: OnnxNetwork, path: Path) -> Input:

@@ -45,7 +45,8 @@ class Input:
 class OnnxNetwork:
     """A network as in its file, without what no output needs.
 
-    ``sha256`` and ``size``, in bytes, cover weights in other files.
+    ``sha256`` and ``size``, in bytes, cover weights in other files. ``zero_states`` are inputs of the file that became
+    constants, see ``states.with_zero_states``.
     """
 
     nodes: tuple[OnnxNode, ...] = field(repr=False)
@@ -56,6 +57,7 @@ class OnnxNetwork:
     metadata: Mapping[str, str]
     sha256: str
     size: int
+    zero_states: tuple[str, ...] = ()
 
 
 def read_network(path: Path) -> OnnxNetwork:

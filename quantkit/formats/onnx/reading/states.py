@@ -27,7 +27,7 @@ def with_zero_states(network: OnnxNetwork) -> OnnxNetwork:
             readers[name].append(node)
     states = {each.name: _zeros(each) for each in network.inputs if _is_state(each, readers, network.outputs)}
     inputs = tuple(each for each in network.inputs if each.name not in states)
-    return replace(network, inputs=inputs, constants={**network.constants, **states})
+    return replace(network, inputs=inputs, constants={**network.constants, **states}, zero_states=tuple(states))
 
 
 def _is_state(each: Input, readers: Mapping[str, Sequence[OnnxNode]], outputs: Sequence[str]) -> bool:

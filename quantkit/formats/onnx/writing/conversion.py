@@ -18,10 +18,17 @@ WRITTEN_OPERATORS = frozenset([
     "Floor", "GRU", "Gather", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "Identity",
     "InstanceNormalization", "LRN", "LSTM", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max",
     "MaxPool", "Min", "Mul", "Neg", "PRelu", "Pad", "Pow", "QuantizeLinear", "RNN", "Reciprocal", "ReduceMax",
-    "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "Selu", "Sigmoid", "Sin", "Slice", "Softmax",
-    "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Transpose", "Unsqueeze",
+    "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "Selu", "Shape", "Sigmoid", "Sin", "Slice",
+    "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Transpose",
+    "Unsqueeze",
 ])  # fmt: skip
 """The operators that converters may write, and bundles may hold."""
+
+MICROSOFT = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
+
+ENGINE_OPERATORS = frozenset({(MICROSOFT, "DynamicQuantizeLSTM")})
+"""Domain and name of the operators of engines that converters may write, but bundles may not hold."""
 
 Attribute = Union[int, float, str, Sequence[int], Sequence[str]]
 Shape = tuple[int, ...]
@@ -29,13 +36,14 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Operator:
-    """One ONNX operator. Inputs and outputs are names of tensors."""
+    """One operator, of ONNX's own if ``domain`` is empty. Inputs and outputs are names of tensors."""
 
     op: str
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: Mapping[str, Attribute]
+    domain: str = ""
 
 
 @dataclass
@@ -93,9 +101,9 @@ class Conversion:
         """Add an operator.
 
         Raises:
-            ValueError: it is not in ``WRITTEN_OPERATORS``.
+            ValueError: it is neither in ``WRITTEN_OPERATORS`` nor in ``ENGINE_OPERATORS``.
         """
-        if operator.op not in WRITTEN_OPERATORS:
+        if (operator.domain, operator.op) not in ENGINE_OPERATORS and operator.op not in WRITTEN_OPERATORS:
             raise ValueError(f"the operator {operator.op} is not listed in WRITTEN_OPERATORS")
         self.operators.append(operator)
         self.names.add(operator.outputs)

@@ -12,6 +12,7 @@ from quantkit.errors import ModelError, UserError
 from quantkit.extras import using
 from quantkit.formats.onnx.writing.conversion import Conversion, Operator, Shape, name_of
 from quantkit.formats.onnx.writing.elementwise import ELEMENTWISE
+from quantkit.formats.onnx.writing.int8_lstm import INT8_LSTM
 from quantkit.formats.onnx.writing.layers import LAYERS
 from quantkit.formats.onnx.writing.layout import LAYOUT
 from quantkit.formats.onnx.writing.recurrent import RECURRENT, holds_tokens, with_flat_parameters
@@ -21,7 +22,7 @@ from quantkit.version import __version__
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-CONVERTERS = {**LAYERS, **ELEMENTWISE, **LAYOUT, **RECURRENT}
+CONVERTERS = {**LAYERS, **ELEMENTWISE, **LAYOUT, **RECURRENT, **INT8_LSTM}
 
 OPSETS = range(13, 22)
 DEFAULT_OPSET = 13
@@ -88,14 +89,15 @@ def _checked(conversion: Conversion, metadata: Mapping[str, str]) -> ModelProto:
         [_tensor(tensor, shapes) for tensor in graph.outputs],
         [numpy_helper.from_array(np.asarray(value, order="C"), name) for name, value in conversion.constants.items()],
     )
-    opsets = [helper.make_opsetid("", conversion.opset)]
+    own = helper.make_opsetid("", conversion.opset)
+    domains = sorted({operator.domain for operator in conversion.operators} - {""})
     model = helper.make_model(
         body,
         producer_name="quantkit",
         producer_version=__version__,
-        opset_imports=opsets,
+        opset_imports=[own, *(helper.make_opsetid(domain, 1) for domain in domains)],
         # The oldest format that holds these operators: readers reject newer formats than their own.
-        ir_version=helper.find_min_ir_version_for(opsets),
+        ir_version=helper.find_min_ir_version_for([own]),
     )
     helper.set_model_props(model, dict(metadata))
     checker.check_model(model, full_check=True)
@@ -106,7 +108,8 @@ def _node(operator: Operator) -> Any:
     from onnx import helper
 
     attributes: dict[str, Any] = dict(operator.attributes)
-    return helper.make_node(operator.op, operator.inputs, operator.outputs, operator.name, **attributes)
+    domain = operator.domain or None
+    return helper.make_node(operator.op, operator.inputs, operator.outputs, operator.name, domain=domain, **attributes)
 
 
 def _tensor(tensor: Tensor, shapes: Mapping[Tensor, Shape], tokens: bool = False) -> Any:

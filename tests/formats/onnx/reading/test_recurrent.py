@@ -14,6 +14,7 @@ from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.benchmark.suites.suite import Recurrent
 from quantkit.errors import ModelError
 from quantkit.formats.onnx.reading.network import import_network
+from quantkit.models.load import load_model
 from tests import recurrent
 from tests.formats.onnx.reading.files import Extent, Writer, by_onnxruntime, save
 from tests.requirements import package
@@ -325,6 +326,7 @@ def with_state_inputs(extent: Extent) -> ModelProto:
 @pytest.mark.parametrize("extent", ["N", 4])
 def test_inputs_that_are_states_become_zero(extent: Extent, tmp_path: Path) -> None:
     path = save(with_state_inputs(extent), tmp_path / "net.onnx")
+    assert load_model(path).notes[1:] == ("the initial states 'h_0', 'c_0' are zero",)
     imported = import_network(path)
     assert imported.graph.inputs == ("x",)
     data = np.random.default_rng(3).normal(size=(4, STEPS, FEATURES)).astype(np.float32)

@@ -1,0 +1,91 @@
+"""Weights of INT8 LSTM layers in files: the symbol's file has them as its kernel reads them, in FP32.
+
+So the fused network's own file holds only the biases and the scale of each row, which the kernel's form does not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from quantkit.errors import ModelError
+from quantkit.ir.graph import Graph, Tensor
+from quantkit.ir.recurrent_layer import GATES, Matrices, RecurrentLayer, matrices, recurrent_layer_of
+from quantkit.lowering.mxnet_int8 import Int8Symbol
+from quantkit.quantization.plan import QuantizationPlan
+from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.quantization.recurrent_weights import engine_integers, real_matrices
+
+
+@dataclass(frozen=True)
+class StoredLstm:
+    """The fused network's flat vector ``name``, whose weights are in ``parameters`` of the lowered network.
+
+    ``features`` is how many the layer reads; the kernel's form may have more columns.
+    """
+
+    name: str
+    parameters: str
+    features: Annotated[int, Field(gt=0)]
+
+
+def stored_lstms(symbol: Int8Symbol) -> tuple[StoredLstm, ...]:
+    """The flat vectors that are not stored whole."""
+    return tuple(StoredLstm(name, each.parameters, each.features) for name, each in symbol.lstms.items())
+
+
+def biases_and_scales(network: QuantizedGraph, symbol: Int8Symbol) -> dict[str, np.ndarray]:
+    """What is stored of these vectors besides, by their names: both biases, then the scales, float32 (3 x rows,)."""
+    params = network.graph.params
+    return {
+        name: np.concatenate([params[name][-2 * len(each.scale) :], each.scale]) for name, each in symbol.lstms.items()
+    }
+
+
+def with_lstm_weights(
+    graph: Graph, plan: QuantizationPlan, stored: Sequence[StoredLstm], lowered: Mapping[str, np.ndarray]
+) -> QuantizedGraph:
+    """The quantized network whose INT8 LSTM layers have the weights that their integers stand for.
+
+    Args:
+        graph: the fused network, with ``biases_and_scales`` in place of these layers' flat vectors.
+        plan: its plan.
+        stored: where the weights are.
+        lowered: the lowered network's parameters.
+
+    Raises:
+        ModelError: a parameter is missing, or does not fit its layer.
+    """
+    params, scales = dict(graph.params), {}
+    layers = {layer.parameters: layer for layer in map(recurrent_layer_of, graph.nodes) if layer is not None}
+    for each in stored:
+        layer, own, flat = layers.get(Tensor(each.name)), params.get(each.name), lowered.get(each.parameters)
+        if layer is None or own is None or flat is None or not {layer.data, layer.node.output} <= plan.tensors.keys():
+            raise ModelError(f"no LSTM layer in INT8, or no weights of one, fit {each.name!r}")
+        engine_form, scale = _engine_form(layer, each, flat, own)
+        integers = engine_integers(engine_form, each.features, scale)
+        data, state = (plan.tensors[tensor].params for tensor in (layer.data, layer.node.output))
+        params[each.name] = real_matrices(integers, engine_form, data, state).flat
+        scales[layer.node.name] = scale
+    return QuantizedGraph(replace(graph, params=params), plan, scales)
+
+
+def _engine_form(
+    layer: RecurrentLayer, stored: StoredLstm, flat: np.ndarray, own: np.ndarray
+) -> tuple[Matrices, np.ndarray]:
+    """The kernel's weights with the layer's own biases, and the scales of their rows."""
+    rows = GATES[layer.mode] * layer.hidden
+    if layer.mode != "lstm" or layer.layers * layer.directions != 1 or rows < 1 or own.shape != (3 * rows,):
+        raise ModelError(f"{stored.name!r} does not hold biases and scales of an LSTM layer in one direction")
+    columns, left = divmod(flat.size, rows)
+    features = columns - layer.hidden - 2
+    if left or not 0 <= features - stored.features <= 2:
+        raise ModelError(f"{stored.parameters!r} does not hold weights for {stored.features} features")
+    input_bias, state_bias, scale = np.split(own, 3)
+    if not np.isfinite(flat).all() or not np.isfinite(own).all() or not (scale > 0).all():
+        raise ModelError(f"{stored.parameters!r} or {stored.name!r} holds no finite weights and positive scales")
+    return replace(matrices(layer, flat, features)[0][0], input_bias=input_bias, state_bias=state_bias), scale

@@ -1,0 +1,46 @@
+"""Dense layers that hand on integers to the dense layers after them, instead of going through FP32.
+
+MXNet 1.9.1 alone has a kernel for that. It keeps the weights in FP32 and rounds them channel by channel, as those of
+convolutions are rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from quantkit.backends.mxnet.symbols import has_integer_dense
+from quantkit.ir.fused_layer import fused_layer_of
+from quantkit.ir.graph import Graph, Node
+from quantkit.ir.recurrent_layer import recurrent_layer_of
+
+
+def may_hand_on(graph: Graph) -> bool:
+    """Whether dense layers of a fused network may hand on integers.
+
+    Networks with convolutions stay readable by all releases, and small. Beside LSTM layers, which rule out VNNI, the
+    kernel's sums would saturate: its weights have 8 bits.
+    """
+    return not any(_needs_floats(node) for node in graph.nodes) and has_integer_dense()
+
+
+def hands_on_integers(graph: Graph, is_int8: Callable[[Node], bool], node: Node) -> bool:
+    """Whether a node is an INT8 dense layer with nothing but INT8 dense layers that read its result."""
+    layer = fused_layer_of(node)
+    if not _is_dense(node) or not is_int8(node) or layer is None or layer.activation_kind not in (None, "relu"):
+        return False
+    readers = graph.consumers.get(node.output, ())
+    return (
+        bool(readers)
+        and node.output not in graph.outputs
+        and all(_is_dense(reader) and is_int8(reader) for reader in readers)
+    )
+
+
+def _needs_floats(node: Node) -> bool:
+    layer, recurrent = fused_layer_of(node), recurrent_layer_of(node)
+    return (layer is not None and layer.is_convolution) or (recurrent is not None and recurrent.mode == "lstm")
+
+
+def _is_dense(node: Node) -> bool:
+    layer = fused_layer_of(node)
+    return layer is not None and not layer.is_convolution and layer.addition is None
