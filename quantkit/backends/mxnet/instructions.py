@@ -120,7 +120,7 @@ def does_without_vnni() -> bool:
 
 def _can_saturate(graph: Graph, node: Node) -> bool:
     """Whether sums of two products of an INT8 layer can exceed 16 bits; convolutions round float weights themselves."""
-    if node.attrs.get("quantized") != "true":
+    if node.op == INT8_LSTM or node.attrs.get("quantized") != "true":
         return False
     weight = graph.params.get(node.inputs[1].node)
     if weight is None or weight.dtype != np.int8:
