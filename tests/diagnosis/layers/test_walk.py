@@ -18,6 +18,8 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.simulator import int8_network
 from tests.networks import images, inverted_residual, residual_v1, residual_v2
 from tests.quantization.algorithms.networks import computed_weights, planned
+from tests.quantization.recurrent_networks import quantized
+from tests.sequences import sequence_network, sequences
 
 pytestmark = pytest.mark.usefixtures("int8_engine")
 
@@ -90,3 +92,16 @@ def test_weights_that_are_computed_from_parameters() -> None:
     assert {"relu0", "relu2"} <= layers.keys()
     for sums in layers.values():
         assert 15 < sums.own.result().sqnr < 60
+
+
+def test_the_error_of_lstm_layers_has_parts(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = sequences(8, tokens=False)
+    fused, network = quantized(monkeypatch, sequence_network("NTC"), steps)
+    comparison = Comparison(fused.graph, int8_network(network), False)
+    comparison.add(steps)
+    assert len(network.int8_lstms) == 2
+    for lstm in network.int8_lstms:
+        sums = comparison.layers[lstm.node.name]
+        assert sums.weights is not None
+        own = sums.own.result().sqnr
+        assert own < min(sums.weights.result().sqnr, sums.tensors.result().sqnr) < 60
