@@ -27,7 +27,7 @@ def excluded_nodes(fused: Fused, patterns: Sequence[str]) -> Mapping[str, str]:
         matched = [
             node.name
             for node in fused.graph.nodes
-            if canonical(pattern, {})[0] == original_types.get(node.origin[0])
+            if canonical(pattern, {})[0] == original_types.get(next(iter(node.origin), node.name))
             or any(fnmatchcase(name, pattern) for name in (node.name, *node.origin))
         ]
         if not matched:
