@@ -13,7 +13,7 @@ from typing import Optional
 import numpy as np
 
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.operators import flag, integer
+from quantkit.ir.operators import flag, integer, integers
 
 RECURRENT = "fused_recurrent"
 
@@ -102,10 +102,15 @@ def swapped(name: str, tensor: Tensor, origin: tuple[str, ...] = ()) -> Node:
 
 
 def exchanges_batch(node: Optional[Node]) -> bool:
-    """Whether a node exchanges the first two axes."""
-    if node is None or node.op != "SwapAxis":
-        return False
-    return {integer(node, "dim1", 0), integer(node, "dim2", 0)} == {0, 1}
+    """Whether a node exchanges the first two axes and no others.
+
+    Raises:
+        ModelError: its axes are no integers.
+    """
+    if node is not None and node.op == "SwapAxis":
+        return {integer(node, "dim1", 0), integer(node, "dim2", 0)} == {0, 1}
+    axes = integers(node, "axes") if node is not None and node.op == "transpose" else ()
+    return len(axes) > 1 and axes == (1, 0, *range(2, len(axes)))
 
 
 @dataclass(frozen=True, eq=False)
