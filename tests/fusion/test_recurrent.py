@@ -20,7 +20,7 @@ from quantkit.fusion.rewriting.rule import apply_rule
 from quantkit.fusion.rules.recurrent import RECURRENT_BATCH_FIRST, RECURRENT_ONE_BY_ONE
 from quantkit.fusion.rules.recurrent_parameters import RECURRENT_PARAMETERS
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.recurrent_layer import RECURRENT, exchanges_batch
+from quantkit.ir.recurrent_layer import RECURRENT, exchanges_batch, fused_recurrent
 from tests import recurrent
 from tests.networks import DATA, Builder
 from tests.sequences import FEATURES, STACK, STEPS, TOKENS, Layout, expected_scores, sequence_network, sequences
@@ -93,6 +93,13 @@ def test_transpositions_exchange_axes_as_well(layout: Layout) -> None:
 )
 def test_what_exchanges_the_batch(op: str, attrs: dict[str, str], exchanges: bool) -> None:
     assert exchanges_batch(Node("node", op, (DATA,), attrs)) == exchanges
+
+
+def test_a_thousand_layers_are_led_back() -> None:
+    first = fused_recurrent("0", Node("rnn", "RNN", (), {"mode": "lstm", "state_size": "1"}), DATA, Tensor("flat"))
+    layers = [replace(first, name=str(at), inputs=(Tensor(str(at - 1)), Tensor("flat"))) for at in range(1, 1500)]
+    graph = Graph((first, *layers), ("data",), (layers[-1].output,), {"flat": np.zeros(1, np.float32)})
+    assert fused_graph(float_graph(graph)).nodes == graph.nodes
 
 
 def test_axes_are_not_exchanged_between_layers() -> None:
