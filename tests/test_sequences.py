@@ -18,7 +18,7 @@ from quantkit.bundle import read_bundle
 from quantkit.data.preprocess import Preprocess
 from quantkit.diagnosis.explain import explain_model
 from quantkit.diagnosis.layers.page import analysis_json, analysis_page
-from quantkit.errors import DataError, ModelError
+from quantkit.errors import DataError, ModelError, UserError
 from quantkit.evaluation.perplexity import PerplexityChange
 from quantkit.ir.graph import Graph, Node
 from tests.cli.conftest import Run
@@ -109,6 +109,10 @@ def test_a_bundle_reads_batches_first(model: quantkit.Model, tmp_path: Path) -> 
     expected = expected_scores(NETWORK, IDS)
     np.testing.assert_allclose(predictor.predict(IDS), expected, rtol=0, atol=0.2)
     np.testing.assert_array_equal(predictor.predict(IDS[3].astype(np.int32)), predictor.predict(IDS[3:4]))
+    with pytest.raises(UserError, match=r"of shape \(6, 11\) for each sample; call predict\(\)$"):
+        predictor.classify(IDS)
+    with pytest.raises(DataError, match=r"sample 0 is a list, not an array; give .* token ids of shape \(6,\)$"):
+        predictor.predict(IDS.tolist())
     with pytest.raises(DataError, match="sample 1 has the token id 11 at step 2"):
         predictor.predict(np.where(np.arange(STEPS) == 2, [[0], [TOKENS]], 0))
     with pytest.raises(DataError, match=r"has shape \(5,\).*pad or cut sequences to 6 steps"):
@@ -135,8 +139,8 @@ def test_sequences_of_features_are_quantized(int8_engine: None) -> None:
 
 def test_a_layer_is_explained_by_what_computes_it(model: quantkit.Model) -> None:
     """Exchanges of axes are of the same origin as the layers between them."""
-    (row,) = (row for row in explain_model(model, IDS) if row.operator == "RNN")
-    assert row.into.startswith("lstm_fused")
+    rows = [row for row in explain_model(model, IDS) if row.operator == "RNN"]
+    assert [row.into for row in rows] == ["lstm_fused_0", "lstm_fused"]
 
 
 def test_images_are_refused(model: quantkit.Model) -> None:

@@ -32,9 +32,10 @@ def token_input(
         DataError: the ids are no whole numbers, have another shape, or one is not in the vocabulary.
     """
     if ids.dtype not in (np.int32, np.int64, np.float32):
+        no_images = ": no images" if ids.dtype == np.uint8 else ""
         raise DataError(
             f"{where} is {ids.dtype} of shape {ids.shape}, but the network reads token ids of shape "
-            f"{tuple(input_shape)}: no images; give int32 or int64 arrays (.npz, .npy)"
+            f"{tuple(input_shape)}{no_images}; give int32 or int64 arrays (.npz, .npy)"
         )
     check_shape(ids.shape, input_shape, where)
     if ids.dtype == np.float32 and not (np.isfinite(ids).all() and (ids == np.floor(ids)).all()):

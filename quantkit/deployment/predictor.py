@@ -21,6 +21,7 @@ from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, op
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.host.process import OwnProcess
 from quantkit.kinds import whole_number
+from quantkit.models.class_scores import is_row
 
 Image = Union[np.ndarray, str, "os.PathLike[str]"]
 """A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width)."""
@@ -145,10 +146,10 @@ class Predictor:
     def _check_class_scores(self) -> None:
         if not self.manifest.class_scores:
             outputs = ", ".join(f"{output.name!r} of shape {output.shape}" for output in self.manifest.outputs)
+            advice = ", or, if the first is a row of class scores, quantize it again with --classes (class_scores=True)"
             raise UserError(
                 f"the network {self.name!r} puts out no class scores but {outputs} for each {self._noun}; call "
-                "predict(), or, if the first is a row of class scores, quantize it again with --classes "
-                "(class_scores=True)"
+                "predict()" + (advice if is_row(self.manifest.outputs[0].shape) else "")
             )
 
     def _label(self, index: int) -> str:
@@ -179,12 +180,17 @@ class Predictor:
                 yield from self._slices(images)
                 return
         if not hasattr(images, "__iter__"):
-            raise DataError(
-                f"{type(images).__name__} is not an image; give files, or arrays of uint8 pixels or float32 input"
-            )
+            raise DataError(f"{type(images).__name__} is not an array; give {self._readable}")
         stream = (self._prepared(image, f"{self._noun} {index}") for index, image in enumerate(images))
         while chunk := list(islice(stream, _LARGEST_BATCH)):
             yield np.stack(chunk)
+
+    @property
+    def _readable(self) -> str:
+        if self._noun == "image":
+            return "files, or arrays of uint8 pixels or float32 input"
+        kind = "float32" if self._reads_floats else "int32 or int64 token ids"
+        return f"arrays of {kind} of shape {self.input_shape}"
 
     @property
     def _reads_floats(self) -> bool:
@@ -207,9 +213,7 @@ class Predictor:
         elif hasattr(image, "asnumpy"):
             image = image.asnumpy()
         if not isinstance(image, np.ndarray):
-            raise DataError(
-                f"{name} is a {type(image).__name__}; give a file, or an array of uint8 pixels or float32 input"
-            )
+            raise DataError(f"{name} is a {type(image).__name__}, not an array; give {self._readable}")
         return network_input(self._preparation, image, self.input_shape, name)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quantkit.backends.mxnet.shapes import infer_shapes
-from quantkit.fusion.rewriting.rule import Applied, Rejection, Rule, apply_rule
+from quantkit.errors import EngineError
+from quantkit.fusion.rewriting.rule import Applied, Rejection, Rule, Shapes, apply_rule
 from quantkit.fusion.rules.activation import ACTIVATION
 from quantkit.fusion.rules.batch_norm import BATCH_NORM_AS_CONVOLUTION, FOLD_BATCH_NORM
 from quantkit.fusion.rules.dense_last_axis import DENSE_OVER_ROWS
@@ -17,6 +18,7 @@ from quantkit.fusion.rules.recurrent import DROP_DOUBLE_SWAP, RECURRENT_BATCH_FI
 from quantkit.fusion.rules.recurrent_parameters import RECURRENT_PARAMETERS
 from quantkit.fusion.rules.residual_sum import RESIDUAL_SUM
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.ir.operators import flag
 
 # In this order: a layer takes in its batch normalization, then a sum, then an activation.
 RULES: tuple[Rule, ...] = (
@@ -61,10 +63,25 @@ def fuse(graph: Graph, input_shape: Sequence[int], rules: Sequence[Rule] = RULES
     """
     original = graph
     shapes = infer_shapes(graph, dict.fromkeys(graph.inputs, (1, *input_shape)))
+    batch_axes = _batch_axes(graph, input_shape, shapes)
     applied: list[Applied] = []
     rejected: list[Rejection] = []
     for rule in rules:
-        graph, done, not_done = apply_rule(graph, rule, shapes)
+        graph, done, not_done = apply_rule(graph, rule, shapes, batch_axes)
         applied.extend(done)
         rejected.extend(not_done)
     return Fused(original, graph, shapes, tuple(applied), tuple(rejected))
+
+
+def _batch_axes(graph: Graph, input_shape: Sequence[int], shapes: Shapes) -> Mapping[Tensor, tuple[int, ...]]:
+    """The axes that grow with the batch; nothing where no rule asks, or the network is made for a batch of 1."""
+    if all(flag(node, "flatten", default=True) for node in graph.nodes if node.op == "FullyConnected"):
+        return {}
+    try:
+        larger = infer_shapes(graph, dict.fromkeys(graph.inputs, (2, *input_shape)))
+    except EngineError:
+        return {}
+    return {
+        tensor: tuple(axis for axis, size in enumerate(shape) if size != larger[tensor][axis])
+        for tensor, shape in shapes.items()
+    }

@@ -67,7 +67,7 @@ def check_fusion(
         expected, noisy = next(unfused)
         _check_finite(original, expected, batch, samples, names)
         samples += len(batch)
-        changed += int((predictions(expected[0]) != predictions(computed[0])).sum())
+        changed += _changed(expected[0], computed[0])
         differences.append(max(relative_difference(a, b) for a, b in zip(expected, computed)))
         noise = max(noise, *(relative_difference(a, b) for a, b in zip(expected, noisy)))
     difference, allowed = max(differences), max(_TOLERANCE, _NOISE_FACTOR * noise)
@@ -150,8 +150,17 @@ def predictions(output: np.ndarray) -> np.ndarray:
     return classes
 
 
+def _changed(expected: np.ndarray, computed: np.ndarray) -> int:
+    """How many samples are predicted otherwise; all where shapes differ."""
+    if expected.shape != computed.shape:
+        return len(expected)
+    return int((predictions(expected) != predictions(computed)).sum())
+
+
 def relative_difference(expected: np.ndarray, computed: np.ndarray) -> float:
-    """The largest absolute deviation over the largest absolute value; infinite if a value is NaN."""
+    """The largest absolute deviation over the largest absolute value; infinite if a value is NaN or shapes differ."""
+    if expected.shape != computed.shape:
+        return float("inf")
     scale = float(np.abs(expected).max()) or 1.0
     deviation = float(np.abs(expected - computed).max()) / scale
     return deviation if np.isfinite(deviation) else float("inf")

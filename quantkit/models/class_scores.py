@@ -32,6 +32,11 @@ class ClassScores:
     settled: bool = False
 
 
+def is_row(shape: tuple[int, ...]) -> bool:
+    """Whether an output of this shape, without the batch axis, is a row of several values."""
+    return bool(shape) and prod(shape) == shape[0] > 1
+
+
 def class_scores(
     graph: Graph,
     shapes: Sequence[tuple[int, ...]],
@@ -57,7 +62,7 @@ def class_scores(
         UserError: the user says that the first output is class scores, and it is not a row.
     """
     first = shapes[0]
-    row = bool(first) and prod(first) == first[0] > 1
+    row = is_row(first)
     form = f"an image's output has the shape ({', '.join(map(str, first))})"
     if said and not row:
         raise UserError(

@@ -14,10 +14,14 @@ from quantkit.models.torch_layout import from_torch, is_torch_layout
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a network: shapes by symbol name and, if known, places in the gluon block by symbol name."""
+    """The parameters of a network: shapes by symbol name and, if known, places in the gluon block by symbol name.
+
+    ``states`` are the initial states of recurrent layers, which are zero instead of parameters.
+    """
 
     shapes: Mapping[str, tuple[int, ...]]
     structured: Mapping[str, str] = field(default_factory=dict)
+    states: tuple[str, ...] = ()
 
 
 def fit(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
@@ -27,14 +31,20 @@ def fit(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dic
     prefix), gluon's structured names, or torch's.
 
     Raises:
-        ModelError: an array is missing, superfluous, of another shape, not floating-point, or not finite.
+        ModelError: an array is missing, superfluous, of another shape, not floating-point, or not finite; or a state
+            is not zero.
     """
     named = _by_symbol_name(wanted, plain_names(arrays, where), where)
     missing = [name for name in wanted.shapes if name not in named]
     if missing:
         lacking = shortlist(map(repr, missing), "more parameters")
         raise ModelError(f"{where} lacks {lacking} of the network; give the weights that belong to it")
-    extra = [name for name in named if name not in wanted.shapes]
+    if given := [name for name in wanted.states if np.any(named.get(name, 0))]:
+        raise ModelError(
+            f"{where} holds values of the initial states {', '.join(map(repr, given))}, and networks begin at states "
+            "of zero here; train and export the network with states of zero"
+        )
+    extra = [name for name in named if name not in wanted.shapes and name not in wanted.states]
     if extra:
         beyond = shortlist(map(repr, extra), "more parameters")
         raise ModelError(f"{where} holds {beyond}, which the network lacks; give the weights that belong to it")

@@ -96,7 +96,7 @@ def skeleton_of(
     if layout is not None or embeddings_of(graph, data) or any(node.op == "RNN" for node in graph.nodes):
         graph = with_batch_first_outputs(graph, data, shape, shapes, where)
     notes = notes_of(layout if time_major else None, states)
-    return Skeleton(graph, data, shape, Parameters(shapes, structured or {}), notes)
+    return Skeleton(graph, data, shape, Parameters(shapes, structured or {}, states), notes)
 
 
 def _hinted(hint: Shape, layout: Optional[str], time_major: bool) -> Optional[Shape]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from quantkit.backends.mxnet.instructions import may_rule_out_vnni
 from quantkit.backends.mxnet.symbols import has_integer_dense
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Graph, Node
-from quantkit.ir.recurrent_layer import recurrent_layer_of
 
 
 def may_hand_on(graph: Graph) -> bool:
@@ -20,7 +20,9 @@ def may_hand_on(graph: Graph) -> bool:
     Networks with convolutions stay readable by all releases, and small. Beside LSTM layers, which rule out VNNI, the
     kernel's sums would saturate: its weights have 8 bits.
     """
-    return not any(_needs_floats(node) for node in graph.nodes) and has_integer_dense()
+    layers = (fused_layer_of(node) for node in graph.nodes)
+    has_convolutions = any(layer.is_convolution for layer in layers if layer)
+    return not has_convolutions and not may_rule_out_vnni(graph) and has_integer_dense()
 
 
 def hands_on_integers(graph: Graph, is_int8: Callable[[Node], bool], node: Node) -> bool:
@@ -34,11 +36,6 @@ def hands_on_integers(graph: Graph, is_int8: Callable[[Node], bool], node: Node)
         and node.output not in graph.outputs
         and all(_is_dense(reader) and is_int8(reader) for reader in readers)
     )
-
-
-def _needs_floats(node: Node) -> bool:
-    layer, recurrent = fused_layer_of(node), recurrent_layer_of(node)
-    return (layer is not None and layer.is_convolution) or (recurrent is not None and recurrent.mode == "lstm")
 
 
 def _is_dense(node: Node) -> bool:

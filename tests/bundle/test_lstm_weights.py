@@ -86,7 +86,7 @@ def test_version_1_held_the_weights_whole(engine: None, monkeypatch: pytest.Monk
         write_params(file, own)
 
     def as_before(document: dict[str, Any]) -> None:
-        del document["lstms"]
+        del document["lstms"], document["integer_dense"]
         document["version"] = 1
 
     _change(tmp_path, as_before)

@@ -34,7 +34,7 @@ def test_ids_beyond_the_vocabulary_are_named(outside: int) -> None:
     ("ids", "message"),
     [
         (np.zeros((4, 4, 3), np.uint8), r"x is uint8 of shape \(4, 4, 3\), .* token ids of shape \(5,\): no images"),
-        (np.zeros(5), "x is float64"),
+        (np.zeros(5), r"x is float64 .* token ids of shape \(5,\); give int32 or int64"),
         (np.zeros(6, np.int64), r"x has shape \(6,\), .*reads \(5,\); .*pad or cut sequences to 5 steps"),
         (np.full(5, 1.5, np.float32), "not whole"),
         (np.full(5, np.nan, np.float32), "not whole"),

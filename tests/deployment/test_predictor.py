@@ -138,7 +138,7 @@ def test_threads_get_what_one_thread_gets(bundle: Bundle, photographs: list, exp
         (np.zeros((2, 32, 32, 3), np.float32), r"image 0 has shape \(32, 32, 3\)"),
         ([np.zeros((3, 32, 32), np.float32), np.zeros((3, 8, 8), np.float32)], r"image 1 has shape \(3, 8, 8\)"),
         ([np.zeros((3, 32, 32), np.float32), None], r"image 1 is a NoneType"),
-        (3.5, r"float is not an image"),
+        (3.5, r"float is not an array; give files, or arrays of uint8 pixels or float32 input"),
         ("no/such/file.png", r"cannot read image no/such/file.png"),
     ],
 )
@@ -218,7 +218,9 @@ def test_classify_of_nothing_and_of_no_classes(predictor: Predictor, photographs
 
 def test_classify_refuses_what_is_no_class_scores(bundle: Bundle, photographs: list, expected: np.ndarray) -> None:
     predictor = Predictor(replace(bundle, manifest=replace(bundle.manifest, class_scores=False)))
-    said = r"'digits_resnet20_v1' puts out no class scores but 'digits_dense0_fwd' of shape \(10,\).*call predict\(\)"
+    said = (
+        r"'digits_resnet20_v1' puts out no class scores but 'digits_dense0_fwd' of shape \(10,\).*call predict\(\), or"
+    )
     for images in (photographs[0], []):
         with pytest.raises(UserError, match=said):
             predictor.classify(images)

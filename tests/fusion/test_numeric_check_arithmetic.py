@@ -146,6 +146,15 @@ def test_differences_are_relative_to_the_largest_value_of_what_is_expected() -> 
         assert relative_difference(np.array([1.0, 2.0]), np.array([1.0, broken])) == np.inf
 
 
+def test_other_shapes_are_other_results() -> None:
+    b = Builder()
+    graph = b.graph(b.op("_copy", "copied", DATA))
+    flat = replace(graph, nodes=(Node("copied", "Flatten", (DATA,)),))
+    assert relative_difference(np.ones((2, 3)), np.ones((1, 3))) == np.inf
+    with pytest.raises(FusionError, match=r"deviates from the unfused one by inf .* 4 of 4 predictions.*'copied'"):
+        check_fusion(graph, flat, [images()], 4)
+
+
 def test_only_the_sample_that_overflows_is_named_with_its_first_operator() -> None:
     """Of several batches, in an output of several axes; where others of the batch overflow elsewhere."""
     b = Builder()

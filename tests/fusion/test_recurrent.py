@@ -214,6 +214,63 @@ def test_a_dense_layer_whose_batch_is_not_first_stays() -> None:
     assert reasons(fused) == ["the batch is not the first axis of its input"]
 
 
+def test_a_dense_layer_over_the_last_axis_of_vectors_is_one_over_all() -> None:
+    graph = dense_after("mean", axis=1)
+    (fused,) = (node for node in fuse(graph, (STEPS, FEATURES)).graph.nodes if node.op == "FullyConnected")
+    assert (fused.name, fused.attrs["flatten"]) == ("dense", "True")
+    assert alike(graph, (STEPS, FEATURES)) == ["mean", "FullyConnected"]
+
+
+def alike(graph: Graph, shape: tuple[int, ...]) -> list[str]:
+    """The operators of the fused network, which computes the same for one sample and for three."""
+    fused = fuse(graph, shape)
+    for count in (1, 3):
+        data = np.random.default_rng(4).normal(size=(count, *shape)).astype(np.float32)
+        (expected,), (result,) = run(graph, {"data": data}), run(float_graph(fused.graph), {"data": data})
+        assert result.shape == expected.shape
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+    return operators(fused.graph)
+
+
+ROWS = ["Reshape", "FullyConnected", "Reshape"]
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "steps", "wanted"),
+    [
+        # Of one sample, these have an axis of 1 before or behind the batch.
+        ("expand_dims", {"axis": 0}, STEPS, ["expand_dims", "FullyConnected"]),
+        ("expand_dims", {"axis": 1}, STEPS, ["expand_dims", *ROWS]),
+        ("Reshape", {"shape": (1, -1, FEATURES)}, STEPS, ["Reshape", "FullyConnected"]),
+        ("SwapAxis", {"dim1": 0, "dim2": 1}, 1, [*ROWS, "SwapAxis"]),
+        ("tanh", {}, 1, ["tanh", *ROWS]),
+    ],
+)
+def test_the_batch_is_the_axis_that_grows(op: str, attrs: dict[str, Any], steps: int, wanted: list[str]) -> None:
+    assert alike(dense_after(op, **attrs), (steps, FEATURES)) == wanted
+
+
+def test_steps_and_batch_behind_an_axis_of_one() -> None:
+    b = Builder()
+    steps_first = b.op("SwapAxis", "swapped", DATA, dim1=0, dim2=1)
+    behind = b.op("expand_dims", "behind", steps_first, axis=0)
+    dense = b.op("FullyConnected", "dense", behind, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
+                 no_bias=True, flatten=False)  # fmt: skip
+    graph = Graph(tuple(b.nodes), ("data",), (dense,), b.params)
+    assert alike(graph, (STEPS, FEATURES)) == ["SwapAxis", "expand_dims", "FullyConnected"]
+
+
+def test_networks_for_one_sample_alone_stay_as_they_are() -> None:
+    b = Builder()
+    ones = b.op("_ones", "ones", shape=(1, STEPS, FEATURES))
+    total = b.op("elemwise_add", "total", DATA, ones)
+    dense = b.op("FullyConnected", "dense", total, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
+                 no_bias=True, flatten=False)  # fmt: skip
+    fused = fuse(Graph(tuple(b.nodes), ("data",), (dense,), b.params), (STEPS, FEATURES))
+    assert operators(fused.graph) == ["_ones", "elemwise_add", "FullyConnected"]
+    assert reasons(fused) == ["the batch is not the first axis of its input"]
+
+
 def test_other_exchanges_of_axes_stay() -> None:
     b = Builder()
     first = b.op("SwapAxis", "first", DATA, dim1=0, dim2=1)

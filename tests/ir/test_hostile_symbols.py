@@ -132,6 +132,10 @@ LSTM = {"mode": "lstm", "num_layers": "1", "state_size": "4"}
         (symbol("_split_v2", {"indices": "()", "sections": "0"}), "neither into equal"),
         (symbol("_split_v2", {"indices": "(0, 2)", "sections": "2"}), "neither into equal"),
         (symbol("RNN", {"state_size": "4", "num_layers": "99999999", "mode": "gru"}, 3), "num_layers"),
+        (
+            symbol("RNN", {"state_size": "4", "num_layers": "1", "mode": "lstm", "projection_size": "2"}, 4),
+            r"has a projection \(projection_size='2'\), .* GPUs only; train the network .*without one",
+        ),
         # MXNet makes 4,464 of them.
         (
             symbol("_contrib_BilinearResize2D", {"height": "2", "width": "70000"}),

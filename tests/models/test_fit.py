@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,13 @@ def test_namings(arrays: dict[str, np.ndarray]) -> None:
     fitted = fit(WANTED, arrays, "x")
     assert_trained(fitted)
     assert all(value.dtype == np.float32 for value in fitted.values())
+
+
+def test_states_are_zero() -> None:
+    wanted = replace(WANTED, states=("state", "cell"))
+    assert_trained(fit(wanted, {**VALUES, "state": np.zeros((2, 1, 4))}, "x"))
+    with pytest.raises(ModelError, match=r"x holds values of the initial states 'cell', .*export .*states of zero"):
+        fit(wanted, {**VALUES, "state": np.zeros((2, 1, 4)), "cell": np.ones((2, 1, 4))}, "x")
 
 
 @pytest.mark.parametrize(

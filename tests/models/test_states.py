@@ -34,6 +34,17 @@ def test_states_begin_at_zero_for_every_batch(states: States) -> None:
     assert model.notes == told
 
 
+@pytest.mark.usefixtures("engine")
+def test_stored_values_of_states_are_refused() -> None:
+    graph = sequence_network("NT", "inputs")
+    with pytest.raises(ModelError, match="holds values of the initial states 'state', 'cell'"):
+        quantkit.load_model(
+            symbol_of(graph),
+            params={**graph.params, **dict.fromkeys(("state", "cell"), np.ones((2, 1, 8), np.float32))},
+            input_shape=(STEPS,),
+        )
+
+
 def test_only_what_layers_begin_with_is_a_state() -> None:
     graph = sequence_network("NT", "inputs")
     assert state_inputs(graph) == ("state", "cell")

@@ -15,7 +15,7 @@ from quantkit.benchmark.suites.suite import Recurrent
 from quantkit.benchmark.workloads.recurrent import recurrent_graph, recurrent_model
 from quantkit.errors import ModelError
 from quantkit.fusion.float_symbol import float_graph
-from quantkit.ir.graph import Graph
+from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
@@ -25,7 +25,7 @@ from tests.fusion.test_final_state import stack
 from tests.networks import DATA as INPUT
 from tests.networks import Builder
 from tests.quantization.recurrent_networks import quantized
-from tests.sequences import FEATURES, STACK, STEPS, sequence_network, sequences
+from tests.sequences import FEATURES, STACK, STEPS, TOKENS, sequence_network, sequences
 
 DATA = sequences(4, tokens=False)
 
@@ -141,6 +141,27 @@ def test_dense_layers_beside_fp32_lstm_layers_need_no_vnni(
     assert [node.op for node in network.int8_weighted] == ["FullyConnected"]
     integers = int8_graph(network).params["dense_dense_weight_int8"]
     assert np.abs(integers).max() == 63
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_dense_layers_after_each_other_beside_lstm_layers_round_their_weights_themselves(
+    engine: None, monkeypatch: pytest.MonkeyPatch, fused: bool
+) -> None:
+    """The kernel that hands on integers rounds weights to 8 bits."""
+    graph = sequence_network("NTC", final_states=not fused)
+    attrs = {"num_hidden": "3", "no_bias": "True", "flatten": "False"}
+    second = Node("second", "FullyConnected", (graph.outputs[0], Tensor("second_weight")), attrs)
+    weight = np.random.default_rng(0).normal(size=(3, TOKENS)).astype(np.float32)
+    deeper = Graph(
+        (*graph.nodes, second),
+        graph.inputs,
+        (second.output, *graph.outputs[1:]),
+        {**graph.params, "second_weight": weight},
+    )
+    _, network = quantized(monkeypatch, deeper, DATA, obstacle="mxnet has no kernel")
+    assert not network.plan.integer_dense
+    weights = [value for name, value in int8_graph(network).params.items() if name.endswith("weight_int8")]
+    assert [int(np.abs(each).max()) for each in weights] == [63, 63]
 
 
 def test_plans_that_lack_a_tensor_or_its_type_are_refused(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,11 @@ def _check_operator(op: str, attrs: dict[str, str], inputs: int, where: str, wit
             f"{where} ({op}) has {inputs} inputs instead of {signature.fewest}"
             + (f" to {signature.most}" if signature.most > signature.fewest else "")
         )
+    if op == "RNN" and attrs.get("projection_size", "None") != "None":
+        raise ModelError(
+            f"{where} (RNN) has a projection (projection_size={attrs['projection_size'][:20]!r}), which MXNet computes "
+            "on GPUs only; train the network with layers without one (projection_size=None), and export it again"
+        )
     if problem := attribute_problem(op, attrs, inputs):
         raise ModelError(f"{where} ({op}): {problem}; the symbol file is damaged or is not made for inference")
 

@@ -17,10 +17,12 @@ class Draft:
     """The operators of a network that its outputs need, to be replaced or left out one by one.
 
     Every method describes the network after the changes so far. A replacement has to compute the same as the operator
-    that it replaces. ``inputs`` are the names of the network's inputs, ``params`` its current parameters.
+    that it replaces. ``inputs`` are the names of the network's inputs, ``params`` its current parameters, and
+    ``batch_axes`` the axes that grow with the batch, of the original network's tensors of which they are known.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, batch_axes: Optional[Mapping[Tensor, tuple[int, ...]]] = None) -> None:
+        self.batch_axes = batch_axes or {}
         self._origin = graph.pruned()
         self.inputs = frozenset(graph.inputs)
         self.params = dict(self._origin.params)

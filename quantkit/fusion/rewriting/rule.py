@@ -70,9 +70,18 @@ class Rule:
     match: Callable[[Draft, Node, Shapes], Match]
 
 
-def apply_rule(graph: Graph, rule: Rule, shapes: Shapes) -> tuple[Graph, tuple[Applied, ...], tuple[Rejection, ...]]:
-    """Offer every node to the rule, in topological order, and apply its matches."""
-    draft = Draft(graph)
+def apply_rule(
+    graph: Graph, rule: Rule, shapes: Shapes, batch_axes: Optional[Mapping[Tensor, tuple[int, ...]]] = None
+) -> tuple[Graph, tuple[Applied, ...], tuple[Rejection, ...]]:
+    """Offer every node to the rule, in topological order, and apply its matches.
+
+    Args:
+        graph: the network.
+        rule: the rule.
+        shapes: of the original network's tensors, for a batch of 1.
+        batch_axes: see ``Draft``.
+    """
+    draft = Draft(graph, batch_axes)
     applied: list[Applied] = []
     rejected: list[Rejection] = []
     for name in draft.names:

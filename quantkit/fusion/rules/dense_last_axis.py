@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from quantkit.fusion.rewriting.draft import Draft
 from quantkit.fusion.rewriting.rule import Match, Rejection, Replacement, Rule, Shapes
 from quantkit.ir.graph import Node
@@ -14,15 +16,16 @@ NAME = "dense layer over the last axis as one over rows"
 def _over_rows(draft: Draft, node: Node, shapes: Shapes) -> Match:
     if node.op != "FullyConnected" or flag(node, "flatten", default=True):
         return None
-    # Rewrites keep the shape of what they replace, and so of this layer's own result, for a batch of one.
+    # Rewrites keep the shape of what they replace, and so of this layer's own result.
     *outer, width = shapes[node.output]
-    if len(outer) < 2:
-        return None
+    if len(outer) == 1:
+        return Replacement((replace(node, attrs={**node.attrs, "flatten": "True"}),))
     data, made = node.inputs[0], draft.producer(node.inputs[0])
-    steps_first = False
-    if made is not None and exchanges_batch(made) and outer[0] > 1 == outer[1]:
-        steps_first, data, outer = True, made.inputs[0], [outer[1], outer[0], *outer[2:]]
-    if outer[0] != 1 or outer[1] == 1:
+    batch = draft.batch_axes.get(node.output)
+    steps_first = made is not None and exchanges_batch(made) and batch == (1,)
+    if made is not None and steps_first:
+        data, outer = made.inputs[0], [outer[1], outer[0], *outer[2:]]
+    elif batch != (0,):
         return Rejection(NAME, node.name, "the batch is not the first axis of its input")
     weight = draft.params.get(node.inputs[1].node)
     if weight is None:

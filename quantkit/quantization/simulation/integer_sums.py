@@ -59,7 +59,7 @@ def integer_layer(
         operator_session(
             core,
             ("data", "weight"),
-            {"data": _channels(data[:1], part, layer.groups).shape[1:]},
+            {"data": (BATCH, *_channels(data[:1], part, layer.groups).shape[1:])},
             {"weight": part.weight},
         )
         for part in parts

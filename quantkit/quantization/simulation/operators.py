@@ -72,10 +72,11 @@ def operator_results(
     arrays = {name: array for name, array in zip(names, inputs) if not isinstance(array, str)}
     images = len(next(iter(arrays.values())))
     used = {name: params[name] for name in names if name in params and name not in arrays}
-    shapes = {name: array.shape[1:] for name, array in arrays.items()}
     if at_once or node.op in _MERGING:
-        return operator_session(node, names, shapes, used, outputs, images, constants).run(arrays)
-    session = operator_session(node, names, shapes, used, outputs, constants=constants)
+        shapes = {name: array.shape for name, array in arrays.items()}
+        return operator_session(node, names, shapes, used, outputs, constants).run(arrays)
+    shapes = {name: (BATCH, *array.shape[1:]) for name, array in arrays.items()}
+    session = operator_session(node, names, shapes, used, outputs, constants)
     results: list[np.ndarray] = []
     for start in range(0, images, BATCH):
         stop = min(start + BATCH, images)
@@ -93,23 +94,20 @@ def operator_session(
     shapes: Mapping[str, Shape],
     params: Mapping[str, np.ndarray],
     outputs: int = 1,
-    images: int = BATCH,
     constants: Sequence[Node] = (),
 ) -> MxnetSession:
-    """One operator, bound to a number of images.
+    """One operator, bound to the shapes of its inputs.
 
     Args:
         node: the operator; what its inputs are called does not matter.
         names: what they are to be called.
-        shapes: of those that are no parameters, for one image.
+        shapes: of those that are no parameters.
         params: the others.
         outputs: how many of its results are wanted.
-        images: the images.
         constants: operators without inputs that it reads.
     """
     alone = replace(node, name="result", inputs=tuple(map(Tensor, names)), origin=())
     recurrent = recurrent_layer_of(alone)
     nodes = (alone,) if recurrent is None else tuple(time_major(recurrent))
     results = tuple(Tensor("result", index) for index in range(outputs))
-    bound = {name: (images, *shape) for name, shape in shapes.items()}
-    return MxnetSession(Graph((*constants, *nodes), tuple(bound), results, params), bound)
+    return MxnetSession(Graph((*constants, *nodes), tuple(shapes), results, params), shapes)

@@ -7,21 +7,22 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Optional
 
 import pytest
 
-from tests.backends.mxnet import int8_lstm_run
+from tests.backends.mxnet import int8_lstm_run, int8_lstm_states_run
 
 ROOT = Path(__file__).resolve().parents[3]
 VARIABLE = "DNNL_MAX_CPU_ISA"
 
 
-def told(*arguments: str, isa: Optional[str] = None) -> Any:
+def told(*arguments: str, isa: Optional[str] = None, module: ModuleType = int8_lstm_run) -> Any:
     env = {name: value for name, value in os.environ.items() if name != VARIABLE}
     if isa is not None:
         env[VARIABLE] = isa
-    command = [sys.executable, "-m", int8_lstm_run.__name__, *arguments]
+    command = [sys.executable, "-m", module.__name__, *arguments]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -45,3 +46,10 @@ def test_in_a_process_that_uses_vnni_already_layers_stay_fp32() -> None:
         pytest.skip("this processor has no VNNI")
     assert len(result["reasons"]) == 4
     assert all("DNNL_MAX_CPU_ISA=AVX512_CORE" in reason for reason in result["reasons"])
+
+
+@pytest.mark.requires("onednn")
+def test_the_kernel_reads_states_and_puts_out_the_last_ones() -> None:
+    deviations = told(module=int8_lstm_states_run)
+    assert deviations.keys() == {"zero", "given"}
+    assert max(value for each in deviations.values() for value in each) < 1e-5

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from quantkit.backends.mxnet.execute import run
+from quantkit.benchmark.workloads.recurrent import recurrent_graph
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.progress import silent
@@ -18,7 +19,7 @@ from quantkit.quantization.simulation.constants import batch_constants, with_con
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
 from tests.networks import DATA, Builder, images, residual_v1
 from tests.quantization.algorithms.networks import computed_weights, planned
-from tests.sequences import FEATURES, STEPS, sequence_network, sequences
+from tests.sequences import FEATURES, STACK, STEPS, sequence_network, sequences
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -77,8 +78,24 @@ def unrolled() -> Graph:
     return b.graph(b.dense("dense", state, 8, 3))
 
 
+def encoder_and_decoder() -> Graph:
+    """An LSTM that begins with the final states of another."""
+    b = Builder()
+    steps_first = b.op("SwapAxis", "swap", DATA, dim1=0, dim2=1)
+    shape = (STACK.layers, 0, STACK.hidden)
+    states = [b.op("_zeros", name, shape=shape) for name in ("state", "cell")]
+    (flat,) = recurrent_graph(STACK).params.values()
+    attrs = {"mode": "lstm", "num_layers": STACK.layers, "state_size": STACK.hidden, "state_outputs": True}
+    b.op("RNN", "encoder", steps_first, b.param("flat", flat), *states, **attrs)
+    b.op("RNN", "decoder", steps_first, Tensor("flat"), Tensor("encoder", 1), Tensor("encoder", 2), **attrs)
+    first = b.op("SwapAxis", "back", Tensor("decoder"), dim1=0, dim2=1)
+    return b.graph(b.dense("dense", b.op("Flatten", "flat_steps", first), STEPS * STACK.hidden, 3))
+
+
 @pytest.mark.parametrize(
-    "graph", [unrolled(), sequence_network("NTC", final_states=True)], ids=["unrolled", "final states"]
+    "graph",
+    [unrolled(), sequence_network("NTC", final_states=True), encoder_and_decoder()],
+    ids=["unrolled", "final states", "encoder and decoder"],
 )
 def test_constants_of_an_open_batch(graph: Graph) -> None:
     # More than are run at once.
