@@ -20,6 +20,9 @@ RECURRENT = "fused_recurrent"
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 """The number of gates, rows of weights for each unit of the state, by the mode of MXNet's ``RNN``."""
 
+REPORTED_NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN+tanh", "rnn_relu": "RNN+relu"}
+"""What recurrent layers are called in reports, by the mode of MXNet's ``RNN``."""
+
 _ATTRIBUTES = ("mode", "num_layers", "state_size", "bidirectional")
 
 
@@ -63,6 +66,11 @@ class RecurrentLayer:
 def recurrent_layer_of(node: Optional[Node]) -> Optional[RecurrentLayer]:
     """Read a node of a fused network as recurrent layers; None if it is something else."""
     return RecurrentLayer(node) if node is not None and node.op == RECURRENT else None
+
+
+def reported_name(node: Node) -> Optional[str]:
+    """What a node is called in reports if it is recurrent layers, fused or MXNet's ``RNN``; None if it is not."""
+    return REPORTED_NAMES.get(node.attrs.get("mode", "")) if node.op in ("RNN", RECURRENT) else None
 
 
 def fused_recurrent(name: str, rnn: Node, data: Tensor, parameters: Tensor) -> Node:

@@ -15,7 +15,7 @@ from quantkit.fusion.fuse import Fused
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import ADDITIONS, flag, integer, integers
-from quantkit.ir.recurrent_layer import RECURRENT, lstm_matrices, recurrent_layer_of
+from quantkit.ir.recurrent_layer import RECURRENT, lstm_matrices, recurrent_layer_of, reported_name
 from quantkit.quantization.arithmetic import SMALLEST_PEAK, DType, QuantParams, activation_params
 from quantkit.quantization.exclude import excluded_nodes
 from quantkit.quantization.integer_dense import hands_on_integers, may_hand_on
@@ -242,10 +242,13 @@ def _layer_obstacle(state: _Planning, layer: FusedLayer) -> Optional[str]:
     return None
 
 
+_LSTM_ALONE = "the engine has an INT8 kernel for LSTM layers only"
+
+
 def _decide_recurrent(state: _Planning, node: Node) -> Optional[str]:
     layer = recurrent_layer_of(node)
     if layer is None or layer.mode != "lstm":
-        return "the engine has an INT8 kernel for LSTM layers only"
+        return _LSTM_ALONE
     if lstm_matrices(state.graph.params, layer) is None:
         return "its weights are computed, or do not fit"
     if state.runs_convolutions:
@@ -263,6 +266,13 @@ def _decide_recurrent(state: _Planning, node: Node) -> Optional[str]:
     # The kernel rounds the state and the result alike; the result is FP32.
     state.tensors[node.output] = TensorQuantization(values, "int8")
     return None
+
+
+def _explain_unfused_recurrent(state: _Planning, node: Node) -> Optional[str]:
+    if node.attrs.get("mode") != "lstm":
+        return _LSTM_ALONE
+    reasons = (rejection.reason for rejection in state.fused.rejected if rejection.node == node.name)
+    return next(reasons, _no_kernel(state, node))
 
 
 def _vanishes(values: Range) -> bool:
@@ -366,6 +376,7 @@ _DECIDERS: dict[str, _Decider] = {
     "Concat": _decide_concat,
     "addition": _decide_addition,
     RECURRENT: _decide_recurrent,
+    "RNN": _explain_unfused_recurrent,
 }
 
 
@@ -375,17 +386,10 @@ def _kind(node: Node) -> str:
     return "addition" if node.op in ADDITIONS else node.op
 
 
-RECURRENT_NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN+tanh", "rnn_relu": "RNN+relu"}
-"""What recurrent layers are called in reports, by the mode of MXNet's ``RNN``."""
-
-
 def operator_name(node: Node) -> str:
     """What an operator is called in reports: ``Convolution+sum+relu`` for a fused one."""
-    recurrent = recurrent_layer_of(node)
-    if recurrent is not None:
-        return RECURRENT_NAMES[recurrent.mode]
     layer: Optional[FusedLayer] = fused_layer_of(node)
     if layer is None:
-        return node.op
+        return reported_name(node) or node.op
     parts = [layer.core.op, "sum" if layer.addition is not None else None, layer.activation_kind]
     return "+".join(part for part in parts if part)

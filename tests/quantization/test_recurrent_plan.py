@@ -82,6 +82,26 @@ def test_other_recurrent_layers_have_no_int8_kernel(engine: None, monkeypatch: p
     assert lstm_reasons(network) == ["the engine has an INT8 kernel for LSTM layers only"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "operator", "reason"),
+    [
+        ("lstm", "LSTM", "the final state of its cells is read"),
+        ("gru", "GRU", "the engine has an INT8 kernel for LSTM layers only"),
+    ],
+)
+def test_why_a_layer_that_is_not_batch_first_stays_fp32(
+    engine: None, monkeypatch: pytest.MonkeyPatch, mode: str, operator: str, reason: str
+) -> None:
+    graph = sequence_network("NTC", final_states=True)
+    if mode == "gru":
+        graph = final_state_network(stack("gru", 2, both=False), (0, 1))
+    data = DATA if mode == "lstm" else DATA[:, :4, :3]
+    _, network = quantized(monkeypatch, graph, data)
+    (decision,) = (each for each in network.plan.decisions.values() if each.operator == operator)
+    assert network.graph.by_name[decision.node].op == "RNN"
+    assert decision.reason == reason
+
+
 def mixed_network(axes: int) -> Graph:
     """A convolution along ``axes`` axes, which mixes steps, before an LSTM layer and a dense layer."""
     b = Builder()
