@@ -25,6 +25,8 @@ from tests import recurrent
 from tests.networks import DATA, Builder
 from tests.sequences import FEATURES, STACK, STEPS, TOKENS, Layout, expected_scores, sequence_network, sequences
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 def operators(graph: Graph) -> list[str]:
     return [node.op for node in graph.nodes]
