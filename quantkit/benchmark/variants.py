@@ -1,8 +1,8 @@
 """The measured variants of a network, and the form that each engine runs for each variant.
 
 A form is a network on disk: ``fp32``, ``stock``, ``fused`` and ``int8`` are MXNet's, ``onnx`` and ``onnx-int8`` are
-ONNX files of the first and the last; forms from other quantizers, MXNet's own among them, have the names of their
-variants.
+ONNX files of the first and the last, and ``onnx-int8-dynamic`` holds LSTM layers as ONNX Runtime runs them in INT8;
+forms from other quantizers, MXNet's own among them, have the names of their variants.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ VARIANTS: Mapping[str, Variant] = {
     "fp32": Variant("FP32", {MXNET.name: "fp32", **dict.fromkeys(DEPLOYED_ONNX, "onnx")}),
     "stock": Variant("stock", {MXNET.name: "stock"}),
     "fused": Variant("fused", {MXNET.name: "fused"}),
-    "int8": Variant("INT8", {MXNET.name: "int8", **dict.fromkeys(DEPLOYED_ONNX, "onnx-int8")}, int8=True),
+    "int8": Variant(
+        "INT8",
+        {MXNET.name: "int8", ONNXRUNTIME.name: "onnx-int8-dynamic", OPENVINO.name: "onnx-int8"},
+        int8=True,
+    ),
     "stock-int8": Variant("stock INT8", {MXNET.name: "stock-int8"}, int8=True, maker="MXNet"),
     "onnxruntime-ptq": Variant("PTQ", {ONNXRUNTIME.name: "onnxruntime-ptq"}, int8=True, maker="ONNX Runtime"),
     "onnxruntime-dynamic": Variant(

@@ -290,8 +290,7 @@ def stack_with(**attrs: str) -> Graph:
     ("attrs", "reason"),
     [
         ({"mode": "lstm_of_the_future"}, "its mode is unknown"),
-        ({"use_sequence_length": "True"}, "it has lengths of sequences, or a projection"),
-        ({"projection_size": "4"}, "it has lengths of sequences, or a projection"),
+        ({"use_sequence_length": "True"}, "it has lengths of sequences"),
     ],
 )
 def test_other_forms_keep_a_layer_as_it_is(attrs: dict[str, str], reason: str) -> None:

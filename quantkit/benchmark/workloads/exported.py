@@ -19,6 +19,7 @@ from quantkit.files.contained import file_in
 from quantkit.files.files import sha256_of
 from quantkit.files.folders import scratch_folder
 from quantkit.files.text import parse_json
+from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.models.model import Model
 from quantkit.progress import Tell
 
@@ -28,6 +29,9 @@ MODES: Mapping[str, str] = {
     "onnxruntime-dynamic": "ONNX Runtime dynamic",
     "nncf": "NNCF performance (default)",
 }
+
+INT8_FORMS: Mapping[str, LstmForm] = {"onnx-int8": "qdq", "onnx-int8-dynamic": "dynamic"}
+"""The forms that are quantkit's INT8 ONNX files, and how they hold INT8 LSTM layers."""
 
 _ONNX = "network.onnx"
 
@@ -46,8 +50,8 @@ def fp32_file(model: Model, key: str, tell: Tell) -> Checkpoint:
     return stored_files(f"{model.name}-onnx", _with_code(key), make, tell)
 
 
-def int8_file(name: str, key: str, bundle: Callable[[Path], Path], tell: Tell) -> Checkpoint:
-    """The INT8 network as an ONNX file; see ``export_int8_onnx``.
+def int8_file(form: str, name: str, key: str, bundle: Callable[[Path], Path], tell: Tell) -> Checkpoint:
+    """The INT8 network as an ONNX file, in one of ``INT8_FORMS``; see ``export_int8_onnx``.
 
     ``bundle`` returns the folder of its bundle; it may write it into the folder that it is given.
     """
@@ -56,10 +60,10 @@ def int8_file(name: str, key: str, bundle: Callable[[Path], Path], tell: Tell) -
         with scratch_folder() as scratch:
             directory = bundle(scratch)
             tell(f"{name}: writing INT8 ONNX")
-            export_int8_onnx(directory, folder / _ONNX)
+            export_int8_onnx(directory, folder / _ONNX, lstm=INT8_FORMS[form])
         return {"onnx": folder / _ONNX}
 
-    return stored_files(f"{name}-onnx-int8", _with_code(key), make, tell)
+    return stored_files(f"{name}-{form}", _with_code(key), make, tell)
 
 
 def _with_code(key: str) -> str:

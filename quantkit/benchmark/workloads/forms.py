@@ -12,7 +12,7 @@ from typing import Any, Union
 import numpy as np
 
 from quantkit.backends.mxnet.stock import stock_int8_graph
-from quantkit.benchmark.workloads.exported import MODES, fp32_file, int8_file, quantized_by_peer
+from quantkit.benchmark.workloads.exported import INT8_FORMS, MODES, fp32_file, int8_file, quantized_by_peer
 from quantkit.benchmark.workloads.images import image_batch
 from quantkit.benchmark.workloads.network import Checkpoint
 from quantkit.benchmark.workloads.store import Made, Stored, code_hash, stored_checkpoint
@@ -54,7 +54,7 @@ class Forms:
             "int8": lambda: self._checkpoint("int8", self._int8_form, *self._quantized_by),
             "stock-int8": lambda: self._checkpoint("stock-int8", self._stock_int8_form, *self._quantized_by),
             "onnx": lambda: Stored(self._onnx, {}),
-            "onnx-int8": lambda: Stored(self._int8_onnx, {}),
+            **dict.fromkeys(INT8_FORMS, lambda: Stored(self._int8_onnx(form), {})),
             **dict.fromkeys(MODES, lambda: Stored(self._by_peer(form), {})),
         }
         fp32 = partial(self._checkpoint, "fp32", lambda: Made(self.model.graph, {}))
@@ -78,12 +78,11 @@ class Forms:
     def _onnx(self) -> Checkpoint:
         return fp32_file(self.model, self._key(repr(self.model.input_shape)), self.tell)
 
-    @property
-    def _int8_onnx(self) -> Checkpoint:
+    def _int8_onnx(self, form: str) -> Checkpoint:
         def bundle(folder: Path) -> Path:
             return self._quantized.save(folder / "bundle")
 
-        return int8_file(self.model.name, self._key(*self._quantized_by), bundle, self.tell)
+        return int8_file(form, self.model.name, self._key(*self._quantized_by), bundle, self.tell)
 
     def _by_peer(self, form: str) -> Checkpoint:
         return quantized_by_peer(form, self.model.name, self._onnx, self._images, self.tell)

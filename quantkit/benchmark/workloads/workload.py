@@ -18,7 +18,7 @@ from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.backends.mxnet.instructions import does_without_vnni, int8_lstm_obstacle, may_rule_out_vnni
 from quantkit.backends.mxnet.shapes import check_runs, infer_shapes
 from quantkit.benchmark.suites.suite import Recurrent, Subject
-from quantkit.benchmark.workloads.exported import int8_file
+from quantkit.benchmark.workloads.exported import INT8_FORMS, int8_file
 from quantkit.benchmark.workloads.forms import Forms, known_accuracy
 from quantkit.benchmark.workloads.images import image_batch
 from quantkit.benchmark.workloads.network import Checkpoint
@@ -120,7 +120,7 @@ def prepare(
         DataError: the images cannot be used.
         QuantkitError: fusing or quantizing failed, or files cannot be written.
     """
-    if "onnx-int8" in forms:
+    if set(INT8_FORMS) & set(forms):
         # What other engines compute is held against it.
         forms = tuple(dict.fromkeys((*forms, "int8")))
     try:
@@ -160,7 +160,7 @@ def _from_bundle(
     bundle = read_bundle(directory)
     manifest = bundle.manifest
     own = "int8" if manifest.kind == "int8" else "fused"
-    exported = {"onnx-int8"} & set(forms) if own == "int8" else set()
+    exported = set(INT8_FORMS) & set(forms) if own == "int8" else set()
     others = [form for form in forms if form not in {own, *exported}]
     checkpoints: Mapping[str, Checkpoint] = {}
     if others:
@@ -179,8 +179,9 @@ def _from_bundle(
         graph = bundle.graph
         stored = stored_checkpoint(f"{name}-{own}", nnvm.sha256_of(graph), lambda: Made(graph, {}), tell)
         checkpoints = {**checkpoints, own: stored.checkpoint}
-    if exported:
-        checkpoints = {**checkpoints, "onnx-int8": int8_file(name, repr(sha256), lambda folder: directory, tell)}
+    for form in sorted(exported):
+        written = int8_file(form, name, repr(sha256), lambda folder: directory, tell)
+        checkpoints = {**checkpoints, form: written}
     known = {}
     if manifest.agreement is not None:
         known = known_accuracy(manifest.agreement)

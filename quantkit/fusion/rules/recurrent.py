@@ -63,8 +63,8 @@ def _obstacle(draft: Draft, node: Node) -> Optional[str]:
         return "the final state of its cells is read"
     if _is_read(draft, Tensor(node.name, 1)) and not takes_apart(node):
         return "its final states are read"
-    if flag(node, "use_sequence_length") or node.attrs.get("projection_size", "None") != "None":
-        return "it has lengths of sequences, or a projection"
+    if flag(node, "use_sequence_length"):
+        return "it has lengths of sequences"
     if any(node.attrs.get(f"lstm_state_clip_{bound}", "None") != "None" for bound in ("min", "max")):
         return "its states are clipped"
     return None

@@ -71,7 +71,7 @@ def test_other_engines_run_fp32_int8_and_what_their_own_quantizers_make() -> Non
 
 
 def test_every_engine_knows_the_form_of_what_it_can_run() -> None:
-    assert [form_of(engine, "int8") for engine in DEPLOYED] == ["int8", "onnx-int8", "onnx-int8"]
+    assert [form_of(engine, "int8") for engine in DEPLOYED] == ["int8", "onnx-int8-dynamic", "onnx-int8"]
     with pytest.raises(UserError, match="OpenVINO cannot run the variant fused; it can run fp32, int8, nncf"):
         form_of("openvino", "fused")
 

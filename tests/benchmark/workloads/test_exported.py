@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from quantkit.backends.registry import ONNXRUNTIME, OPENVINO, Engine
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.builds.recipes import PEERS, PEERS_SCRIPT, RECIPES
+from quantkit.benchmark.variants import form_of
 from quantkit.benchmark.workloads import exported
 from quantkit.benchmark.workloads.exported import MODES, int8_file, quantized_by_peer
 from quantkit.benchmark.workloads.network import Checkpoint
@@ -79,14 +81,26 @@ def test_another_network_or_other_packages_are_quantized_anew(
 
 def test_onnx_files_are_written_anew_by_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path))
-    monkeypatch.setattr(exported, "export_int8_onnx", lambda directory, path: path.write_text(directory.name))
+    monkeypatch.setattr(exported, "export_int8_onnx", lambda directory, path, lstm: path.write_text(directory.name))
 
     def made(bundle: str) -> str:
-        return int8_file("net", "key", lambda folder: tmp_path / bundle, lambda message: None).files["onnx"].read_text()
+        stored = int8_file("onnx-int8", "net", "key", lambda folder: tmp_path / bundle, lambda message: None)
+        return stored.files["onnx"].read_text()
 
     assert (made("first"), made("second")) == ("first", "first")
     monkeypatch.setattr(exported, "code_hash", lambda *parts: "other")
     assert made("second") == "second"
+
+
+@pytest.mark.parametrize(("engine", "lstm"), [(ONNXRUNTIME, "dynamic"), (OPENVINO, "qdq")])
+def test_lstm_layers_are_written_as_their_engine_runs_them_in_int8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine[bytes], lstm: str
+) -> None:
+    monkeypatch.setenv("QUANTKIT_HOME", str(tmp_path))
+    monkeypatch.setattr(exported, "export_int8_onnx", lambda directory, path, lstm: path.write_text(lstm))
+    form = form_of(engine.name, "int8")
+    stored = int8_file(form, "net", "key", lambda folder: folder, lambda message: None)
+    assert stored.files["onnx"].read_text() == lstm
 
 
 def test_a_quantizer_that_fails_is_quoted(script: Path, fp32: Checkpoint) -> None:
