@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Optional
 
@@ -50,7 +50,10 @@ def fused_graph(graph: Graph) -> Graph:
 
 def _without_parts(graph: Graph) -> Iterator[Node]:
     """The nodes, each recurrent layer in place of its ``RNN``, without the operators around it."""
-    layers = {node.name: layer for node in graph.nodes if (layer := _recurrent(graph, node)) is not None}
+    layers: dict[str, Node] = {}
+    for node in graph.nodes:
+        if (layer := _recurrent(graph, node, layers)) is not None:
+            layers[node.name] = layer
     parts = {part for layer in layers.values() for part in (*part_names(layer.name), layer.name)}
     for node in graph.nodes:
         if node.name in layers:
@@ -59,8 +62,11 @@ def _without_parts(graph: Graph) -> Iterator[Node]:
             yield node
 
 
-def _recurrent(graph: Graph, node: Node) -> Optional[Node]:
-    """The recurrent layer of which a node is the ``RNN``, as ``time_major`` makes it; None if it is not."""
+def _recurrent(graph: Graph, node: Node, layers: Mapping[str, Node]) -> Optional[Node]:
+    """The recurrent layer of which a node is the ``RNN``, as ``time_major`` makes it; None if it is not.
+
+    ``layers`` has, by the names of their ``RNN``, those among the nodes before.
+    """
     name = node.name.removesuffix("_rnn")
     exchanged, *_, rnn = part_names(name)
     if node.op != "RNN" or node.name != rnn or any(not _is_part(graph, state, name) for state in node.inputs[2:]):
@@ -70,7 +76,7 @@ def _recurrent(graph: Graph, node: Node) -> Optional[Node]:
         return None
     if made.name == exchanged and exchanges_batch(made):
         return fused_recurrent(name, node, made.inputs[0], node.inputs[1])
-    before = _recurrent(graph, made)
+    before = layers.get(made.name)
     return None if before is None else fused_recurrent(name, node, before.output, node.inputs[1])
 
 

@@ -30,6 +30,9 @@ _WITHOUT_VNNI = (
 )
 _NEWER_ENGINE = "pip install 'quantkit[onednn]' in another environment: its oneDNN uses it"
 
+# What messages advise where MXNet is to run LSTM layers in INT8; ``instructions`` holds why.
+_FOR_LSTM_LAYERS = "DNNL_MAX_CPU_ISA=AVX512_CORE"
+
 # These pin threads or shape their waiting in Intel's OpenMP; other KMP_ names are set by libraries.
 _INTEL_OPENMP = ("KMP_AFFINITY", "KMP_BLOCKTIME", "KMP_HW_SUBSET")
 
@@ -236,18 +239,21 @@ def _load(facts: Facts) -> Iterator[Finding]:
 
 def _variables(facts: Facts) -> Iterator[Finding]:
     for name, value in facts.threads.environment.items():
-        setting = f"{name}={value}"
+        setting, remedy = f"{name}={value}", f"unset {name}"
         if name == "MXNET_MKLDNN_ENABLED" and value == "0":
             what = f"{setting}: quantkit ignores it; plain MXNet cannot run INT8 networks with it"
         elif name == "MXNET_SUBGRAPH_BACKEND" or name.startswith("MXNET_DISABLE_MKLDNN_"):
             what = f"{setting}: quantkit ignores it; plain MXNet changes how it fuses FP32 networks"
+        elif setting == _FOR_LSTM_LAYERS and not _is_mkldnn_1(facts.engine):
+            what = f"{setting}: LSTM layers can run in INT8, and other INT8 layers do without VNNI"
+            remedy = f"keep it for networks with LSTM layers in INT8, and unset {name} for others"
         elif name == "DNNL_MAX_CPU_ISA" and not _is_mkldnn_1(facts.engine):
             what = f"{setting}: quantkit obeys it; the engine may use slower kernels than the processor allows"
         elif name in ("MKLDNN_VERBOSE", "DNNL_VERBOSE") and value != "0":
             what = f"{setting}: the engine writes to standard output, which spoils timings and --json"
         else:
             continue
-        yield Finding("environment", "warn", what, f"unset {name}")
+        yield Finding("environment", "warn", what, remedy)
 
 
 _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (

@@ -13,12 +13,15 @@ from typing import Optional
 import numpy as np
 
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.operators import flag, integer
+from quantkit.ir.operators import flag, integer, integers
 
 RECURRENT = "fused_recurrent"
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 """The number of gates, rows of weights for each unit of the state, by the mode of MXNet's ``RNN``."""
+
+REPORTED_NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN+tanh", "rnn_relu": "RNN+relu"}
+"""What recurrent layers are called in reports, by the mode of MXNet's ``RNN``."""
 
 _ATTRIBUTES = ("mode", "num_layers", "state_size", "bidirectional")
 
@@ -65,6 +68,11 @@ def recurrent_layer_of(node: Optional[Node]) -> Optional[RecurrentLayer]:
     return RecurrentLayer(node) if node is not None and node.op == RECURRENT else None
 
 
+def reported_name(node: Node) -> Optional[str]:
+    """What a node is called in reports if it is recurrent layers, fused or MXNet's ``RNN``; None if it is not."""
+    return REPORTED_NAMES.get(node.attrs.get("mode", "")) if node.op in ("RNN", RECURRENT) else None
+
+
 def fused_recurrent(name: str, rnn: Node, data: Tensor, parameters: Tensor) -> Node:
     """The batch-first form of an ``RNN`` node whose states are zero, without its final states."""
     attrs = {key: rnn.attrs[key] for key in _ATTRIBUTES if key in rnn.attrs}
@@ -102,10 +110,15 @@ def swapped(name: str, tensor: Tensor, origin: tuple[str, ...] = ()) -> Node:
 
 
 def exchanges_batch(node: Optional[Node]) -> bool:
-    """Whether a node exchanges the first two axes."""
-    if node is None or node.op != "SwapAxis":
-        return False
-    return {integer(node, "dim1", 0), integer(node, "dim2", 0)} == {0, 1}
+    """Whether a node exchanges the first two axes and no others.
+
+    Raises:
+        ModelError: its axes are no integers.
+    """
+    if node is not None and node.op == "SwapAxis":
+        return {integer(node, "dim1", 0), integer(node, "dim2", 0)} == {0, 1}
+    axes = integers(node, "axes") if node is not None and node.op == "transpose" else ()
+    return len(axes) > 1 and axes == (1, 0, *range(2, len(axes)))
 
 
 @dataclass(frozen=True, eq=False)

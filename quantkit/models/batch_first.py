@@ -10,7 +10,7 @@ from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.errors import EngineError, ModelError
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
-from quantkit.ir.operators import integer, integers
+from quantkit.ir.recurrent_layer import exchanges_batch, swapped
 
 Shape = tuple[int, ...]
 Shapes = Mapping[Tensor, Shape]
@@ -26,9 +26,9 @@ def with_batch_first_input(graph: Graph, name: str) -> Graph:
     """
     data = Tensor(name)
     readers = graph.consumers.get(data, ())
-    if readers and all(map(_swaps_first_axes, readers)) and data not in graph.outputs:
+    if readers and all(map(exchanges_batch, readers)) and data not in graph.outputs:
         return _without(graph, readers, data)
-    swap = Node(Names(graph.names).free(f"{name}_time_major"), "SwapAxis", (data,), {"dim1": "0", "dim2": "1"})
+    swap = swapped(Names(graph.names).free(f"{name}_time_major"), data)
     nodes = (replace(node, inputs=tuple(swap.output if x == data else x for x in node.inputs)) for node in graph.nodes)
     return replace(graph, nodes=(swap, *nodes))
 
@@ -123,12 +123,6 @@ def _swap(graph: Graph, tensor: Tensor, axis: int) -> Node:
 
 def _name(graph: Graph, tensor: Tensor, suffix: str) -> str:
     return Names(graph.names).free(f"{tensor.stem}_{suffix}")
-
-
-def _swaps_first_axes(node: Node) -> bool:
-    if node.op == "SwapAxis":
-        return {integer(node, "dim1", 0), integer(node, "dim2", 0)} == {0, 1}
-    return node.op == "transpose" and integers(node, "axes") in ((1, 0), (1, 0, 2))
 
 
 def _without(graph: Graph, dropped: tuple[Node, ...], data: Tensor) -> Graph:

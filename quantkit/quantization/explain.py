@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quantkit.fusion.fuse import Fused
-from quantkit.quantization.plan import RECURRENT_NAMES, Decision, QuantizationPlan
+from quantkit.ir.recurrent_layer import REPORTED_NAMES
+from quantkit.quantization.plan import Decision, QuantizationPlan
 
 _MOVES = frozenset({"SwapAxis", "transpose", "Reshape", "Flatten"})
 
@@ -53,5 +54,5 @@ def explain(fused: Fused, plan: QuantizationPlan) -> tuple[Explanation, ...]:
 
 def _computing(decisions: Sequence[Decision]) -> Sequence[Decision]:
     """Of the operators that stand for one, those that compute: recurrent layers, or the first that moves no values."""
-    recurrent = [each for each in decisions if each.operator in RECURRENT_NAMES.values()]
+    recurrent = [each for each in decisions if each.operator in REPORTED_NAMES.values()]
     return recurrent or sorted(decisions, key=lambda each: each.operator in _MOVES)[:1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from quantkit.backends.mxnet.instructions import has_convolutions, may_rule_out_vnni
+from quantkit.backends.mxnet.instructions import may_rule_out_vnni
 from quantkit.backends.mxnet.symbols import has_integer_dense
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Graph, Node
@@ -20,7 +20,9 @@ def may_hand_on(graph: Graph) -> bool:
     Networks with convolutions stay readable by all releases, and small. Beside LSTM layers, which rule out VNNI, the
     kernel's sums would saturate: its weights have 8 bits.
     """
-    return not has_convolutions(graph) and not may_rule_out_vnni(graph) and has_integer_dense()
+    layers = (fused_layer_of(node) for node in graph.nodes)
+    has_convolutions = any(layer.is_convolution for layer in layers if layer)
+    return not has_convolutions and not may_rule_out_vnni(graph) and has_integer_dense()
 
 
 def hands_on_integers(graph: Graph, is_int8: Callable[[Node], bool], node: Node) -> bool:

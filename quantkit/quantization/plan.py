@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Optional, get_args
 
-from quantkit.backends.mxnet.instructions import has_convolutions, int8_lstm_obstacle
+from quantkit.backends.mxnet.instructions import INT8_KERNEL_AXES, int8_lstm_obstacle
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
@@ -14,7 +15,7 @@ from quantkit.fusion.fuse import Fused
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import ADDITIONS, flag, integer, integers
-from quantkit.ir.recurrent_layer import RECURRENT, lstm_matrices, recurrent_layer_of
+from quantkit.ir.recurrent_layer import RECURRENT, lstm_matrices, recurrent_layer_of, reported_name
 from quantkit.quantization.arithmetic import SMALLEST_PEAK, DType, QuantParams, activation_params
 from quantkit.quantization.exclude import excluded_nodes
 from quantkit.quantization.integer_dense import hands_on_integers, may_hand_on
@@ -126,8 +127,8 @@ def make_plan(
         ModelError: the table lacks a range: it is of another network.
     """
     check_dtype(dtype)
-    state = _Planning(fused, table, dtype)
     excluded = excluded_nodes(fused, exclude)
+    state = _Planning(fused, table, dtype, excluded)
     decisions: dict[str, Decision] = {}
     for node in fused.graph.nodes:
         if node.name in excluded:
@@ -161,13 +162,14 @@ def float_plan(graph: Graph) -> QuantizationPlan:
 class _Planning:
     """What is known while the nodes are walked: the integer forms chosen so far."""
 
-    def __init__(self, fused: Fused, table: CalibrationTable, dtype: TensorDtype) -> None:
+    def __init__(self, fused: Fused, table: CalibrationTable, dtype: TensorDtype, excluded: Container[str]) -> None:
         self.fused = fused
         self.graph = fused.graph
         self.tensors: dict[Tensor, TensorQuantization] = {}
         self.native: set[Tensor] = set()
         self._table = table
         self._wanted = dtype
+        self._excluded = excluded
 
     def range_of(self, tensor: Tensor) -> Range:
         try:
@@ -177,6 +179,12 @@ class _Planning:
                 f"the calibration table has no range for {str(tensor)!r}: it was made for another network; "
                 "calibrate again"
             ) from None
+
+    @cached_property
+    def runs_convolutions(self) -> bool:
+        """Whether a convolution of the network runs in INT8."""
+        layers = (fused_layer_of(node) for node in self.graph.nodes if node.name not in self._excluded)
+        return any(layer.is_convolution and _layer_obstacle(self, layer) is None for layer in layers if layer)
 
     def produce(self, node: Node, values: Range, dtype: DType) -> None:
         """The node puts out integers."""
@@ -198,12 +206,24 @@ class _Planning:
 
 
 def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
-    layer = fused_layer_of(node)
-    if layer is None or layer.weight.node not in state.graph.params:
+    layer = layer_of(node)
+    if obstacle := _layer_obstacle(state, layer):
+        return obstacle
+    if layer.is_convolution:
+        state.produce(node, state.range_of(node.output), "uint8" if layer.is_non_negative else "int8")
+    state.consume(layer.data)
+    if layer.addend is not None:
+        state.consume(layer.addend)
+    return None
+
+
+def _layer_obstacle(state: _Planning, layer: FusedLayer) -> Optional[str]:
+    """Why a convolution or a dense layer cannot run in INT8."""
+    if layer.weight.node not in state.graph.params:
         return "its weights are computed, not constant"
     if layer.bias is not None and layer.bias.node not in state.graph.params:
         return "its bias is computed, not constant"
-    if layer.is_convolution and len(integers(layer.core, "kernel")) not in (2, 3):
+    if layer.is_convolution and len(integers(layer.core, "kernel")) not in INT8_KERNEL_AXES:
         return "the engine's INT8 convolution takes 2-D and 3-D kernels only"
     if layer.is_convolution and layer.core.attrs.get("layout", "NCHW") not in ("NCHW", "NCDHW", "None"):
         return f"the engine's INT8 convolution does not take the layout {layer.core.attrs['layout']}"
@@ -215,27 +235,26 @@ def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
         return "its activation has no INT8 kernel"
     if _vanishes(state.range_of(layer.data)):
         return "its input is 0 in every sample"
-    if layer.is_convolution:
-        values = state.range_of(node.output)
-        if _vanishes(values):
-            return "its result is 0 in every sample"
-        if layer.addend is not None and _vanishes(state.range_of(layer.addend)):
-            return "what it adds is 0 in every sample"
-        state.produce(node, values, "uint8" if layer.is_non_negative else "int8")
-    state.consume(layer.data)
-    if layer.addend is not None:
-        state.consume(layer.addend)
+    if layer.is_convolution and _vanishes(state.range_of(layer.node.output)):
+        return "its result is 0 in every sample"
+    if layer.is_convolution and layer.addend is not None and _vanishes(state.range_of(layer.addend)):
+        return "what it adds is 0 in every sample"
     return None
+
+
+_LSTM_ALONE = "the engine has an INT8 kernel for LSTM layers only"
 
 
 def _decide_recurrent(state: _Planning, node: Node) -> Optional[str]:
     layer = recurrent_layer_of(node)
     if layer is None or layer.mode != "lstm":
-        return "the engine has an INT8 kernel for LSTM layers only"
+        return _LSTM_ALONE
     if lstm_matrices(state.graph.params, layer) is None:
         return "its weights are computed, or do not fit"
-    if has_convolutions(state.graph):
-        return "the engine's INT8 LSTM rules out VNNI for the whole process, and the network's convolutions need it"
+    if state.runs_convolutions:
+        return (
+            "the engine's INT8 LSTM rules out VNNI for the whole process, and the network's INT8 convolutions need it"
+        )
     if obstacle := int8_lstm_obstacle():
         return obstacle
     if _vanishes(state.range_of(layer.data)):
@@ -247,6 +266,13 @@ def _decide_recurrent(state: _Planning, node: Node) -> Optional[str]:
     # The kernel rounds the state and the result alike; the result is FP32.
     state.tensors[node.output] = TensorQuantization(values, "int8")
     return None
+
+
+def _explain_unfused_recurrent(state: _Planning, node: Node) -> Optional[str]:
+    if node.attrs.get("mode") != "lstm":
+        return _LSTM_ALONE
+    reasons = (rejection.reason for rejection in state.fused.rejected if rejection.node == node.name)
+    return next(reasons, _no_kernel(state, node))
 
 
 def _vanishes(values: Range) -> bool:
@@ -350,6 +376,7 @@ _DECIDERS: dict[str, _Decider] = {
     "Concat": _decide_concat,
     "addition": _decide_addition,
     RECURRENT: _decide_recurrent,
+    "RNN": _explain_unfused_recurrent,
 }
 
 
@@ -359,17 +386,10 @@ def _kind(node: Node) -> str:
     return "addition" if node.op in ADDITIONS else node.op
 
 
-RECURRENT_NAMES = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN+tanh", "rnn_relu": "RNN+relu"}
-"""What recurrent layers are called in reports, by the mode of MXNet's ``RNN``."""
-
-
 def operator_name(node: Node) -> str:
     """What an operator is called in reports: ``Convolution+sum+relu`` for a fused one."""
-    recurrent = recurrent_layer_of(node)
-    if recurrent is not None:
-        return RECURRENT_NAMES[recurrent.mode]
     layer: Optional[FusedLayer] = fused_layer_of(node)
     if layer is None:
-        return node.op
+        return reported_name(node) or node.op
     parts = [layer.core.op, "sum" if layer.addition is not None else None, layer.activation_kind]
     return "+".join(part for part in parts if part)

@@ -62,8 +62,8 @@ class QuantizedGraph:
 
     @property
     def dense_levels(self) -> int:
-        """The largest integer of dense layers' weights: smaller where LSTM layers may rule out VNNI."""
-        return LEVELS_WITHOUT_VNNI if may_rule_out_vnni(self.graph) else LEVELS
+        """The largest integer of dense layers' weights: smaller where LSTM layers rule out VNNI, or may do so."""
+        return LEVELS_WITHOUT_VNNI if self.int8_lstms or may_rule_out_vnni(self.graph) else LEVELS
 
     @property
     def needing_vnni(self) -> tuple[str, ...]:

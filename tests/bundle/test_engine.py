@@ -35,6 +35,13 @@ def test_the_widest_instruction_set_counts(monkeypatch: pytest.MonkeyPatch, miss
     assert present_engine().isa == isa
 
 
+def test_a_process_without_vnni_has_the_next_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DNNL_MAX_CPU_ISA", raising=False)
+    processor(monkeypatch, 0)
+    monkeypatch.setattr(engine, "does_without_vnni", lambda: True)
+    assert present_engine().isa == "avx512_core"
+
+
 @pytest.mark.parametrize("missing", range(4))
 @pytest.mark.parametrize("allowed", range(4))
 def test_onednn_can_be_told_to_use_a_narrower_one(monkeypatch: pytest.MonkeyPatch, missing: int, allowed: int) -> None:

@@ -57,6 +57,7 @@ def test_the_operators_keep_the_names_of_what_they_stand_for() -> None:
     nodes = fused_alike(build).graph.nodes
     assert [node.origin for node in nodes if node.op == "fused_dense"] == [("first", "relu")]
     assert nodes[-1].name == "second"
+    assert [node.origin for node in nodes if node.op == "Reshape"] == [("first",), ("second",)]
 
 
 def test_a_result_that_others_read_keeps_its_shape() -> None:

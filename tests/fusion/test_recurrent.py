@@ -20,10 +20,12 @@ from quantkit.fusion.rewriting.rule import apply_rule
 from quantkit.fusion.rules.recurrent import RECURRENT_BATCH_FIRST, RECURRENT_ONE_BY_ONE
 from quantkit.fusion.rules.recurrent_parameters import RECURRENT_PARAMETERS
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.recurrent_layer import RECURRENT
+from quantkit.ir.recurrent_layer import RECURRENT, exchanges_batch, fused_recurrent
 from tests import recurrent
 from tests.networks import DATA, Builder
 from tests.sequences import FEATURES, STACK, STEPS, TOKENS, Layout, expected_scores, sequence_network, sequences
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def operators(graph: Graph) -> list[str]:
@@ -65,6 +67,41 @@ def test_the_engines_form_leads_back_to_the_fused_network() -> None:
         (node.name, node.op, node.inputs) for node in fused.nodes
     ]
     assert nnvm.serialize(float_graph(again)) == nnvm.serialize(floats)
+
+
+@pytest.mark.parametrize("layout", ["NTC", "NT"])
+def test_transpositions_exchange_axes_as_well(layout: Layout) -> None:
+    graph, tokens = sequence_network(layout), layout == "NT"
+    nodes = tuple(
+        replace(node, op="transpose", attrs={"axes": "(1, 0, 2)"}) if node.op == "SwapAxis" else node
+        for node in graph.nodes
+    )
+    fused = fuse(replace(graph, nodes=nodes), (STEPS,) if tokens else (STEPS, FEATURES))
+    assert operators(fused.graph) == operators(fuse(graph, (STEPS,) if tokens else (STEPS, FEATURES)).graph)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "exchanges"),
+    [
+        ("transpose", {"axes": "(1, 0)"}, True),
+        ("transpose", {"axes": "(1, 0, 2, 3)"}, True),
+        ("transpose", {"axes": "(1, 0, 3, 2)"}, False),
+        ("transpose", {"axes": "(0, 1, 2)"}, False),
+        ("transpose", {}, False),
+        ("SwapAxis", {"dim1": "1", "dim2": "0"}, True),
+        ("SwapAxis", {"dim1": "1", "dim2": "2"}, False),
+        ("tanh", {}, False),
+    ],
+)
+def test_what_exchanges_the_batch(op: str, attrs: dict[str, str], exchanges: bool) -> None:
+    assert exchanges_batch(Node("node", op, (DATA,), attrs)) == exchanges
+
+
+def test_a_thousand_layers_are_led_back() -> None:
+    first = fused_recurrent("0", Node("rnn", "RNN", (), {"mode": "lstm", "state_size": "1"}), DATA, Tensor("flat"))
+    layers = [replace(first, name=str(at), inputs=(Tensor(str(at - 1)), Tensor("flat"))) for at in range(1, 1500)]
+    graph = Graph((first, *layers), ("data",), (layers[-1].output,), {"flat": np.zeros(1, np.float32)})
+    assert fused_graph(float_graph(graph)).nodes == graph.nodes
 
 
 def test_axes_are_not_exchanged_between_layers() -> None:
@@ -170,8 +207,12 @@ def test_a_dense_layer_after_an_exchange_of_axes_comes_before_it() -> None:
 
 
 def test_a_dense_layer_whose_batch_is_not_first_stays() -> None:
-    fused = fuse(dense_after("transpose", axes=(1, 0, 2)), (STEPS, FEATURES))
-    assert operators(fused.graph) == ["transpose", "FullyConnected"]
+    graph = dense_after("SwapAxis", dim1=0, dim2=1)
+    exchange, dense = graph.nodes
+    between = Node("between", "tanh", (exchange.output,))
+    dense = replace(dense, inputs=(between.output, *dense.inputs[1:]))
+    fused = fuse(replace(graph, nodes=(exchange, between, dense)), (STEPS, FEATURES))
+    assert operators(fused.graph) == ["SwapAxis", "tanh", "FullyConnected"]
     assert reasons(fused) == ["the batch is not the first axis of its input"]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from quantkit.backends.mxnet.instructions import VARIABLE, WITHOUT_VNNI
 from quantkit.host.cpu import Cpu
 from quantkit.host.diagnose import Finding, diagnose
 from quantkit.host.facts import EngineBuild, Facts, Home
@@ -217,6 +218,13 @@ def test_variables(name: str, value: str, says: str) -> None:
     assert name in finding.what
     assert says in finding.what
     assert finding.remedy
+
+
+def test_the_setting_for_int8_lstm_layers_is_not_to_be_unset_for_them() -> None:
+    setting = {"OMP_NUM_THREADS": "4", VARIABLE: WITHOUT_VNNI}
+    (finding,) = _bad(replace(SOUND, threads=Threads(setting, True)))
+    assert "without VNNI" in finding.what
+    assert finding.remedy.startswith("keep it for networks with LSTM layers")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_the_kernel_reads_steps_first_and_integers(engine: None, monkeypatch: py
             assert lowered.params[parameters].dtype == np.float32
 
 
-def test_recurrent_layers_are_fp32_in_qdq_form(engine: None) -> None:
+def test_recurrent_layers_that_stay_fp32_are_exact_in_qdq_form(engine: None) -> None:
     graph = sequence_network("NTC")
     fused = fuse(graph, DATA.shape[1:]).graph
     shapes = infer_shapes(float_graph(fused), {"data": DATA.shape})

@@ -25,12 +25,13 @@ def quantized(
     inputs: np.ndarray,
     obstacle: Optional[str] = None,
     zero: Sequence[str] = (),
+    exclude: Sequence[str] = (),
 ) -> tuple[Fused, QuantizedGraph]:
-    """The fused network and its plan; ``zero`` are tensors whose ranges are to be 0."""
+    """The fused network and its plan; ``zero`` are tensors whose ranges are to be 0, ``exclude`` stays FP32."""
     monkeypatch.setattr(planning, "int8_lstm_obstacle", lambda: obstacle)
     fused = fuse(graph, inputs.shape[1:])
     targets = calibration_targets(fused.graph)
     ranges = collect_ranges(float_graph(fused.graph), targets, [inputs], len(inputs), "minmax")
     ranges |= dict.fromkeys(zero, Range(0.0, 0.0))
     table = CalibrationTable("minmax", len(inputs), "x", ranges, "", "")
-    return fused, QuantizedGraph(fused.graph, make_plan(fused, table))
+    return fused, QuantizedGraph(fused.graph, make_plan(fused, table, exclude))

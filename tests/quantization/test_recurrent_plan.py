@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Optional
@@ -11,8 +12,9 @@ import pytest
 
 from quantkit.backends.mxnet.instructions import may_rule_out_vnni
 from quantkit.benchmark.suites.suite import Recurrent
-from quantkit.benchmark.workloads.recurrent import recurrent_model
+from quantkit.benchmark.workloads.recurrent import recurrent_graph, recurrent_model
 from quantkit.errors import ModelError
+from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.plan import TensorQuantization
@@ -20,6 +22,8 @@ from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantize
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
 from tests.fusion.test_final_state import network as final_state_network
 from tests.fusion.test_final_state import stack
+from tests.networks import DATA as INPUT
+from tests.networks import Builder
 from tests.quantization.recurrent_networks import quantized
 from tests.sequences import FEATURES, STACK, STEPS, TOKENS, sequence_network, sequences
 
@@ -78,18 +82,70 @@ def test_other_recurrent_layers_have_no_int8_kernel(engine: None, monkeypatch: p
     assert lstm_reasons(network) == ["the engine has an INT8 kernel for LSTM layers only"]
 
 
-def test_lstm_layers_beside_convolutions_stay_fp32(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = recurrent_model("lstm", replace(STACK, layers=1)).graph
-    weight = np.random.default_rng(0).normal(size=(STEPS, STEPS, 1)).astype(np.float32)
-    attrs = {"kernel": "(1,)", "num_filter": str(STEPS), "no_bias": "True"}
-    convolution = Node("mixed", "Convolution", (Tensor("data"), Tensor("mixing")), attrs)
-    first = replace(model.nodes[0], inputs=(convolution.output,))
-    graph = Graph(
-        (convolution, first, *model.nodes[1:]), model.inputs, model.outputs, {**model.params, "mixing": weight}
-    )
-    _, network = quantized(monkeypatch, graph, DATA)
-    (reason,) = lstm_reasons(network)
-    assert "the network's convolutions need it" in reason
+@pytest.mark.parametrize(
+    ("mode", "operator", "reason"),
+    [
+        ("lstm", "LSTM", "the final state of its cells is read"),
+        ("gru", "GRU", "the engine has an INT8 kernel for LSTM layers only"),
+    ],
+)
+def test_why_a_layer_that_is_not_batch_first_stays_fp32(
+    engine: None, monkeypatch: pytest.MonkeyPatch, mode: str, operator: str, reason: str
+) -> None:
+    graph = sequence_network("NTC", final_states=True)
+    if mode == "gru":
+        graph = final_state_network(stack("gru", 2, both=False), (0, 1))
+    data = DATA if mode == "lstm" else DATA[:, :4, :3]
+    _, network = quantized(monkeypatch, graph, data)
+    (decision,) = (each for each in network.plan.decisions.values() if each.operator == operator)
+    assert network.graph.by_name[decision.node].op == "RNN"
+    assert decision.reason == reason
+
+
+def mixed_network(axes: int) -> Graph:
+    """A convolution along ``axes`` axes, which mixes steps, before an LSTM layer and a dense layer."""
+    b = Builder()
+    weight = b.param("mixing", b.random.normal(size=(STEPS, STEPS, *[1] * axes)))
+    data = INPUT
+    if axes == 2:
+        data = b.op("expand_dims", "wide", data, axis=3)
+    kernel = (1,) * axes
+    data = b.op("Convolution", "mixed", data, weight, kernel=kernel, num_filter=STEPS, no_bias=True)
+    if axes == 2:
+        data = b.op("Reshape", "narrow", data, shape=(0, 0, -1))
+    data = b.op("SwapAxis", "swap", data, dim1=0, dim2=1)
+    states = [b.op("_zeros", name, shape=(1, 0, 8)) for name in ("state", "cell")]
+    flat = b.param("flat", recurrent_graph(replace(STACK, layers=1)).params["rnn_parameters"])
+    data = b.op("RNN", "lstm", data, flat, *states, mode="lstm", num_layers=1, state_size=8)
+    data = b.op("SwapAxis", "swap_back", data, dim1=0, dim2=1)
+    weight = b.param("weight", b.random.normal(size=(3, 8)))
+    data = b.op("FullyConnected", "dense", data, weight, num_hidden=3, no_bias=True, flatten=False)
+    return Graph(tuple(b.nodes), ("data",), (data,), b.params)
+
+
+@pytest.mark.parametrize(
+    ("axes", "exclude", "reason", "levels"),
+    [
+        (2, [], "the engine's INT8 LSTM rules out VNNI for the whole process, .* convolutions need it", 127),
+        # No convolution runs in INT8.
+        (2, ["mixed"], "", 63),
+        (1, [], "", 63),
+    ],
+)
+def test_int8_convolutions_keep_lstm_layers_in_fp32(
+    engine: None, monkeypatch: pytest.MonkeyPatch, axes: int, exclude: list[str], reason: str, levels: int
+) -> None:
+    graph = mixed_network(axes)
+    _, network = quantized(monkeypatch, graph, DATA, exclude=exclude)
+    (given,) = lstm_reasons(network)
+    assert re.fullmatch(reason, given)
+    assert network.dense_levels == levels
+    for form in (graph, network.graph, float_graph(network.graph)):
+        assert may_rule_out_vnni(form) == (axes == 1)
+
+
+def test_levels_are_full_where_nothing_rules_out_vnni(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, network = quantized(monkeypatch, mixed_network(2), DATA, "mxnet has no kernel", exclude=["mixed"])
     assert network.dense_levels == 127
 
 

@@ -151,16 +151,29 @@ def block_network(
         symbol = _symbol(block)
     at = 1 if time_major else 0
     arguments, _, auxiliary = _shapes(symbol, block.name, input_shape, batch_axis=at)
+    shapes = {**arguments, **auxiliary}
     try:
-        # One forward pass makes gluon allocate the parameters with open shapes.
-        block(mxnet.nd.zeros((*input_shape[:at], 1, *input_shape[at:])))
-        params = {name: parameter.data() for name, parameter in block.collect_params().items()}
+        params = {
+            name: _allocated(parameter, shapes[name])
+            for name, parameter in block.collect_params().items()
+            if name in shapes
+        }
     except (mxnet.base.MXNetError, RuntimeError) as error:
         raise ModelError(
             f"block {block.name!r} has parameters without values ({_first_line(error)}); "
             "call initialize() or load_parameters() first"
         ) from error
-    return symbol.tojson(), arrays({name: params[name] for name in (*arguments, *auxiliary) if name in params})
+    return symbol.tojson(), arrays({name: params[name] for name in shapes if name in params})
+
+
+def _allocated(parameter: Any, shape: tuple[int, ...]) -> Any:
+    """The values of a gluon parameter, which are initialised now if its shape was open.
+
+    A forward pass would do so, too, but oneDNN chooses its instructions in it; see ``instructions``.
+    """
+    parameter.shape = shape
+    parameter._finish_deferred_init()
+    return parameter.data()
 
 
 def arrays(values: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -19,6 +19,7 @@ from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.errors import EngineError
 from quantkit.ir.fused_layer import FUSED
 from quantkit.ir.graph import Graph, Node
+from quantkit.ir.operators import integers
 from quantkit.ir.recurrent_layer import RECURRENT
 
 VARIABLE = "DNNL_MAX_CPU_ISA"
@@ -38,6 +39,10 @@ LIMITS = {
 INT8_LSTM = "_contrib_quantized_rnn"
 _LARGEST_INPUT = 255
 _LSTMS = frozenset({"RNN", RECURRENT})
+
+INT8_KERNEL_AXES = (2, 3)
+"""The numbers of axes that kernels of INT8 convolutions may have."""
+
 _CONVOLUTIONS = frozenset({"Convolution", FUSED["Convolution"], "_sg_mkldnn_conv"})
 
 
@@ -60,17 +65,13 @@ def prepare_instructions(graph: Graph) -> None:
 
 
 def may_rule_out_vnni(graph: Graph) -> bool:
-    """Whether a network, fused or not, makes its process do without VNNI: it has LSTM layers and no convolutions.
+    """Whether a network, fused or not, makes its process do without VNNI.
 
-    It does so in FP32, too, before anything is known of its LSTM layers: it may be quantized in the same process.
+    It does if it has LSTM layers, and no convolutions that may run in INT8, which need VNNI. It does so in FP32, too,
+    before anything is known of its LSTM layers: it may be quantized in the same process.
     """
     has_lstm = any(node.op in _LSTMS and node.attrs.get("mode") == "lstm" for node in graph.nodes)
-    return has_lstm and not has_convolutions(graph)
-
-
-def has_convolutions(graph: Graph) -> bool:
-    """Whether a network, fused or not, has convolutions, which need VNNI in INT8."""
-    return any(node.op in _CONVOLUTIONS for node in graph.nodes)
+    return has_lstm and not any(map(_may_convolve_in_int8, graph.nodes))
 
 
 def int8_lstm_obstacle() -> Optional[str]:
@@ -116,6 +117,11 @@ def check_vnni(layers: Iterable[str]) -> None:
 def does_without_vnni() -> bool:
     """Whether this process runs without the processor's VNNI for the sake of LSTM layers."""
     return _do_without_vnni.cache_info().currsize > 0 and _do_without_vnni() and _has_vnni() and _runs_int8_lstm()
+
+
+def _may_convolve_in_int8(node: Node) -> bool:
+    core = node if node.body is None else next(iter(node.body.nodes), node)
+    return node.op in _CONVOLUTIONS and len(integers(core, "kernel")) in INT8_KERNEL_AXES
 
 
 def _can_saturate(graph: Graph, node: Node) -> bool:

@@ -31,7 +31,8 @@ def _over_rows(draft: Draft, node: Node, shapes: Shapes) -> Match:
     if weight is None:
         return Rejection(NAME, node.name, "its weights are computed, not constant")
     name = draft.free_name(f"{node.name}_batch_first") if steps_first else node.name
-    rows = Node(draft.free_name(f"{node.name}_rows"), "Reshape", (data,), {"shape": f"(-1, {weight.shape[1]})"})
+    matrix = {"shape": f"(-1, {weight.shape[1]})"}
+    rows = Node(draft.free_name(f"{node.name}_rows"), "Reshape", (data,), matrix, node.origin)
     dense = Node(
         draft.free_name(f"{node.name}_dense"),
         node.op,
@@ -40,8 +41,8 @@ def _over_rows(draft: Draft, node: Node, shapes: Shapes) -> Match:
         node.origin,
     )
     shape = ", ".join(map(str, (-1, *outer[1:], width)))
-    whole = Node(name, "Reshape", (dense.output,), {"shape": f"({shape})"})
-    return Replacement((rows, dense, whole, *([swapped(node.name, whole.output)] if steps_first else [])))
+    whole = Node(name, "Reshape", (dense.output,), {"shape": f"({shape})"}, node.origin)
+    return Replacement((rows, dense, whole, *([swapped(node.name, whole.output, node.origin)] if steps_first else [])))
 
 
 DENSE_OVER_ROWS = Rule(NAME, _over_rows)

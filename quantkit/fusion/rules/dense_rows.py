@@ -21,7 +21,7 @@ def _before_reshape(draft: Draft, node: Node, shapes: Shapes) -> Match:
     if why_not_fusible(draft, whole.output) or why_not_fusible(draft, whole.inputs[0]):
         return None
     rows = replace(node, name=draft.free_name(f"{node.name}_rows"), inputs=whole.inputs)
-    return Replacement((rows, Node(node.name, _RESHAPE, (rows.output,), whole.attrs)))
+    return Replacement((rows, Node(node.name, _RESHAPE, (rows.output,), whole.attrs, node.origin)))
 
 
 def _rows_again(draft: Draft, node: Node, shapes: Shapes) -> Match:

@@ -23,6 +23,7 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, residual_v1
 from tests.processes import environment
 from tests.quantization.algorithms.networks import planned
+from tests.quantization.test_recurrent_plan import mixed_network
 from tests.sequences import sequence_network, sequences
 
 VECTORS = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
@@ -34,6 +35,7 @@ import numpy as np
 from quantkit.backends.mxnet.execute import run
 from quantkit.errors import EngineError
 from quantkit.formats.mxnet import nnvm
+from tests.quantization.test_recurrent_plan import mixed_network
 from tests.sequences import sequence_network, sequences
 with np.load("dense.npz") as stored:
     dense = nnvm.parse(open("dense.json").read(), dict(stored))
@@ -44,6 +46,17 @@ for name in sys.argv[1:]:
         print(name, "runs")
     except EngineError as error:
         print(error)
+"""
+
+# Prepares for a network, and says whether the process does without VNNI and what processes that it starts are told.
+_PREPARE = """
+import os
+import numpy as np
+from quantkit.backends.mxnet.instructions import VARIABLE, does_without_vnni, prepare_instructions
+from quantkit.formats.mxnet import nnvm
+with np.load("network.npz") as stored:
+    prepare_instructions(nnvm.parse(open("network.json").read(), dict(stored)))
+print(does_without_vnni(), os.environ.get(VARIABLE))
 """
 
 
@@ -101,14 +114,44 @@ def test_the_order_matters(
     int8_engine: None, order: tuple[str, ...], isa: Optional[str], told: str, tmp_path: Path
 ) -> None:
     lowered = int8_form(dense(), VECTORS)
-    (tmp_path / "dense.json").write_text(nnvm.serialize(lowered))
-    np.savez(tmp_path / "dense.npz", **lowered.params)
+    store(lowered, tmp_path, "dense")
     np.save(tmp_path / "vectors.npy", VECTORS)
+    assert run_here(tmp_path, isa, _RUN, *order).startswith(told)
+
+
+def store(graph: Graph, folder: Path, name: str) -> None:
+    (folder / f"{name}.json").write_text(nnvm.serialize(graph))
+    np.savez(folder / f"{name}.npz", **graph.params)
+
+
+def run_here(folder: Path, isa: Optional[str], script: str, *arguments: str) -> str:
+    """What a process of its own prints in a folder, started with ``DNNL_MAX_CPU_ISA`` or without."""
     settings = environment() if isa is None else environment(DNNL_MAX_CPU_ISA=isa)
-    command = [sys.executable, "-c", _RUN, *order]
-    done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(told)
+    return done.stdout
+
+
+@pytest.mark.requires("onednn", "vnni")
+@pytest.mark.parametrize(
+    ("network", "isa", "told"),
+    [
+        ("lstm", None, "True None"),
+        ("lstm", "AVX512_CORE", "False AVX512_CORE"),
+        ("convolutions", None, "False None"),
+        ("quantized", None, "False None"),
+    ],
+)
+def test_which_networks_do_without_vnni(
+    int8_engine: None, network: str, isa: Optional[str], told: str, tmp_path: Path
+) -> None:
+    graph = mixed_network(2) if network == "convolutions" else sequence_network("NTC", final_states=True)
+    if network == "quantized":
+        # Its LSTM layers are FP32, and its dense layer has 7 bits.
+        graph = int8_form(graph, sequences(4, tokens=False))
+    store(graph, tmp_path, "network")
+    assert run_here(tmp_path, isa, _PREPARE).strip() == told
 
 
 @pytest.mark.requires("onednn", "vnni")

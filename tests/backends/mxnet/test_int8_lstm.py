@@ -49,6 +49,11 @@ def test_in_a_process_that_uses_vnni_already_layers_stay_fp32() -> None:
 
 
 @pytest.mark.requires("onednn")
+def test_the_users_choice_of_instructions_lets_layers_run_in_int8_later() -> None:
+    assert told("late", "4", "none", isa="AVX512_CORE")["reasons"] == [""] * 4
+
+
+@pytest.mark.requires("onednn")
 def test_the_kernel_reads_states_and_puts_out_the_last_ones() -> None:
     deviations = told(module=int8_lstm_states_run)
     assert deviations.keys() == {"zero", "given"}
