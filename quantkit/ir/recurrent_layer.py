@@ -189,7 +189,7 @@ def known_matrices(graph: Graph, layer: RecurrentLayer) -> Matrices:
     Raises:
         TypeError: it is not.
     """
-    found = lstm_matrices(graph.params, layer)
-    if found is None:
+    weights = lstm_matrices(graph.params, layer)
+    if weights is None:
         raise TypeError(f"{layer.node.name} is not an LSTM layer in one direction with constant weights")
-    return found
+    return weights

@@ -24,7 +24,7 @@ def excluded_nodes(fused: Fused, patterns: Sequence[str]) -> Mapping[str, str]:
         UserError: a pattern matches nothing; the nearest names are offered.
     """
     types = {node.name: {node.op, reported_name(node) or node.op} for node in fused.original.nodes}
-    found: dict[str, str] = {}
+    excluded: dict[str, str] = {}
     for pattern in patterns:
         matched = [
             node.name
@@ -38,5 +38,5 @@ def excluded_nodes(fused: Fused, patterns: Sequence[str]) -> Mapping[str, str]:
             remedy = f"nearest: {nearest}" if nearest else "`quantkit explain` lists the names"
             raise UserError(f"the exclusion {pattern!r} matches no node or operator type; {remedy}")
         for name in matched:
-            found.setdefault(name, pattern)
-    return found
+            excluded.setdefault(name, pattern)
+    return excluded
