@@ -8,8 +8,14 @@ import tempfile
 from typing import Any
 
 # The operators that multiply by weights, as the optimized network calls them.
-_INT8 = {"QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "MatMulIntegerToFloat", "QGemm"}
-_FLOAT = {"Conv", "FusedConv", "NhwcFusedConv", "ConvTranspose", "Gemm", "FusedGemm", "MatMul", "FusedMatMul"}
+_INT8 = {
+    "ConvInteger", "DynamicQuantizeLSTM", "MatMulInteger", "MatMulIntegerToFloat", "QGemm", "QLinearConv",
+    "QLinearMatMul",
+}  # fmt: skip
+_FLOAT = {
+    "Conv", "ConvTranspose", "FusedConv", "FusedGemm", "FusedMatMul", "GRU", "Gemm", "LSTM", "MatMul", "NhwcFusedConv",
+    "RNN",
+}  # fmt: skip
 
 
 def facts() -> dict[str, Any]:

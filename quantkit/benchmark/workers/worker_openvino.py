@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 # The layers that multiply by weights, as the compiled network calls them.
-_LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul"}
+_LAYERS = {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "RNNSeq"}
 _INT8 = {"i8", "u8"}
 
 
