@@ -18,7 +18,7 @@ from quantkit.models.card import Card, find_card
 from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset, steps
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
-from quantkit.quantization.plan import calibration_targets
+from quantkit.quantization.planning import calibration_targets
 
 DEFAULT_SAMPLES = 32
 

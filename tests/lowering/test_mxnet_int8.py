@@ -18,7 +18,8 @@ from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
-from quantkit.quantization.plan import QuantizationPlan, calibration_targets, make_plan
+from quantkit.quantization.plan import QuantizationPlan
+from quantkit.quantization.planning import calibration_targets, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, residual_v1, residual_v2
 

@@ -11,7 +11,8 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.fusion.fuse import Fused
 from quantkit.ir.fused_layer import extended, fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.quantization.plan import QuantizationPlan, calibration_targets, make_plan
+from quantkit.quantization.plan import QuantizationPlan
+from quantkit.quantization.planning import calibration_targets, make_plan
 from tests.networks import DATA, Builder
 
 SIGNED, POSITIVE, ZERO = Range(-4.0, 3.0), Range(0.0, 5.0), Range(0.0, 0.0)

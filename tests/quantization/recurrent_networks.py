@@ -14,8 +14,8 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph
-from quantkit.quantization import plan as planning
-from quantkit.quantization.plan import calibration_targets, make_plan
+from quantkit.quantization import planning
+from quantkit.quantization.planning import calibration_targets, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
 

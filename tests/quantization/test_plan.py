@@ -9,7 +9,7 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph, Tensor
-from quantkit.quantization.plan import calibration_targets, make_plan
+from quantkit.quantization.planning import calibration_targets, make_plan
 from tests.networks import DATA, Builder, residual_v1, residual_v2
 
 pytestmark = pytest.mark.usefixtures("engine")

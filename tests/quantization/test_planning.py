@@ -11,7 +11,8 @@ from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
 from quantkit.ir.graph import Tensor
-from quantkit.quantization.plan import TensorQuantization, calibration_targets, make_plan, operator_name
+from quantkit.quantization.plan import TensorQuantization, operator_name
+from quantkit.quantization.planning import calibration_targets, make_plan
 from tests.networks import DATA
 from tests.quantization.networks import Fuser, concatenated, planned, whole
 

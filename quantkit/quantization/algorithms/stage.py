@@ -18,7 +18,8 @@ from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork, with_mirrored
 from quantkit.quantization.algorithms.apply import apply_algorithms as adjust
 from quantkit.quantization.algorithms.pre_add_ranges import with_measured_pre_add_ranges
-from quantkit.quantization.plan import QuantizationPlan, TensorDtype, make_plan
+from quantkit.quantization.plan import QuantizationPlan, TensorDtype
+from quantkit.quantization.planning import make_plan
 from quantkit.quantization.ptq_config import DEFAULT_PRESET, PresetName, PTQConfig, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
 

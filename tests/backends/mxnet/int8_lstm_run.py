@@ -27,7 +27,7 @@ from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.progress import silent
 from quantkit.quantization.algorithms.apply import apply_algorithms
-from quantkit.quantization.plan import calibration_targets, make_plan
+from quantkit.quantization.planning import calibration_targets, make_plan
 from quantkit.quantization.ptq_config import PresetName, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network

@@ -11,7 +11,8 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph, Tensor
-from quantkit.quantization.plan import QuantizationPlan, calibration_targets, make_plan
+from quantkit.quantization.plan import QuantizationPlan
+from quantkit.quantization.planning import calibration_targets, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
 from tests.networks import DATA, Builder
