@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 import quantkit
+from quantkit.files.files import shipped
 from tests.quantized import SPEED
 
 
@@ -73,9 +75,8 @@ def test_networks_of_images_have_the_built_in_ones() -> None:
 
 
 @pytest.mark.timing
-def test_a_network_has_a_process_to_itself(engine: None) -> None:
-    from never_slower import alone, outcome_of
-
-    outcome = alone("digits_lstm", 0.01, 1)
-    assert outcome.network == "digits_lstm" and outcome.proof.layers == 3
-    assert outcome_of.__module__ == "never_slower"
+def test_networks_of_sequences_are_measured_for_real(engine: None, tmp_path: Path) -> None:
+    command = [sys.executable, str(shipped("benchmarks") / "never_slower.py"), "--network", "digits_lstm"]
+    subprocess.run([*command, "--minutes", "0.01", "--out", str(tmp_path / "r")], check=True)
+    (row,) = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert row["network"] == "digits_lstm" and row["proof"]["layers"] == 3

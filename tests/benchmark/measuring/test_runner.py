@@ -189,7 +189,7 @@ def test_int8_on_another_engine_may_be_twice_as_far_from_mxnets_as_that_is_from_
     toy = suite(("int8", "fp32"))
     launches = {each.name: (replace(launch(0), engine="openvino"),) for each in toy.contestants}
     # The reference's value is 1, FP32's 1.25.
-    forms = {"onnx": {"value": 1.25}, "onnx-int8-dynamic": {"value": value}}
+    forms = {"onnx": {"value": 1.25}, "onnx-int8": {"value": value}}
     cell = by_name(bench(toy, tmp_path, forms, launches))["int8", 1]
     assert cell.agreement is not None and cell.agreement.allowed == pytest.approx(2 * 0.25 / 1.25 + INT8_ALLOWED)
     assert (cell.failure is None) == is_right
@@ -197,7 +197,7 @@ def test_int8_on_another_engine_may_be_twice_as_far_from_mxnets_as_that_is_from_
 
 def test_int8_on_another_engine_is_not_judged_where_there_is_no_fp32(tmp_path: Path) -> None:
     launches = {"int8": (replace(launch(0), engine="openvino"),)}
-    cell = by_name(bench(suite(("int8",)), tmp_path, {"onnx-int8-dynamic": {"value": 1.5}}, launches))["int8", 1]
+    cell = by_name(bench(suite(("int8",)), tmp_path, {"onnx-int8": {"value": 1.5}}, launches))["int8", 1]
     assert (cell.agreement, cell.failure) == (Agreement("quantkit", 0.5, None), None)
 
 
