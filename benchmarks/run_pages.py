@@ -32,13 +32,12 @@ def study(run: Path) -> Study:
 
 def overview(results: Path) -> Iterator[str]:
     """A row for each run, with a link to its page."""
-    yield from table(["what", "command", "minutes", "measured", "commit"])
+    yield from table(["run", "measured", "minutes", "commit"])
     for folder in runs(results):
         run = study(folder).run
-        command = run.command.partition(" --out ")[0]
         cells = [
-            f"[{run.title}](results/{folder.name}.md)", f"`{command}`", f"{run.minutes:.0f}",
-            f"{datetime.fromisoformat(run.created):%d %B %Y}", described(run.revision),
+            f"[{run.title}](results/{folder.name}.md)", f"{datetime.fromisoformat(run.created):%d %B %Y}",
+            f"{run.minutes:.0f}", described(run.revision),
         ]  # fmt: skip
         yield f"| {' | '.join(cells)} |"
 
