@@ -54,7 +54,7 @@ class QuantizationPlan:
     """Decisions by node name in topological order, and the integer form of every tensor that has one.
 
     With ``integer_dense``, dense layers that only INT8 dense layers read hand on integers, see ``integer_dense``.
-    ``exclude`` and ``dtype`` are what was asked for, as in ``plan``. ``pre_add_ranges`` has, by the tensor
+    ``exclude`` and ``dtype`` are what was asked for, as in ``make_plan``. ``pre_add_ranges`` has, by the tensor
     that a layer with a sum puts out, the range of the layer's result before the sum, where it was measured.
     """
 

@@ -1,4 +1,4 @@
-"""Arrays and .npz files."""
+"""Arrays, .npz files, and the memory that files of both kinds take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from quantkit.data.arrays import arrays, as_numpy
-from quantkit.data.npz import npz_file
+from quantkit.data.npz import npy_file, npz_file
 from quantkit.data.samples import take
 from quantkit.errors import DataError
 
@@ -45,11 +45,16 @@ def test_npz_and_arrays_give_the_same_choice(tmp_path: Path, save: Any) -> None:
         assert one.label == other.label
 
 
-def test_npz_is_never_held_as_a_whole(tmp_path: Path) -> None:
-    x = np.zeros((200, 3, 64, 64), np.float32)
-    np.savez_compressed(tmp_path / "data.npz", x=x)
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_files_are_never_held_as_a_whole(tmp_path: Path, suffix: str) -> None:
+    x, path = np.zeros((200, 3, 64, 64), np.float32), tmp_path / f"data{suffix}"
+    if suffix == ".npz":
+        np.savez_compressed(path, x=x)
+    else:
+        np.save(path, x)
+    opened = npz_file if suffix == ".npz" else npy_file
     tracemalloc.start()
-    for _ in npz_file(tmp_path / "data.npz"):
+    for _ in opened(path):
         pass
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +63,3 @@ def test_a_file_that_is_cut_off(tmp_path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(DataError, match=r"cannot read .*x\.npy"):
         npy_file(path)
-
-
-def test_it_is_never_held_as_a_whole(tmp_path: Path) -> None:
-    x = np.zeros((200, 3, 64, 64), np.float32)
-    np.save(tmp_path / "x.npy", x)
-    tracemalloc.start()
-    for _ in npy_file(tmp_path / "x.npy"):
-        pass
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < x.nbytes / 8

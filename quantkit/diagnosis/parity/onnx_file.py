@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Optional
 
 from quantkit.errors import ModelError
 from quantkit.extras import using
+from quantkit.formats.onnx.writing.conversion import DYNAMIC_QUANTIZE_LSTM
 from quantkit.lowering.onnx_lstm import LstmForm
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ QUANTIZE = "QuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
 _RESHAPING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-DYNAMIC_LSTM = "DynamicQuantizeLSTM"
-RECURRENT = frozenset({"LSTM", "GRU", "RNN", DYNAMIC_LSTM})
+RECURRENT = frozenset({"LSTM", "GRU", "RNN", DYNAMIC_QUANTIZE_LSTM})
 
 Shape = tuple[int, ...]
 
@@ -76,14 +76,16 @@ class OnnxFile:
                 precisions[node.name] = "int8" if integers else "fp32"
             elif node.op_type in RECURRENT:
                 weights = self._producers.get(node.input[1])
-                integers = node.op_type == DYNAMIC_LSTM or (weights is not None and weights.op_type == DEQUANTIZE)
+                integers = node.op_type == DYNAMIC_QUANTIZE_LSTM or (
+                    weights is not None and weights.op_type == DEQUANTIZE
+                )
                 precisions[node.name] = "int8" if integers else "fp32"
         return precisions
 
     @property
     def lstm(self) -> LstmForm:
         """The form of its INT8 LSTM layers."""
-        return "dynamic" if any(node.op_type == DYNAMIC_LSTM for node in self.model.graph.node) else "qdq"
+        return "dynamic" if any(node.op_type == DYNAMIC_QUANTIZE_LSTM for node in self.model.graph.node) else "qdq"
 
     def reshaped(self, name: str) -> tuple[str, ...]:
         """The names of the operators after a layer that only reshape its result; engines drop some of them."""

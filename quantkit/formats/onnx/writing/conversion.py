@@ -27,7 +27,10 @@ WRITTEN_OPERATORS = frozenset([
 MICROSOFT = "com.microsoft"
 """The domain of ONNX Runtime's own operators."""
 
-ENGINE_OPERATORS = frozenset({(MICROSOFT, "DynamicQuantizeLSTM")})
+DYNAMIC_QUANTIZE_LSTM = "DynamicQuantizeLSTM"
+"""ONNX Runtime's LSTM in integers, of that domain."""
+
+ENGINE_OPERATORS = frozenset({(MICROSOFT, DYNAMIC_QUANTIZE_LSTM)})
 """Domain and name of the operators of engines that converters may write, but bundles may not hold."""
 
 Attribute = Union[int, float, str, Sequence[int], Sequence[str]]

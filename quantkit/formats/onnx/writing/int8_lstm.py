@@ -11,7 +11,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from quantkit.formats.onnx.writing.conversion import MICROSOFT, Conversion, Converter, Operator
+from quantkit.formats.onnx.writing.conversion import (
+    DYNAMIC_QUANTIZE_LSTM,
+    MICROSOFT,
+    Conversion,
+    Converter,
+    Operator,
+)
 from quantkit.ir.graph import Node
 from quantkit.ir.operators import DYNAMIC_LSTM, STATIC_LSTM
 
@@ -88,7 +94,7 @@ def _finish(conversion: Conversion, node: Node, inputs: tuple[str, ...], domain:
     """Add the layer, and take the axis of directions from its result."""
     name = conversion.names.take(f"{node.name}_layer")
     hidden = conversion.shape(node.output)[2]
-    operator = "DynamicQuantizeLSTM" if domain else "LSTM"
+    operator = DYNAMIC_QUANTIZE_LSTM if domain else "LSTM"
     conversion.add(Operator(operator, name, inputs, (name,), {"hidden_size": hidden}, domain))
     conversion.finish(node, "Squeeze", name, conversion.integers(node, "directions", (1,)))
 
