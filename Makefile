@@ -5,7 +5,7 @@ VENV := .venv-$(ENGINE)
 BIN := $(VENV)/bin
 OUT := demo
 
-.PHONY: demo smoke soak docs test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
+.PHONY: demo smoke soak onnx-conformance zoo docs test lint tables coverage test-onednn test-mkl test-mkl-emulated test-mkl-emulated-all test-numa \
 	test-faults test-lean properties mutate fuzz crash-search clean
 
 demo: $(VENV)/installed
@@ -25,12 +25,24 @@ soak: $(VENV)/installed
 	mkdir -p $(OUT)
 	$(BIN)/python benchmarks/soak.py --out $(OUT)/soak
 
+# Every network of GluonCV's zoo, through all stages and engines; hours. What zoo.json has already is kept.
+# SHARE=2/4 takes every fourth network from the second on; `benchmarks/zoo.py --known` puts shares together.
+SHARE ?= 1/1
+zoo: $(VENV)/installed
+	mkdir -p $(OUT)
+	$(BIN)/python benchmarks/zoo.py --share $(SHARE) --out $(OUT)/zoo
+
 test: lint test-onednn coverage test-mkl
 
 lint: .venv-onednn/installed
 	.venv-onednn/bin/ruff check .
 	.venv-onednn/bin/ruff format --check .
 	.venv-onednn/bin/mypy
+
+# ONNX's backend test cases through the importer: each right, or refused with a reason.
+onnx-conformance: $(VENV)/installed
+	mkdir -p $(OUT)
+	$(BIN)/python benchmarks/onnx_conformance.py --out $(OUT)/onnx-conformance
 
 # All tables of figures, from the data in benchmarks/results.
 tables: .venv-onednn/installed

@@ -17,6 +17,7 @@ from quantkit.bundle.export import export_onnx
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.errors import QuantkitError, UserError
 from quantkit.host.dependent import dependent
+from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.models.model import Model
 
 _ENVIRONMENT = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
@@ -64,9 +65,9 @@ class Peers:
         """Quantize the network with these images in every mode, and run it."""
         return self._results(lambda path: export_onnx(model, path), calibration, test, int8=True)
 
-    def own_file(self, quantized: QuantizedModel, test: np.ndarray) -> Iterator[PeerResult]:
-        """Run quantkit's INT8 network, as an ONNX file, in the peers' engines."""
-        return self._results(quantized.to_onnx, test[:1], test, int8=False)
+    def own_file(self, quantized: QuantizedModel, test: np.ndarray, lstm: LstmForm = "qdq") -> Iterator[PeerResult]:
+        """Run quantkit's INT8 network, as an ONNX file with this form of LSTM layers, in the peers' engines."""
+        return self._results(lambda path: quantized.to_onnx(path, lstm=lstm), test[:1], test, int8=False)
 
     def quantized(self, mode: str, network: Path, calibration: np.ndarray, folder: Path) -> Path:
         """Quantize an ONNX file in one mode, into ``folder``; returns the quantized network's file.

@@ -92,9 +92,9 @@ def described(document: Document) -> str:
     return f"`{document['command']}`, {', '.join(facts)}, quantkit {revision['version']}, commit {commit}"
 
 
-def rows_page(document: Document, columns: Sequence[str], rows: Iterable[str]) -> str:
-    """A page of one table."""
-    return "\n".join([described(document), "", *table(columns), *rows]) + "\n"
+def rows_page(document: Document, columns: Sequence[str], rows: Iterable[str], note: str = "") -> str:
+    """A page of one table, below a note on what its columns mean."""
+    return "\n".join([described(document), "", *([note, ""] if note else []), *table(columns), *rows]) + "\n"
 
 
 def run(main: Callable[[], None]) -> None:

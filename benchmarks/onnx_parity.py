@@ -5,29 +5,34 @@
 
 Cards have random weights, 10 of the built-in photographs for calibration and 20 to compare on; their predictions mean
 nothing, their kernels and sizes are real. The trained networks of accuracy.toml (in $QUANTKIT_REAL_DATA) are quantized
-with the default preset and compared on all test images. Each file is checked by ONNX's checker as it is written.
+with the default preset and compared on all test images; the recurrent networks that ship, on all test sequences, in
+the form of the file whose LSTM layers the engine runs in INT8. Each file is checked by ONNX's checker as it is written.
 Cosine and top-1 are those with MXNet's INT8 network on the same images; beside them is what INT8 itself changes, by
-the images of calibration. Kernels are what the engine says that it ran. Needs the extras onnx, onnxruntime and
-openvino.
+the images of calibration. Scores of every step have no top-1. Kernels are what the engine says that it ran. Needs the
+extras onnx, onnxruntime and openvino.
 """
 
 from __future__ import annotations
 
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
 from accuracy_rows import BATCH, prepared_model
 from command_line import Document, arguments, data_root, rows_page, run, table, write_rows
+from recurrent_accuracy import SCRIPTS, task_of
 
 from quantkit.api import quantize
 from quantkit.backends.registry import DEPLOYED_ONNX
 from quantkit.bundle import read_bundle
 from quantkit.bundle.export import export_onnx
+from quantkit.bundle.file_names import lstm_form
 from quantkit.data.batches import batches
 from quantkit.data.samples import take
 from quantkit.data.sources import load_data
@@ -48,7 +53,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """A network, what it is calibrated with, and what the engines are compared on (float32, preprocessed)."""
+    """A network, what it is calibrated with, and what the engines are compared on (float32, as it reads it)."""
 
     model: Model
     calibration: Any
@@ -80,15 +85,22 @@ def main() -> None:
     command += "".join(f" --engine {engine}" for engine in options.engine or ())
     found: list[Row] = []
     print("\n".join(table(_COLUMNS)), flush=True)
-    for subject in _subjects(options.network or [""]):
-        for row in _rows(subject, options.engine or DEPLOYED_ONNX):
+    for rows in _measured(options.network or [""], options.engine or list(DEPLOYED_ONNX)):
+        for row in rows:
             found.append(row)
             print(_line(asdict(row)), flush=True)
         if options.out is not None:
             write_rows(options.out, command, found, page)
 
 
-def _subjects(parts: list[str]) -> Iterator[Subject]:
+def _measured(parts: Sequence[str], engines: Sequence[str]) -> Iterator[Iterable[Row]]:
+    """The rows of each network whose name contains one of ``parts``."""
+    yield from (_rows(subject, engines) for subject in _trained(parts))
+    yield from (recurrent_rows(name, engines) for name in SCRIPTS if any(part in name for part in parts))
+    yield from (_rows(subject, engines) for subject in _of_cards(parts))
+
+
+def _trained(parts: Sequence[str]) -> Iterator[Subject]:
     suite = tomllib.loads(Path(__file__).with_name("accuracy.toml").read_text())
     for network in suite["network"]:
         if any(part in network["checkpoint"] for part in parts):
@@ -97,6 +109,9 @@ def _subjects(parts: list[str]) -> Iterator[Subject]:
             count = max(data["calibration_samples"])
             chosen = take(load_data(str(root / data["calibration"])), count)
             yield Subject(model, chosen, count, _images(model, str(root / data["test"]), None))
+
+
+def _of_cards(parts: Sequence[str]) -> Iterator[Subject]:
     for card in cards():
         images = len(card.input_shape) == 3
         if images and any(part in card.name for part in parts) and card.params is None:
@@ -109,6 +124,23 @@ def _images(model: Model, data: str, count: Optional[int]) -> np.ndarray:
     return np.concatenate([batch.data for batch in found])
 
 
+def recurrent_rows(name: str, engines: Sequence[str]) -> list[Row]:
+    """The rows of a recurrent network that ships, made in a process of its own: an LSTM takes instructions from others.
+
+    Args:
+        name: one of ``recurrent_accuracy.SCRIPTS``.
+        engines: those to compare.
+    """
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_recurrent_rows, name, engines).result()
+
+
+def _recurrent_rows(name: str, engines: Sequence[str]) -> list[Row]:
+    task = task_of(name)
+    subject = Subject(task.model, task.calibration, len(task.calibration), task.test.astype(np.float32))
+    return list(_rows(subject, engines))
+
+
 def _rows(subject: Subject, engines: Iterable[str]) -> Iterator[Row]:
     model = subject.model
     quantized = quantize(model, subject.calibration, QuantizationConfig(num_samples=subject.samples))
@@ -117,12 +149,13 @@ def _rows(subject: Subject, engines: Iterable[str]) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         bundle = read_bundle(quantized.save(Path(name) / "bundle", formats=("mxnet", "onnx")))
         export_onnx(model, Path(name) / "fp32.onnx")
-        content, fp32_size = bundle.onnx or b"", (Path(name) / "fp32.onnx").stat().st_size
+        fp32_size = (Path(name) / "fp32.onnx").stat().st_size
         for engine in engines:
+            content = bundle.onnx(lstm_form(engine)) or b""
             test = (subject.test[start : start + BATCH] for start in range(0, len(subject.test), BATCH))
             found = engine_parity(bundle, content, engine, test, BATCH)
-            if found.images is None or found.images.same is None or found.precision is None:
-                raise TypeError("a classifier was compared on images, in an engine with kernels")
+            if found.images is None or found.precision is None:
+                raise TypeError("a network was compared on its samples, in an engine with kernels")
             yield Row(
                 model.name, model.source.weights, fp32_size, len(content), quantized.agreement.cosine, engine,
                 found.version, found.images, found.precision,
@@ -137,11 +170,12 @@ def page(document: Document) -> str:
 def _line(row: Mapping[str, Any]) -> str:
     outputs, precision = row["outputs"], row["precision"]
     kernels = ", ".join(f"{count} {kernel}" for kernel, count in precision["kernels"].items())
+    same = "" if outputs["same"] is None else f"{100 * outputs['same'] / outputs['images']:.2f}"
     cells = [
         row["network"], row["weights"], f"{row['int8_size'] / 1e6:.2f}", f"{row['int8_size'] / row['fp32_size']:.3f}",
         f"{row['engine']} {row['version']}", kernels,
         ", ".join((*precision["left"], *precision["planned"])) or "none",
-        str(outputs["images"]), f"{100 * outputs['same'] / outputs['images']:.2f}", f"{outputs['cosine']:.5f}",
+        str(outputs["images"]), same, f"{outputs['cosine']:.5f}",
         f"{row['int8_cosine']:.5f}",
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"

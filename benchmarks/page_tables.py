@@ -10,6 +10,7 @@ from typing import Any
 
 import mixed_precision
 import published_tables
+import recurrent_accuracy
 import run_pages
 import speed_tables
 from accuracy_rows import BEST_FORM, DEFAULT_FORM, UNFUSED
@@ -24,6 +25,7 @@ Lines = Iterator[str]
 
 _BLOCK = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _SPEED_BATCH = 8
+_LSTM = "lstm-4x1024"
 _FEW, _STOCK, _NO_ALGORITHMS = 10, "stock MXNet ", "quantkit mse"
 
 # The ablation's rows: what pages call them, and their form.
@@ -72,8 +74,12 @@ def _tables(results: Path, data: Data) -> dict[str, Callable[[], Lines]]:
         "ablation": lambda: _ablation(data("ablation")["rows"]),
         "mixed-precision": lambda: _mixed(data("mixed-precision")["rows"]),
         "speed": lambda: speed_tables.speedup_lines(run_pages.study(results / "int8-speedup"), _SPEED_BATCH),
+        "stock-ahead": lambda: speed_tables.stock_ahead_lines(run_pages.study(results / "int8-speedup"), _SPEED_BATCH),
+        "lstm-speed": lambda: speed_tables.lstm_lines(run_pages.study(results / "lstm-int8")),
+        "lstm-summary": lambda: speed_tables.lstm_summary_lines(run_pages.study(results / "lstm-int8"), _LSTM),
         "runs": lambda: run_pages.overview(results),
         "plain-loops": lambda: speed_tables.plain_loop_lines(results),
+        "recurrent": lambda: _recurrent(data("recurrent-accuracy")["rows"]),
         "recovered-speed": lambda: _recovered_speed(data("recovered-speed")["cells"]),
         "onnx-speed": lambda: _onnx_speed(data("onnx-speed")["cells"]),
         "published": lambda: published_tables.published_lines(results.parent / "published.toml"),
@@ -180,17 +186,20 @@ def _files(rows: Sequence[Entry]) -> Lines:
 
 
 def _parity(rows: Sequence[Entry]) -> Lines:
-    found = {(row["network"], row["engine"]): row["outputs"] for row in rows if row["weights"] == "file"}
+    found = {(row["network"], row["engine"]): row["outputs"] for row in rows if row["weights"] != "random"}
     yield from _rows(["network", "ONNX Runtime", "OpenVINO"], [
         [
             network,
-            *(
-                f"{100 * each['same'] / each['images']:.2f}, {each['cosine']:.5f}"
-                for each in (found[network, engine] for engine in ("onnxruntime", "openvino"))
-            ),
+            *(_parity_of(found[network, engine]) for engine in ("onnxruntime", "openvino")),
         ]
         for network in dict.fromkeys(network for network, _ in found)
     ])  # fmt: skip
+
+
+def _parity_of(outputs: Mapping[str, Any]) -> str:
+    """The share of samples with the same top-1, which scores of every step do not have, and the cosine."""
+    same = "" if outputs["same"] is None else f"{100 * outputs['same'] / outputs['images']:.2f}, "
+    return f"{same}{outputs['cosine']:.5f}"
 
 
 def _ablation(rows: Sequence[Entry]) -> Lines:
@@ -226,6 +235,11 @@ def _mixed(rows: Sequence[Entry]) -> Lines:
         ]
         for row in rows
     ])  # fmt: skip
+
+
+def _recurrent(rows: Sequence[dict[str, Any]]) -> Lines:
+    yield from table(recurrent_accuracy.COLUMNS)
+    yield from recurrent_accuracy.lines(rows)
 
 
 def _recovered_speed(cells: Sequence[Entry]) -> Lines:

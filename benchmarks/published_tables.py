@@ -22,7 +22,8 @@ def published_lines(data: Path) -> Iterator[str]:
             yield from _of_networks(each)
     yield from ("## Other figures", "")
     for record in tomllib.loads(data.read_text())["record"]:
-        yield from _caption(f"**{record['title']}**", record["machine"], record["unit"], record["source"])
+        source = "; ".join(filter(None, (record["source"], record.get("conditions"))))
+        yield from _caption(f"**{record['title']}**", record["machine"], record["unit"], source)
         yield from _table(record["columns"], record["rows"])
 
 
@@ -35,7 +36,7 @@ def _of_networks(given: PublishedTable) -> Iterator[str]:
     )
     first, *others = map(str, given.batches)
     for column, networks in given.figures.items():
-        yield from _caption(f"**{column}**, table `{given.name}`", where, _METRICS[given.metric], given.source)
+        yield from _caption(f"**{column}**, table `{given.name}`", where, _METRICS[given.metric], given.cited)
         yield from _table(
             ["network", f"batch {first}", *others], [(name, *values) for name, values in networks.items()]
         )

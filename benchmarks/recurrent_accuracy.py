@@ -4,7 +4,10 @@
 
 The trained networks that ship with quantkit: ``char_lm`` predicts the next character of held-out text, ``digits_lstm``
 classifies held-out digits row by row. All networks see the same sequences, and all changes are paired with the FP32
-network's outputs, with 95 % bootstrap intervals over sequences. Signal to noise compares outputs with FP32's.
+network's outputs, with 95 % bootstrap intervals over sequences. The divergence is Kullback and Leibler's, of the
+predicted probabilities from FP32's. Signal to noise compares outputs with FP32's; it also counts what all classes of a
+step have in common, which changes no probability. Of quantkit's ONNX files, each engine runs the form whose LSTM layers
+it computes in INT8.
 """
 
 from __future__ import annotations
@@ -12,20 +15,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 import numpy as np
-from accuracy_peers import Peers
+from accuracy_peers import PeerResult, Peers
 from command_line import Document, arguments, host_facts, rows_page, run, write_results
 
 import quantkit as qk
 from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.evaluation.divergence import divergences, log_probabilities
 from quantkit.evaluation.paired import paired_means
 from quantkit.evaluation.perplexity import cross_entropies, perplexity_change
 from quantkit.ir.graph import Graph
+from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.quantization.ptq_config import PresetName
 
 SCRIPTS = {"char_lm": "train_char_lm.py", "digits_lstm": "train_digits_lstm.py"}
@@ -36,7 +41,17 @@ _MODELS = Path(__file__).parents[1] / "models"
 # Of the peers' modes, those that take recurrent networks.
 _MODES = ("ONNX Runtime dynamic", "NNCF performance (default)", "NNCF mixed")
 
-_COLUMNS = ("network", "quantizer", "measure", "value", "change [95 %]", "signal to noise, dB")
+_FORMS: dict[str, LstmForm] = {"ONNX Runtime": "dynamic", "OpenVINO": "qdq"}
+
+COLUMNS = (
+    "network",
+    "quantizer",
+    "measure",
+    "value",
+    "change [95 %]",
+    "divergence, millinats [95 %]",
+    "signal to noise, dB",
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,8 @@ class Row:
     """One network as one quantizer makes it.
 
     ``measure`` is ``perplexity`` or ``accuracy`` (from 0 to 1). ``change`` is in percent of FP32's perplexity or in
-    points of accuracy, with its interval; of FP32 there is none. ``failure`` says why there are no figures.
+    points of accuracy, ``divergence`` the mean over steps in thousandths of a nat, both with their intervals; of FP32
+    there are none. ``failure`` says why there are no figures.
     """
 
     network: str
@@ -52,6 +68,7 @@ class Row:
     measure: str
     value: Optional[float] = None
     change: Optional[tuple[float, float, float]] = None
+    divergence: Optional[tuple[float, float, float]] = None
     decibels: Optional[float] = None
     failure: str = ""
 
@@ -67,11 +84,14 @@ class Task:
     labels: np.ndarray
     exact: np.ndarray
 
+    @property
+    def measure(self) -> str:
+        return "perplexity" if self.labels.ndim == 2 else "accuracy"
+
     def row(self, quantizer: str, outputs: np.ndarray) -> Row:
         """The figures of a network's outputs."""
         noise = float(((outputs.astype(np.float64) - self.exact) ** 2).sum())
-        decibels = 10 * float(np.log10((self.exact.astype(np.float64) ** 2).sum() / noise)) if noise else None
-        if self.labels.ndim == 2:
+        if self.measure == "perplexity":
             own, exact = (cross_entropies(each, self.labels, "logits") for each in (outputs, self.exact))
             change = perplexity_change(own, exact)
             value, interval = float(np.exp(own.mean())), (change.change, change.low, change.high)
@@ -79,8 +99,17 @@ class Task:
             own, exact = ((each.argmax(axis=1) == self.labels).astype(float) for each in (outputs, self.exact))
             means = paired_means(own, exact)
             value, interval = float(own.mean()), (100 * means.difference, 100 * means.low, 100 * means.high)
-        measure = "perplexity" if self.labels.ndim == 2 else "accuracy"
-        return Row(self.name, quantizer, measure, value, interval if noise else None, decibels)
+        if not noise:
+            return Row(self.name, quantizer, self.measure, value)
+        decibels = 10 * float(np.log10((self.exact.astype(np.float64) ** 2).sum() / noise))
+        return Row(self.name, quantizer, self.measure, value, interval, self._divergence(outputs), decibels)
+
+    def _divergence(self, outputs: np.ndarray) -> tuple[float, float, float]:
+        classes = self.exact.shape[-1]
+        exact, own = (log_probabilities(each.reshape(-1, classes)) for each in (self.exact, outputs))
+        of_sequences = 1000 * divergences(exact, own).reshape(len(self.exact), -1).mean(axis=1)
+        mean = paired_means(of_sequences, np.zeros_like(of_sequences))
+        return mean.difference, mean.low, mean.high
 
 
 def main() -> None:
@@ -100,21 +129,26 @@ def main() -> None:
 
 
 def rows(name: str, peers: Peers) -> Iterator[Row]:
-    """FP32, quantkit's presets, and the peers."""
+    """FP32, quantkit's presets in MXNet and as ONNX files, and the peers."""
     task = task_of(name)
     yield task.row("FP32", task.exact)
     for preset in PRESETS:
         config = qk.QuantizationConfig(num_samples=_CALIBRATION, preset=preset)
         quantized = qk.quantize(task.model, task.calibration, config)
         yield task.row(f"quantkit {preset}", run_all(quantized.graph, task.test))
+        for engine, form in _FORMS.items():
+            for result in peers.own_file(quantized, task.test, form):
+                if result.mode == f"{engine} FP32":
+                    yield _peer_row(task, f"quantkit {preset}, in {engine}", result)
     for result in peers.int8(task.model, task.calibration, task.test):
-        if result.mode not in _MODES:
-            continue
-        if isinstance(result.outputs, str):
-            measure = "perplexity" if task.labels.ndim == 2 else "accuracy"
-            yield Row(name, result.mode, measure, failure=result.outputs)
-        else:
-            yield task.row(result.mode, result.outputs.reshape(task.exact.shape))
+        if result.mode in _MODES:
+            yield _peer_row(task, result.mode, result)
+
+
+def _peer_row(task: Task, quantizer: str, result: PeerResult) -> Row:
+    if isinstance(result.outputs, str):
+        return Row(task.name, quantizer, task.measure, failure=result.outputs)
+    return task.row(quantizer, result.outputs.reshape(task.exact.shape))
 
 
 def task_of(name: str) -> Task:
@@ -136,22 +170,28 @@ def run_all(graph: Graph, sequences: np.ndarray) -> np.ndarray:
 
 def page(document: Document) -> str:
     """The page of a run's JSON."""
-    return rows_page(document, _COLUMNS, (_line(_row(each)) for each in document["rows"]))
+    return rows_page(document, COLUMNS, lines(document["rows"]))
+
+
+def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The rows of the page's table."""
+    return (_line(_row(each)) for each in rows)
 
 
 def _row(values: dict[str, Any]) -> Row:
-    change = values["change"]
-    return Row(**{**values, "change": None if change is None else tuple(change)})
+    intervals = {name: None if values[name] is None else tuple(values[name]) for name in ("change", "divergence")}
+    return Row(**{**values, **intervals})
 
 
 def _line(row: Row) -> str:
     if row.value is None:
-        return f"| {row.network} | {row.quantizer} | {row.measure} | failed: {row.failure[:80]} | | |"
+        return f"| {row.network} | {row.quantizer} | {row.measure} | failed: {row.failure[:80]} | | | |"
     value = f"{row.value:.4f}" if row.measure == "perplexity" else f"{100 * row.value:.2f} %"
     unit = "%" if row.measure == "perplexity" else "points"
     change = "" if row.change is None else "{:+.2f} {unit} [{:+.2f}, {:+.2f}]".format(*row.change, unit=unit)
+    divergence = "" if row.divergence is None else "{:.2f} [{:.2f}, {:.2f}]".format(*row.divergence)
     decibels = "" if row.decibels is None else f"{row.decibels:.1f}"
-    return f"| {row.network} | {row.quantizer} | {row.measure} | {value} | {change} | {decibels} |"
+    return f"| {row.network} | {row.quantizer} | {row.measure} | {value} | {change} | {divergence} | {decibels} |"
 
 
 if __name__ == "__main__":

@@ -32,12 +32,13 @@ def study(run: Path) -> Study:
 
 def overview(results: Path) -> Iterator[str]:
     """A row for each run, with a link to its page."""
-    yield from table(["run", "measured", "minutes", "commit"])
+    yield from table(["run", "measured", "machine", "minutes", "commit"])
     for folder in runs(results):
         run = study(folder).run
         cells = [
             f"[{run.title}](results/{folder.name}.md)", f"{datetime.fromisoformat(run.created):%d %B %Y}",
-            f"{run.minutes:.0f}", described(run.revision),
+            f"{run.host.get('cpu', 'not recorded')}, {run.host.get('usable_cores', '?')} cores", f"{run.minutes:.0f}",
+            described(run.revision),
         ]  # fmt: skip
         yield f"| {' | '.join(cells)} |"
 

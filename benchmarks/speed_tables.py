@@ -9,26 +9,93 @@ from typing import Any
 
 from command_line import table
 
-from quantkit.benchmark.results.statistics import Ratio
+from quantkit.benchmark.results.statistics import Ratio, ratio
 from quantkit.host.revision import Revision, described
 from quantkit.report.study.summary import Row, Study
-from quantkit.report.study.words import LEGEND, marked, number
+from quantkit.report.study.words import LEGEND, TIMES, marked, number
+
+# Contestants of the suite lstm-int8 with LSTM layers in INT8, and what the page calls them.
+_LSTM_FORMS = {
+    "INT8": "MXNet",
+    "ONNX Runtime INT8": "quantkit's file in ONNX Runtime",
+    "ONNX Runtime dynamic": "ONNX Runtime dynamic",
+    "OpenVINO INT8": "quantkit's file in OpenVINO",
+    "OpenVINO NNCF": "NNCF",
+}
+
+# Contestants of the suite int8-speedup with INT8 networks: those of MXNet's own quantizer, and quantkit's.
+_STOCK, _OWN = ("mkl-1.5 stock INT8", "stock INT8"), "INT8"
 
 
 def speedup_lines(found: Study, batch: int) -> Iterator[str]:
-    """Native throughput and the ratios to it, for one batch size; then what marks mean."""
-    columns = [
-        "network", "native, images/s",
-        *(f"{name}, times native" for name in found.challengers), "INT8, images/s",
-    ]  # fmt: skip
+    """How it was measured; native throughput and the ratios to it, for one batch size; then what marks mean."""
+    yield f"Batches of {batch} images on {_measured(found)}"
+    yield ""
+    measured = {row.contestant for row in found.rows}
+    names = [name for name in found.challengers if name in measured]
+    columns = ["network", "native, images/s", *(f"{name}, times native" for name in names), "INT8, images/s"]
     yield from _marked_table(columns, [
         [
             network, _throughput(found, network, batch, "native"),
-            *(_times(found, network, batch, name) for name in found.challengers),
+            *(_times(found, network, batch, name) for name in names),
             _throughput(found, network, batch, "INT8"),
         ]
         for network in dict.fromkeys(row.network for row in found.rows)
     ])  # fmt: skip
+
+
+def stock_ahead_lines(found: Study, batch: int) -> Iterator[str]:
+    """The networks on which MXNet's own INT8 is faster than quantkit's at one batch size, measured in turns."""
+    networks = dict.fromkeys(row.network for row in found.rows)
+    lines = [line for network in networks for name in _STOCK for line in _ahead(found, network, batch, name)]
+    yield from lines or ["- none"]
+
+
+def _ahead(found: Study, network: str, batch: int, name: str) -> Iterator[str]:
+    stock, own = (found.cells.get((network, batch, each)) for each in (name, _OWN))
+    if stock is None or own is None:
+        return
+    times = ratio(stock, own, "throughput")
+    if times.verdict == "faster":
+        of_native = f"{_times(found, network, batch, name)} against {_times(found, network, batch, _OWN)} times native"
+        directly = marked(_interval(times), found.doubtful(network, batch, name, _OWN))
+        yield f"- {network}, {name}: {of_native}; directly compared, {directly} times as fast"
+
+
+def lstm_lines(found: Study) -> Iterator[str]:
+    """How it was measured; throughput in FP32 and the ratios to it by shape and batch size; then what marks mean."""
+    yield f"On {_measured(found)}"
+    yield ""
+    columns = [f"layers {TIMES} units", "batch", "FP32 in MXNet, sequences/s", *_LSTM_FORMS.values()]
+    yield from _marked_table(columns, [
+        [
+            _shape(network, batch), str(batch), _throughput(found, network, batch, found.run.baseline),
+            *(_times(found, network, batch, name) for name in _LSTM_FORMS),
+        ]
+        for network, batch in dict.fromkeys((row.network, row.batch) for row in found.rows)
+    ])  # fmt: skip
+
+
+def lstm_summary_lines(found: Study, network: str) -> Iterator[str]:
+    """A sentence on one stack of LSTM layers that reads one sequence at a time."""
+    in_mxnet, in_openvino = (_times(found, network, 1, name) for name in (_OWN, "OpenVINO INT8"))
+    yield (
+        f"LSTM layers ({_shape(network, 1)} units), one sequence at a time: {in_mxnet} times as fast in INT8 as in "
+        f"FP32 in MXNet, and {in_openvino} times as an ONNX file in OpenVINO."
+    )
+
+
+def _shape(network: str, batch: int) -> str:
+    """The layers and units of ``lstm-8x1024-n32``."""
+    return network.removeprefix("lstm-").removesuffix(f"-n{batch}").replace("x", f" {TIMES} ")
+
+
+def _measured(found: Study) -> str:
+    """The machine, whose weights are random, and the command."""
+    run = found.run
+    cores, cpu = (run.host.get(fact, "unknown") for fact in ("usable_cores", "cpu"))
+    weights = found.weights_note(each.name for each in run.networks)
+    return f"{cores} cores ({cpu}). {weights} `{run.command}`, commit {described(run.revision)}."
 
 
 def _marked_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

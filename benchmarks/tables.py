@@ -17,14 +17,20 @@ from typing import Any
 
 import accuracy_tables
 import calibration_data
+import copies
+import feeding
 import mixed_precision
+import never_slower
+import onnx_conformance
 import onnx_parity
 import onnx_speed
 import page_tables
 import quantization_time
 import recovered_speed
+import recurrent_accuracy
 import run_pages
 import soak
+import time_spent
 from command_line import run, write_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,12 +42,18 @@ PAGES = {
     "ablation": accuracy_tables.markdown,
     "accuracy": accuracy_tables.markdown,
     "calibration-data": calibration_data.page,
+    "copies": copies.page,
+    "feeding": feeding.page,
     "mixed-precision": mixed_precision.page,
+    "never-slower": never_slower.page,
+    "onnx-conformance": onnx_conformance.page,
     "onnx-parity": onnx_parity.page,
     "onnx-speed": onnx_speed.page,
     "quantization-time": quantization_time.page,
     "recovered-speed": recovered_speed.page,
+    "recurrent-accuracy": recurrent_accuracy.page,
     "soak": soak.page,
+    "time-spent": time_spent.page,
 }
 
 

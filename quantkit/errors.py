@@ -54,6 +54,10 @@ class ForkError(EngineError):
     """An engine or a network was loaded before this process was forked, and does not work in it."""
 
 
+class PeerError(QuantkitError):
+    """Another quantizer, which quantkit is compared with, failed on a network."""
+
+
 class BundleError(QuantkitError):
     """A bundle on disk is incomplete, altered, or does not reproduce its stored output."""
 

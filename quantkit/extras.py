@@ -13,6 +13,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "mkl": {"mxnet-mkl": "mxnet", "gluoncv": "gluoncv"},
     "samples": {"scikit-image": "skimage", "scikit-learn": "sklearn"},
     "report": {"jinja2": "jinja2", "matplotlib": "matplotlib", "scipy": "scipy"},
+    "tasks": {"pycocotools": "pycocotools"},
     "benchmark": {"mlcommons-loadgen": "mlperf_loadgen", "scipy": "scipy"},
     "onnx": {"onnx": "onnx"},
     "onnxruntime": {"onnxruntime": "onnxruntime"},

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from quantkit.benchmark.results.result_files import CELLS
-from quantkit.bundle.read import Bundle
+from quantkit.bundle.bundle import Bundle
 from quantkit.calibration.table import read_table
-from quantkit.data.decode import decode
+from quantkit.data.coco_json import read_coco, read_coco_people
+from quantkit.data.decode import decode, decode_classes
 from quantkit.data.folder import images_folder
 from quantkit.data.npz import npy_file, npz_file
 from quantkit.data.record import record_file
 from quantkit.data.samples import Samples
+from quantkit.data.voc_xml import read_voc_annotation
 from quantkit.formats.mxnet import nnvm
 from quantkit.formats.mxnet.params import read_params
 from quantkit.formats.npz import read_npy, read_npz
@@ -79,7 +81,7 @@ def _load_onnx(path: Path) -> object:
 
 
 def _load_bundled_onnx(path: Path) -> object:
-    return Bundle(path.parent, None, None, ())._read_onnx()  # type: ignore[arg-type]
+    return Bundle(path.parent, None, None, ())._read_onnx(path.name)  # type: ignore[arg-type]
 
 
 def _load_card(path: Path) -> object:
@@ -91,7 +93,7 @@ def _load_card(path: Path) -> object:
 
 
 def _load_manifest(path: Path) -> object:
-    from quantkit.bundle.manifest import read_manifest
+    from quantkit.bundle.manifest_file import read_manifest
 
     return repr(read_manifest(path.parent))
 
@@ -181,6 +183,10 @@ LOADERS = (
     Loader("params", "net.params", sound.params, lambda path: _bytes(read_params(path))),
     Loader("symbol", "net-symbol.json", sound.symbol, _load_symbol),
     *_images({"PNG": {}, "JPEG": {}, "GIF": {}, "BMP": {}, "PPM": {}, "TIFF": {"compression": "tiff_lzw"}, "WEBP": {}}),
+    Loader("mask", "mask.png", sound.mask, lambda path: decode_classes(path, path.name).tobytes()),
+    Loader("voc annotation", "a.xml", sound.voc_annotation, lambda path: repr(read_voc_annotation(path))),
+    Loader("coco annotations", "val.json", sound.coco_annotations, lambda path: repr(read_coco(path))),
+    Loader("coco people", "people.json", sound.coco_people, lambda path: repr(read_coco_people(path))),
     Loader("onnx", "net.onnx", sound.onnx_inside, _load_onnx),
     Loader("recurrent onnx", "net.onnx", sound.onnx_recurrent, _load_onnx),
     Loader("onnx beside its weights", "net.onnx", lambda: sound.onnx_outside()[0], _load_onnx,
@@ -188,6 +194,7 @@ LOADERS = (
     Loader("onnx weights", "w.bin", lambda: sound.onnx_outside()[1], _load_onnx,
            lambda: {"net.onnx": sound.onnx_outside()[0]}),
     Loader("onnx of a bundle", "model.onnx", lambda: sound.written_onnx().SerializeToString(), _load_bundled_onnx),
+    Loader("onnx of a bundle, with an LSTM layer", "model-dynamic.onnx", sound.lstm_onnx, _load_bundled_onnx),
     Loader("safetensors", "net.safetensors", sound.safetensors, _load_weights),
     Loader("labels.csv", "labels.csv", lambda: b"file,label,split\na.png,3,test\nb.png,1,calib\n",
            lambda path: _all(images_folder(path.parent)),

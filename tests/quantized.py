@@ -12,13 +12,18 @@ SPEED = SpeedProof(
     complete=True,
     layers=3,
     returned=("conv",),
+    reference="fp32_fused",
     ratio=MedianInterval(1.5, 1.25, 1.75),
     all_int8=MedianInterval(1.0, 0.75, 1.25),
+    fused=MedianInterval(1.25, 1.0, 1.5),
     milliseconds={"fp32": 4.0, "fp32_fused": 3.0, "all_int8": 3.0, "int8": 2.0},
     rounds=50,
     batch=4,
     cpu="Some CPU",
     threads=2,
+    engine="mxnet",
+    version="1.9.1",
+    busy=0.125,
 )
 """A proof that INT8 is faster."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 
@@ -46,22 +47,35 @@ def layers(stack: Recurrent, flat: np.ndarray) -> list[list[Weights]]:
 
 def outputs(stack: Recurrent, flat: np.ndarray, data: np.ndarray) -> np.ndarray:
     """What the stack puts out for ``data`` of shape (steps, batch, inputs) from states of zero."""
-    return outputs_and_final_state(stack, flat, data)[0]
+    return outputs_and_final_states(stack, flat, data)[0]
 
 
-def outputs_and_final_state(stack: Recurrent, flat: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same with the state after the last step, (layers x directions, batch, hidden)."""
-    stream, final = data.astype(np.float64), []
-    for directions in layers(stack, flat):
-        forth = _run(stack, directions[0], stream)
-        back = [_run(stack, weights, stream[::-1]) for weights in directions[1:]]
-        final += [each[-1] for each in (forth, *back)]
-        stream = np.concatenate([forth, *(each[::-1] for each in back)], axis=-1)
-    return stream, np.stack(final)
+def outputs_and_final_states(
+    stack: Recurrent, flat: np.ndarray, data: np.ndarray, initial: Optional[Sequence[np.ndarray]] = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same with the states of layers and cells after the last step, each (layers x directions, batch, hidden).
+
+    ``initial`` are those before the first step; None: zeros.
+    """
+    stream, ends = data.astype(np.float64), []
+    zeros = np.zeros((stack.layers * stack.directions, data.shape[1], stack.hidden))
+    states, cells = initial or (zeros, zeros)
+    for number, directions in enumerate(layers(stack, flat)):
+        first = number * stack.directions
+        runs = [
+            _run(stack, weights, stream[:: -1 if backward else 1], states[first + backward], cells[first + backward])
+            for backward, weights in enumerate(directions)
+        ]
+        ends += [(results[-1], cell) for results, cell in runs]
+        stream = np.concatenate([results[:: -1 if backward else 1] for backward, (results, _) in enumerate(runs)], -1)
+    final, final_cells = zip(*ends)
+    return stream, np.stack(final), np.stack(final_cells)
 
 
-def _run(stack: Recurrent, weights: Weights, stream: np.ndarray) -> np.ndarray:
-    state = cell = np.zeros((stream.shape[1], stack.hidden))
+def _run(
+    stack: Recurrent, weights: Weights, stream: np.ndarray, state: np.ndarray, cell: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The states after every step, and that of the cells after the last."""
     states = []
     for step in stream:
         of_input = step @ weights.of_input.T + weights.input_bias
@@ -81,7 +95,7 @@ def _run(stack: Recurrent, weights: Weights, stream: np.ndarray) -> np.ndarray:
             total = of_input + of_state
             state = np.tanh(total) if stack.mode == "rnn_tanh" else np.maximum(total, 0)
         states.append(state)
-    return np.stack(states)
+    return np.stack(states), cell
 
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ STACK = Recurrent(layers=2, steps=6, inputs=5, hidden=8)
 STEPS, FEATURES, TOKENS = STACK.steps, STACK.inputs, 11
 
 Layout = Literal["NTC", "NT", "TNC", "TN"]
-States = Literal["inputs", "open", "fixed"]
+States = Literal["inputs", "open", "fixed", "ones"]
 Merged = Optional[Literal["steps first", "batch first"]]
 
 _FLAT = recurrent_graph(STACK).params["rnn_parameters"]
@@ -29,7 +29,8 @@ def sequence_network(
 
     Args:
         layout: of input and outputs.
-        states: the LSTM's initial states are inputs, zeros of an open batch, or zeros for a batch of 4.
+        states: the LSTM's initial states are inputs, zeros of an open batch, zeros for a batch of 4, or ones of an
+            open batch, with which layers are not batch first.
         merged: whether the scores have steps and batch in one axis, and which of both comes first.
         final_states: whether state and cell after the last step are outputs, too.
     """
@@ -44,7 +45,7 @@ def sequence_network(
     shape = (STACK.layers, batch, STACK.hidden)
     initial = [Tensor("state"), Tensor("cell")]
     if states != "inputs":
-        initial = [b.op("_zeros", each.node, shape=shape) for each in initial]
+        initial = [b.op("_ones" if states == "ones" else "_zeros", each.node, shape=shape) for each in initial]
     stream = b.op(
         "RNN", "lstm", stream, b.param("parameters", _FLAT), *initial, mode="lstm", num_layers=STACK.layers,
         state_size=STACK.hidden, state_outputs=True,

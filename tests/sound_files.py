@@ -21,6 +21,7 @@ from quantkit.files.files import shipped
 from quantkit.files.folders import scratch_folder
 from quantkit.formats.mxnet import nnvm
 from quantkit.formats.mxnet.params import write_params
+from tests.data.annotations import annotation, coco_document
 from tests.networks import residual_v1
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), np.uint8)
@@ -49,6 +50,31 @@ def image(kind: str, **options: Any) -> Callable[[], bytes]:
         return file.getvalue()
 
     return sound
+
+
+def mask() -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(PIXELS[0, :, :, 0]).save(file, "PNG")
+    return file.getvalue()
+
+
+def voc_annotation() -> bytes:
+    return annotation((24, 30), [("dog", (2.0, 3.5, 10.0, 20.0), 0), ("cat", (0.0, 0.0, 30.0, 24.0), 1)]).encode()
+
+
+def coco_annotations() -> bytes:
+    images = {"a.png": ((24, 30), [("dog", (2.0, 3.5, 10.0, 20.0), 0), ("cat", (0.0, 0.0, 30.0, 24.0), 1)])}
+    return json.dumps(coco_document(images, {"dog": 44, "cat": 17})).encode()
+
+
+def coco_people() -> bytes:
+    person = {
+        "id": 1, "image_id": 5, "category_id": 1, "bbox": [10.5, 5, 30, 50], "area": 900.5, "iscrowd": 0,
+        "keypoints": [20, 10, 2, 0, 0, 0, 31.5, 40, 1],
+    }  # fmt: skip
+    image = {"id": 5, "file_name": "a.png", "height": 60, "width": 80}
+    document = {"images": [image], "categories": [{"id": 1, "name": "person"}], "annotations": [person]}
+    return json.dumps(document).encode()
 
 
 def record() -> bytes:
@@ -162,11 +188,13 @@ def table() -> bytes:
 
 def manifest() -> bytes:
     from quantkit.bundle import manifest as m
+    from quantkit.bundle.file_names import REQUIRED_INT8
+    from quantkit.bundle.manifest_file import manifest_text
     from quantkit.quantization.ptq_config import NO_ALGORITHMS
     from tests.quantized import SPEED
 
-    files = {name: m.FileEntry("0" * 64, 10) for name in sorted(m.REQUIRED_INT8)}
-    return m.manifest_text(
+    files = {name: m.FileEntry("0" * 64, 10) for name in sorted(REQUIRED_INT8)}
+    return manifest_text(
         m.Manifest(
             "int8", "net", "0.1.0", m.Engine("1.9.1", "1.26.4", "avx512_vnni"), m.Input("data", (3, 8, 8)),
             (m.Output("softmax", (10,), "softmax"),), True, m.Origin("net", "pretrained", "net.params", "c" * 64),
@@ -248,6 +276,31 @@ def written_onnx() -> Any:
     )  # fmt: skip
     helper.set_model_props(made, {"labels": '["é"]'})
     return made
+
+
+UNITS, FEATURES = 2, 3
+
+
+def lstm_onnx(inputs: str = "x w r b . . . . s z s z", **changed: Any) -> bytes:
+    """A network of one integer LSTM layer; a dot stands for an input that is left out."""
+    from onnx import helper, numpy_helper
+
+    rows = 4 * UNITS
+    constants: dict[str, Any] = {
+        "w": np.zeros((1, FEATURES, rows), np.int8),
+        "r": np.zeros((1, UNITS, rows), np.int8),
+        "b": np.zeros((1, 2 * rows), np.float32),
+        "s": np.ones((1, rows), np.float32),
+        "z": np.zeros((1, rows), np.int8),
+    }
+    attributes = {"hidden_size": UNITS, **changed.pop("attributes", {})}
+    names = [name.replace(".", "") for name in inputs.split()]
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["y"], "lstm", domain="com.microsoft", **attributes)
+    tensors = [numpy_helper.from_array(value, name) for name, value in {**constants, **changed}.items()]
+    ends = [helper.make_tensor_value_info(name, 1, [None] * rank) for name, rank in (("x", 3), ("y", 4))]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph([node], "network", ends[:1], ends[1:], tensors)
+    return bytes(helper.make_model(graph, producer_name="quantkit", opset_imports=opsets).SerializeToString())
 
 
 @cache

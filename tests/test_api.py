@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
@@ -26,7 +27,7 @@ def in_a_new_process(program: str) -> str:
 def test_importing_quantkit_is_lean() -> None:
     loaded = json.loads(in_a_new_process("import json, sys, quantkit; print(json.dumps(list(sys.modules)))"))
     assert {name.split(".")[0] for name in loaded} & HEAVY == set()
-    lean = {"quantkit.host", "quantkit.host.telemetry", "quantkit.version"}
+    lean = {"quantkit.errors", "quantkit.host", "quantkit.host.telemetry", "quantkit.version"}
     assert {name for name in loaded if name.startswith("quantkit.")} == lean
 
 
@@ -49,10 +50,16 @@ def test_every_public_name_is_there_and_listed() -> None:
         assert name in dir(quantkit)
 
 
-def test_type_checkers_see_every_public_name() -> None:
-    source = Path(quantkit.__file__).read_text()
-    seen = set(re.findall(r"^    from .* as (\w+)$", source, re.MULTILINE))
-    assert seen | {"__version__"} == set(quantkit.__all__)
+def test_type_checkers_see_every_public_name_where_it_is_loaded_from() -> None:
+    tree = ast.parse(Path(quantkit.__file__).read_text())
+    (checked,) = (each for each in tree.body if isinstance(each, ast.If))
+    assert {
+        alias.asname or alias.name: (each.module, alias.name)
+        for each in checked.body
+        if isinstance(each, ast.ImportFrom)
+        for alias in each.names
+    } == quantkit._HOMES
+    assert {"__version__", "errors", *quantkit._HOMES} == set(quantkit.__all__)
 
 
 def test_unknown_names_are_refused() -> None:

@@ -16,8 +16,8 @@ PACKAGE = Path(quantkit.__file__).parent
 # other in one direction, and so do the files of a package.
 LAYERS = (
     "__main__ cli",
-    "__init__ api benchmark deployment diagnosis report",
-    "bundle evaluation mixed_precision",
+    "__init__ api benchmark deployment diagnosis report stages",
+    "bundle evaluation mixed_precision tasks",
     "calibration fusion lowering quantization",
     "backends models",
     "data errors extras files formats host ir kinds progress units version",
@@ -39,6 +39,7 @@ SLOW = ENGINES | {
     "rich",
     "matplotlib",
     "jinja2",
+    "pycocotools",
 }
 
 Edges = Mapping[str, Collection[str]]

@@ -22,6 +22,7 @@ from quantkit.diagnosis.layers.page import analysis_json, analysis_page
 from quantkit.errors import DataError, ModelError, UserError
 from quantkit.evaluation.perplexity import PerplexityChange
 from quantkit.ir.graph import Graph, Node
+from quantkit.models.preprocess_change import PreprocessChange
 from tests.cli.conftest import Run
 from tests.cli.conftest import run as run
 from tests.sequences import FEATURES, STEPS, TOKENS, expected_scores, sequence_network, sequences
@@ -151,10 +152,11 @@ def test_images_are_refused(model: quantkit.Model) -> None:
         quantkit.quantize(model)
     with pytest.raises(DataError, match=r"uint8 of shape .* reads token ids of shape \(6,\): no images"):
         quantkit.quantize(model, np.zeros((4, 8, 8, 3), np.uint8))
-    with pytest.raises(ModelError, match="no images; leave out the preprocessing"):
-        quantkit.load_model(
-            symbol_of(NETWORK), params=NETWORK.params, input_shape=(STEPS,), layout="TN", preprocess=Preprocess()
-        )
+    for preprocess in (Preprocess(), PreprocessChange(resize=8, crop=8)):
+        with pytest.raises(ModelError, match="no images; leave out the preprocessing"):
+            quantkit.load_model(
+                symbol_of(NETWORK), params=NETWORK.params, input_shape=(STEPS,), layout="TN", preprocess=preprocess
+            )
 
 
 def test_a_classifier_of_sequences_has_one_label_for_each(engine: None) -> None:
@@ -214,6 +216,40 @@ def test_the_command_line(run: Run, card: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("int8_engine")
+def test_states_are_inputs_on_the_command_line(run: Run, card: Path, tmp_path: Path) -> None:
+    text, told = (
+        tmp_path / "text.npz",
+        "the initial states 'state', 'cell' are inputs, and zero where a sequence begins",
+    )
+    quantized = run("quantize", card, "--states", "inputs", "--calib-data", text, "--preset", "none", "--no-latency",
+                    "--out", "lm-int8")  # fmt: skip
+    assert quantized.exit_code == 0, quantized.stderr
+    assert f"lm: {told}" in quantized.stderr and "are zero" not in quantized.stderr
+    assert "--states inputs" in " ".join(quantized.stdout.split())
+    assert f"note: {told}" in " ".join(run("explain", "lm-int8").stdout.split())
+    verified = run("verify", "lm-int8")
+    assert verified.exit_code == 0, verified.stdout
+    shown = run("evaluate", "lm-int8", "--data", text, "--reference", card, "--states", "inputs")
+    assert shown.exit_code == 0, shown.stderr
+    assert "perplexity" in shown.stdout
+    refused = run("evaluate", "lm-int8", "--data", text, "--reference", card)
+    assert refused.exit_code == 2 and "outputs" in refused.stderr
+    unknown = run("quantize", card, "--states", "one", "--calib-data", text)
+    assert unknown.exit_code == 2 and "'one' is not one of 'zero', 'inputs'" in unknown.stderr
+
+
+@pytest.mark.usefixtures("int8_engine")
+def test_a_network_with_states_as_inputs_is_analyzed_from_zero(card: Path, tmp_path: Path) -> None:
+    loaded = quantkit.load_model(card, states="inputs")
+    directory = quantkit.quantize(loaded, IDS, PLAIN).save(tmp_path / "int8")
+    by_name, given = (quantkit.analyze(directory, IDS, reference=each) for each in (card, loaded))
+    assert [layer.own for layer in by_name.layers] == [layer.own for layer in given.layers]
+    of_zero = quantkit.analyze(quantkit.quantize(quantkit.load_model(card), IDS, PLAIN).save(tmp_path / "zero"), IDS,
+                               reference=card)  # fmt: skip
+    assert [layer.own.sqnr for layer in given.layers] == pytest.approx([layer.own.sqnr for layer in of_zero.layers])
+
+
+@pytest.mark.usefixtures("int8_engine")
 def test_what_quantize_suggests_next_works_as_printed(run: Run, card: Path, tmp_path: Path) -> None:
     data = tmp_path / "unlabelled.npz"
     np.savez(data, x=IDS)
@@ -221,10 +257,11 @@ def test_what_quantize_suggests_next_works_as_printed(run: Run, card: Path, tmp_
     told = run("quantize", tmp_path / "lm", *given, "--out", "lm-int8")
     assert told.exit_code == 0, told.stderr
     lines = told.stdout.replace("\n    ", " ").splitlines()
-    (line,) = (each for each in lines if each.strip().startswith("quantkit evaluate"))
-    shown = run(*shlex.split(line)[1:4], data, *shlex.split(line)[5:])
-    assert shown.exit_code == 0, shown.stderr
-    assert "of steps" in shown.stdout and "no class scores" not in shown.stdout
+    for verb, text in (("evaluate", "of steps"), ("analyze", "lm-int8-analysis")):
+        (line,) = (each for each in lines if each.strip().startswith(f"quantkit {verb}"))
+        shown = run(*shlex.split(line)[1:4], data, *shlex.split(line)[5:])
+        assert shown.exit_code == 0, shown.stderr
+        assert text in shown.stdout and "no class scores" not in shown.stdout
 
 
 @pytest.mark.usefixtures("int8_engine")

@@ -78,7 +78,7 @@ def test_what_is_for_images_is_refused_by_name(network: Graph, model: quantkit.M
         quantkit.quantize(model, np.zeros((4, 25), np.float32))
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (-24,), (24.0,), (1,) * 5, "24"])
+@pytest.mark.parametrize("shape", [(), (0,), (-24,), (24.0,), (True,), (1,) * 5, "24"])
 def test_shapes_that_are_none_are_refused(network: Graph, shape: object) -> None:
     with pytest.raises(ModelError, match="not that of one input"):
         quantkit.load_model(symbol_of(network), params=network.params, input_shape=shape)  # type: ignore[arg-type]

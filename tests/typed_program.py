@@ -74,6 +74,17 @@ def with_a_bundle(bundle: Path) -> None:
     several: quantkit.Images = ["cat.jpg", np.zeros((224, 224, 3), np.uint8)]
     predictor.predict(several)
     assert_type(predictor.classify("cat.jpg", top=3), list[list[tuple[str, float]]])
+    piece, states = predictor.step(np.zeros((2, 10), np.int64))
+    assert_type(states, quantkit.States)
+    print(piece, predictor.step(np.zeros((2, 10), np.int64), states))
+    assert_type(predictor.detect("cat.jpg"), list[quantkit.Detections])
+    assert_type(predictor.segment(several)[0].shape, tuple[int, ...])
+    assert_type(predictor.pose("person.jpg"), list[quantkit.Keypoints])
+    task: quantkit.TaskName = "detection"
+    judged = quantkit.evaluate_task(bundle, "VOC2007:test", task, "ssd.onnx", num_samples=50)
+    assert_type(judged, quantkit.TaskEvaluation)
+    assert_type(judged.scores["network"], tuple[quantkit.Score, ...])
+    assert_type(judged.drops["reference"], quantkit.ScoreDrop)
     with quantkit.profiled() as profiling:
         predictor.predict(several)
     assert_type(profiling, quantkit.Profiling)
@@ -94,6 +105,8 @@ def with_a_bundle(bundle: Path) -> None:
     assert_type(evaluation.agreement["network"].steps, tuple[quantkit.StepNoise, ...])
     assert_type(evaluation.agreement["network"].perplexity, Optional[quantkit.PerplexityAgreement])
     assert_type(quantkit.load_model("lm", layout="TNC").vocabulary, Optional[quantkit.Vocabulary])
+    kind: quantkit.StatesKind = "inputs"
+    assert_type(quantkit.load_model("lm", states=kind).states, tuple[quantkit.HandedState, ...])
     verdict: quantkit.Verdict = evaluation.comparisons[0].result.verdict
     print(verdict == "ahead")
     assert_type(evaluation.class_scores, quantkit.ClassScores)

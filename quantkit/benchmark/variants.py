@@ -40,6 +40,7 @@ VARIANTS: Mapping[str, Variant] = {
         int8=True,
     ),
     "stock-int8": Variant("stock INT8", {MXNET.name: "stock-int8"}, int8=True, maker="MXNet"),
+    "stock-int8-1.5": Variant("stock INT8", {MXNET.name: "stock-int8-1.5"}, int8=True, maker="MXNet"),
     "onnxruntime-ptq": Variant("PTQ", {ONNXRUNTIME.name: "onnxruntime-ptq"}, int8=True, maker="ONNX Runtime"),
     "onnxruntime-dynamic": Variant(
         "dynamic", {ONNXRUNTIME.name: "onnxruntime-dynamic"}, int8=True, maker="ONNX Runtime"
@@ -47,7 +48,7 @@ VARIANTS: Mapping[str, Variant] = {
     "nncf": Variant("NNCF", {OPENVINO.name: "nncf"}, int8=True, maker="NNCF"),
 }
 
-STOCK = ("stock", "stock-int8")
+STOCK = ("stock", "stock-int8", "stock-int8-1.5")
 """The variants that run as stock MXNet runs them, with its own fusion."""
 
 DEFAULT_BUILDS = ("native", "here")

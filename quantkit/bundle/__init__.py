@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from quantkit.bundle.manifest import BUNDLE as BUNDLE
-from quantkit.bundle.manifest import read_manifest as read_manifest
-from quantkit.bundle.read import Bundle as Bundle
+from quantkit.bundle.bundle import Bundle as Bundle
+from quantkit.bundle.file_names import BUNDLE as BUNDLE
+from quantkit.bundle.manifest_file import read_manifest as read_manifest
 from quantkit.bundle.read import open_bundle as open_bundle
 from quantkit.bundle.read import read_bundle as read_bundle
 from quantkit.bundle.verify import Check as Check

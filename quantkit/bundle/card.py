@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from quantkit.bundle.manifest import LABELS, PARAMS, SYMBOL
+from quantkit.bundle.file_names import LABELS, PARAMS, SYMBOL
 from quantkit.files.toml import Value, toml_text
 from quantkit.models.layout import SEQUENCE_LAYOUTS
 from quantkit.models.model import Model
+from quantkit.tasks.choose import judged_task
 
 
 def card_text(model: Model, classes: int) -> str:
@@ -25,12 +26,14 @@ def card_text(model: Model, classes: int) -> str:
         entries["labels"] = LABELS
     if model.exclude:
         entries["exclude"] = model.exclude
+    if (task := judged_task(model.task)) is not None:
+        entries["task"] = task
     steps: dict[str, Value] = {}
     preprocess = model.preprocess
     if preprocess is not None:
         steps.update({"mean": map(float, preprocess.mean), "std": map(float, preprocess.std)})
         steps.update({"scale": float(preprocess.scale), "rotate180": preprocess.rotate180})
-        sizes = {"resize": preprocess.resize, "crop": preprocess.crop}
+        sizes = {"resize": preprocess.resize, "crop": preprocess.crop, "fit": preprocess.fit}
         steps.update({name: size for name, size in sizes.items() if size is not None})
     return toml_text(entries, {"preprocess": steps})
 

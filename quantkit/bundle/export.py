@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Union
 
 from quantkit.backends.mxnet.shapes import infer_shapes
+from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.manifest import Settings
-from quantkit.bundle.read import Bundle, read_bundle
+from quantkit.bundle.read import read_bundle
 from quantkit.errors import UserError
 from quantkit.files.files import writing
 from quantkit.formats.onnx.writing.model import DEFAULT_OPSET, onnx_model
 from quantkit.fusion.float_symbol import float_graph
+from quantkit.ir.handed_states import with_state_inputs
 from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.lowering.qdq import qdq_network
 from quantkit.models.model import Model
@@ -30,7 +32,8 @@ def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
     """Write the FP32 network as it was loaded, unfused, with an open batch size.
 
     As far as they are known, the file's metadata hold the origin of the network and its weights and, as JSON, the
-    preprocessing of images (see ``data.preprocess.Preprocess``) and the names of the classes.
+    preprocessing of images (see ``data.preprocess.Preprocess``) and the names of the classes, and what the network is
+    for, if that is not classification.
 
     Raises:
         ModelError: an operator has no ONNX form.
@@ -38,7 +41,7 @@ def export_onnx(model: Model, path: Path, opset: int = DEFAULT_OPSET) -> None:
         QuantkitError: the file cannot be written.
     """
     shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
-    _write(onnx_model(model.graph, shapes, opset, _metadata(model)), path)
+    _write(onnx_model(with_state_inputs(model.graph, model.states), shapes, opset, _metadata(model)), path)
 
 
 def int8_onnx(
@@ -132,11 +135,12 @@ def _fused_onnx(
     known = {"quantization": json.dumps(asdict(settings)), "reduce_range": reduce_range} if settings else {}
     if network.int8_lstms:
         known = {**known, "lstm": lstm}
-    return onnx_model(written.graph, written.shapes, opset, {**_metadata(model), **known})
+    deployed = with_state_inputs(written.graph, model.states)
+    return onnx_model(deployed, written.shapes, opset, {**_metadata(model), **known})
 
 
 def _metadata(model: Model) -> Mapping[str, str]:
-    """What is known of a network's origin, its preprocessing and its labels."""
+    """What is known of a network's origin, its preprocessing, its labels and what it is for."""
     known = {
         "network": model.source.network,
         "weights": model.source.weights,
@@ -144,6 +148,7 @@ def _metadata(model: Model) -> Mapping[str, str]:
         "weights_sha256": model.source.sha256,
         "preprocess": json.dumps(asdict(model.preprocess)) if model.preprocess else "",
         "labels": json.dumps(model.labels) if model.labels else "",
+        "task": model.task if model.task not in (None, "classification") else "",
     }
     return {name: value for name, value in known.items() if value}
 

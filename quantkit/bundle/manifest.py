@@ -1,59 +1,31 @@
-"""The manifest: a bundle's description of itself, and the schema of its file."""
+"""The manifest: a bundle's description of itself."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Optional, get_args
 
-from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, FiniteFloat
 
-from quantkit.bundle.quantization import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION
 from quantkit.data.vocabulary import Vocabulary
-from quantkit.errors import BundleError, UserError
-from quantkit.files.bundles import MANIFEST
-from quantkit.files.contained import file_in
-from quantkit.files.folders import Kind
-from quantkit.files.schema import FirstFaultOnly, first_fault
-from quantkit.files.text import parse_json, read_bytes
+from quantkit.files.schema import FirstFaultOnly
 from quantkit.models.layout import InputLayout
 from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
 from quantkit.quantization.plan import TensorDtype
 from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.speed import SpeedProof
-
-SYMBOL = "model-symbol.json"
-PARAMS = "model-0000.params"
-CARD = "card.toml"
-LABELS = "labels.txt"
-SAMPLE = "sample.npz"
-OPERATORS = "operators.json"
-TABLE = "calibration.json"
-ONNX = "model.onnx"
-CONFIG = "config.toml"
-
-REQUIRED = frozenset({SYMBOL, PARAMS, CARD, SAMPLE, OPERATORS})
-"""The files that every bundle holds besides the manifest."""
-
-REQUIRED_INT8 = REQUIRED | {TABLE, CONFIG, FUSED_SYMBOL, FUSED_PARAMS, QUANTIZATION}
-"""The files that every INT8 bundle holds besides the manifest.
-
-The fused network takes its parameters from ``PARAMS``, and those that are not there from ``FUSED_PARAMS``.
-"""
-
-KNOWN = REQUIRED_INT8 | {MANIFEST, LABELS, ONNX}
-"""The files that a bundle may hold."""
-
-BUNDLE = Kind("a bundle", MANIFEST, KNOWN)
-"""The kind of folder that a bundle is."""
+from quantkit.tasks.task import TaskName
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
-# Version 5 has neither notes nor scores of steps.
-_Version = Literal[5, 6]
+# Version 5 has neither notes nor scores of steps, version 6 no states, version 7 no task.
+_Version = Literal[5, 6, 7, 8]
 _VERSION: _Version = 6
+_WITH_STATES: _Version = 7
+_WITH_TASK: _Version = 8
+
+VERSIONS: tuple[int, ...] = get_args(_Version)
+"""The versions of manifests that this quantkit reads."""
 
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Shape = Annotated[tuple[Annotated[int, Field(gt=0)], ...], Field(min_length=1)]
@@ -117,6 +89,20 @@ class Output:
 
 
 @dataclass(frozen=True)
+class State:
+    """A state that the network hands on from one piece of a sequence to the next, float32.
+
+    ``input`` is the further input that a piece begins with, ``output`` the output that it ends with; ``shape`` of both,
+    (layers, units), is without the batch axis.
+    """
+
+    input: _Name
+    output: _Name
+    # As many layers and units as a recurrent operator in a file may have.
+    shape: tuple[Annotated[int, Field(gt=0, le=1 << 10)], Annotated[int, Field(gt=0, le=1 << 16)]]
+
+
+@dataclass(frozen=True)
 class Origin:
     """Where the network and its weights came from; see ``models.model.Source``."""
 
@@ -131,8 +117,8 @@ class Settings:
     """How the network was quantized; ``method``, ``samples`` and ``data`` are those of the calibration.
 
     ``algorithms`` are the algorithms applied, with the number of images that they used. ``mixed`` is how layers were
-    returned to FP32; None without a goal. ``speed`` is the proof that it is not slower than fused FP32; None where that
-    was not asked for.
+    returned to FP32; None without a goal. ``speed`` is the proof that it is not slower than FP32; None where that was
+    not asked for.
     """
 
     method: _Name
@@ -189,11 +175,21 @@ class PerplexityResult:
 
 
 @dataclass(frozen=True)
+class ScoreResult:
+    """A score of the task from 0 to 1 with its 95 % interval; None where there was nothing to score."""
+
+    name: _Name
+    value: Optional[_Share]
+    low: Optional[_Share]
+    high: Optional[_Share]
+
+
+@dataclass(frozen=True)
 class AgreementResult:
     """The comparison of INT8 with FP32 on the calibration samples; see ``evaluation.agreement.Agreement``.
 
     ``top1`` is None if the outputs are not class scores. ``steps`` are of sequences, ``perplexity`` is of those whose
-    steps have labels; both are left out of the file where there are none.
+    steps have labels, ``scores`` are of the task; all are left out of the file where there are none.
     """
 
     images: _Count
@@ -201,6 +197,7 @@ class AgreementResult:
     outputs: Annotated[tuple[OutputResult, ...], Field(min_length=1), FirstFaultOnly()]
     steps: tuple[StepResult, ...] = ()
     perplexity: Optional[PerplexityResult] = None
+    scores: tuple[ScoreResult, ...] = ()
 
     @property
     def cosine(self) -> float:
@@ -222,6 +219,10 @@ class Manifest:
 
     ``notes`` say in which way the network differs from the one that was given, see ``models.model.Model``; left out of
     the file where there are none.
+
+    ``states`` are those that it hands on; left out of the file where there are none.
+
+    ``task`` is what its outputs are read and judged by, where that is not class scores; left out of the file otherwise.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -243,64 +244,12 @@ class Manifest:
     version: _Version = _VERSION
     notes: tuple[str, ...] = ()
     step_scores: bool = False
+    states: Annotated[tuple[State, ...], FirstFaultOnly()] = ()
+    task: Optional[TaskName] = None
 
 
-def manifest_text(manifest: Manifest) -> str:
-    """The manifest as JSON; equal manifests give equal text."""
-    document = asdict(manifest)
-    if manifest.sample is None:
-        del document["sample"]
-    for absent in [name for name in ("notes", "step_scores") if not document[name]]:
-        del document[absent]
-    if manifest.input.vocabulary is None:
-        del document["input"]["vocabulary"]
-    agreement = document["agreement"] or {}
-    for absent in [name for name in ("steps", "perplexity") if not agreement.get(name)]:
-        agreement.pop(absent, None)
-    return json.dumps(document, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def read_manifest(directory: Path) -> Manifest:
-    """Read the manifest of the bundle in ``directory``.
-
-    Raises:
-        BundleError: there is none, or it is damaged, a link out of the bundle, of another version, or does not list a
-            required file.
-    """
-    path = directory / MANIFEST
-    try:
-        content = read_bytes(file_in(directory, MANIFEST))
-    except UserError as error:
-        raise BundleError(f"{directory} is not a bundle: {error}") from error
-    except OSError as error:
-        raise BundleError(f"{directory} is not a bundle: cannot read {MANIFEST} ({error.strerror or error})") from error
-    version = _version(content)
-    if version is not None and version not in get_args(_Version):
-        known = " and ".join(map(str, get_args(_Version)))
-        raise BundleError(
-            f"{path} has version {version!r}, but this quantkit reads versions {known}; use the one that wrote it"
-        )
-    try:
-        manifest = _schema().validate_json(content)
-    except ValidationError as error:
-        where, what = first_fault(error)
-        raise BundleError(f"{path} is damaged at {where or 'its beginning'}: {what}; write the bundle again") from error
-    required = REQUIRED_INT8 if manifest.kind == "int8" else REQUIRED
-    if missing := sorted(required - set(manifest.files)):
-        raise BundleError(f"{path} does not list {', '.join(missing)}; write the bundle again")
-    return manifest
-
-
-@cache
-def _schema() -> TypeAdapter[Manifest]:
-    """The validator, made once: making it takes longer than using it."""
-    return TypeAdapter(Manifest)
-
-
-def _version(content: bytes) -> Optional[object]:
-    """The version that a manifest states; None if it states none."""
-    try:
-        document = parse_json(content)
-    except ValueError:
-        return None
-    return document.get("version") if isinstance(document, dict) else None
+def version_for(states: tuple[State, ...], task: Optional[TaskName] = None) -> _Version:
+    """The oldest version that knows all that a manifest with such states and such a task says."""
+    if task is not None:
+        return _WITH_TASK
+    return _WITH_STATES if states else _VERSION

@@ -23,6 +23,7 @@ def network_of(model: Model) -> Network:
         model.labels,
         model.class_scores,
         model.vocabulary,
+        model.task,
     )
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
+from quantkit.bundle.file_names import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION
 from quantkit.bundle.lstm_weights import StoredLstm, biases_and_scales, stored_lstms, with_lstm_weights
 from quantkit.calibration.ranges import Range
 from quantkit.errors import ModelError, UserError
@@ -25,15 +26,12 @@ from quantkit.files.text import MEBIBYTE, read_bytes, read_text
 from quantkit.formats.mxnet import nnvm
 from quantkit.formats.mxnet.params import read_params, write_params
 from quantkit.fusion.float_symbol import float_graph, fused_graph
+from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.lowering.mxnet_int8 import StoredWeight, int8_graph, int8_symbol
 from quantkit.quantization.arithmetic import DType
 from quantkit.quantization.plan import Decision, QuantizationPlan, TensorDtype, TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized
-
-FUSED_SYMBOL = "fused-symbol.json"
-FUSED_PARAMS = "fused-0000.params"
-QUANTIZATION = "quantization.json"
 
 _LARGEST_FILE = 16 * MEBIBYTE
 
@@ -151,6 +149,8 @@ def _read(folder: Path, lowered: Graph) -> QuantizedGraph:
         raise ModelError(f"{QUANTIZATION} has weights that are not parameters of the fused network")
     fused = replace(fused, inputs=inputs, params={**fused.params, **_dequantized(weights, lowered.params)})
     network = with_lstm_weights(fused, plan, lstms, lowered.params)
+    scales = {**network.weight_scales, **_scales(fused, weights, lowered.params)}
+    network = replace(network, weight_scales=scales)
     if nnvm.serialize(float_graph(network.graph)) != text:
         raise ModelError(f"{FUSED_SYMBOL} is not as quantkit writes it")
     origins = {name: decision.origin for name, decision in plan.decisions.items()}
@@ -225,8 +225,21 @@ def _dequantized(weights: Mapping[str, StoredWeight], params: Mapping[str, np.nd
         integers, scales = params.get(stored.integers), params.get(stored.scales)
         if integers is None or scales is None or integers.ndim == 0 or scales.size != len(integers):
             raise ModelError(f"{QUANTIZATION} names no integers and scales that fit {name!r}")
+        if not np.isfinite(scales).all() or not (scales > 0).all():
+            raise ModelError(
+                f"the scales of {name!r}, {stored.scales!r}, are not finite and positive; write the bundle again"
+            )
         values[name] = np.asarray(integers * scales.reshape(-1, *(1,) * (integers.ndim - 1)), np.float32)
     return values
+
+
+def _scales(
+    graph: Graph, weights: Mapping[str, StoredWeight], params: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The scale of each channel of the layers whose weights are stored as integers, by node."""
+    layers = filter(None, map(fused_layer_of, graph.nodes))
+    stored = ((layer.node.name, weights.get(layer.weight.node)) for layer in layers)
+    return {name: np.asarray(params[each.scales], np.float32).reshape(-1) for name, each in stored if each is not None}
 
 
 @cache

@@ -33,6 +33,7 @@ from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange
 from quantkit.quantization.speed import SpeedProof
+from quantkit.tasks.agreement import agreement_of
 
 MXNET, ONNX = "mxnet", "onnx"
 FORMATS = (MXNET, ONNX)
@@ -53,7 +54,7 @@ class QuantizedModel:
         algorithms: the algorithms that were applied, with the number of images that they used.
         agreement: the agreement with FP32; None until ``measure_agreement`` has measured it.
         mixed: how layers were returned to FP32; None without a goal.
-        speed: the proof that it is not slower than fused FP32; None where that was not asked for.
+        speed: the proof that it is not slower than FP32; None where that was not asked for.
     """
 
     source: FusedModel
@@ -100,7 +101,8 @@ class QuantizedModel:
         Args:
             directory: the folder to write.
             force: whether to replace an older bundle.
-            formats: ``mxnet``, and ``onnx`` to store the network's ONNX file too.
+            formats: ``mxnet``, and ``onnx`` to store the network's ONNX file too; with INT8 LSTM layers there are two,
+                since OpenVINO and ONNX Runtime run different forms of them in INT8.
             keep_sample: whether to store the first of the user's images, instead of a built-in one or noise.
 
         Raises:
@@ -109,7 +111,8 @@ class QuantizedModel:
             QuantkitError: the disk is full or the place cannot be written.
         """
         check_formats(formats)
-        onnx = self._onnx(DEFAULT_OPSET) if ONNX in formats else None
+        forms: tuple[LstmForm, ...] = ("qdq", "dynamic") if self.network.int8_lstms else ("qdq",)
+        onnx = {form: self._onnx(DEFAULT_OPSET, lstm=form) for form in forms if ONNX in formats}
         quantization = Quantization(self.network, self.table, self.config, self.settings, self.agreement)
         return write_bundle(self.source, quantization, directory, force, onnx, keep_sample)
 
@@ -195,7 +198,8 @@ def measure_agreement(
         The same network, with ``agreement``.
 
     Raises:
-        UserError: ``quantized`` is something else, such as a bundle's folder; ``evaluate`` takes these.
+        UserError: ``quantized`` is something else, such as a bundle's folder; ``evaluate`` takes these. Or the
+            outputs do not fit the task that the network is for.
         DataError: the samples cannot be used.
         EngineError: this environment's engine cannot run INT8.
     """
@@ -204,4 +208,8 @@ def measure_agreement(
     chosen = dataset(source.model, evaluation_data).subset(
         min(quantized.table.samples, _AGREEMENT_SAMPLES), at_most=True
     )
-    return replace(quantized, agreement=compare(source, quantized.graph, chosen, progress))
+    of_task = agreement_of(source.model)
+    if of_task is None:
+        return replace(quantized, agreement=compare(source, quantized.graph, chosen, progress))
+    measured = compare(source, quantized.graph, chosen, progress, of_task.add)
+    return replace(quantized, agreement=replace(measured, scores=of_task.scores))

@@ -1,267 +1,24 @@
-"""Reading bundles."""
+"""Opening bundles: the hashes of their files, and whether card and manifest agree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Optional, TypeVar, Union
+from typing import Optional, Union
 
-import numpy as np
-from pydantic import TypeAdapter, ValidationError
-
-from quantkit.backends.mxnet.checkpoint import read_checkpoint
-from quantkit.bundle.configuration import configuration_problem
-from quantkit.bundle.manifest import (
-    CARD,
-    CONFIG,
-    ONNX,
-    OPERATORS,
-    PARAMS,
-    SAMPLE,
-    SYMBOL,
-    TABLE,
-    FileEntry,
-    Manifest,
-    read_manifest,
-)
-from quantkit.bundle.quantization import (
-    FUSED_PARAMS,
-    FUSED_SYMBOL,
-    QUANTIZATION,
-    network_difference,
-    read_quantized,
-)
+from quantkit.bundle.bundle import Bundle, damaged
+from quantkit.bundle.file_names import CARD
+from quantkit.bundle.manifest import FileEntry, Manifest
+from quantkit.bundle.manifest_file import read_manifest
 from quantkit.bundle.replaced import reading_whole
-from quantkit.calibration.table import CalibrationTable, read_table
-from quantkit.data.preparation import Preparation
-from quantkit.data.preprocess import Preprocess
-from quantkit.errors import BundleError, DataError, ModelError, UserError
+from quantkit.errors import BundleError, ModelError, UserError
+from quantkit.files.bundles import MANIFEST
 from quantkit.files.contained import file_in
 from quantkit.files.files import sha256_of
-from quantkit.files.schema import Many, first_fault
-from quantkit.files.text import MEBIBYTE, read_bytes
-from quantkit.formats.npz import read_npz
-from quantkit.formats.onnx.parts import parts_problem
-from quantkit.formats.onnx.writing.conversion import WRITTEN_OPERATORS
-from quantkit.formats.onnx.written_form import written_problem
-from quantkit.fusion.float_symbol import float_graph, fused_graph
-from quantkit.ir.graph import Graph
+from quantkit.ir.handed_states import HandedState
 from quantkit.models.card import Card, read_card
 from quantkit.models.labels import NAMED, label_names
-from quantkit.models.model import Model, Source
-from quantkit.quantization.config import QuantizationConfig
-from quantkit.quantization.explain import Explanation
-from quantkit.quantization.plan import float_plan
-from quantkit.quantization.quantized_graph import QuantizedGraph
-
-_Read = TypeVar("_Read")
-
-_LARGEST_OPERATORS = 64 * MEBIBYTE
-# Protocol buffers are limited to 2 GiB.
-_LARGEST_ONNX = 2048 * MEBIBYTE
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The stored sample: an input and the network's outputs for it, float32, with batch axes of 1."""
-
-    input: np.ndarray
-    outputs: tuple[np.ndarray, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Bundle:
-    """A bundle whose files have the hashes in its manifest; large files are read on first use.
-
-    If another bundle has replaced it by then, reading raises a BundleError, so the files of two bundles never mix.
-    ``labels`` is empty if the names of the classes are not known; ``preprocess`` is None if it is not known.
-    """
-
-    directory: Path
-    manifest: Manifest
-    preprocess: Optional[Preprocess]
-    labels: tuple[str, ...]
-
-    @cached_property
-    def graph(self) -> Graph:
-        """The network as stock MXNet runs it.
-
-        Raises:
-            BundleError: symbol and parameters do not form a network with the manifest's one input.
-        """
-        return self._unmixed(self._read_graph)
-
-    def _read_graph(self) -> Graph:
-        try:
-            graph = read_checkpoint(self.directory / SYMBOL, self.directory / PARAMS)
-        except (ModelError, OSError, ValueError) as error:
-            raise _damaged(self.directory, f"{SYMBOL} with {PARAMS}", error) from error
-        if graph.inputs != (self.manifest.input.name,):
-            raise BundleError(
-                f"bundle {self.directory}: {SYMBOL} with {PARAMS} reads {', '.join(map(repr, graph.inputs))}, "
-                f"the manifest says {self.manifest.input.name!r}; write the bundle again"
-            )
-        return graph
-
-    @cached_property
-    def network(self) -> QuantizedGraph:
-        """The fused network and how it is quantized; in an FP32 bundle, all of it stays in FP32.
-
-        Raises:
-            BundleError: it contradicts itself, or does not lower to ``graph``.
-        """
-        return self._unmixed(self._read_network)
-
-    def _read_network(self) -> QuantizedGraph:
-        is_fp32 = self.manifest.kind == "fp32"
-        what = SYMBOL if is_fp32 else f"{QUANTIZATION} with {FUSED_SYMBOL} and {FUSED_PARAMS}"
-        try:
-            if is_fp32:
-                fused = fused_graph(self.graph)
-                if problem := network_difference(float_graph(fused), self.graph):
-                    raise ModelError(f"it is not a network that quantkit fused: {problem}")
-                return QuantizedGraph(fused, float_plan(fused))
-            return read_quantized(self.directory, self.graph)
-        except ModelError as error:
-            raise _damaged(self.directory, what, error) from error
-
-    @property
-    def model(self) -> Model:
-        """The network with its preprocessing, labels and provenance."""
-        manifest, source = self.manifest, self.manifest.source
-        return Model(
-            manifest.name,
-            self.graph,
-            manifest.input.shape,
-            self.preprocess,
-            Source(source.network, source.weights, source.location, source.sha256),
-            self.labels,
-            class_scores=manifest.class_scores or manifest.step_scores,
-            vocabulary=manifest.input.vocabulary,
-            notes=manifest.notes,
-        )
-
-    @property
-    def preparation(self) -> Preparation:
-        """How samples become the network's input."""
-        return self.manifest.input.vocabulary or self.preprocess
-
-    @cached_property
-    def table(self) -> Optional[CalibrationTable]:
-        """The calibration table; None in an FP32 bundle.
-
-        Raises:
-            BundleError: the file holds no valid table.
-        """
-        return self._unmixed(self._read_table)
-
-    def _read_table(self) -> Optional[CalibrationTable]:
-        if TABLE not in self.manifest.files:
-            return None
-        try:
-            return read_table(self.directory / TABLE)
-        except UserError as error:
-            raise _damaged(self.directory, TABLE, error) from error
-
-    @cached_property
-    def config(self) -> Optional[QuantizationConfig]:
-        """The configuration that the network was quantized with; None in an FP32 bundle.
-
-        Raises:
-            BundleError: the file holds no valid configuration, or one that contradicts the manifest.
-        """
-        return self._unmixed(self._read_config)
-
-    def _read_config(self) -> Optional[QuantizationConfig]:
-        if self.manifest.settings is None:
-            return None
-        try:
-            config = QuantizationConfig.read(self.directory / CONFIG)
-            excluded = read_card(self.directory / CARD).exclude
-        except (UserError, ModelError) as error:
-            raise _damaged(self.directory, CONFIG, error) from error
-        if problem := configuration_problem(config, self.manifest.settings, excluded):
-            raise _damaged(self.directory, CONFIG, f"{problem}; write the bundle again")
-        return config
-
-    @property
-    def holds_onnx(self) -> bool:
-        """Whether the bundle holds the network as an ONNX file."""
-        return ONNX in self.manifest.files
-
-    @property
-    def onnx(self) -> Optional[bytes]:
-        """The network's ONNX file; None if the bundle holds none.
-
-        Raises:
-            BundleError: it cannot be read, has more parts than any network, or is not as quantkit writes ONNX files.
-        """
-        return self._unmixed(self._read_onnx) if self.holds_onnx else None
-
-    def _read_onnx(self) -> bytes:
-        try:
-            content = read_bytes(self.directory / ONNX, _LARGEST_ONNX)
-        except OSError as error:
-            raise _damaged(self.directory, ONNX, error) from error
-        if problem := parts_problem(content) or written_problem(content, WRITTEN_OPERATORS):
-            raise BundleError(f"bundle {self.directory}: {ONNX} {problem}; write the bundle again")
-        return content
-
-    @property
-    def operators(self) -> tuple[Explanation, ...]:
-        """What became of each operator of the original network.
-
-        Raises:
-            BundleError: the file holds no valid list.
-        """
-        return self._unmixed(self._read_operators)
-
-    def _read_operators(self) -> tuple[Explanation, ...]:
-        try:
-            content = read_bytes(self.directory / OPERATORS, _LARGEST_OPERATORS)
-            return TypeAdapter(Many[Explanation]).validate_json(content)
-        except ValidationError as error:
-            where, what = first_fault(error)
-            raise _damaged(self.directory, OPERATORS, f"{where or 'its beginning'}: {what}") from error
-        except OSError as error:
-            raise _damaged(self.directory, OPERATORS, error) from error
-
-    @property
-    def sample(self) -> Sample:
-        """The stored sample.
-
-        Raises:
-            BundleError: the file holds no sample that fits the manifest.
-        """
-        return self._unmixed(self._read_sample)
-
-    def _read_sample(self) -> Sample:
-        try:
-            arrays = read_npz(self.directory / SAMPLE)
-        except DataError as error:
-            raise _damaged(self.directory, SAMPLE, error) from error
-        shapes = {f"output{index}": output.shape for index, output in enumerate(self.manifest.outputs)}
-        shapes["input"] = self.manifest.input.shape
-        stored = {name: value.shape for name, value in arrays.items() if value.dtype == np.float32}
-        if stored != {name: (1, *shape) for name, shape in shapes.items()}:
-            raise BundleError(f"{self.directory / SAMPLE} does not fit the manifest: it holds {stored}")
-        return Sample(arrays["input"], tuple(arrays[f"output{index}"] for index in range(len(shapes) - 1)))
-
-    def _unmixed(self, read: Callable[[], _Read]) -> _Read:
-        """The result of ``read``, if the files still are this bundle's afterwards."""
-        try:
-            content = read()
-        except BundleError:
-            self._check_not_replaced()
-            raise
-        self._check_not_replaced()
-        return content
-
-    def _check_not_replaced(self) -> None:
-        if read_manifest(self.directory).files != self.manifest.files:
-            raise BundleError(f"{self.directory} was replaced by another bundle while it was read; begin again")
+from quantkit.tasks.choose import judged_task
+from quantkit.tasks.task import TaskName
 
 
 def read_bundle(directory: Union[str, Path]) -> Bundle:
@@ -286,20 +43,37 @@ def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
     """Open the bundle in ``directory`` without checking hashes.
 
     Raises:
-        BundleError: the card contradicts the manifest, or names a file that the manifest does not list.
+        BundleError: the card contradicts the manifest, or names a file that the manifest does not list; or the manifest
+            does not list a state's output.
     """
     try:
         card = read_card(directory / CARD)
         _check_listed(card, manifest)
         labels = label_names(card)
     except ModelError as error:
-        raise _damaged(directory, CARD, error) from error
-    if card.input_shape != manifest.input.shape or card.name != manifest.name:
+        raise damaged(directory, CARD, error) from error
+    described = (card.name, card.input_shape, judged_task(card.task))
+    stated = (manifest.name, manifest.input.shape, manifest.task)
+    if described != stated:
+        (name, shape, task), (its, own, said) = described, stated
         raise BundleError(
-            f"{directory / CARD} describes {card.name!r} with input {card.input_shape}, "
-            f"the manifest {manifest.name!r} with input {manifest.input.shape}; write the bundle again"
+            f"{directory / CARD} describes {name!r} with input {shape}{_for(task)}, the manifest {its!r} with input "
+            f"{own}{_for(said)}; write the bundle again"
         )
-    return Bundle(directory, manifest, card.preprocess, labels)
+    return Bundle(directory, manifest, card.preprocess, labels, _states(directory, manifest))
+
+
+def _for(task: Optional[TaskName]) -> str:
+    return "" if task is None else f" for {task}"
+
+
+def _states(directory: Path, manifest: Manifest) -> tuple[HandedState, ...]:
+    """The states that a network hands on, each with the place of its output."""
+    places = {(output.name, output.shape): place for place, output in enumerate(manifest.outputs)}
+    if missing := [state for state in manifest.states if (state.output, state.shape) not in places]:
+        what = f"there is no output {missing[0].output!r} of shape {missing[0].shape} for {missing[0].input!r}"
+        raise damaged(directory, f"the states in {MANIFEST}", f"{what}; write the bundle again")
+    return tuple(HandedState(state.input, places[state.output, state.shape], state.shape) for state in manifest.states)
 
 
 def _check_listed(card: Card, manifest: Manifest) -> None:
@@ -324,7 +98,3 @@ def file_problem(path: Path, entry: FileEntry) -> Optional[str]:
         return "is missing"
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
-
-
-def _damaged(directory: Path, what: str, error: Union[Exception, str]) -> BundleError:
-    return BundleError(f"bundle {directory}: {what} cannot be used: {error}")

@@ -11,14 +11,15 @@ from typing import Any, Literal, Optional
 import numpy as np
 
 from quantkit.backends.mxnet.kernels import Kernel, int8_isa, int8_share, kernels_of
-from quantkit.bundle.manifest import ONNX, PARAMS, SYMBOL
+from quantkit.bundle.file_names import ONNX, PARAMS, SYMBOL
 from quantkit.bundle.quantized_model import QuantizedModel
-from quantkit.evaluation.latency import latencies_in_turns, median_latencies, paired_speed
+from quantkit.evaluation.latency import latencies_in_turns, median_latencies, speed_against_fp32
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.quantization.speed import MedianInterval
+from quantkit.quantization.speed import FloatForm, MedianInterval
+from quantkit.tasks.choose import judged_task
 
 Summary = dict[str, Any]
 
@@ -30,9 +31,13 @@ TableOrigin = Literal["measured", "given", "shipped"]
 
 @dataclass(frozen=True)
 class Latency:
-    """Median latencies in ms by form of the network, and the speed of INT8 against fused FP32, from the same runs."""
+    """Median latencies in ms by form of the network, and how fast INT8 is beside one form of FP32, from the same runs.
+
+    ``reference`` is that form: the one over which INT8 gains less.
+    """
 
     milliseconds: Mapping[str, float]
+    reference: FloatForm
     ratio: MedianInterval
 
 
@@ -46,13 +51,15 @@ def latency_beside_fp32(quantized: QuantizedModel) -> Latency:
     source = quantized.source
     networks = {"fp32": source.model.graph, "fp32_fused": source.graph, "int8": quantized.graph}
     times = latencies_in_turns(networks, source.sample)
-    ratio = paired_speed(times["fp32_fused"], times["int8"])
-    return Latency({name: float(np.median(each)) for name, each in times.items()}, ratio)
+    return Latency(
+        {name: float(np.median(each)) for name, each in times.items()}, *speed_against_fp32(times, times["int8"])
+    )
 
 
 def measured_kernels(bundle: Path, quantized: QuantizedModel) -> tuple[Kernel, ...]:
     """The kernels that the engine runs for the checkpoint in a bundle."""
-    return kernels_of(*_checkpoint(bundle), quantized.source.model.input_shape)
+    model = quantized.source.model
+    return kernels_of(*_checkpoint(bundle), model.input_shape, states=[state.shape for state in model.states])
 
 
 def _checkpoint(bundle: Path) -> tuple[Path, Path]:
@@ -107,13 +114,18 @@ def quantize_summary(
         },
         "data": data,
         "algorithms": asdict(quantized.algorithms),
+        "task": judged_task(source.model.task),
         "class_scores": asdict(source.class_scores),
         **({"step_scores": asdict(source.step_scores)} if source.step_scores is not None else {}),
         "agreement": {"samples": agreement.images, **agreement.document} if agreement is not None else None,
         "latency_ms": None if latency is None else dict(latency.milliseconds),
-        "speed": None if latency is None else {**asdict(latency.ratio), "verdict": latency.ratio.verdict},
+        "speed": None if latency is None else _speed(latency),
         "never_slower": None if quantized.speed is None else asdict(quantized.speed),
     }
+
+
+def _speed(latency: Latency) -> Summary:
+    return {**asdict(latency.ratio), "reference": latency.reference, "verdict": latency.ratio.verdict}
 
 
 def _stored_in_fp32(network: QuantizedGraph) -> Iterator[str]:

@@ -9,9 +9,12 @@ from typing import Union
 
 from quantkit.backends.mxnet.checkpoint import stored_names
 from quantkit.backends.mxnet.execute import run
+from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import PARAMS, SYMBOL, Manifest, read_manifest
-from quantkit.bundle.read import Bundle, file_problem, open_bundle
+from quantkit.bundle.file_names import PARAMS, SYMBOL
+from quantkit.bundle.manifest import Manifest
+from quantkit.bundle.manifest_file import read_manifest
+from quantkit.bundle.read import file_problem, open_bundle
 from quantkit.bundle.replaced import reading_whole
 from quantkit.errors import BundleError, EngineError
 from quantkit.files.bundles import MANIFEST
@@ -123,7 +126,9 @@ def _signature(bundle: Bundle) -> Check:
             if (kind := scores_kind(graph, tensor)) != output.scores:
                 problems.append(f"{output.name!r} ends in {kind or 'no scores'}, the manifest says {output.scores}")
     shape = ", ".join(map(str, ("N", *manifest.input.shape)))
-    why = "; ".join(problems) or f"input {manifest.input.name!r} float32 ({shape}), {len(graph.params)} parameters"
+    states = "".join(f", state {state.input!r}" for state in manifest.states)
+    inputs = f"input {manifest.input.name!r} float32 ({shape}){states}"
+    why = "; ".join(problems) or f"{inputs}, {len(graph.params)} parameters"
     return Check("signature", not problems, why)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, Optional, Union
 
 import numpy as np
@@ -15,17 +17,19 @@ from quantkit.backends.mxnet.checkpoint import write_checkpoint
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle.card import card_text, label_lines
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import (
+from quantkit.bundle.file_names import (
     BUNDLE,
     CARD,
     CONFIG,
     LABELS,
-    ONNX,
+    ONNX_FILES,
     OPERATORS,
     PARAMS,
     SAMPLE,
     SYMBOL,
     TABLE,
+)
+from quantkit.bundle.manifest import (
     AgreementResult,
     FileEntry,
     FusionResult,
@@ -35,10 +39,13 @@ from quantkit.bundle.manifest import (
     Output,
     OutputResult,
     PerplexityResult,
+    ScoreResult,
     Settings,
+    State,
     StepResult,
-    manifest_text,
+    version_for,
 )
+from quantkit.bundle.manifest_file import manifest_text
 from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.sample import StoredSample, stored_sample
 from quantkit.calibration.table import CalibrationTable, write_table
@@ -49,12 +56,16 @@ from quantkit.files.files import sha256_of
 from quantkit.files.folders import replacing
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
+from quantkit.ir.handed_states import with_state_inputs
 from quantkit.ir.operators import scores_kind
+from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.models.layout import SEQUENCE_LAYOUTS
+from quantkit.models.model import Model
 from quantkit.quantization.config import QuantizationConfig
 from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.tasks.choose import class_count, judged_task
 from quantkit.version import __version__
 
 
@@ -74,10 +85,10 @@ def write_bundle(
     quantization: Quantization,
     directory: Union[str, Path],
     force: bool = False,
-    onnx: Optional[bytes] = None,
+    onnx: Mapping[LstmForm, bytes] = MappingProxyType({}),
     keep_sample: bool = False,
 ) -> Path:
-    """Write an INT8 network as a bundle, completely or not at all, with its ONNX file if that is given.
+    """Write an INT8 network as a bundle, completely or not at all, with its ONNX files as far as they are given.
 
     The same network gives the same bytes. The directory may be new or empty. With ``force`` it may also be an older
     bundle, which is replaced once the new one is complete. With ``keep_sample`` the stored sample is the first of the
@@ -92,8 +103,8 @@ def write_bundle(
     with replacing(directory, force, BUNDLE) as new:
         write_table(quantization.table, new / TABLE)
         _write_text(new / CONFIG, quantization.config.toml)
-        if onnx is not None:
-            (new / ONNX).write_bytes(onnx)
+        for form, content in onnx.items():
+            (new / ONNX_FILES[form]).write_bytes(content)
         lowered = write_quantized(quantization.network, new)
         operators = explain(source.fused, quantization.network.plan)
         sample = stored_sample(source, quantization.table, keep_sample)
@@ -109,7 +120,8 @@ def _agreement_result(agreement: Optional[Agreement]) -> Optional[AgreementResul
     outputs = tuple(OutputResult(**output) for output in document["outputs"])
     steps = tuple(StepResult(**step) for step in document.get("steps", ()))
     perplexity = PerplexityResult(**document["perplexity"]) if "perplexity" in document else None
-    return AgreementResult(agreement.images, agreement.top1, outputs, steps, perplexity)
+    scores = tuple(ScoreResult(**score) for score in document.get("scores", ()))
+    return AgreementResult(agreement.images, agreement.top1, outputs, steps, perplexity, scores)
 
 
 def write_float_bundle(
@@ -138,15 +150,16 @@ def _write(
     (input_name,) = graph.inputs
     outputs = run(graph, {input_name: sample.input})
     with (directory / SYMBOL).open("wb") as symbol, (directory / PARAMS).open("wb") as params:
-        write_checkpoint(graph, symbol, params)
+        write_checkpoint(with_state_inputs(graph, model.states), symbol, params)
     _write_sample(sample.input, outputs, directory / SAMPLE)
-    scores = outputs[0].shape[1:]
-    classes = scores[-1] if model.layout in SEQUENCE_LAYOUTS and scores else int(np.prod(scores))
+    classes = _classes(model, [value.shape[1:] for value in outputs])
     _write_text(directory / CARD, card_text(model, classes))
     if model.labels:
         if len(model.labels) != classes:
             raise ModelError(f"{model.name!r} has {len(model.labels)} labels for {classes} outputs; correct the labels")
         _write_text(directory / LABELS, label_lines(model.labels))
+    states = tuple(State(each.input, str(graph.outputs[each.output]), each.shape) for each in model.states)
+    task = judged_task(model.task)
     rows = [asdict(row) for row in operators]
     _write_text(directory / OPERATORS, json.dumps(rows, indent=1) + "\n")
     manifest = Manifest(
@@ -168,8 +181,18 @@ def _write(
         sample=sample.origin,
         notes=model.notes,
         step_scores=source.step_scores is not None and source.step_scores.yes,
+        states=states,
+        version=version_for(states, task),
+        task=task,
     )
     _write_text(directory / MANIFEST, manifest_text(manifest))
+
+
+def _classes(model: Model, shapes: Sequence[tuple[int, ...]]) -> int:
+    """How many classes the outputs tell apart."""
+    if model.layout in SEQUENCE_LAYOUTS and shapes[0]:
+        return shapes[0][-1]
+    return class_count(shapes, len(model.labels)) or prod(shapes[0])
 
 
 def _write_sample(data: np.ndarray, outputs: Sequence[np.ndarray], path: Path) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
     from quantkit.diagnosis.layers.analysis import Analysis, LayerError
     from quantkit.models.model import Model
+    from quantkit.models.states_as_inputs import StatesKind
 
 _TOP = 12
 
@@ -40,6 +41,11 @@ _TOP = 12
 )
 @click.option("--reference", metavar="MODEL", help="The FP32 network.  [default: the one that the bundle names]")
 @click.option("--weights", metavar="FILE", help="The FP32 network's weights, where its name alone does not find them.")
+@click.option(
+    "--layout",
+    metavar="NTC|NT|TNC|TN",
+    help="Of sequences: TNC, TN where the FP32 network reads (steps, batch, ...) and has no card that says so.",
+)
 @click.option(
     "--num-samples",
     type=click.IntRange(min=1),
@@ -61,6 +67,7 @@ def analyze(
     data: str,
     reference: Optional[str],
     weights: Optional[str],
+    layout: Optional[str],
     num_samples: Optional[int],
     out: Optional[Path],
     everything: bool,
@@ -88,9 +95,12 @@ def analyze(
     terminal.stage(f"loading {bundle} and the FP32 network")
     opened = read_bundle(bundle)
     fp32: Optional[Union[str, Model]] = reference
-    if weights is not None:
+    if weights is not None or layout is not None:
         manifest = opened.manifest
-        fp32 = load(terminal, reference or manifest.source.network, Loading(weights, manifest.input.shape))
+        usual = "random" if manifest.source.weights == "random" else "pretrained"
+        states: StatesKind = "inputs" if manifest.states else "zero"
+        loading = Loading(weights or usual, manifest.input.shape, layout, states)
+        fp32 = load(terminal, reference or manifest.source.network, loading)
     analysis = analyzed(opened, data, fp32, num_samples, terminal.progress)
     terminal.stage(f"writing {out}")
     with terminal.work.writing(out):

@@ -50,7 +50,8 @@ class Contest:
         "--variants",
         metavar="LIST",
         help=f"Of fp32, stock, fused and int8 ({' and '.join(DEPLOYED_ONNX)}: fp32, int8), and of what other "
-        f"quantizers make: stock-int8 (MXNet's own), onnxruntime-ptq, onnxruntime-dynamic, nncf.  "
+        f"quantizers make: stock-int8 (MXNet's own), stock-int8-1.5 (the same for MXNet 1.5), onnxruntime-ptq, "
+        f"onnxruntime-dynamic, nncf.  "
         f"[default: {','.join(DEFAULT_VARIANTS)}; SUITE: its own]",
     )
     networks: Optional[str] = option("--networks", metavar="LIST", help="Of a SUITE only these networks.")
@@ -69,8 +70,8 @@ class Contest:
     published: Optional[str] = option(
         "--published",
         metavar="MACHINE",
-        help="Of a SUITE with published figures of several machines: those of which, such as C5.xlarge.  [default: "
-        "the one with about as many cores as this one]",
+        help="Of a SUITE with published figures of several machines: those of which, such as C5.xlarge or K80.  "
+        "[default: the one with about as many cores as this one]",
     )
     scenario: Optional[str] = option(
         "--scenario", type=click.Choice(("throughput", "latency", "server")), help="What counts.  [default: throughput]"
@@ -142,8 +143,8 @@ def benchmark(
 ) -> None:
     """Measure throughput and latency across builds and pinned instances.
 
-    A SUITE is a file, or the name of one that ships: engines, int8-speedup, lstm-int8, rnn, scaling,
-    score, settings, smoke. Builds (`quantkit builds list`) are made when first needed; `here` is the
+    A SUITE is a file, or the name of one that ships: engines, gluoncv-int8, int8-speedup, lstm-int8,
+    rnn, scaling, score, settings, smoke. Builds (`quantkit builds list`) are made when first needed; `here` is the
     engine of this environment. All contestants of a network take turns in random order; ratios come
     with 95 % intervals.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Optional
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from quantkit.api import CalibrationSource
     from quantkit.calibration.recipes import Recipe
+    from quantkit.stages import CalibrationSource
 
 
 def tell_calibration(terminal: Terminal, calibration: CalibrationSource, calib: Optional[int]) -> None:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from quantkit.cli.evaluate_task import show_task
 from quantkit.cli.option_groups import Loading, Preprocessing, class_scores_option
 from quantkit.cli.options import Verb, collected, output_options
+from quantkit.cli.quantize import GOAL_MISSED
 from quantkit.cli.terminal import Terminal
 from quantkit.units import percent
 
@@ -30,6 +32,7 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
         "quantkit evaluate best-int8 --against fast-int8 --data photos/ --reference resnet50",
         "quantkit evaluate detector-int8 --data photos/ --reference detector.onnx",
         "quantkit evaluate digits_resnet20_v1 --data digits:test",
+        "quantkit evaluate ssd-int8 --data VOCdevkit/VOC2007:test --reference ssd_300_vgg16_atrous_voc --max-drop 0.2",
     ),
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
@@ -44,6 +47,18 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
 )
 @click.option("--num-samples", type=click.IntRange(min=1), metavar="N", help="Use the first N samples only.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
+@click.option(
+    "--task",
+    type=click.Choice(["classification", "detection", "segmentation", "pose"]),
+    help="Judge by the metric of this task. Of detection and segmentation --data is a VOC folder (FOLDER:SPLIT for one "
+    "of its splits), of detection and pose a COCO file (.json).  [default: what the network's card or bundle says]",
+)
+@click.option(
+    "--max-drop",
+    type=click.FloatRange(min=0, max=100),
+    metavar="POINTS",
+    help="Of detection, segmentation and pose: end with exit code 4 if the network loses more against the reference.",
+)
 @class_scores_option
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
@@ -56,6 +71,8 @@ def evaluate(
     against: Optional[str],
     num_samples: Optional[int],
     batch_size: int,
+    task: Optional[str],
+    max_drop: Optional[float],
     classes: Optional[bool],
     loading: Loading,
     preprocessing: Preprocessing,
@@ -72,19 +89,32 @@ def evaluate(
     For networks without class scores (several outputs, maps, embeddings), each output is compared with the
     reference's: its cosine, its signal-to-noise ratio, and its largest deviation.
 
+    Of detectors, mean average precision: of VOC folders as in 2012 and 2007, of COCO files that of COCO; of networks
+    that segment, mean intersection over union and pixel accuracy; of poses, average precision by the similarity of
+    keypoints (OKS), people being given. Scores have 95 % bootstrap intervals over
+    images, agreement takes the confident predictions of the reference for the truth.
+
     --weights, --input-shape and the preprocessing are for MODELs; a bundle has its own.
     """
     from quantkit.cli.networks import open_network
     from quantkit.data.sources import load_data
     from quantkit.evaluation.evaluate import evaluate_networks
+    from quantkit.tasks.choose import judged_task
 
-    samples = load_data(data)
     named: dict[Role, Optional[str]] = {"network": network, "reference": reference, "against": against}
     networks = {
         role: open_network(terminal, spec, loading, preprocessing) for role, spec in named.items() if spec is not None
     }
-    evaluation = evaluate_networks(networks, samples, batch_size, num_samples, terminal.progress, classes)
     first = networks["network"]
+    judged = None if classes else judged_task(task or first.task)
+    if judged is not None:
+        if not show_task(terminal, networks, named, judged, data, batch_size, num_samples, max_drop):
+            click.get_current_context().exit(GOAL_MISSED)
+        return
+    if max_drop is not None:
+        raise click.UsageError("--max-drop is about the metric of a task; give --task as well")
+    samples = load_data(data)
+    evaluation = evaluate_networks(networks, samples, batch_size, num_samples, terminal.progress, classes)
     result = {
         "network": network,
         "reference": reference,

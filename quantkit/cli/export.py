@@ -16,7 +16,7 @@ from quantkit.files.bundles import is_bundle
 from quantkit.units import megabytes
 
 if TYPE_CHECKING:
-    from quantkit.bundle.read import Bundle
+    from quantkit.bundle.bundle import Bundle
     from quantkit.cli.console import RenderableType
     from quantkit.quantization.plan import QuantizationPlan
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.option_groups import BundleWriting, Loading, Preprocessing, class_scores_option
+from quantkit.cli.option_groups import BundleWriting, Loading, Preprocessing, class_scores_option, task_option
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.targets import check_bundle_target, check_not_bundle
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from quantkit.cli.console import RenderableType
+    from quantkit.models.families import Task
 
 _SHOWN = 5
 
@@ -31,6 +32,7 @@ _SHOWN = 5
 @collected("loading", Loading)
 @collected("preprocessing", Preprocessing)
 @class_scores_option
+@task_option
 @collected("writing", BundleWriting)
 @click.option("--no-latency", is_flag=True, help="Skip measuring latency, which takes a few seconds.")
 @output_options
@@ -42,6 +44,7 @@ def fuse(
     loading: Loading,
     preprocessing: Preprocessing,
     classes: Optional[bool],
+    task: Optional[Task],
     writing: BundleWriting,
     no_latency: bool,
 ) -> None:
@@ -60,7 +63,7 @@ def fuse(
     from quantkit.bundle.summary import fuse_summary, latencies
     from quantkit.fusion.fused_model import fuse_model
 
-    loaded = load(terminal, model, loading, preprocessing, classes)
+    loaded = load(terminal, model, loading, preprocessing, classes, task)
     terminal.stage("fusing operators and comparing with the original")
     source = fuse_model(loaded, calib_data)
     terminal.stage(f"writing {out}")

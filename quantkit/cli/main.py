@@ -52,6 +52,7 @@ _VERBS = {
     "analyze": "Say why an INT8 network differs from FP32, layer by layer.",
     "explain": "Say what became of each operator, and why.",
     "verify": "Check that a bundle is complete and unaltered.",
+    "predict": "Say what a bundle's network sees in images.",
     "export": "Write a network as an ONNX file.",
     "benchmark": "Measure throughput and latency across builds and pinned instances.",
     "report": "Make a report of benchmark results.",
@@ -61,7 +62,7 @@ _VERBS = {
     "builds": "Make and check the engines that benchmarks compare.",
     "fuse": "Fuse a network's operators and keep it in FP32.",
     "calibrate": "Measure the ranges of a network's tensors and save them as a table.",
-    "models": "List the networks that have a model card.",
+    "models": "List networks by name, or describe one.",
     "cache": "List what is kept in QUANTKIT_HOME, or remove it.",
     "doctor": "Check the engine and the machine, and say what to change.",
 }
@@ -156,8 +157,8 @@ def cli(work: Work, debug: bool) -> None:
     preprocessing, its labels and a manifest with hashes.
 
     Exit codes: 0 done, 1 the work failed, 2 the request cannot be served as given, 3 slower than
-    `compare` allows, 4 the goal of `quantize` was missed, 130 interrupted (143 by SIGTERM, 129 by SIGHUP), 141 nobody
-    reads the output any more.
+    `compare` allows, 4 the goal of `quantize` or `evaluate` was missed, 130 interrupted (143 by SIGTERM,
+    129 by SIGHUP), 141 nobody reads the output any more.
     """
     work.debug = debug
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.cli.summary import grid_of
-from quantkit.quantization.goal import Goal, Measure
+from quantkit.quantization.goal import Goal
 from quantkit.units import counted, percent
 
 if TYPE_CHECKING:
@@ -56,10 +56,10 @@ def _goal_texts(result: Mapping[str, Any], noun: SampleNoun) -> list[str]:
     return [f"{text}: {'met' if met else 'NOT MET'}" for text, met in parts]
 
 
-def _bound_text(most: float, measure: Measure, noun: SampleNoun) -> str:
+def _bound_text(most: float, measure: str, noun: SampleNoun) -> str:
     if measure == "perplexity":
         return f"perplexity at most {most:g} % higher"
-    what = measure if measure == "top-1" else f"agreement with FP32 (the {noun}s have no labels)"
+    what = f"agreement with FP32 (the {noun}s have no labels)" if measure == "agreement" else measure
     return f"at most {most:g} points less {what}"
 
 

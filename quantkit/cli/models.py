@@ -2,45 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import click
 
 from quantkit.cli.options import Verb, output_options
 from quantkit.cli.terminal import Terminal
+from quantkit.errors import UserError
+from quantkit.units import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
     from quantkit.cli.console import RenderableType
+    from quantkit.diagnosis.coverage import Coverage
     from quantkit.models.card import Card
+    from quantkit.models.catalogue import Entry
+
+_MOST_REASONS = 5
 
 
 @click.command(
     cls=Verb,
     examples=(
         "quantkit models",
-        "quantkit models --long",
+        "quantkit models --task detection",
+        "quantkit models 'ssd_*_voc' --long",
+        "quantkit models resnet50",
         "quantkit models --json | jq '.models[].name'",
     ),
 )
+@click.argument("pattern", metavar="[NAME|GLOB]", required=False)
+@click.option("--task", metavar="TASK", help="Only networks for it: classification, detection, segmentation, pose ...")
+@click.option("--family", metavar="NAME", help="Only networks of an architecture, such as resnet or ssd.")
 @click.option(
     "--long", "as_long", is_flag=True, help="Also say how images are preprocessed and where weights come from."
 )
 @output_options
-def models(terminal: Terminal, as_long: bool) -> None:
-    """List the networks that have a model card.
+def models(
+    terminal: Terminal, pattern: Optional[str], task: Optional[str], family: Optional[str], as_long: bool
+) -> None:
+    """List networks by name, or describe one.
 
-    Each can be given as MODEL by its name or alias. GluonCV's other classifiers can be given by
-    their names too; GluonCV's usual preprocessing is then assumed.
+    Each can be given as MODEL by its name or alias. Without a NAME, a GLOB, a task or a family, the networks that have
+    a model card are listed; with one, those of GluonCV's zoo without a card as well. Of one NAME the number of
+    parameters, the multiply-accumulates and their share in INT8 are told, for which it is built with random weights.
     """
     from quantkit.models.card import cards
+    from quantkit.models.catalogue import catalogue, is_glob, of_cards, search
 
-    known = {card.name: _description(card) for card in cards()}
-    terminal.show({"models": list(known.values())}, *(_long(cards(), known) if as_long else [_short(known)]), _legend())
+    if pattern is not None and not is_glob(pattern):
+        if task or family:
+            raise UserError(f"{pattern} is one network; give --task and --family with a glob, such as '{pattern}*'")
+        _describe(terminal, pattern)
+        return
+    everything = (pattern, task, family) == (None, None, None)
+    entries = of_cards(cards()) if everything else search(catalogue(), pattern or "*", task, family)
+    known = {entry.name: _entry(entry) for entry in entries}
+    described = [entry.card for entry in entries if entry.card and as_long]
+    rest = {name: each for name, each in known.items() if name not in {card.name for card in described}}
+    shown = [*_long(described, known), *([_short(rest)] if rest else ())]
+    terminal.show({"models": list(known.values())}, *shown, _legend())
+
+
+def _describe(terminal: Terminal, name: str) -> None:
+    """What one network is, and how much of it would run in INT8."""
+    from quantkit.diagnosis.coverage import planned_coverage
+    from quantkit.models.card import Card
+    from quantkit.models.load import load_model, locate
+
+    card = locate(name)
+    if not isinstance(card, Card):
+        raise UserError(f"{name} is a file and not a network by name; `quantkit explain {name}` tells of it")
+    terminal.stage(f"building {card.name}")
+    computed = planned_coverage(load_model(name, weights="random", quiet=True))
+    known = {card.name: _description(card)}
+    result = {"models": [{**known[card.name], "coverage": {**asdict(computed), "share": computed.share}}]}
+    terminal.show(result, *_long([card], known), _coverage(computed), _legend())
 
 
 def _legend() -> Text:
@@ -49,13 +90,32 @@ def _legend() -> Text:
     return Text.assemble(
         "\nWeights that are ",
         ("here", "green"),
-        " lie on this machine; the others are fetched at the first use.\nNext: quantkit quantize NAME",
+        " lie on this machine; the others are fetched at the first use.\n"
+        "All of GluonCV's zoo: quantkit models '*'. Next: quantkit quantize NAME",
     )
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    if entry.card is not None:
+        return _description(entry.card)
+    return {
+        "name": entry.name,
+        "task": entry.task,
+        "family": entry.family,
+        "aliases": [],
+        "description": "",
+        "input_shape": list(entry.input_shape),
+        "accuracy": None,
+        "sources": [],
+        "obstacle": entry.obstacle,
+    }
 
 
 def _description(card: Card) -> dict[str, Any]:
     return {
         "name": card.name,
+        "task": card.task,
+        "family": card.family,
         "aliases": list(card.aliases),
         "description": card.description,
         "input_shape": list(card.input_shape),
@@ -63,6 +123,7 @@ def _description(card: Card) -> dict[str, Any]:
         "preprocess": asdict(card.preprocess) if card.preprocess else None,
         "accuracy": asdict(card.accuracy) if card.accuracy else None,
         "sources": _sources(card),
+        "obstacle": None,
     }
 
 
@@ -82,40 +143,48 @@ def _short(known: dict[str, dict[str, Any]]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for title in ("name", "input", "top-1 %", "weights", "aliases"):
+    tasks = any(each["task"] != "classification" for each in known.values())
+    titles = ("name", *(("task",) if tasks else ()), "input", "top-1 %", "weights", "aliases")
+    for title in titles:
         table.add_column(title, no_wrap=title != "aliases", justify="right" if title == "top-1 %" else "left")
-    for card in known.values():
-        accuracy = f"{card['accuracy']['top1']:.1f}" if card["accuracy"] else ""
+    for each in known.values():
+        accuracy = f"{each['accuracy']['top1']:.1f}" if each["accuracy"] else ""
         table.add_row(
-            card["name"],
-            "x".join(map(str, card["input_shape"])),
+            each["name"],
+            *((each["task"],) if tasks else ()),
+            _size(each),
             accuracy,
-            _whereabouts(card),
-            ", ".join(card["aliases"]),
+            _whereabouts(each),
+            ", ".join(each["aliases"]),
         )
     return table
 
 
-def _whereabouts(card: dict[str, Any]) -> Union[str, Text]:
+def _size(known: dict[str, Any]) -> str:
+    return "x".join(map(str, known["input_shape"]))
+
+
+def _whereabouts(known: dict[str, Any]) -> Union[str, Text]:
     from rich.text import Text
 
-    if any(source["cached"] for source in card["sources"]):
+    if known["obstacle"]:
+        return Text("cannot be quantized", "yellow")
+    if any(source["cached"] for source in known["sources"]):
         return Text("here", "green")
-    return ", ".join(dict.fromkeys(source["kind"] for source in card["sources"])) or "none"
+    return ", ".join(dict.fromkeys(source["kind"] for source in known["sources"])) or "none"
 
 
 def _long(cards: Sequence[Card], known: dict[str, dict[str, Any]]) -> list[RenderableType]:
-    from rich.table import Table
     from rich.text import Text
 
     parts: list[RenderableType] = []
     for each in cards:
         card = known[each.name]
-        table = Table.grid(padding=(0, 2))
-        table.add_column(min_width=10, style="cyan")
+        table = _grid()
         if card["aliases"]:
             table.add_row("  aliases", ", ".join(card["aliases"]))
-        table.add_row("  input", f"{'x'.join(map(str, card['input_shape']))}, {card['classes']} classes")
+        table.add_row("  task", card["task"] if card["family"] is None else f"{card['task']}, family {card['family']}")
+        table.add_row("  input", f"{_size(card)}, {card['classes']} classes")
         table.add_row("  images", each.preprocess.text if each.preprocess else "preprocessed arrays only")
         if card["accuracy"]:
             top5 = f", top-5 {card['accuracy']['top5']} %" if card["accuracy"]["top5"] else ""
@@ -126,3 +195,30 @@ def _long(cards: Sequence[Card], known: dict[str, dict[str, Any]]) -> list[Rende
             table.add_row("  weights", Text.assemble(location, (here, "green")))
         parts += [Text.assemble((card["name"], "bold"), f"  {card['description']}"), table]
     return parts
+
+
+def _coverage(computed: Coverage) -> Table:
+    table = _grid()
+    table.add_row("  size", f"{computed.parameters / 1e6:.2f} million parameters, {computed.macs / 1e9:.3f} GMAC")
+    table.add_row(
+        "  INT8", f"{computed.int8_layers} of {computed.layers} layers, {100 * computed.share:.1f} % of the MACs"
+    )
+    for reason in _reasons(computed):
+        table.add_row("  FP32", reason)
+    return table
+
+
+def _reasons(computed: Coverage) -> Iterable[str]:
+    for left in computed.left[:_MOST_REASONS]:
+        share = 100 * left.macs / computed.macs
+        yield f"{counted(left.layers, 'layer')}, {share:.1f} % of the MACs: {left.reason}"
+    if len(computed.left) > _MOST_REASONS:
+        yield f"and others for {len(computed.left) - _MOST_REASONS} more reasons"
+
+
+def _grid() -> Table:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(min_width=10, style="cyan")
+    return table

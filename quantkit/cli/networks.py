@@ -14,6 +14,7 @@ from quantkit.files.bundles import is_bundle
 
 if TYPE_CHECKING:
     from quantkit.evaluation.network import Network
+    from quantkit.models.families import Task
     from quantkit.models.model import Model
 
 NOTHING_SAID = Preprocessing()
@@ -27,6 +28,7 @@ def load(
     loading: Loading,
     preprocessing: Preprocessing = NOTHING_SAID,
     class_scores: Optional[bool] = None,
+    task: Optional[Task] = None,
 ) -> Model:
     """Load an FP32 network, warn if its weights are random, and say which preprocessing options apply.
 
@@ -47,8 +49,10 @@ def load(
         weights=weights,
         input_shape=loading.input_shape,
         layout=loading.layout,
+        states=loading.states,
         preprocess=PreprocessChange(**asdict(preprocessing)),
         class_scores=class_scores,
+        task=task,
         quiet=terminal.quiet,
     )
     if preprocessing != NOTHING_SAID and model.preprocess is not None:

@@ -11,6 +11,7 @@ from quantkit.cli.option_types import SIDE, Channels, Number, Shape
 from quantkit.cli.options import option
 
 if TYPE_CHECKING:
+    from quantkit.models.states_as_inputs import StatesKind
     from quantkit.quantization.plan import TensorDtype
 
 
@@ -38,6 +39,14 @@ class Loading:
         help="Of sequences: TNC, TN where the network reads (steps, batch, ...). What is loaded and written reads "
         "batches first.  [default: NTC, NT, or the card's]",
     )
+    states: StatesKind = option(
+        "--states",
+        type=click.Choice(["zero", "inputs"]),
+        default="zero",
+        show_default=True,
+        help="Of recurrent layers. zero: every sequence begins at zero. inputs: what is written reads initial states "
+        "and puts out final ones, so that a sequence can be run in pieces.",
+    )
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,12 @@ class Preprocessing:
         "scale the short side of images to this.",
     )
     crop: Optional[int] = option("--crop", type=SIDE, metavar="PIXELS", help="Then cut a square of this side.")
+    fit: Optional[str] = option(
+        "--fit",
+        type=click.Choice(["stretch", "letterbox"]),
+        help="Instead of --resize and --crop: scale the whole image to the input, each side on its own, or in "
+        "proportion with black bars. Detectors see whole images so.",
+    )
     rotate180: Optional[bool] = option("--rotate180/--no-rotate180", default=None, help="Turn it upside down.")
     scale: Optional[float] = option(
         "--scale", type=Number(above_zero=True), help="Divide by this.  [default: 255, or the card's]"
@@ -114,11 +129,14 @@ class MixedPrecisionGoal:
         type=click.FloatRange(min=0, max=100),
         metavar="POINTS|PERCENT",
         help="Return layers to FP32 until INT8 loses at most this many points of top-1 accuracy on --eval-data (of "
-        "agreement with FP32, where the samples have no labels), such as 0.3. Of language models: until perplexity "
-        "rises by at most this many percent.",
+        "detectors of mAP, of networks that segment of mIoU; without labels or annotations of agreement with FP32), "
+        "such as 0.3. Of language models: until perplexity rises by at most this many percent.",
     )
     eval_data: Optional[str] = option(
-        "--eval-data", metavar="SPEC", help="Samples to measure the drop on, other than --calib-data."
+        "--eval-data",
+        metavar="SPEC",
+        help="Samples to measure the drop on, other than --calib-data; of detectors and networks that segment as for "
+        "`quantkit evaluate`.",
     )
     min_speedup: Optional[float] = option(
         "--min-speedup",
@@ -131,7 +149,8 @@ class MixedPrecisionGoal:
         "--search-minutes",
         type=click.FloatRange(min=0),
         metavar="MINUTES",
-        help="How long to search for layers to return; the best network found is written.  [default: 10]",
+        help="How long to search for layers to return to FP32, for a goal and for --never-slower each; the best "
+        "network until then is written.  [default: 10]",
     )
 
 
@@ -155,4 +174,11 @@ class_scores_option = click.option(
     default=None,
     help="Say that the (first) output is a row of class scores, or that it is none.  [default: told by the network's "
     "end, its labels and those of the samples]",
+)
+
+task_option = click.option(
+    "--task",
+    type=click.Choice(["classification", "detection", "segmentation", "pose"]),
+    help="What the network is for, by which its outputs are judged. For ONNX files and checkpoints, or where it is not "
+    "what the card says.  [default: the card's]",
 )

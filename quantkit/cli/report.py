@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -15,6 +16,9 @@ from quantkit.errors import UserError
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+# Python's float() also reads underscores, blanks, and digits of other alphabets.
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{0,15})?|\.\d{1,15}", re.ASCII)
 
 
 @click.command(
@@ -99,14 +103,24 @@ def _prices(folders: Sequence[Path], of_all: Optional[float], given: Sequence[st
     known: dict[Path, float] = {}
     for text in given:
         name, _, price = text.rpartition("=")
-        named = [folder for folder in folders if name in (str(folder), folder.name)]
-        if len(named) != 1:
-            raise UserError(f"--price {text!r} is not RESULTS=PRICE, with one of {', '.join(map(str, folders))}")
-        try:
-            known[named[0]] = float(price)
-        except ValueError as error:
-            raise UserError(f"--price {text!r}: {price!r} is not a number") from error
+        folder = _named(text, name, folders)
+        if folder in known:
+            raise UserError(f"--price {text!r} is the second price of {folder}; give one")
+        if not _NUMBER.fullmatch(price):
+            raise UserError(f"--price {text!r}: {price!r} is not a number such as 4.08")
+        known[folder] = float(price)
     return [known.get(folder, of_all) for folder in folders]
+
+
+def _named(text: str, name: str, folders: Sequence[Path]) -> Path:
+    """The folder of this path, or the only one of this name."""
+    named = [folder for folder in folders if name == str(folder)]
+    named = named or [folder for folder in folders if name == folder.name]
+    if len(named) > 1:
+        raise UserError(f"--price {text!r}: {name!r} may be {', '.join(map(str, named))}; give the path of one")
+    if not named:
+        raise UserError(f"--price {text!r} is not RESULTS=PRICE, with one of {', '.join(map(str, folders))}")
+    return named[0]
 
 
 def _check_distinct(folders: Sequence[Path]) -> None:

@@ -54,7 +54,7 @@ def tables(results: Results) -> Iterator[RenderableType]:
     for cell in results.cells:
         if cell.failure:
             where = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
-            yield Text.assemble(("failed", "red"), f": {_cell(cell)}{where}: {cell.failure.message}")
+            yield Text.assemble(("failed", "red"), f": {_cell(cell)}{where}: {cell.failure.reason}")
             yield from (f"    {line}" for line in cell.failure.stderr[-_LAST_LINES:])
     for (network, contestant), group in groupby(
         sorted(run.left_out, key=lambda each: (each.network, each.contestant, each.batch)),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from quantkit.backends.registry import DEPLOYED_ONNX, ONNXRUNTIME
+from quantkit.mixed_precision.busy import BUSY
 from quantkit.units import counted, megabytes
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def quantize_tables(
         ("calibrated", _calibration_text(calibration, noun)),
         ("adjusted", _algorithms_text(result, noun)),
         *([] if agreement is None else agreement_rows("vs. FP32", agreement, _compared_on(result, agreement, noun))),
-        *([] if scores["yes"] else [("outputs", f"no class scores: {scores['why']}{hint}")]),
+        *([] if scores["yes"] or result["task"] else [("outputs", f"no class scores: {scores['why']}{hint}")]),
         *_latency_rows(result),
         *([("goal", _goal_text(result["goal"]))] if result.get("goal") else []),
         ("weights", weights_text(result["weights"])),
@@ -63,7 +64,7 @@ def quantize_tables(
         fp32 += f" --weights {shlex.quote(loading.weights)}"
     next_steps = (
         f"  quantkit evaluate {bundle} --data {noun.upper()}S {fp32}{_form(loading)}\n"
-        f"  quantkit analyze {bundle} --data {noun.upper()}S {fp32}\n"
+        f"  quantkit analyze {bundle} --data {noun.upper()}S {fp32}{_layout(loading)}\n"
         f"  quantkit explain {bundle}"
     )
     if onnx:
@@ -78,7 +79,11 @@ def quantize_tables(
 def _form(loading: Loading) -> str:
     """The options that say what the network reads, which a checkpoint does not say by itself."""
     shape = "" if loading.input_shape is None else f" --input-shape {','.join(map(str, loading.input_shape))}"
-    return shape if loading.layout is None else f"{shape} --layout {loading.layout}"
+    return shape + _layout(loading) + ("" if loading.states == "zero" else f" --states {loading.states}")
+
+
+def _layout(loading: Loading) -> str:
+    return "" if loading.layout is None else f" --layout {loading.layout}"
 
 
 def _latency_rows(result: Summary) -> list[tuple[str, str]]:
@@ -92,17 +97,22 @@ def _latency_rows(result: Summary) -> list[tuple[str, str]]:
 
 def proof_texts(proof: Mapping[str, Any]) -> list[str]:
     """What was proven of the speed of a network that must not be slower, in words."""
-    ratio, returned = ratio_text(proof["ratio"]), len(proof["returned"])
-    where = f"on {proof['cpu']} with {counted_threads(proof['threads'])}, batch {proof['batch']}"
-    if not proof["complete"]:
-        where += "; the search was ended by its budget (--search-minutes)"
-    if not proof["faster"]:
-        return [f"every layer is in FP32: INT8 was {ratio} as fast as FP32 fused, not faster", where]
-    texts = [f"INT8 is {ratio} as fast as FP32 fused"]
-    if returned:
+    form, returned = _fp32_form(proof["reference"]), len(proof["returned"])
+    ratio = f"{ratio_text(proof['ratio'])} as fast as {form}"
+    texts = [f"INT8 is {ratio}" if proof["faster"] else f"every layer is in FP32: INT8 was {ratio}, not faster"]
+    if proof["faster"] and returned:
         texts[0] += f"; {ratio_text(proof['all_int8'])} with every layer in INT8"
         texts.append(f"{returned} of {proof['layers']} layers returned to FP32, where they are faster")
-    return [*texts, where]
+    if not proof["faster"] and proof["fused"]["high"] < 1:
+        texts.append(f"FP32 FUSED IS SLOWER: {ratio_text(proof['fused'])} as fast as FP32 unfused; use that instead")
+    where = f"timed on {proof['cpu']} with {counted_threads(proof['threads'])}, batch {proof['batch']}"
+    where += f", in {proof['engine']} {proof['version']} and no other engine"
+    if not proof["complete"]:
+        where += "; the search was ended by its budget (--search-minutes)"
+    texts.append(where)
+    if (proof["busy"] or 0.0) > BUSY:
+        texts.append(f"UNRELIABLE: other processes used {proof['busy']:.1f} cores meanwhile")
+    return texts
 
 
 def _goal_text(goal: Mapping[str, Any]) -> str:
@@ -112,22 +122,26 @@ def _goal_text(goal: Mapping[str, Any]) -> str:
     return f"NOT MET: in FP32 it is not {goal['min_speedup']:g}x as fast as unfused"
 
 
+def _fp32_form(reference: str) -> str:
+    """The form of FP32 that INT8 is compared with, in words."""
+    return "FP32 fused" if reference == "fp32_fused" else "FP32 unfused"
+
+
 def ratio_text(ratio: Mapping[str, Any]) -> str:
     """A ratio of speeds with its 95 % interval."""
     return f"{ratio['median']:.2f}x [{ratio['low']:.2f}, {ratio['high']:.2f}]"
 
 
 def counted_threads(threads: int) -> str:
-    """A number of hardware threads, in words."""
+    """A number of threads, in words."""
     return "1 thread" if threads == 1 else f"{threads} threads"
 
 
 def _not_faster(speed: Mapping[str, Any]) -> str:
-    ratio = f"{ratio_text(speed)} as fast as FP32 fused"
-    said = (
-        f"INT8 IS SLOWER: {ratio}" if speed["verdict"] == "slower" else f"INT8 cannot be told from FP32 fused: {ratio}"
-    )
-    return f"{said}\n--never-slower keeps INT8 only where it is faster"
+    form = _fp32_form(speed["reference"])
+    verdict = "INT8 IS SLOWER" if speed["verdict"] == "slower" else f"INT8 cannot be told from {form}"
+    said = f"{verdict}: {ratio_text(speed)} as fast as {form}"
+    return f"{said}\n--never-slower returns what is faster in FP32, and every layer where that does not suffice"
 
 
 def latency_rows(milliseconds: Optional[Mapping[str, float]], batch: int = 1) -> list[tuple[str, str]]:

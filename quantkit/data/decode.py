@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
@@ -42,7 +42,24 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
             more than 8 bits, or has more pixels than ``QUANTKIT_MAX_IMAGE_PIXELS`` (89 million if that is not set).
         UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is not a number.
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    return _decoded(file, name, _upright_rgb)
+
+
+def decode_classes(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
+    """The values of a file's pixels as they are stored: uint8 of shape (height, width), such as classes of a mask.
+
+    Raises:
+        DataError: as for ``decode``; or the image has colours instead of one value a pixel.
+        UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is not a number.
+    """
+    return _decoded(file, name, _values)
+
+
+def _decoded(
+    file: Path | IO[bytes], name: str, convert: Callable[[Image, str], np.ndarray[Any, Any]]
+) -> np.ndarray[Any, Any]:
+    """What ``convert`` makes of an opened image and its name; see ``decode`` for the errors."""
+    from PIL import Image, UnidentifiedImageError
 
     most = most_pixels()
     try:
@@ -55,10 +72,7 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
                     f"image {name} has {image.width}x{image.height} pixels, more than {most}; leave it out, or set "
                     f"{PIXELS_VARIABLE}={image.width * image.height} if that is intended"
                 )
-            if image.mode.startswith(("I", "F")):
-                raise DataError(f"image {name} has more than 8 bits a channel; convert it to 8-bit RGB")
-            ImageOps.exif_transpose(image, in_place=True)
-            return _rgb(image)
+            return convert(image, name)
     except DataError:
         raise
     except UnidentifiedImageError as error:
@@ -74,6 +88,26 @@ def decode(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
     except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise DataError(f"cannot read image {name}: {reason}; replace it or leave it out") from error
+
+
+def _upright_rgb(image: Image, name: str) -> np.ndarray[Any, Any]:
+    """The pixels as the camera held them."""
+    from PIL import ImageOps
+
+    if image.mode.startswith(("I", "F")):
+        raise DataError(f"image {name} has more than 8 bits a channel; convert it to 8-bit RGB")
+    ImageOps.exif_transpose(image, in_place=True)
+    return _rgb(image)
+
+
+def _values(image: Image, name: str) -> np.ndarray[Any, Any]:
+    """The values as they are stored."""
+    if image.mode not in ("L", "P"):
+        raise DataError(
+            f"image {name} is of mode {image.mode}, not one value of 8 bits a pixel; save its classes as a grey or "
+            "palette image (PNG)"
+        )
+    return np.array(image)
 
 
 def _rgb(image: Image) -> np.ndarray[Any, Any]:

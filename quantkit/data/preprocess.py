@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Optional
+from typing import Any, Literal, Optional, get_args
 
 import numpy as np
 
 from quantkit.data.decode import PIXELS_VARIABLE, most_pixels
+from quantkit.data.resizing import centre_offset, letterbox_size, short_side_size
 from quantkit.errors import DataError, UserError
 from quantkit.kinds import number, whole_number
 
@@ -18,8 +19,16 @@ _OF_PREPROCESSING = (
     "[preprocess] in its model card"
 )
 
+Fit = Literal["stretch", "letterbox"]
+"""How a whole image becomes as large as the network's input: each side scaled on its own, or in proportion, with black
+bars on both sides."""
 
 _LARGEST_SIDE = 1 << 31
+
+_FIT_TEXTS: dict[Fit, str] = {
+    "stretch": "stretched to the input",
+    "letterbox": "in proportion into the input, black around it",
+}
 
 
 @dataclass(frozen=True)
@@ -28,7 +37,8 @@ class Preprocess:
 
     In this order: scale the short side to ``resize`` pixels (bilinear; None: leave), crop to the central
     ``crop`` x ``crop`` pixels (None: leave), rotate by 180 degrees if ``rotate180``, divide by ``scale``, subtract
-    ``mean``, divide by ``std`` (each per RGB channel, in units of the divided values).
+    ``mean``, divide by ``std`` (each per RGB channel, in units of the divided values). With ``fit``, instead of
+    ``resize`` and ``crop``, the whole image is scaled (bilinear) to the size of the input.
 
     Raises:
         UserError: a value is impossible for its step.
@@ -40,6 +50,7 @@ class Preprocess:
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     scale: float = 255.0
     rotate180: bool = False
+    fit: Optional[Fit] = None
 
     def __post_init__(self) -> None:
         """Refuse what no image can go through."""
@@ -51,11 +62,16 @@ class Preprocess:
         object.__setattr__(self, "scale", _divisor("scale", self.scale))
         if not isinstance(self.rotate180, bool):
             raise UserError(f"rotate180 is {self.rotate180!r}; give True or False")
+        if self.fit is not None and self.fit not in get_args(Fit):
+            raise UserError(f"fit is {self.fit!r}; give {' or '.join(get_args(Fit))}")
+        if self.fit is not None and (self.resize is not None or self.crop is not None):
+            raise UserError("fit scales the whole image to the input; give either fit, or resize and crop")
 
     @property
     def text(self) -> str:
         """The steps in words, in their order."""
         steps = (
+            _FIT_TEXTS[self.fit] if self.fit else "",
             f"short side to {self.resize}" if self.resize else "",
             f"centre {self.crop}x{self.crop}" if self.crop else "",
             "turned by 180°" if self.rotate180 else "",
@@ -104,17 +120,20 @@ def apply(
 
     Every step is applied whatever the size of the image. Scaling keeps the proportions (the long side
     is rounded down); scaling down averages over all the pixels that it covers. ``where``
-    names the image in errors; the result must have ``input_shape``, if given.
+    names the image in errors; the result must have ``input_shape``, if given, which ``fit`` needs.
 
     Raises:
         DataError: it is not such an image, is smaller than the crop, becomes larger than an image may be when scaled
             (see ``decode``; thin images grow without bound), or does not end up with ``input_shape``.
+        UserError: the preprocessing has a ``fit``, and no ``input_shape`` is given.
     """
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or 0 in image.shape:
         raise DataError(
             f"{where} is {image.dtype} of shape {image.shape}; "
             "give uint8 of shape (height, width, 3), RGB, or float32 that is preprocessed already"
         )
+    if preprocess.fit is not None:
+        image = _fitted(image, preprocess.fit, input_shape)
     if preprocess.resize is not None:
         image = _with_short_side(image, preprocess.resize, where)
     if preprocess.crop is not None:
@@ -185,16 +204,15 @@ def _with_short_side(image: np.ndarray[Any, Any], size: int, where: str) -> np.n
     from PIL import Image
 
     height, width = image.shape[:2]
-    short = min(height, width)
-    if short == size:
+    if min(height, width) == size:
         return image
-    target = (width * size // short, height * size // short)
-    if target[0] * target[1] > (most := most_pixels()):
+    rows, columns = short_side_size((height, width), size)
+    if rows * columns > (most := most_pixels()):
         raise DataError(
-            f"{where} is {width}x{height}, and {target[0]}x{target[1]} with a short side of {size}: more than {most} "
+            f"{where} is {width}x{height}, and {columns}x{rows} with a short side of {size}: more than {most} "
             f"pixels; leave it out, give a preprocessing that resizes to less, or set {PIXELS_VARIABLE}"
         )
-    return np.asarray(Image.fromarray(image).resize(target, Image.Resampling.BILINEAR))
+    return np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR))
 
 
 def _centre(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[Any, Any]:
@@ -205,5 +223,23 @@ def _centre(image: np.ndarray[Any, Any], size: int, where: str) -> np.ndarray[An
             f"{where} is {width}x{height} where the preprocessing crops to {size}x{size}; "
             "give larger images or a preprocessing that resizes"
         )
-    top, left = (height - size) // 2, (width - size) // 2
+    top, left = centre_offset((size, size), (height, width))
     return image[top : top + size, left : left + size]
+
+
+def _fitted(image: np.ndarray[Any, Any], fit: Fit, input_shape: Optional[Sequence[int]]) -> np.ndarray[Any, Any]:
+    """``image`` as large as the network's input."""
+    from PIL import Image
+
+    if input_shape is None or len(input_shape) != 3:
+        raise UserError(f"fit={fit!r} needs an input of shape (channels, height, width), not {input_shape}; give one")
+    outer = (input_shape[1], input_shape[2])
+    rows, columns = outer if fit == "stretch" else letterbox_size((image.shape[0], image.shape[1]), outer)
+    if (rows, columns) != image.shape[:2]:
+        image = np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR))
+    if (rows, columns) == outer:
+        return image
+    top, left = centre_offset((rows, columns), outer)
+    boxed = np.zeros((*outer, 3), np.uint8)
+    boxed[top : top + rows, left : left + columns] = image
+    return boxed

@@ -16,6 +16,8 @@ from quantkit.data.loaders import data_iter, data_loader
 from quantkit.data.npz import npy_file, npz_file
 from quantkit.data.record import record_file
 from quantkit.data.samples import Samples
+from quantkit.data.scenes import scene_images
+from quantkit.data.voc import is_voc, voc_images
 from quantkit.errors import DataError
 
 
@@ -45,18 +47,18 @@ DataSource = Union[Samples, str, "os.PathLike[str]", Array, tuple[Array, Array],
 
 _KINDS = (
     "a folder of images (FOLDER:SPLIT for one split of its labels.csv), an .npz, .npy or .rec file, "
-    "'builtin', 'digits:train' or 'digits:test'"
+    "'builtin', 'digits:train', 'digits:test', 'scenes:train' or 'scenes:test'"
 )
 
 
 def load_data(spec: DataSource) -> Samples:
     """The samples that ``spec`` names or holds.
 
-    By name (``str`` or path): ``builtin`` (photographs), ``digits:train``, ``digits:test``, a folder of images,
-    a folder and a split of its ``labels.csv`` as in ``photos:test``, an ``.npz`` file, an ``.npy`` file, a
-    ``.rec`` file. In
-    Python also an array, a pair of arrays (samples, labels), a Gluon ``DataLoader`` or another
-    iterable of batches, an MXNet ``DataIter``, or ``Samples``, which come back as they are.
+    By name (``str`` or path): ``builtin`` (photographs), ``digits:train``, ``digits:test``, ``scenes:train``,
+    ``scenes:test`` (digits over photographs), a folder of images or of VOC's form, such a folder and a split of its
+    ``labels.csv`` or of VOC, as in ``photos:test``, an ``.npz`` file, an ``.npy`` file, a ``.rec`` file. In Python also
+    an array, a pair of arrays (samples, labels), a Gluon ``DataLoader`` or another iterable of batches, an MXNet
+    ``DataIter``, or ``Samples``, which come back as they are.
 
     Raises:
         DataError: it does not exist, is of no known kind, or cannot be read.
@@ -87,11 +89,12 @@ def _named(spec: str) -> Samples:
     head, colon, split = spec.rpartition(":")
     if head == "digits":
         return builtin.digits(split)
+    if head == "scenes":
+        return scene_images(split)
     path = Path(spec)
-    if spec and os.path.isdir(path):
-        return images_folder(path)
-    if colon and os.path.isdir(head):
-        return images_folder(Path(head), split)
+    folder, part = (path, None) if spec and os.path.isdir(path) else (Path(head), split)
+    if (spec and os.path.isdir(path)) or (colon and os.path.isdir(head)):
+        return voc_images(folder, part) if is_voc(folder) else images_folder(folder, part)
     if not os.path.isfile(path):
         raise DataError(f"there is no sample data {spec!r}; give {_KINDS}")
     kinds = {".npz": npz_file, ".npy": npy_file, ".rec": record_file}

@@ -16,11 +16,11 @@ import numpy as np
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from quantkit.backends.base import session_threads
-from quantkit.bundle.manifest import manifest_text
-from quantkit.bundle.read import Bundle
+from quantkit.bundle.bundle import Bundle
+from quantkit.bundle.manifest_file import manifest_text
 from quantkit.deployment.network import RunningNetwork, default_engine, open_network, usable_engines
 from quantkit.errors import EngineError, EngineMissing, ForkError, QuantkitError, UserError
-from quantkit.files.files import home, writing
+from quantkit.files.files import home, locked, writing
 from quantkit.files.text import read_bytes
 from quantkit.host.cpu import read_cpu
 from quantkit.host.timing import durations, interleaved
@@ -69,8 +69,8 @@ _kept: dict[str, list[Measured]] = {}
 def open_fastest(bundle: Bundle) -> RunningNetwork:
     """Load a bundle's network in the installed engine that runs one image fastest here.
 
-    The stored sample, a batch of one, runs for 1.5 seconds in all; the engines take turns of a tenth of a second,
-    whose first run does not count, and the medians are compared. The result is kept under QUANTKIT_HOME
+    The stored sample, a batch of one, runs for about 1.5 seconds in all, in five rounds. In each every engine has a
+    turn, whose first run does not count; the medians of the others are compared. The result is kept under QUANTKIT_HOME
     in ``engines``, for the same bundle, processor, number of threads and versions; if that cannot be written, for
     the rest of the process. An engine that does not run the network is left out, with an ``EngineSkippedWarning``.
 
@@ -83,15 +83,14 @@ def open_fastest(bundle: Bundle) -> RunningNetwork:
         return open_network(bundle, next(iter(versions), None) or default_engine(bundle))
     cpu, threads = read_cpu().model, session_threads()
     key = _key(bundle)
-    known = _read(key)
-    for each in known:
+    for each in _read(key):
         same_place = (each.cpu, each.threads, each.versions) == (cpu, threads, versions)
         if same_place and each.is_complete:
             return open_network(bundle, each.fastest)
     networks, refused = _running(bundle, tuple(versions))
     milliseconds = median_milliseconds(networks, bundle.sample.input, _SECONDS)
     measured = Measured(cpu, threads, versions, milliseconds, tuple(refused))
-    _write(key, [*known, measured][-_MOST_KEPT:])
+    _keep(key, measured)
     return networks[measured.fastest]
 
 
@@ -170,12 +169,17 @@ def _schema() -> TypeAdapter[list[Measured]]:
     return TypeAdapter(list[Measured])
 
 
-def _write(key: str, measured: list[Measured]) -> None:
-    text = json.dumps([asdict(each) for each in measured], indent=1) + "\n"
+def _keep(key: str, measured: Measured) -> None:
+    """Add a measurement to the earlier ones, among them those that other processes made meanwhile."""
     try:
         path = _place(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with writing(path) as file:
-            file.write(text.encode())
+        with locked(path.with_name(".lock"), lambda: None):
+            text = json.dumps([asdict(each) for each in _with(key, measured)], indent=1) + "\n"
+            with writing(path) as file:
+                file.write(text.encode())
     except (OSError, QuantkitError):
-        _kept[key] = measured
+        _kept[key] = _with(key, measured)
+
+
+def _with(key: str, measured: Measured) -> list[Measured]:
+    return [*_read(key), measured][-_MOST_KEPT:]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 
 from quantkit.backends.base import Session, sole_input
 from quantkit.backends.registry import DEPLOYED, MXNET, ONNX_ENGINES, ONNXRUNTIME, unknown_engine
-from quantkit.bundle.read import Bundle
+from quantkit.backends.zero_states import from_zero
+from quantkit.bundle.bundle import Bundle
+from quantkit.bundle.file_names import lstm_form
 from quantkit.errors import BundleError, EngineMissing, UserError
+from quantkit.ir.handed_states import with_state_inputs, zeros_of
 
 AUTO = "auto"
 """In place of an engine's name: the fastest engine."""
 
 Run = Callable[[np.ndarray], list[np.ndarray]]
+Step = Callable[[np.ndarray, Mapping[str, np.ndarray]], list[np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,11 +29,13 @@ class RunningNetwork:
     """A network in an engine; one thread at a time may use it.
 
     ``run`` takes a batch of any size, float32, and returns all outputs of the network. It raises BundleError if these
-    do not match the bundle's manifest.
+    do not match the bundle's manifest. ``step`` does the same from given states by the names of their inputs; None
+    where the network has none.
     """
 
     engine: str
     run: Run
+    step: Optional[Step] = None
 
 
 def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
@@ -42,16 +49,24 @@ def open_network(bundle: Bundle, engine: str) -> RunningNetwork:
     """
     if not isinstance(engine, str) or engine not in DEPLOYED:
         raise unknown_engine(engine, (*DEPLOYED, AUTO))
-    session = _session(bundle, engine)
-    name = sole_input(session)
-    return RunningNetwork(engine, _checked(bundle, lambda batch: session.run({name: batch})))
+    session, states = _session(bundle, engine), bundle.states
+    name = sole_input(from_zero(session, states))
+
+    def step(batch: np.ndarray, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        return _checked(bundle, session.run({name: batch, **given}), len(batch))
+
+    def run(batch: np.ndarray) -> list[np.ndarray]:
+        return step(batch, zeros_of(states, len(batch)))
+
+    return RunningNetwork(engine, run, step if states else None)
 
 
 def _session(bundle: Bundle, engine: str) -> Session:
     if engine == MXNET.name:
-        declared = bundle.manifest.input
-        return MXNET.backend().open_session(bundle.graph, {declared.name: (1, *declared.shape)})
-    content = bundle.onnx
+        declared, states = bundle.manifest.input, bundle.states
+        shapes = {declared.name: (1, *declared.shape), **{state.input: (1, *state.shape) for state in states}}
+        return MXNET.backend().open_session(with_state_inputs(bundle.graph, states), shapes)
+    content = bundle.onnx(lstm_form(engine))
     if content is None:
         raise UserError(
             f"{ONNX_ENGINES[engine].title} runs ONNX files, and {bundle.directory} holds none; "
@@ -60,22 +75,16 @@ def _session(bundle: Bundle, engine: str) -> Session:
     return ONNX_ENGINES[engine].backend().open_session(content)
 
 
-def _checked(bundle: Bundle, run: Run) -> Run:
-    """``run`` with its outputs checked against the bundle's manifest."""
-    shapes = [output.shape for output in bundle.manifest.outputs]
-
-    def checked(batch: np.ndarray) -> list[np.ndarray]:
-        outputs = run(batch)
-        wanted = [(len(batch), *shape) for shape in shapes]
-        if [output.shape for output in outputs] != wanted or any(output.dtype != np.float32 for output in outputs):
-            computed = ", ".join(f"{output.dtype} {output.shape}" for output in outputs)
-            raise BundleError(
-                f"the network of bundle {bundle.directory} computes {computed} where the manifest says "
-                f"{', '.join(f'float32 {shape}' for shape in wanted)}; write the bundle again"
-            )
-        return outputs
-
-    return checked
+def _checked(bundle: Bundle, outputs: list[np.ndarray], batch: int) -> list[np.ndarray]:
+    """The outputs for a batch, as the bundle's manifest has them."""
+    wanted = [(batch, *output.shape) for output in bundle.manifest.outputs]
+    if [output.shape for output in outputs] != wanted or any(output.dtype != np.float32 for output in outputs):
+        computed = ", ".join(f"{output.dtype} {output.shape}" for output in outputs)
+        raise BundleError(
+            f"the network of bundle {bundle.directory} computes {computed} where the manifest says "
+            f"{', '.join(f'float32 {shape}' for shape in wanted)}; write the bundle again"
+        )
+    return outputs
 
 
 def usable_engines(bundle: Bundle) -> dict[str, str]:

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from itertools import islice
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import Any, Optional, Union
+from typing import Any, Optional
 
 import numpy as np
 
-from quantkit.bundle.read import Bundle
-from quantkit.data.decode import decode
-from quantkit.data.preparation import network_input
-from quantkit.data.preprocess import check_input
-from quantkit.data.sample_noun import sample_noun
+from quantkit.bundle.bundle import Bundle
+from quantkit.data.placement import placement
 from quantkit.deployment.fastest import open_fastest
+from quantkit.deployment.inputs import Images, InputReader
 from quantkit.deployment.network import AUTO, RunningNetwork, default_engine, open_network
+from quantkit.deployment.states import States, checked_states
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.host.process import OwnProcess
 from quantkit.kinds import whole_number
 from quantkit.models.class_scores import is_row
-
-Image = Union[np.ndarray, str, "os.PathLike[str]"]
-"""A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width)."""
-
-Images = Union[Image, Iterable[Image]]
-"""One image or several; an image is a file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of
-shape (channels, height, width)."""
-
-# Engines prepare a network for each batch size, MXNet for powers of two.
-_LARGEST_BATCH = 16
+from quantkit.tasks.choose import make_task
+from quantkit.tasks.detections import Detections
+from quantkit.tasks.keypoints import Keypoints
+from quantkit.tasks.task import Task
 
 
 class Predictor:
@@ -78,8 +68,8 @@ class Predictor:
         self.input_shape = bundle.manifest.input.shape
         self.labels = bundle.labels
         self.preprocess = bundle.preprocess
-        self._preparation = bundle.preparation
-        self._noun = sample_noun(self.input_shape)
+        self._inputs = InputReader(self.input_shape, bundle.preparation)
+        self._states = bundle.states
         self._process = OwnProcess()
         self._lock = Lock()
         self._network = _loaded(bundle, engine)
@@ -106,19 +96,46 @@ class Predictor:
         """
         outputs = []
         start = 0
-        for batch in self._batches(images):
-            output = self._run(batch)
-            if not np.isfinite(output).all():
-                bad = next(index for index, values in enumerate(output, start) if not np.isfinite(values).all())
-                raise EngineError(
-                    f"the network {self.name!r} computes NaN or infinite values for {self._noun} {bad}; "
-                    f"check the {self._noun}, and the bundle with `quantkit verify`"
-                )
-            outputs.append(output)
+        for batch in self._inputs.batches(images):
+            outputs.append(self._finite(self._run(self._network.run, batch)[0], start))
             start += len(batch)
         if not outputs:
             return np.empty((0, *self.manifest.outputs[0].shape), np.float32)
         return outputs[0] if len(outputs) == 1 else np.concatenate(outputs)
+
+    def step(self, data: Images, states: Optional[States] = None) -> tuple[np.ndarray, States]:
+        """Run the next piece of each sequence, from the states that the piece before has left.
+
+        Args:
+            data: one sequence, or several, as for ``predict``; pieces are as long as the network's input.
+            states: what the call before returned for the same sequences, in the same order: float32 of shape
+                (sequences, layers, units), by the names of the states in the manifest; None: sequences begin.
+
+        Returns:
+            The network's (first) output for each sequence, float32 (sequences, ...), and the states for the next call.
+
+        Raises:
+            UserError: the network's states are no inputs.
+            DataError: there are no sequences, a state is missing or of another shape; or as for ``predict``.
+            EngineError, BundleError, ForkError: as for ``predict``.
+        """
+        if self._network.step is None:
+            raise UserError(
+                f"the states of the network {self.name!r} are no inputs; load it with --states inputs "
+                '(load_model(..., states="inputs")) and quantize it again, or call predict()'
+            )
+        batches = list(self._inputs.batches(data))
+        if not batches:
+            raise DataError(f"there are no {self._inputs.noun}s; give at least one")
+        given = checked_states(states, self._states, sum(map(len, batches)))
+        runs, start = [], 0
+        for batch in batches:
+            own = {name: values[start : start + len(batch)] for name, values in given.items()}
+            outputs = self._run(self._network.step, batch, own)
+            runs.append([self._finite(output, start) for output in outputs])
+            start += len(batch)
+        whole = [np.concatenate(parts) for parts in zip(*runs)]
+        return whole[0], {state.input: whole[state.output] for state in self._states}
 
     def classify(self, images: Images, top: int = 5) -> list[list[tuple[str, float]]]:
         """The ``top`` classes of each image with their scores, best first.
@@ -143,78 +160,97 @@ class Predictor:
         ranked = np.argsort(-scores, axis=1, kind="stable")[:, :top]
         return [[(self._label(index), float(row[index])) for index in best] for row, best in zip(scores, ranked)]
 
+    def detect(self, images: Images) -> list[Detections]:
+        """The objects in each image, by falling score, with their boxes in pixels of the image.
+
+        Keep those with a score that suits the purpose, such as 0.5; a label is an index of ``labels``.
+
+        Args:
+            images: as for ``predict``; boxes in an array that is preprocessed already are those of the network's input.
+
+        Raises:
+            UserError: the outputs of the network are no detections.
+            DataError: as for ``predict``.
+            EngineError: the network cannot be run.
+            BundleError: the outputs do not match the bundle's manifest.
+            ForkError: this process is a fork of the one that loaded the network.
+        """
+        task = make_task("detection", self._output_shapes, self.input_shape, self.name, self.labels)
+        return list(self._predictions(task, images))
+
+    def segment(self, images: Images) -> list[np.ndarray]:
+        """The class of each pixel of each image: int64 of shape (height, width), -1 where the network does not see it.
+
+        Args:
+            images: as for ``predict``; the map of an array that is preprocessed already is that of the network's input.
+
+        Raises:
+            UserError: the first output of the network is no map of class scores.
+            DataError: as for ``predict``.
+            EngineError: the network cannot be run.
+            BundleError: the outputs do not match the bundle's manifest.
+            ForkError: this process is a fork of the one that loaded the network.
+        """
+        task = make_task("segmentation", self._output_shapes, self.input_shape, self.name, self.labels)
+        return list(self._predictions(task, images))
+
+    def pose(self, images: Images) -> list[Keypoints]:
+        """The joints of the person in each image, in pixels of the image, with the largest value of each one's heatmap.
+
+        Args:
+            images: as for ``predict``, each of one person.
+
+        Raises:
+            UserError: the first output of the network are no heatmaps.
+            DataError: as for ``predict``.
+            EngineError: the network cannot be run.
+            BundleError: the outputs do not match the bundle's manifest.
+            ForkError: this process is a fork of the one that loaded the network.
+        """
+        task = make_task("pose", self._output_shapes, self.input_shape, self.name, self.labels)
+        return list(self._predictions(task, images))
+
+    @property
+    def _output_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(output.shape for output in self.manifest.outputs)
+
+    def _predictions(self, task: Task[Any, Any, Any], images: Images) -> Iterator[Any]:
+        """What a task reads from the outputs for each image, in the image's own coordinates."""
+        inner = self.input_shape[1], self.input_shape[2]
+        for chunk in self._inputs.arrays(images):
+            outputs = self._run(self._network.run, np.stack([self._inputs.prepared(image) for image in chunk]))
+            for prediction, image in zip(task.decode(outputs), chunk):
+                is_input, size = image.array.dtype != np.uint8, (image.array.shape[0], image.array.shape[1])
+                yield task.in_image(
+                    prediction, placement(None, inner, inner) if is_input else placement(self.preprocess, size, inner)
+                )
+
     def _check_class_scores(self) -> None:
         if not self.manifest.class_scores:
             outputs = ", ".join(f"{output.name!r} of shape {output.shape}" for output in self.manifest.outputs)
             advice = ", or, if the first is a row of class scores, quantize it again with --classes (class_scores=True)"
             raise UserError(
-                f"the network {self.name!r} puts out no class scores but {outputs} for each {self._noun}; call "
+                f"the network {self.name!r} puts out no class scores but {outputs} for each {self._inputs.noun}; call "
                 "predict()" + (advice if is_row(self.manifest.outputs[0].shape) else "")
             )
 
     def _label(self, index: int) -> str:
         return self.labels[index] if self.labels else str(index)
 
-    def _run(self, batch: np.ndarray) -> np.ndarray:
+    def _run(self, run: Callable[..., list[np.ndarray]], *inputs: Any) -> list[np.ndarray]:
         self._process.check(f"the Predictor of {self.name!r}")
         with self._lock:
-            return self._network.run(batch)[0]
+            return run(*inputs)
 
-    def _batches(self, images: Any) -> Iterator[np.ndarray]:
-        """Batches of the network's input."""
-        if hasattr(images, "asnumpy"):
-            images = images.asnumpy()
-        if isinstance(images, (str, os.PathLike)) or (
-            isinstance(images, np.ndarray) and images.ndim == len(self.input_shape)
-        ):
-            images = [images]
-        if isinstance(images, np.ndarray):
-            if images.ndim != len(self.input_shape) + 1:
-                kind = "float32" if self._reads_floats else "int64 token ids"
-                pixels = "uint8 of shape (images, height, width, 3) or " if len(self.input_shape) == 3 else ""
-                raise DataError(
-                    f"the {self._noun}s are {images.dtype} of shape {images.shape}; give {pixels}{kind} of shape "
-                    f"({self._noun}s, {', '.join(map(str, self.input_shape))})"
-                )
-            if self._reads_floats and images.dtype == np.float32 and images.shape[1:] == self.input_shape:
-                yield from self._slices(images)
-                return
-        if not hasattr(images, "__iter__"):
-            raise DataError(f"{type(images).__name__} is not an array; give {self._readable}")
-        stream = (self._prepared(image, f"{self._noun} {index}") for index, image in enumerate(images))
-        while chunk := list(islice(stream, _LARGEST_BATCH)):
-            yield np.stack(chunk)
-
-    @property
-    def _readable(self) -> str:
-        if self._noun == "image":
-            return "files, or arrays of uint8 pixels or float32 input"
-        kind = "float32" if self._reads_floats else "int32 or int64 token ids"
-        return f"arrays of {kind} of shape {self.input_shape}"
-
-    @property
-    def _reads_floats(self) -> bool:
-        return self.manifest.input.vocabulary is None
-
-    def _slices(self, images: np.ndarray) -> Iterator[np.ndarray]:
-        """Preprocessed input in batches, as views."""
-        for start in range(0, len(images), _LARGEST_BATCH):
-            batch = images[start : start + _LARGEST_BATCH]
-            if not np.isfinite(batch).all():
-                for index, image in enumerate(batch, start):
-                    check_input(image, self.input_shape, f"{self._noun} {index}")
-            yield batch
-
-    def _prepared(self, image: Any, name: str) -> np.ndarray:
-        """One image as the network reads it."""
-        if isinstance(image, (str, os.PathLike)):
-            name = os.fspath(image)
-            image = decode(Path(name), name)
-        elif hasattr(image, "asnumpy"):
-            image = image.asnumpy()
-        if not isinstance(image, np.ndarray):
-            raise DataError(f"{name} is a {type(image).__name__}, not an array; give {self._readable}")
-        return network_input(self._preparation, image, self.input_shape, name)
+    def _finite(self, output: np.ndarray, start: int) -> np.ndarray:
+        """An output, if all its values are finite; ``start`` is the number of its first sample."""
+        if not np.isfinite(output).all():
+            bad = next(index for index, values in enumerate(output, start) if not np.isfinite(values).all())
+            raise EngineError(
+                f"the network {self.name!r} computes NaN or infinite values for {self._inputs.noun} {bad}; "
+                f"check the {self._inputs.noun}, and the bundle with `quantkit verify`"
+            )
+        return output
 
 
 def _loaded(bundle: Bundle, engine: Optional[str]) -> RunningNetwork:

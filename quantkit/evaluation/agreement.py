@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 import numpy as np
 
 from quantkit.evaluation.deviation import DeviationSums
+from quantkit.evaluation.measure import Score
 from quantkit.evaluation.perplexity import PerplexityAgreement
 from quantkit.units import decibels, percent
 
@@ -66,6 +67,8 @@ class Agreement:
         outputs: how close each output is.
         steps: how errors grow over the steps of sequences, from the first to the last; empty for other networks.
         perplexity: the change of perplexity from the reference's; None where steps have no labels.
+        scores: of the task, the reference's predictions taken for the truth; empty where class scores or plain values
+            tell.
     """
 
     images: int
@@ -73,6 +76,7 @@ class Agreement:
     outputs: tuple[OutputAgreement, ...]
     steps: tuple[StepNoise, ...] = ()
     perplexity: Optional[PerplexityAgreement] = None
+    scores: tuple[Score, ...] = ()
 
     @property
     def cosine(self) -> float:
@@ -81,7 +85,14 @@ class Agreement:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The measures in words: one line for class scores, else one line for each output, and one for the steps."""
+        """The measures in words: one line for each score of the task, or for class scores, or for each output.
+
+        One more tells of the steps.
+        """
+        if any(score.value is not None for score in self.scores):
+            scores = tuple(score.text for score in self.scores)
+            # Of several, such as lists of detections, the values do not belong to each other.
+            return (*scores, self.outputs[0].text) if len(self.outputs) == 1 else scores
         over_time = (self._steps_text,) if self.steps else ()
         if self.perplexity is not None:
             over_time = (*over_time, self.perplexity.text)
@@ -101,13 +112,15 @@ class Agreement:
     @property
     def document(self) -> dict[str, Any]:
         """The measures as JSON values; ``sqnr`` is null if it is not finite."""
-        over_time: dict[str, Any] = {}
+        more: dict[str, Any] = {}
         if self.steps:
-            over_time["steps"] = [{"step": each.step, "sqnr": _finite(each.sqnr)} for each in self.steps]
+            more["steps"] = [{"step": each.step, "sqnr": _finite(each.sqnr)} for each in self.steps]
         if self.perplexity is not None:
-            over_time["perplexity"] = self.perplexity.document
+            more["perplexity"] = self.perplexity.document
+        if self.scores:
+            more["scores"] = [asdict(score) for score in self.scores]
         return {
-            **over_time,
+            **more,
             "top1": self.top1,
             "cosine": self.cosine,
             "outputs": [

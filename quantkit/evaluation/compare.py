@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import tee
 
@@ -14,19 +14,27 @@ from quantkit.evaluation.agreement import Agreement, Outputs, agreement
 from quantkit.evaluation.perplexity import cross_entropies, perplexity_agreement, scale_of
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
-from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset, steps
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, batch_size_of, dataset, steps
 from quantkit.progress import Progress, silent
 
 
-def compare(source: FusedModel, other: Graph, samples: CalibrationData, progress: Progress = silent) -> Agreement:
+def compare(
+    source: FusedModel,
+    other: Graph,
+    samples: CalibrationData,
+    progress: Progress = silent,
+    watch: Callable[[Outputs, Outputs], object] = lambda expected, computed: None,
+) -> Agreement:
     """Run the original network and another form of it over samples and compare their outputs.
 
-    Where every step of a sequence has class scores and a label, their perplexities are compared, too.
+    Where every step of a sequence has class scores and a label, their perplexities are compared, too. ``watch`` is
+    shown the outputs of both for each batch.
     """
     reference, scores = source.model.graph, source.step_scores
     chosen = dataset(source.model, samples)
     classes = source.fused.shapes[reference.outputs[0]][-1] if scores is not None else None
     entropies: list[tuple[np.ndarray, np.ndarray]] = []
+    size = batch_size_of(chosen)
 
     def pairs() -> Iterator[tuple[Outputs, Outputs]]:
         stream: Iterator[Batch] = iter(
@@ -34,13 +42,14 @@ def compare(source: FusedModel, other: Graph, samples: CalibrationData, progress
         )
         kept, *copies = tee(stream, 3)
         first, second = ((batch.data for batch in copy) for copy in copies)
-        runs = zip(kept, outputs_of(reference, first, BATCH_SIZE), outputs_of(other, second, BATCH_SIZE))
+        runs = zip(kept, outputs_of(reference, first, size), outputs_of(other, second, size))
         for batch, expected, computed in runs:
             if scores is not None and batch.labels is not None and batch.labels.ndim > 1:
                 scale, labels = scale_of(reference, expected[0]), batch.labels
                 entropies.append(
                     (cross_entropies(computed[0], labels, scale), cross_entropies(expected[0], labels, scale))
                 )
+            watch(expected, computed)
             yield expected, computed
 
     is_scores = source.class_scores.yes or (scores is not None and scores.yes)

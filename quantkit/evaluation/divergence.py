@@ -24,16 +24,21 @@ def log_probabilities(outputs: np.ndarray) -> np.ndarray:
     return np.asarray(log_softmax(flat, axis=1))
 
 
-def divergence(reference: np.ndarray, other: np.ndarray) -> float:
-    """The mean over images of the Kullback-Leibler divergence of ``other`` from ``reference``, in nats.
+def divergences(reference: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The Kullback-Leibler divergence of ``other`` from ``reference`` for each image, in nats, float64 (images,).
 
     Both are log probabilities of shape (images, classes).
     """
-    return float((np.exp(reference) * (reference - other)).sum(axis=1).mean())
+    return np.asarray((np.exp(reference) * (reference - other)).sum(axis=1))
 
 
-def noise_share(reference: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> float:
-    """The noise in ``other`` as a share of the signal: the mean over outputs of E[(x - q)^2] / E[x^2].
+def divergence(reference: np.ndarray, other: np.ndarray) -> float:
+    """The mean over images of ``divergences``, in nats."""
+    return float(divergences(reference, other).mean())
+
+
+def noise_shares(reference: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> tuple[float, ...]:
+    """The noise in each output of ``other`` as a share of the signal: E[(x - q)^2] / E[x^2].
 
     Outputs may have any kind and shape. An output that is 0 throughout counts as if its signal were 1.
     """
@@ -41,4 +46,16 @@ def noise_share(reference: Sequence[np.ndarray], other: Sequence[np.ndarray]) ->
     for expected, actual in zip(reference, other, strict=True):
         signal, noise = np.asarray(expected, np.float64), np.asarray(expected, np.float64) - actual
         shares.append(float((noise**2).sum()) / (float((signal**2).sum()) or 1.0))
-    return float(np.mean(shares))
+    return tuple(shares)
+
+
+def balanced_noise(shares: Sequence[float], usual: Sequence[float]) -> float:
+    """The mean over outputs of the noise in each, measured in the noise that is usual there.
+
+    An output with much noise, such as a position in pixels beside a score, then does not hide what becomes of others.
+
+    Args:
+        shares: see ``noise_shares``.
+        usual: those of the network all in INT8; an output without noise there counts as it is.
+    """
+    return float(np.mean([share / (own or 1.0) for share, own in zip(shares, usual, strict=True)]))

@@ -11,7 +11,6 @@ import numpy as np
 
 from quantkit.evaluation.perplexity import perplexity_agreement
 from quantkit.extras import using
-from quantkit.quantization.goal import Measure
 
 _NORMAL_975 = NormalDist().inv_cdf(0.975)
 
@@ -23,9 +22,9 @@ class Drop:
     Attributes:
         images: the number of images, or sequences.
         measure: what the loss is of: top-1 accuracy where images have labels, else agreement with FP32; perplexity
-            where every step of a sequence has a label.
+            where every step of a sequence has a label; of detectors and the like the first score of their task.
         reference: the share of images, from 0 to 1, for which the reference is right, as it is for all without labels;
-            or its perplexity.
+            or its perplexity, or its score.
         other: the same of the network.
         loss: in percentage points; of perplexity, its rise in percent.
         low: the lower end of the 95 % interval of ``loss``.
@@ -33,7 +32,7 @@ class Drop:
     """
 
     images: int
-    measure: Measure
+    measure: str
     reference: float
     other: float
     loss: float

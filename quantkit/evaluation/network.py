@@ -12,6 +12,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.ir.graph import Graph
 from quantkit.models.class_scores import ClassScores, class_scores
+from quantkit.models.families import Task
 from quantkit.models.step_scores import step_scores
 
 
@@ -29,6 +30,7 @@ class Network:
         labels: the names of its classes; empty if they are not known.
         said: whether its outputs, or those of each step, are class scores; None if nobody has said so.
         vocabulary: of the token ids that it reads; None if it reads none.
+        task: what it is for; None if nobody has said so.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Network:
     labels: tuple[str, ...] = ()
     said: Optional[bool] = None
     vocabulary: Optional[Vocabulary] = None
+    task: Optional[Task] = None
 
     @property
     def preparation(self) -> Preparation:

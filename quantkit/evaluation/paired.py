@@ -79,6 +79,13 @@ def paired(first: np.ndarray, other: np.ndarray) -> Paired:
     return Paired(images, won, lost, (won - lost) / images, float(low), float(high), p_value)
 
 
+def interval_verdict(low: float, high: float) -> Verdict:
+    """Where a network stands by the interval of what it gains: nowhere if that contains 0."""
+    if low > 0:
+        return "ahead"
+    return "behind" if high < 0 else "not distinguishable"
+
+
 @dataclass(frozen=True)
 class PairedMeans:
     """The mean difference of two networks' values for each image, first less other, and its 95 % interval."""
@@ -90,9 +97,7 @@ class PairedMeans:
     @property
     def verdict(self) -> Verdict:
         """Where the first network stands: ``ahead`` or ``behind`` if the interval does not contain 0."""
-        if self.low <= 0 <= self.high:
-            return "not distinguishable"
-        return "ahead" if self.difference > 0 else "behind"
+        return interval_verdict(self.low, self.high)
 
 
 def paired_means(first: np.ndarray, other: np.ndarray) -> PairedMeans:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from quantkit.errors import DataError
-from quantkit.evaluation.paired import Verdict, paired_means
+from quantkit.evaluation.paired import Verdict, interval_verdict, paired_means
 from quantkit.ir.graph import Graph
 from quantkit.ir.operators import computing
 from quantkit.units import percent
@@ -84,9 +84,7 @@ class PerplexityChange:
     @property
     def verdict(self) -> Verdict:
         """Where the first network stands: ``ahead`` or ``behind`` if the interval does not contain 0."""
-        if self.low <= 0 <= self.high:
-            return "not distinguishable"
-        return "ahead" if self.change < 0 else "behind"
+        return interval_verdict(-self.high, -self.low)
 
     @property
     def text(self) -> str:

@@ -29,6 +29,22 @@ Many = Annotated[tuple[T, ...], FirstFaultOnly()]
 """A list of any length in a document."""
 
 
+class Bounded:
+    """The bounds of a value, by their names in pydantic's schemas, for modules that do not import pydantic."""
+
+    def __init__(self, **bounds: Any) -> None:
+        """Take the bounds."""
+        self._bounds = bounds
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), **self._bounds}
+
+
+AboveZero = Bounded(gt=0)
+FiniteAboveZero = Bounded(gt=0, allow_inf_nan=False)
+NotEmpty = Bounded(min_length=1)
+
+
 def first_fault(error: ValidationError) -> tuple[str, str]:
     """The place of the first fault, empty for the document itself, and its description."""
     # The defaults, links and the values themselves, take many times longer.

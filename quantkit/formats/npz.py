@@ -211,7 +211,8 @@ def _header(file: IO[bytes], size: int, where: str) -> Header:
         raise DataError(f"{where} has the .npy version {version}, which quantkit does not read; save it again")
     shape, fortran_order, dtype = _READERS[version](beginning)
     if dtype.kind not in "biufc":
-        raise DataError(f"{where} is {str(dtype)[:_SHOWN]}; only numbers are read")
+        remedy = "; pad or cut sequences to one length, so that they are one array" if dtype.kind == "O" else ""
+        raise DataError(f"{where} is {str(dtype)[:_SHOWN]}; only numbers are read{remedy}")
     header = Header(shape, dtype, fortran_order, beginning.tell())
     needed, there = prod(shape) * dtype.itemsize, size - header.start
     if min(shape, default=0) < 0 or needed != there:

@@ -10,8 +10,19 @@ from quantkit.errors import ModelError
 from quantkit.fusion.engine_operators import CONVOLUTION, DENSE, engine_operator
 from quantkit.ir.fused_layer import FUSED, form_problem, fused_layer_of, has_constant_weights
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.operators import integers
-from quantkit.ir.recurrent_layer import exchanges_batch, fused_recurrent, part_names, recurrent_layer_of, time_major
+from quantkit.ir.operators import flag, integers
+from quantkit.ir.recurrent_layer import (
+    RecurrentLayer,
+    batch_first_cell,
+    exchanges_batch,
+    final_cell,
+    fused_recurrent,
+    hands_on_cell_of,
+    part_names,
+    reads_cell_of,
+    recurrent_layer_of,
+    time_major,
+)
 
 
 def float_graph(graph: Graph) -> Graph:
@@ -25,6 +36,9 @@ def float_nodes(graph: Graph, node: Node) -> tuple[Node, ...]:
 
     A recurrent layer reads the result of another one before its axes are exchanged.
     """
+    ended = hands_on_cell_of(graph, node)
+    if ended is not None:
+        return (batch_first_cell(node.name, part_names(ended.node.name)[-1], node.origin),)
     layer = recurrent_layer_of(node)
     if layer is None:
         return (_float_node(graph, node),)
@@ -58,6 +72,8 @@ def _without_parts(graph: Graph) -> Iterator[Node]:
     for node in graph.nodes:
         if node.name in layers:
             yield layers[node.name]
+        elif (ended := layers.get(reads_cell_of(node) or "")) is not None:
+            yield final_cell(node.name, RecurrentLayer(ended))
         elif node.name not in parts:
             yield node
 
@@ -69,20 +85,30 @@ def _recurrent(graph: Graph, node: Node, layers: Mapping[str, Node]) -> Optional
     """
     name = node.name.removesuffix("_rnn")
     exchanged, *_, rnn = part_names(name)
-    if node.op != "RNN" or node.name != rnn or any(not _is_part(graph, state, name) for state in node.inputs[2:]):
+    if node.op != "RNN" or node.name != rnn:
         return None
-    made = graph.producer(node.inputs[0])
-    if made is None or node.inputs[1].node not in graph.params:
+    states, made = _initial_states(graph, node, name), graph.producer(node.inputs[0])
+    if states is None or made is None or node.inputs[1].node not in graph.params:
         return None
-    if made.name == exchanged and exchanges_batch(made):
-        return fused_recurrent(name, node, made.inputs[0], node.inputs[1])
     before = layers.get(made.name)
-    return None if before is None else fused_recurrent(name, node, before.output, node.inputs[1])
+    if made.name == exchanged and exchanges_batch(made):
+        data = made.inputs[0]
+    elif before is not None:
+        data = before.output
+    else:
+        return None
+    return fused_recurrent(name, node, data, node.inputs[1], states, flag(node, "state_outputs"))
 
 
-def _is_part(graph: Graph, state: Tensor, name: str) -> bool:
-    made = graph.producer(state)
-    return made is not None and made.op == "_zeros" and made.name in part_names(name)
+def _initial_states(graph: Graph, rnn: Node, name: str) -> Optional[tuple[Tensor, ...]]:
+    """What an ``RNN`` begins with, nothing where it is zero; None if the layer's parts do not make it."""
+    parts = [graph.producer(state) for state in rnn.inputs[2:]]
+    made = [part for part in parts if part is not None and part.name in part_names(name)]
+    if len(made) < len(parts):
+        return None
+    if all(part.op == "_zeros" for part in made):
+        return ()
+    return tuple(part.inputs[0] for part in made) if all(map(exchanges_batch, made)) else None
 
 
 def _fused_node(node: Node) -> Node:

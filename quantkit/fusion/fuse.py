@@ -15,16 +15,28 @@ from quantkit.fusion.rules.dense_rows import ACTIVATION_OVER_ROWS, DROP_ROWS_AGA
 from quantkit.fusion.rules.drop_identity import DROP_IDENTITY
 from quantkit.fusion.rules.pointwise_dense import POINTWISE_DENSE
 from quantkit.fusion.rules.recurrent import DROP_DOUBLE_SWAP, RECURRENT_BATCH_FIRST, RECURRENT_ONE_BY_ONE
+from quantkit.fusion.rules.recurrent_cells import RECURRENT_CELLS
 from quantkit.fusion.rules.recurrent_parameters import RECURRENT_PARAMETERS
 from quantkit.fusion.rules.residual_sum import RESIDUAL_SUM
+from quantkit.fusion.rules.stacked_steps import DROP_SPLIT_AND_STACK
+from quantkit.fusion.rules.transposed_convolution import (
+    ACTIVATION_OF_SUBPIXELS,
+    FOLD_INTO_TRANSPOSED,
+    TRANSPOSED_CONVOLUTION,
+)
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.ir.operators import flag
 
 # In this order: a layer takes in its batch normalization, then a sum, then an activation.
 RULES: tuple[Rule, ...] = (
     DROP_IDENTITY,
+    RECURRENT_CELLS,
+    DROP_SPLIT_AND_STACK,
     FOLD_BATCH_NORM,
+    FOLD_INTO_TRANSPOSED,
     BATCH_NORM_AS_CONVOLUTION,
+    TRANSPOSED_CONVOLUTION,
+    ACTIVATION_OF_SUBPIXELS,
     POINTWISE_DENSE,
     RECURRENT_PARAMETERS,
     RECURRENT_BATCH_FIRST,

@@ -84,5 +84,5 @@ def fuse_model(model: Model, calibration_data: CalibrationData = "builtin") -> F
     chosen = dataset(model, calibration_data).subset(_CHECKED_SAMPLES, at_most=True)
     batches = list(chosen.batches(BATCH_SIZE))
     arrays, names = [batch.data for batch in batches], [name for batch in batches for name in batch.names]
-    check = check_fusion(model.graph, float_graph(fused.graph), arrays, BATCH_SIZE, names)
+    check = check_fusion(model.graph, float_graph(fused.graph), arrays, len(arrays[0]), names)
     return FusedModel(model, fused, check, arrays[0][:1], chosen.name if chosen.builtin else "")

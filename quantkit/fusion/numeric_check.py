@@ -10,7 +10,8 @@ import numpy as np
 from quantkit.backends.mxnet.execute import run
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.errors import FusionError, ModelError
-from quantkit.ir.graph import Graph, Tensor
+from quantkit.fusion.compared import compared, sorted_within, with_constants
+from quantkit.ir.graph import Graph
 from quantkit.models.vocabulary import embeddings_of
 
 # A rewrite may reorder FP32 sums: rounding noise, a few units of 2^-23 in each layer.
@@ -18,7 +19,6 @@ _TOLERANCE = 1e-5
 _INPUT_NOISE = 2.0**-20
 _NOISE_FACTOR = 8.0
 _UNSTABLE = 0.1
-_SOFTMAX = frozenset({"softmax", "log_softmax", "SoftmaxActivation"})
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def check_fusion(
     The effect of rounding depends on the network: one that amplifies small differences (deep
     ones with random weights do) deviates more. So the unfused network runs once more with its input
     changed by 2^-20 of its values (of token ids, the embeddings' tables), and eight times the effect of that is
-    allowed, or 1e-5 if that is more.
+    allowed, or 1e-5 if that is more. What is sorted before further layers is sorted once, and all read the same.
 
     Raises:
         FusionError: an output deviates by more (the message names the first wrong tensor), or the
@@ -57,14 +57,10 @@ def check_fusion(
         ModelError: the output of the unfused network holds NaN or infinite values.
     """
     # An output has another name in the fused network if its operator did nothing and was left out.
-    original, fused = (
-        graph.with_outputs(_before_softmax(graph, tensor) for tensor in graph.outputs) for graph in (original, fused)
-    )
+    original, fused = compared(original, fused)
     noise, changed, samples = 0.0, 0, 0
     differences: list[float] = []
-    unfused = _with_noise(original, batches, batch_size)
-    for batch, computed in zip(batches, outputs_of(fused, batches, batch_size)):
-        expected, noisy = next(unfused)
+    for batch, (expected, noisy, computed) in zip(batches, _runs(original, fused, batches, batch_size)):
         _check_finite(original, expected, batch, samples, names)
         samples += len(batch)
         changed += _changed(expected[0], computed[0])
@@ -87,12 +83,30 @@ def check_fusion(
     return FusionCheck(samples, difference, allowed, changed)
 
 
+def _runs(
+    original: Graph, fused: Graph, batches: Iterable[np.ndarray], batch_size: int
+) -> Iterator[tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]]:
+    """For each batch the outputs of the unfused network, those for slightly other input, and those of the fused one."""
+    chosen = sorted_within(original)
+    if not chosen or not {tensor.node for tensor in chosen} <= fused.by_name.keys():
+        unfused = _with_noise(original, batches, batch_size)
+        for computed, (expected, noisy) in zip(outputs_of(fused, batches, batch_size), unfused):
+            yield expected, noisy, computed
+        return
+    (name,) = original.inputs
+    for batch in batches:
+        values = dict(zip(chosen, run(original.with_outputs(chosen), {name: batch})))
+        ((expected, noisy),) = _with_noise(with_constants(original, values), [batch], len(batch))
+        yield expected, noisy, run(with_constants(fused, values), {name: batch})
+
+
 def _check_finite(
     original: Graph, outputs: Sequence[np.ndarray], batch: np.ndarray, before: int, names: Sequence[str]
 ) -> None:
     """Check that the unfused network's outputs for a batch are finite; ``before`` samples precede the batch."""
     for tensor, values in zip(original.outputs, outputs):
-        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        # Regions of a second stage lie beside each other, those of an image together.
+        finite = np.isfinite(values.reshape(len(batch), -1)).all(axis=1)
         if finite.all():
             continue
         number = int(np.argmin(finite))
@@ -112,12 +126,6 @@ def _first_not_finite(graph: Graph, sample: np.ndarray) -> str:
         if not np.isfinite(values).all():
             return f"{node.name!r} ({node.op})"
     return f"{graph.outputs[0].node!r}"
-
-
-def _before_softmax(graph: Graph, tensor: Tensor) -> Tensor:
-    """The softmax's input in place of its result, which saturates and hides deviations."""
-    producer = graph.producer(tensor)
-    return producer.inputs[0] if producer is not None and producer.op in _SOFTMAX else tensor
 
 
 def _with_noise(

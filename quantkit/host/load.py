@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Optional
+from typing import Optional, TypeVar
 
 # Columns of a cpu line, after proc(5): user nice system idle iowait irq softirq steal (guest is part of user).
 _IDLE, _IOWAIT, _STEAL, _COLUMNS = 3, 4, 7, 8
@@ -15,6 +15,7 @@ _IDLE, _IOWAIT, _STEAL, _COLUMNS = 3, 4, 7, 8
 _TELLING = 0.1
 
 Ticks = Mapping[int, tuple[int, ...]]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,23 @@ def read_load(
     before = read_ticks(proc / "stat")
     sleep(seconds)
     return load_between(before, read_ticks(proc / "stat"), cpus, seconds)
+
+
+def with_load_of_others(
+    run: Callable[[], Result], cpus: Collection[int], stat: Path = Path("/proc/stat")
+) -> tuple[Result, Optional[Load]]:
+    """The result of ``run``, and the load of other processes meanwhile; None if the system does not show it.
+
+    Args:
+        run: what this process does, without starting others.
+        cpus: the hardware threads to watch.
+        stat: where the system shows it.
+    """
+    begun, before, own = time.monotonic(), read_ticks(stat), time.process_time()
+    result = run()
+    elapsed, own = time.monotonic() - begun, time.process_time() - own
+    load = load_between(before, read_ticks(stat), cpus, elapsed)
+    return result, None if load is None else load.of_others(own)
 
 
 def load_between(before: Ticks, after: Ticks, cpus: Collection[int], seconds: float) -> Optional[Load]:

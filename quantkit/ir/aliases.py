@@ -72,6 +72,8 @@ _ALIASES = {
     "_rpower_scalar": "_RPowerScalar",
 }
 
+_ACROSS_DEVICES = frozenset({"ndev", "key"})
+
 CANONICAL_NAMES: Mapping[str, str] = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 """MXNet's own name of each operator, by every other name that ``allowed_operators`` lists."""
 
@@ -79,8 +81,11 @@ CANONICAL_NAMES: Mapping[str, str] = {alias: name for name, aliases in _ALIASES.
 def canonical(op: str, attrs: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
     """An operator's canonical name, and its attributes under that name.
 
-    MXNet has ``relu`` as a separate operator; it computes the same as ``Activation``.
+    MXNet has ``relu`` as a separate operator; it computes the same as ``Activation``. Normalization across devices is
+    that of one device at inference.
     """
     if op == "relu":
         return "Activation", {**attrs, "act_type": "relu"}
+    if op == "_contrib_SyncBatchNorm":
+        return "BatchNorm", {key: value for key, value in attrs.items() if key not in _ACROSS_DEVICES}
     return CANONICAL_NAMES.get(op, op), attrs

@@ -176,7 +176,7 @@ _INT8 = {
     **_named("_contrib_quantized_elemwise_add _contrib_quantized_elemwise_mul", 6, 6, 3),
     **_named("_contrib_quantized_embedding", 4, 4, 3),
     **_named("_contrib_quantize_asym", 1, 1, 3),
-    **_named("_contrib_quantized_rnn", 6, 6),
+    **_named("_contrib_quantized_rnn", 6, 6, 3),
 }
 
 FUSED = {

@@ -78,7 +78,7 @@ def attribute_problem(op: str, attrs: Mapping[str, str], inputs: int) -> Optiona
     if op == "_contrib_quantize_asym" and not _is_calibrated(attrs):
         return "it has no calibrated range, and MXNet needs one"
     if op == "_contrib_quantized_rnn":
-        several = (is_true(attrs, key) for key in ("bidirectional", "state_outputs", "use_sequence_length"))
+        several = (is_true(attrs, key) for key in ("bidirectional", "use_sequence_length"))
         if attrs.get("mode") != "lstm" or attrs.get("num_layers") != "1" or any(several):
             return "it is not one LSTM layer in one direction, and MXNet computes no other one in integers"
     if op == "_arange" and not _is_countable(attrs):
@@ -108,7 +108,7 @@ def output_count(op: str, attrs: Mapping[str, str]) -> int:
     if isinstance(outputs, str):
         count = _integers(attrs.get(outputs, "0"))[:1]
         return count[0] if count and count[0] > 0 else len(_integers(attrs.get("indices", "")))
-    if op == "RNN":
+    if op in ("RNN", "_contrib_quantized_rnn"):
         states = 2 if attrs.get("mode") == "lstm" else 1
         return 1 + states if is_true(attrs, "state_outputs") else 1
     if op == "topk":

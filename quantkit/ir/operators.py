@@ -29,7 +29,7 @@ _MOVES = frozenset(
 )
 _BY_A_NUMBER = frozenset({"_mul_scalar", "_div_scalar"})
 
-_AUXILIARY_INPUTS = {"BatchNorm": (3, 4), "BatchNorm_v1": (3, 4), "SyncBatchNorm": (3, 4)}
+_AUXILIARY_INPUTS = dict.fromkeys(("BatchNorm", "BatchNorm_v1", "_contrib_quantized_batch_norm"), (3, 4))
 
 
 def auxiliary_inputs(node: Node) -> tuple[Tensor, ...]:

@@ -1,7 +1,9 @@
-"""RecurrentLayer: recurrent layers of a fused network, batch first, from states of zero.
+"""RecurrentLayer: recurrent layers of a fused network, batch first.
 
 MXNet's ``RNN`` reads (steps, batch, features). A fused network has it as one operator, ``fused_recurrent``, together
 with the exchanges of axes around it and its states of zero, so that every tensor has the batch as its first axis.
+Initial states that are given are further inputs. The final state is the result of the last step; the cells' final state
+is a second output, which an operator ``FINAL_CELL`` alone reads and hands on.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import flag, integer, integers
 
 RECURRENT = "fused_recurrent"
+FINAL_CELL = "_copy"
+
+CELL_OUTPUT = 2
+"""The place of the cells' final state among the outputs of MXNet's ``RNN``, and of layers that are lowered."""
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 """The number of gates, rows of weights for each unit of the state, by the mode of MXNet's ``RNN``."""
@@ -31,7 +37,8 @@ class RecurrentLayer:
     """The recurrent layers that one node computes.
 
     They read data of shape (batch, steps, features) and put out (batch, steps, hidden x directions). ``parameters`` is
-    MXNet's flat vector: the matrices of every layer and direction, then their biases.
+    MXNet's flat vector: the matrices of every layer and direction, then their biases. States are of shape
+    (batch, layers x directions, hidden).
     """
 
     node: Node
@@ -43,6 +50,21 @@ class RecurrentLayer:
     @property
     def parameters(self) -> Tensor:
         return self.node.inputs[1]
+
+    @property
+    def states(self) -> tuple[Tensor, ...]:
+        """The initial state, and that of the cells of LSTM layers; nothing where they are zero."""
+        return self.node.inputs[2:]
+
+    @property
+    def puts_out_cell(self) -> bool:
+        """Whether the cells' final state is an output."""
+        return flag(self.node, "state_outputs")
+
+    @property
+    def final_cell(self) -> Tensor:
+        """The cells' final state, if it is an output."""
+        return Tensor(self.node.name, 1)
 
     @property
     def mode(self) -> str:
@@ -73,10 +95,30 @@ def reported_name(node: Node) -> Optional[str]:
     return REPORTED_NAMES.get(node.attrs.get("mode", "")) if node.op in ("RNN", RECURRENT) else None
 
 
-def fused_recurrent(name: str, rnn: Node, data: Tensor, parameters: Tensor) -> Node:
-    """The batch-first form of an ``RNN`` node whose states are zero, without its final states."""
+def fused_recurrent(
+    name: str,
+    rnn: Node,
+    data: Tensor,
+    parameters: Tensor,
+    states: Sequence[Tensor] = (),
+    puts_out_cell: bool = False,
+) -> Node:
+    """The batch-first form of an ``RNN`` node from ``states``, empty for states of zero."""
     attrs = {key: rnn.attrs[key] for key in _ATTRIBUTES if key in rnn.attrs}
-    return Node(name, RECURRENT, (data, parameters), attrs, rnn.origin)
+    if puts_out_cell:
+        attrs["state_outputs"] = "True"
+    return Node(name, RECURRENT, (data, parameters, *states), attrs, rnn.origin)
+
+
+def final_cell(name: str, layer: RecurrentLayer) -> Node:
+    """The operator that hands on the final state of a layer's cells."""
+    return Node(name, FINAL_CELL, (layer.final_cell,), {}, layer.node.origin)
+
+
+def hands_on_cell_of(graph: Graph, node: Node) -> Optional[RecurrentLayer]:
+    """The layer of a fused network whose cells' final state a node hands on; None for other nodes."""
+    source = node.inputs[0] if node.op == FINAL_CELL else None
+    return None if source is None or source.index != 1 else recurrent_layer_of(graph.producer(source))
 
 
 def part_names(name: str) -> tuple[str, ...]:
@@ -97,11 +139,30 @@ def time_major(layer: RecurrentLayer, data: Optional[Tensor] = None) -> Iterator
         yield swapped(exchanged, layer.data, node.origin)
         data = Tensor(exchanged)
     states = states if layer.mode == "lstm" else states[:1]
-    shape = f"({layer.layers * layer.directions}, 0, {layer.hidden})"
-    for state in states:
-        yield Node(state, "_zeros", (), {"shape": shape, "dtype": "float32"}, node.origin)
+    yield from _initial_states(layer, states)
     yield Node(rnn, "RNN", (data, layer.parameters, *map(Tensor, states)), node.attrs, node.origin)
     yield swapped(node.name, Tensor(rnn), node.origin)
+
+
+def _initial_states(layer: RecurrentLayer, names: Sequence[str]) -> Iterator[Node]:
+    node = layer.node
+    if layer.states:
+        yield from (swapped(name, state, node.origin) for name, state in zip(names, layer.states))
+        return
+    shape = f"({layer.layers * layer.directions}, 0, {layer.hidden})"
+    for name in names:
+        yield Node(name, "_zeros", (), {"shape": shape, "dtype": "float32"}, node.origin)
+
+
+def batch_first_cell(name: str, rnn: str, origin: tuple[str, ...] = ()) -> Node:
+    """The cells' final state of an ``RNN``, the operator ``rnn``, batch first."""
+    return swapped(name, Tensor(rnn, CELL_OUTPUT), origin)
+
+
+def reads_cell_of(node: Node) -> Optional[str]:
+    """The name of the operator whose cells' final state a node makes batch first, as ``batch_first_cell`` does."""
+    source = node.inputs[0] if exchanges_batch(node) else None
+    return source.node if source is not None and source.index == CELL_OUTPUT else None
 
 
 def swapped(name: str, tensor: Tensor, origin: tuple[str, ...] = ()) -> Node:
@@ -146,12 +207,16 @@ def flat_layer(directions: Sequence[Matrices]) -> np.ndarray:
     return np.concatenate([part.ravel() for part in (*weights, *biases)])
 
 
+def parameter_count(layer: RecurrentLayer, features: int) -> int:
+    """How many values the flat vector has for data of so many features."""
+    rows, across = GATES[layer.mode] * layer.hidden, layer.hidden * layer.directions
+    columns = features + (layer.layers - 1) * across + layer.layers * (layer.hidden + 2)
+    return layer.directions * rows * columns
+
+
 def feature_count(layer: RecurrentLayer, size: int) -> Optional[int]:
     """The features of the data for which the flat vector has ``size`` values; None if there are none."""
-    rows, across = GATES[layer.mode] * layer.hidden, layer.hidden * layer.directions
-    later = (layer.layers - 1) * layer.directions * rows * (across + layer.hidden)
-    biases = layer.layers * layer.directions * rows * 2
-    features, left = divmod(size - biases - later - layer.directions * rows * layer.hidden, layer.directions * rows)
+    features, left = divmod(size - parameter_count(layer, 0), layer.directions * GATES[layer.mode] * layer.hidden)
     return features if features > 0 and not left else None
 
 
@@ -174,13 +239,19 @@ def matrices(layer: RecurrentLayer, flat: np.ndarray, features: int) -> list[lis
     ]
 
 
+def layer_matrices(params: Mapping[str, np.ndarray], layer: RecurrentLayer) -> Optional[list[list[Matrices]]]:
+    """The weights of recurrent layers by layer and direction; None where they are computed or do not fit."""
+    flat = params.get(layer.parameters.node)
+    features = None if flat is None or layer.hidden < 1 else feature_count(layer, flat.size)
+    return None if flat is None or features is None else matrices(layer, flat, features)
+
+
 def lstm_matrices(params: Mapping[str, np.ndarray], layer: RecurrentLayer) -> Optional[Matrices]:
     """The weights of an LSTM of one layer and direction; None for others, or where they are computed or do not fit."""
-    flat = params.get(layer.parameters.node)
-    if flat is None or layer.mode != "lstm" or layer.layers * layer.directions != 1 or layer.hidden < 1:
+    if layer.mode != "lstm" or layer.layers * layer.directions != 1:
         return None
-    features = feature_count(layer, flat.size)
-    return None if features is None or flat.dtype != np.float32 else matrices(layer, flat, features)[0][0]
+    weights = layer_matrices(params, layer)
+    return None if weights is None or weights[0][0].of_input.dtype != np.float32 else weights[0][0]
 
 
 def known_matrices(graph: Graph, layer: RecurrentLayer) -> Matrices:

@@ -23,6 +23,8 @@ from quantkit.ir.operators import ADDITIONS, integer, integers
 from quantkit.ir.recurrent_layer import RECURRENT, RecurrentLayer, known_matrices
 from quantkit.lowering.weights import engine_weight
 from quantkit.quantization.arithmetic import DType
+from quantkit.quantization.grouped_weights import engine_form
+from quantkit.quantization.layer_weights import layer_integers
 from quantkit.quantization.plan import TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.recurrent_weights import (
@@ -32,7 +34,6 @@ from quantkit.quantization.recurrent_weights import (
     kernel_zero_point,
     lstm_integers,
 )
-from quantkit.quantization.weights import per_channel_int8
 
 PREFIX = "quantized_"
 
@@ -239,7 +240,8 @@ def _widened(lowering: _Lowering, layer: FusedLayer, weight: Tensor) -> tuple[Fu
 
 
 def _safe_weight(lowering: _Lowering, layer: FusedLayer) -> Tensor:
-    safe = engine_weight(lowering.network, layer)
+    """The weights as the engine needs them, to compute with those of the layer."""
+    safe = engine_form(engine_weight(lowering.network, layer), layer.groups)
     if safe is lowering.graph.params[layer.weight.node]:
         return layer.weight
     return lowering.add_param(f"{layer.node.name}_safe_weight", safe)
@@ -253,7 +255,7 @@ def _lower_dense(lowering: _Lowering, node: Node) -> None:
     """
     layer = layer_of(node)
     weight = lowering.graph.params[layer.weight.node]
-    integers, scale = per_channel_int8(weight.reshape(len(weight), -1), lowering.network.dense_levels)
+    integers, scale = layer_integers(weight.reshape(len(weight), -1), lowering.network.weight_rounding(node))
     stored = lowering.add_param(f"{node.name}_weight_int8", integers)
     low = lowering.add_param(f"{node.name}_weight_low", np.array([-UNIT_STEP_RANGE], np.float32))
     high = lowering.add_param(f"{node.name}_weight_high", np.array([UNIT_STEP_RANGE], np.float32))
@@ -290,7 +292,8 @@ def _lower_dense_to_integers(lowering: _Lowering, node: Node) -> None:
 def _lower_recurrent(lowering: _Lowering, node: Node) -> None:
     """An LSTM layer with its exchanges of axes; the kernel takes uint8 and weights in FP32, and puts out FP32."""
     layer = RecurrentLayer(node)
-    lowering.as_float(layer.data)
+    for tensor in (layer.data, *layer.states):
+        lowering.as_float(tensor)
     for each in float_nodes(lowering.graph, node):
         lowering.add(_int8_rnn(lowering, layer, each) if each.op == "RNN" else each)
 

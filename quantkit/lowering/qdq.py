@@ -20,16 +20,24 @@ from quantkit.calibration.ranges import Range
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, layer_of, unrolled, with_relu_only
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
-from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag, integer
-from quantkit.ir.recurrent_layer import RecurrentLayer, recurrent_layer_of, swapped, time_major
+from quantkit.ir.operators import DEQUANTIZE, QUANTIZE, flag
+from quantkit.ir.recurrent_layer import (
+    CELL_OUTPUT,
+    RecurrentLayer,
+    batch_first_cell,
+    hands_on_cell_of,
+    recurrent_layer_of,
+    swapped,
+    time_major,
+)
 from quantkit.lowering.onnx_lstm import LstmForm, check_lstm_form, written_features, written_lstm
 from quantkit.lowering.subsampling import with_subsampling
 from quantkit.lowering.weights import engine_weight
 from quantkit.quantization.arithmetic import QuantParams, affine_params
+from quantkit.quantization.layer_weights import layer_integers
 from quantkit.quantization.plan import QuantizationPlan, TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.reduced_range import ReduceRange, with_reduced_range
-from quantkit.quantization.weights import engine_integers, per_channel_int8
 
 Shape = tuple[int, ...]
 
@@ -69,11 +77,14 @@ def qdq_network(
     lstm_features = written_features(network)
     graph, lowering = network.graph, _Lowering(network, reduce_range, known, Names(network.graph.names))
     for node in graph.nodes:
-        recurrent = recurrent_layer_of(node)
+        recurrent, ended = recurrent_layer_of(node), hands_on_cell_of(graph, node)
         if network.int8_recurrent(node) is not None:
             _write_int8_lstm(lowering, RecurrentLayer(node), lstm, lstm_features[node.name])
         elif recurrent is not None:
             _write_recurrent(lowering, recurrent)
+        elif ended is not None:
+            cell = batch_first_cell(node.name, lowering.recurrent[ended.node.name], node.origin)
+            lowering.add(cell, lowering.shapes[node.output])
         elif not network.is_int8(node):
             lowering.write_out(node, node.inputs)
         elif fused_layer_of(node) is None:
@@ -86,7 +97,11 @@ def qdq_network(
 
 @dataclass
 class _Lowering:
-    """The nodes written so far; ``in_integers`` has the rounded form of tensors that are computed in FP32."""
+    """The nodes written so far.
+
+    ``in_integers`` has the rounded form of tensors that are computed in FP32, and ``recurrent``, by recurrent layers,
+    the operator that computes each, steps first.
+    """
 
     network: QuantizedGraph
     reduce_range: ReduceRange
@@ -95,6 +110,7 @@ class _Lowering:
     nodes: list[Node] = field(default_factory=list)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     in_integers: dict[Tensor, Tensor] = field(default_factory=dict)
+    recurrent: dict[str, str] = field(default_factory=dict)
 
     @property
     def graph(self) -> Graph:
@@ -104,6 +120,13 @@ class _Lowering:
         self.nodes.append(node)
         self.shapes[node.output] = shape
         return node.output
+
+    def add_recurrent(self, node: Node, layer: RecurrentLayer) -> Tensor:
+        """Add the operator that computes a recurrent layer, steps first."""
+        batch, steps, across = self.shapes[layer.node.output]
+        self.recurrent[layer.node.name] = node.name
+        self.shapes[Tensor(node.name, CELL_OUTPUT)] = (layer.layers * layer.directions, batch, layer.hidden)
+        return self.add(node, (steps, batch, across))
 
     def add_param(self, wanted: str, value: np.ndarray) -> Tensor:
         name = self.names.take(wanted)
@@ -161,25 +184,29 @@ class _Lowering:
 def _write_recurrent(lowering: _Lowering, layer: RecurrentLayer) -> None:
     """Recurrent layers in FP32, as operators of MXNet's that read steps first."""
     batch, steps, features = lowering.shapes[layer.data]
-    across = lowering.shapes[layer.node.output][2]
-    *before, rnn, last = time_major(layer)
-    states = {each.name: (layer.layers * layer.directions, batch, layer.hidden) for each in before}
-    shapes = {**states, before[0].name: (steps, batch, features), rnn.name: (steps, batch, across)}
-    for each in (*before, rnn, last):
-        lowering.add(each, shapes.get(each.name, (batch, steps, across)))
+    exchanged, *states, rnn, last = time_major(layer)
+    lowering.add(exchanged, (steps, batch, features))
+    for state in states:
+        lowering.add(state, (layer.layers * layer.directions, batch, layer.hidden))
+    lowering.add_recurrent(rnn, layer)
+    lowering.add(last, lowering.shapes[layer.node.output])
 
 
 def _write_int8_lstm(lowering: _Lowering, layer: RecurrentLayer, form: LstmForm, width: int) -> None:
     """An INT8 LSTM layer as one operator, which reads and puts out steps first; ``width``: see ``written_features``."""
     node = layer.node
-    (batch, steps, features), hidden = lowering.shapes[layer.data], layer.hidden
+    batch, steps, features = lowering.shapes[layer.data]
     exchanged = swapped(lowering.names.take(f"{node.name}_time_major"), layer.data, node.origin)
     lstm = written_lstm(lowering.network, layer, form, width)
     constants = [lowering.add_param(f"{node.name}_{what}", value) for what, value in lstm.constants.items()]
     data = lowering.add(exchanged, (steps, batch, features))
-    computed = Node(lowering.names.take(f"{node.name}_lstm"), lstm.operator, (data, *constants), {}, node.origin)
-    result = lowering.add(computed, (steps, batch, hidden))
-    lowering.add(swapped(node.name, result, node.origin), (batch, steps, hidden))
+    initial = [
+        lowering.add(swapped(lowering.names.take(f"{node.name}_{what}"), state, node.origin), (1, batch, layer.hidden))
+        for what, state in zip(("initial_state", "initial_cell"), layer.states)
+    ]
+    operator = lowering.names.take(f"{node.name}_lstm")
+    result = lowering.add_recurrent(Node(operator, lstm.operator, (data, *constants, *initial), {}, node.origin), layer)
+    lowering.add(swapped(node.name, result, node.origin), lowering.shapes[node.output])
 
 
 def tensor_params(form: TensorQuantization) -> QuantParams:
@@ -190,11 +217,10 @@ def tensor_params(form: TensorQuantization) -> QuantParams:
 def _write_int8_layer(lowering: _Lowering, node: Node) -> None:
     layer = layer_of(node)
     params = lowering.graph.params
-    levels = lowering.network.weight_levels(node)
-    weight = engine_weight(lowering.network, layer) if levels is None else params[layer.weight.node]
-    integers, scale = engine_integers(weight) if levels is None else per_channel_int8(weight, levels)
-    # All grouped INT8 convolutions are depthwise.
-    depthwise = layer.is_convolution and integer(layer.core, "num_group", 1) > 1
+    rounding = lowering.network.weight_rounding(node)
+    weight = engine_weight(lowering.network, layer) if rounding.kind == "engine" else params[layer.weight.node]
+    integers, scale = layer_integers(weight, rounding)
+    depthwise = layer.groups == len(weight) > 1
     integers, scale = with_reduced_range(weight, integers, scale, lowering.reduce_range, depthwise)
     data = lowering.rounded(layer.data)
     if not layer.is_convolution and flag(layer.core, "flatten", default=True) and len(lowering.shapes[data]) != 2:

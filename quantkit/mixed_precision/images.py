@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import tee
 from math import prod
 from typing import Any, Optional
@@ -14,7 +14,7 @@ import numpy as np
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.data.batches import Batch
 from quantkit.data.dataset import CalibrationDataset
-from quantkit.evaluation.divergence import divergence, log_probabilities, noise_share
+from quantkit.evaluation.divergence import balanced_noise, divergence, log_probabilities, noise_shares
 from quantkit.evaluation.drop import Drop, measure_drop, measure_rise
 from quantkit.evaluation.perplexity import check_step_labels, cross_entropies, scale_of
 from quantkit.fusion.fused_model import FusedModel
@@ -45,10 +45,12 @@ class Judged:
         class_scores: whether the network's outputs are class scores, of images or of every step.
         classes: how many scores make a row; None if they are no class scores.
         measure: what a network may lose; None where they are no class scores, or where steps have no labels.
-        outcomes: FP32's, see ``outcomes``.
+        outcomes: FP32's, see ``outcomes_of``.
         subset: some of the images, preprocessed, float32 (images, channels, height, width).
         responses: FP32's for the subset, see ``responses``.
         sha256: the hash of images and labels.
+        usual_noise: the noise in each output of the network all in INT8, see ``balanced_noise``; empty to count each as
+            it is.
     """
 
     model: Model
@@ -62,13 +64,36 @@ class Judged:
     subset: np.ndarray
     responses: Responses
     sha256: str
+    usual_noise: tuple[float, ...] = ()
 
     def divergence(self, graph: Graph) -> float:
         """The divergence of a form of the network from FP32 on the subset; see ``evaluation.divergence``."""
         computed = responses(graph, self.subset, self.classes)
         if self.classes is not None:
             return divergence(self.responses[0], computed[0])
-        return noise_share(self.responses, computed)
+        return balanced_noise(noise_shares(self.responses, computed), self.usual_noise or (1.0,) * len(computed))
+
+    def balanced(self, int8: Graph) -> Judged:
+        """The images, with the outputs of networks for no class scores balanced by the noise of the one all in INT8."""
+        if self.classes is not None or len(self.responses) == 1:
+            return self
+        return replace(self, usual_noise=noise_shares(self.responses, responses(int8, self.subset, None)))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that determines what is measured on them."""
+        return {"images": self.sha256, "class_scores": self.class_scores.yes, "measure": self.measure}
+
+    def outcomes_of(self, graph: Graph) -> np.ndarray:
+        """What a form of the network makes of all images, of shape (images,): what its drop is computed from.
+
+        The predicted classes, int64; of perplexity the cross-entropies in nats a step, float64. Empty if nothing is
+        measured.
+        """
+        if self.measure is None:
+            return self.outcomes
+        original = self.model.graph if self.measure == "perplexity" else None
+        return np.concatenate(list(_outcomes(graph, self.samples.batches(BATCH_SIZE), original)))
 
     def drop(self, outcomes: np.ndarray) -> Optional[Drop]:
         """What a form of the network with these outcomes loses against FP32; None if nothing is measured."""
@@ -109,8 +134,7 @@ def judged(source: FusedModel, samples: Any, progress: Progress) -> Judged:
     measure = _measure(per_step, bool(labels)) if scores.yes else None
     classes = row if scores.yes else None
     count = sum(map(len, results))
-    few = opened.subset(min(_SUBSET, count))
-    subset = np.concatenate([part.data for part in few.batches(BATCH_SIZE)])
+    subset = subset_of(opened, count)
     return Judged(
         model,
         opened,
@@ -137,16 +161,10 @@ def scores_of(model: Model, shapes: Sequence[tuple[int, ...]], labelled: bool) -
     return per_step or class_scores(model.graph, shapes, *said), per_step is not None
 
 
-def outcomes(graph: Graph, judged: Judged) -> np.ndarray:
-    """What a form of the network makes of all images, of shape (images,): what its drop is computed from.
-
-    The predicted classes, int64; of perplexity the cross-entropies in nats a step, float64. Empty if nothing is
-    measured.
-    """
-    if judged.measure is None:
-        return judged.outcomes
-    original = judged.model.graph if judged.measure == "perplexity" else None
-    return np.concatenate(list(_outcomes(graph, judged.samples.batches(BATCH_SIZE), original)))
+def subset_of(samples: CalibrationDataset, count: int) -> np.ndarray:
+    """Some of ``count`` samples, preprocessed, float32 of shape (samples, ...)."""
+    few = samples.subset(min(_SUBSET, count))
+    return np.concatenate([part.data for part in few.batches(BATCH_SIZE)])
 
 
 def responses(graph: Graph, images: np.ndarray, classes: Optional[int]) -> Responses:

@@ -31,7 +31,7 @@ def journal_path(facts: Mapping[str, Any]) -> Path:
 
 
 def check_journals() -> None:
-    """JudgedNetwork that journals can be written, before the work that they record.
+    """Check that journals can be written, before the work that they record.
 
     Raises:
         QuantkitError: their folder cannot be created or written.

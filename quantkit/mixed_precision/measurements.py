@@ -18,9 +18,10 @@ from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.mixed_precision.choose import Layers, Trial
-from quantkit.mixed_precision.images import Judged, outcomes
+from quantkit.mixed_precision.images import Judged
 from quantkit.mixed_precision.journal import Journal, Value
 from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
+from quantkit.mixed_precision.task_images import JudgedByTask
 from quantkit.quantization.algorithms.apply import AdjustedNetwork
 
 _TRIAL_SECONDS = 0.5
@@ -77,7 +78,8 @@ class JudgedNetwork:
         layers: those in FP32.
         again: whether the algorithms were applied again for them.
         divergence: how far the outputs are from FP32's on a subset of the images: the mean Kullback-Leibler divergence
-            of class scores in nats, of other outputs the noise as a share of the signal.
+            of class scores in nats; of detectors and the like how far predictions are apart, from 0 to 1; of other
+            outputs the noise as a share of the signal, of several in units of the noise of the network all in INT8.
         drop: against FP32, on all images; None if nothing is measured there, see ``images.Judged``.
         milliseconds: median latencies at batch 1 of ``fp32``, ``fp32_fused``, ``int8`` (all of it) and ``mixed``,
             measured in turns; without the last if ``layers`` is empty.
@@ -134,7 +136,7 @@ class Measurements:
         source: FusedModel,
         adjusted: AdjustedNetwork,
         anew: Callable[[Layers], AdjustedNetwork],
-        images: Judged,
+        images: Union[Judged, JudgedByTask],
         journal: Journal,
         budget: Budget,
     ) -> None:
@@ -234,7 +236,7 @@ class Measurements:
         extra, noise = median_difference(times["int8"], times.get("mixed", times["int8"]))
         return {
             "divergence": self._images.divergence(graph),
-            "outcomes": outcomes(graph, self._images).tolist(),
+            "outcomes": self._images.outcomes_of(graph).tolist(),
             "milliseconds": {name: float(np.median(values)) for name, values in times.items()},
             "extra": extra,
             "noise": noise,

@@ -10,6 +10,7 @@ from typing import Any, Optional, Union
 
 from quantkit.backends.mxnet.shapes import infer_shapes
 from quantkit.bundle.engine import present_engine
+from quantkit.bundle.network import network_of
 from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import DataError, UserError
@@ -18,6 +19,7 @@ from quantkit.formats.mxnet import nnvm
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.host.cpu import read_cpu
 from quantkit.kinds import number, of_kind
+from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.mixed_precision.busy import warn_of_load
 from quantkit.mixed_precision.candidates import candidates
 from quantkit.mixed_precision.choose import Layers
@@ -26,6 +28,7 @@ from quantkit.mixed_precision.images import Judged, judged, scores_of
 from quantkit.mixed_precision.journal import Journal, check_journals, journal_path
 from quantkit.mixed_precision.kept_in_fp32 import kept_in_fp32
 from quantkit.mixed_precision.measurements import Budget, JudgedNetwork, Measurements
+from quantkit.mixed_precision.task_images import JudgedByTask, judged_by_task
 from quantkit.models.class_scores import ClassScores
 from quantkit.models.dataset import CalibrationData, dataset
 from quantkit.models.model import Model
@@ -37,12 +40,16 @@ from quantkit.quantization.goal import Goal, MixedPrecision
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.ptq_config import PresetName, PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
+from quantkit.tasks.choose import judged_task
+from quantkit.tasks.judge import task_and_data
 from quantkit.version import __version__
+
+AnyJudged = Union[Judged, JudgedByTask]
 
 _FEW_IMAGES = 50
 
 # To be raised when what a measurement holds, or how it is made, changes.
-_JOURNAL_FORMAT = 3
+_JOURNAL_FORMAT = 4
 
 
 class FewImagesWarning(UserWarning):
@@ -124,7 +131,10 @@ def search_mixed_precision(
     check_request(source.model, goal, evaluation_data, minutes)
     samples = dataset(source.model, calibration_data)
     judged_by = samples.subset(table.samples, at_most=True) if evaluation_data is None else evaluation_data
-    looked_at = judged(source, judged_by, progress)
+    task = judged_task(source.model.task)
+    looked_at: AnyJudged = (
+        judged(source, judged_by, progress) if task is None else judged_by_task(source.model, task, judged_by, progress)
+    )
     if goal.max_drop is not None:
         _check_measurable(source.model, looked_at)
     _warn_of_few(looked_at, goal)
@@ -132,6 +142,8 @@ def search_mixed_precision(
     if not adjusted.network.int8_weighted:
         raise UserError(f"no layer of {source.model.name} runs in INT8, so there is nothing to return to FP32")
     path = journal_path(_facts(source, table, adjusted, looked_at))
+    if isinstance(looked_at, Judged):
+        looked_at = looked_at.balanced(int8_graph(adjusted.network))
 
     def anew(layers: Layers) -> AdjustedNetwork:
         mixed = kept_in_fp32(QuantizedGraph(source.fused.graph, plan), layers)
@@ -183,22 +195,38 @@ def check_request(model: Model, goal: Goal, evaluation_data: Optional[Calibratio
     if not 0 <= minutes < float("inf"):
         raise UserError(f"a budget of {minutes:g} minutes was asked for; give a number from 0 up, such as 10")
     if goal.max_drop is not None:
+        _check_has_drop(model, evaluation_data)
+    check_journals()
+
+
+def _check_has_drop(model: Model, evaluation_data: Optional[CalibrationData]) -> None:
+    task = judged_task(model.task)
+    if task is None:
         shapes = infer_shapes(model.graph, dict.fromkeys(model.graph.inputs, (1, *model.input_shape)))
         outputs = [shapes[output][1:] for output in model.graph.outputs]
         # Whether the images have labels is not known yet.
         _check_class_scores(model, scores_of(model, outputs, labelled=True)[0])
-    check_journals()
+    elif isinstance(evaluation_data, (str, os.PathLike)):
+        task_and_data(task, network_of(model), evaluation_data)
 
 
 def _check_class_scores(model: Model, judged: ClassScores) -> None:
     if not judged.yes:
         raise UserError(
             f"a drop of top-1 or perplexity needs class scores, and the outputs of {model.name} are none "
-            f"({judged.why}); give --min-speedup alone, or --classes (class_scores=True) if they are"
+            f"({judged.why}); give --min-speedup alone, --classes (class_scores=True) if they are, or --task "
+            "(task=), what it is for"
         )
 
 
-def _check_measurable(model: Model, images: Judged) -> None:
+def _check_measurable(model: Model, images: AnyJudged) -> None:
+    if isinstance(images, JudgedByTask):
+        if images.measure is None:
+            raise DataError(
+                f"there is nothing on {images.samples.name} that the {model.task} of {model.name} could be judged by: "
+                "neither objects nor confident predictions of FP32; give annotated images"
+            )
+        return
     _check_class_scores(model, images.class_scores)
     if images.measure is None:
         raise DataError(
@@ -212,9 +240,10 @@ def _refuse() -> None:
     raise UserError("another process searches the same network already; wait until it has ended")
 
 
-def _warn_of_few(images: Judged, goal: Goal) -> None:
-    """Warn where each image counts much; of perplexity the interval tells how certain it is."""
-    if goal.max_drop is not None and images.measure != "perplexity" and images.count < _FEW_IMAGES:
+def _warn_of_few(images: AnyJudged, goal: Goal) -> None:
+    """Warn where each image counts much; of other measures the interval tells how certain they are."""
+    counted = images.measure in ("top-1", "agreement")
+    if goal.max_drop is not None and counted and images.count < _FEW_IMAGES:
         warnings.warn(
             f"one of {images.count} images is {100 / images.count:.1f} points, so a drop of {goal.max_drop:g} "
             "points can hardly be told from chance; evaluate on more images",
@@ -223,7 +252,7 @@ def _warn_of_few(images: Judged, goal: Goal) -> None:
         )
 
 
-def _record(chosen: JudgedNetwork, goal: Goal, images: Judged) -> MixedPrecision:
+def _record(chosen: JudgedNetwork, goal: Goal, images: AnyJudged) -> MixedPrecision:
     drop = chosen.drop
     return MixedPrecision(
         goal.max_drop,
@@ -237,10 +266,8 @@ def _record(chosen: JudgedNetwork, goal: Goal, images: Judged) -> MixedPrecision
     )
 
 
-def _facts(source: FusedModel, table: CalibrationTable, adjusted: AdjustedNetwork, images: Judged) -> dict[str, Any]:
+def _facts(source: FusedModel, table: CalibrationTable, adjusted: AdjustedNetwork, images: AnyJudged) -> dict[str, Any]:
     """All that determines what is measured."""
-    from quantkit.lowering.mxnet_int8 import int8_graph
-
     cpu = read_cpu()
     return {
         "format": _JOURNAL_FORMAT,
@@ -253,7 +280,5 @@ def _facts(source: FusedModel, table: CalibrationTable, adjusted: AdjustedNetwor
         "int8": nnvm.sha256_of(int8_graph(adjusted.network)),
         "calibration": [table.method, table.samples, table.data_sha256],
         "algorithms": asdict(adjusted.algorithms),
-        "images": images.sha256,
-        "class_scores": images.class_scores.yes,
-        "measure": images.measure,
+        **images.facts,
     }

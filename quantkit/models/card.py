@@ -17,6 +17,7 @@ from quantkit.errors import ModelError, UserError
 from quantkit.files.contained import file_in
 from quantkit.files.files import shipped
 from quantkit.files.text import read_toml
+from quantkit.models.families import Task, family_of
 from quantkit.models.layout import SequenceLayout
 
 SourceKind = Literal["gluoncv", "huggingface", "url", "file"]
@@ -60,6 +61,8 @@ class Accuracy:
 class Card:
     """A network's description. ``input_shape`` is without the batch; ``layout`` is that of sequences in their files.
 
+    ``task`` is what it is for, and ``family`` its architecture, as ``models.families`` names those of GluonCV.
+
     ``symbol`` and ``params`` are files in ``folder``. ``labels`` is ``imagenet1k``, ``cifar10``, a text file there with
     one name per line, or the names themselves. ``exclude`` lists node names or globs that should stay FP32.
     """
@@ -69,6 +72,8 @@ class Card:
     input_shape: tuple[int, ...]
     classes: int
     network: Optional[str] = None
+    task: Task = "classification"
+    family: Optional[str] = None
     layout: Optional[SequenceLayout] = None
     symbol: Optional[str] = None
     params: Optional[str] = None
@@ -154,6 +159,7 @@ def _card(table: dict[str, Any], folder: Path) -> Card:
         **{
             **table,
             "folder": folder,
+            "family": table["family"] or _family_name(table["network"]),
             "input_shape": tuple(table["input_shape"]),
             "aliases": tuple(table["aliases"]),
             "exclude": tuple(table["exclude"]),
@@ -168,6 +174,11 @@ def _card(table: dict[str, Any], folder: Path) -> Card:
             ),
         }
     )
+
+
+def _family_name(network: Optional[str]) -> Optional[str]:
+    family = None if network is None else family_of(network)
+    return None if family is None else family.name
 
 
 def _preprocess(table: dict[str, Any]) -> Preprocess:

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from quantkit.data.preprocess import Fit
+from quantkit.models.families import Task
 from quantkit.models.layout import SequenceLayout
 
 # MXNet's extents have 31 bits.
@@ -30,6 +32,13 @@ class PreprocessTable(_Table):
     std: Annotated[list[_PositiveFloat], Field(min_length=3, max_length=3)]
     scale: _PositiveFloat = 255.0
     rotate180: bool = False
+    fit: Optional[Fit] = None
+
+    @model_validator(mode="after")
+    def _one_way_to_scale(self) -> PreprocessTable:
+        if self.fit is not None and (self.resize is not None or self.crop is not None):
+            raise ValueError("give either fit, or resize and crop")
+        return self
 
 
 class AccuracyTable(_Table):
@@ -87,6 +96,8 @@ class CardTable(_Table):
 
     name: _Name
     network: Optional[_Name] = None
+    task: Task = "classification"
+    family: Optional[_Name] = None
     symbol: Optional[_Name] = None
     params: Optional[_Name] = None
     aliases: list[_Name] = []

@@ -41,6 +41,11 @@ def dataset(model: Model, data: CalibrationData) -> CalibrationDataset:
     return data
 
 
+def batch_size_of(chosen: CalibrationDataset) -> int:
+    """The batch size that a network is bound to for these samples: no more than there are, as memory grows with it."""
+    return BATCH_SIZE if chosen.size is None else min(BATCH_SIZE, chosen.size)
+
+
 def steps(chosen: CalibrationDataset) -> int:
     """The number of batches for the progress display; 0 if unknown."""
     return 0 if chosen.size is None else -(-chosen.size // BATCH_SIZE)

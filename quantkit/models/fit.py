@@ -16,12 +16,16 @@ from quantkit.models.torch_layout import from_torch, is_torch_layout
 class Parameters:
     """The parameters of a network: shapes by symbol name and, if known, places in the gluon block by symbol name.
 
-    ``states`` are the initial states of recurrent layers, which are zero instead of parameters.
+    ``states`` are the initial states of recurrent layers, which are zero instead of parameters. ``constants`` are
+    values of parameters that no training changes, for files that lack them; ``unused`` are names of arrays in files of
+    the whole block that the network does not read.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
     structured: Mapping[str, str] = field(default_factory=dict)
     states: tuple[str, ...] = ()
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    unused: frozenset[str] = frozenset()
 
 
 def fit(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
@@ -34,7 +38,9 @@ def fit(wanted: Parameters, arrays: Mapping[str, np.ndarray], where: str) -> dic
         ModelError: an array is missing, superfluous, of another shape, not floating-point, or not finite; or a state
             is not zero.
     """
-    named = _by_symbol_name(wanted, plain_names(arrays, where), where)
+    plain = plain_names(arrays, where)
+    named = _by_symbol_name(wanted, {name: plain[name] for name in plain if name not in wanted.unused}, where)
+    named = {**wanted.constants, **named}
     missing = [name for name in wanted.shapes if name not in named]
     if missing:
         lacking = shortlist(map(repr, missing), "more parameters")

@@ -6,24 +6,28 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional, Protocol, Union, runtime_checkable
+from typing import Any, Optional, Protocol, Union, get_args, runtime_checkable
 
 import numpy as np
 
-from quantkit.backends.mxnet.gluon import arrays, block_network, zoo_network
+from quantkit.backends.mxnet.gluon import arrays, block_network
+from quantkit.backends.mxnet.zoo import ZooNetwork
 from quantkit.data.preprocess import Preprocess
+from quantkit.data.sample_noun import sample_noun
 from quantkit.errors import ModelError
 from quantkit.files.files import as_text
 from quantkit.models.card import Card, find_card, read_card
+from quantkit.models.families import WITHOUT_CLASS_SCORES, Task
 from quantkit.models.fit import fit
 from quantkit.models.labels import label_names
 from quantkit.models.layout import checked_layout, is_time_major
 from quantkit.models.model import Model, Source
-from quantkit.models.names import nearest, zoo_card
+from quantkit.models.names import built, nearest, zoo_card
 from quantkit.models.onnx_file import ONNX_SUFFIX, from_onnx
 from quantkit.models.preprocess_change import PreprocessChange, with_preprocess
 from quantkit.models.preprocess_size import check_crop, preprocess_at
 from quantkit.models.skeleton import Skeleton, skeleton_of
+from quantkit.models.states_as_inputs import StatesKind, check_states_kind, with_states_as_inputs
 from quantkit.models.symbol import newest_params, read_symbol, symbol_file
 from quantkit.models.vocabulary import vocabulary_of
 from quantkit.models.weights import Weights, from_file, resolve
@@ -69,8 +73,10 @@ def load_model(
     params: Optional[Mapping[str, Any]] = None,
     input_shape: Optional[Sequence[int]] = None,
     layout: Optional[str] = None,
+    states: StatesKind = "zero",
     preprocess: Union[Preprocess, PreprocessChange, None] = None,
     class_scores: Optional[bool] = None,
+    task: Optional[Task] = None,
     quiet: bool = False,
 ) -> Model:
     """Load a network with its weights.
@@ -83,18 +89,24 @@ def load_model(
         weights: ``auto``, ``pretrained``, ``random`` or a weights file. ONNX files have their own.
         params: arrays by name (NDArray or NumPy), instead of ``weights``.
         input_shape: of one input without the batch, where it is unknown or other than the card's: (channels, height,
-            width) of images, (features,) of vectors, (steps, features) of sequences, (steps,) of token ids.
+            width) of images, (channels, frames, height, width) of clips, (features,) of vectors, (steps, features) of
+            sequences, (steps,) of token ids.
         layout: of sequences, where it is unknown or other than the card's: ``NTC`` or ``NT`` (batch, steps, ...), or
             ``TNC`` or ``TN`` (steps, batch, ...). The loaded network reads and puts out batches first in any case.
+        states: of recurrent layers. ``zero``: every sequence begins at zero. ``inputs``: initial states are inputs of
+            what is deployed, and final states outputs, so that a sequence can be run in pieces; see
+            ``Predictor.step``.
         preprocess: instead of the card's, or what quantkit's own ONNX files say; a checkpoint without a card has none.
             A ``PreprocessChange`` replaces single steps.
         class_scores: whether the outputs are class scores, where it would be judged wrongly; see ``Model``.
+        task: what the network is for, where it has no card or for something else than the card says, such as
+            ``detection``: its outputs are judged accordingly.
         quiet: without progress bars.
 
     Raises:
         ModelError: the name is unknown (the nearest are offered), a file is missing or damaged, the network is an INT8
-            one, weights and network do not fit, the input shape or the layout is unknown or does not fit, or an
-            argument is of another kind.
+            one, weights and network do not fit, the input shape or the layout is unknown or does not fit, states
+            cannot be inputs, or an argument is of another kind or contradicts another.
         WeightsUnavailable: ``weights`` is ``pretrained`` and no source has them.
         EngineMissing: mxnet is not installed, or gluoncv for one of its networks.
     """
@@ -102,8 +114,10 @@ def load_model(
         raise ModelError(f"preprocess is of type {type(preprocess).__name__}; give a Preprocess, or a PreprocessChange")
     if class_scores is not None and not isinstance(class_scores, bool):
         raise ModelError(f"class_scores is {class_scores!r}; give True or False, or None to have it told")
+    _check_task(task, class_scores)
     if params is not None and not isinstance(params, Mapping):
         raise ModelError(f"params is of type {type(params).__name__}; give arrays by name")
+    check_states_kind(states)
     shape = _checked_shape(input_shape)
     given = None if params is None else arrays(params)
     change = preprocess if isinstance(preprocess, PreprocessChange) else PreprocessChange()
@@ -112,13 +126,15 @@ def load_model(
         model = _from_text(str(spec), str(weights), given, shape, layout, whole, quiet)
     else:
         model = _from_object(spec, str(weights), given, shape, layout, whole)
-    model = replace(model, class_scores=class_scores, vocabulary=vocabulary_of(model.graph))
-    loaded = with_preprocess(model, change)
-    if loaded.preprocess is not None and len(loaded.input_shape) != 3:
+    task = "classification" if class_scores else task or model.task
+    if class_scores is None and task in WITHOUT_CLASS_SCORES:
+        class_scores = False
+    model = replace(model, class_scores=class_scores, task=task, vocabulary=vocabulary_of(model.graph))
+    if (model.preprocess is not None or change.given) and sample_noun(model.input_shape) != "image":
         raise ModelError(
-            f"{loaded.name} reads inputs of shape {loaded.input_shape}, no images; leave out the preprocessing"
+            f"{model.name} reads inputs of shape {model.input_shape}, no images; leave out the preprocessing"
         )
-    return loaded
+    return with_preprocess(with_states_as_inputs(model) if states == "inputs" else model, change)
 
 
 def _from_text(
@@ -172,22 +188,22 @@ def _from_card(
     quiet: bool,
 ) -> Model:
     shape = shape or card.input_shape
-    structured: Mapping[str, str] = {}
+    network: Optional[ZooNetwork] = None
     if card.symbol is not None:
         path = card.file(card.symbol)
         text, where = read_symbol(path), str(path)
     else:
         checked_layout(layout or card.layout, shape)
-        network = zoo_network(str(card.network), shape)
-        text, where, structured = network.symbol, card.name, network.structured
-    skeleton = skeleton_of(text, shape, layout or card.layout, where, structured)
+        network = built(str(card.network), shape, card.labels if isinstance(card.labels, tuple) else ())
+        text, where = network.symbol, card.name
+    skeleton = skeleton_of(text, shape, layout or card.layout, where, network)
     if given is not None:
         found = _given(card.name, skeleton, given)
     else:
         found = resolve(card, weights, skeleton.wanted, skeleton.random, quiet)
     preprocess = preprocess or preprocess_at(found.preprocess or card.preprocess, card.input_shape, shape)
     model = skeleton.model(card.name, found, preprocess)
-    return replace(model, labels=label_names(card), exclude=card.exclude)
+    return replace(model, labels=label_names(card), exclude=card.exclude, task=card.task)
 
 
 def _from_checkpoint(
@@ -253,13 +269,23 @@ def _given(name: str, skeleton: Skeleton, given: Mapping[str, np.ndarray]) -> We
     return Weights(fit(skeleton.wanted, given, "params"), Source(name, "given"))
 
 
+def _check_task(task: Optional[Task], class_scores: Optional[bool]) -> None:
+    names = get_args(Task)
+    if task is not None and task not in names:
+        raise ModelError(f"there is no task {task!r}; give one of {', '.join(names)}")
+    if class_scores and task in WITHOUT_CLASS_SCORES:
+        raise ModelError(
+            f"the outputs of a network for {task} are no class scores; leave out either the task, or --classes "
+            "(class_scores=True)"
+        )
+
+
 def _checked_shape(shape: Optional[Sequence[int]]) -> Optional[Shape]:
     if shape is None:
         return None
     extents = tuple(shape) if isinstance(shape, (Sequence, np.ndarray)) and not isinstance(shape, str) else ()
-    if not 1 <= len(extents) <= 4 or not all(
-        isinstance(each, (int, np.integer)) and 0 < each < 1 << 31 for each in extents
-    ):
+    whole = all(isinstance(each, (int, np.integer)) and not isinstance(each, bool) for each in extents)
+    if not 1 <= len(extents) <= 4 or not whole or not all(0 < each < 1 << 31 for each in extents):
         raise ModelError(
             f"input shape {shape!r} is not that of one input: whole numbers above zero, without the batch, such as "
             "(3, 224, 224) for images of channels, height, width, (1000,) for vectors, or (35, 200) for sequences of "

@@ -9,6 +9,8 @@ from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.ir.graph import Graph
+from quantkit.ir.handed_states import HandedState
+from quantkit.models.families import Task
 from quantkit.models.layout import InputLayout, layout_of
 
 WeightsKind = Literal["pretrained", "random", "file", "given"]
@@ -34,13 +36,16 @@ class Model:
     """A network, its one input, its preprocessing and its provenance.
 
     ``input_shape`` is that of one input, without the batch axis: (channels, height, width) of images, layout NCHW;
-    (features,) of vectors; (steps, features) of sequences, or (steps,) where these are token ids.
+    (channels, frames, height, width) of clips, NCDHW; (features,) of vectors; (steps, features) of sequences, or
+    (steps,) where these are token ids.
     ``preprocess`` is None if it is unknown, or the inputs are no images: sample data must then be preprocessed arrays.
     ``vocabulary`` is that of the token ids, None if the network reads none. ``notes`` say in which way the network
-    differs from the one that was given: batches first, zero states.
+    differs from the one that was given: batches first, zero states. ``states`` are those that it hands on from one
+    piece of a sequence to the next; operators of ``graph`` with the names of their inputs compute zeros.
     ``exclude`` names the nodes that the model's card keeps in FP32. ``class_scores`` is whether the outputs are class
     scores according to the user; None if the user does not say, and the network's end, its labels and those of the
     images decide.
+    ``task`` is what the network is for, as its card or the user says; None if nobody does.
     """
 
     name: str
@@ -53,6 +58,8 @@ class Model:
     class_scores: Optional[bool] = None
     vocabulary: Optional[Vocabulary] = None
     notes: tuple[str, ...] = ()
+    states: tuple[HandedState, ...] = ()
+    task: Optional[Task] = None
 
     @property
     def preparation(self) -> Preparation:

@@ -1,29 +1,61 @@
-"""Cards for GluonCV's classifiers without a shipped one, and suggestions for unknown names."""
+"""Networks by name without a shipped card: cards for those of GluonCV's zoo, and suggestions for unknown names."""
 
 from __future__ import annotations
 
 import difflib
-import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Optional
 
-from quantkit.backends.mxnet.gluon import zoo_names, zoo_network, zoo_sha1
-from quantkit.data.preprocess import Preprocess
-from quantkit.errors import EngineMissing
+from quantkit.backends.mxnet.zoo import ZooNetwork, zoo_names, zoo_network, zoo_source
+from quantkit.errors import EngineMissing, ModelError
 from quantkit.files.files import shipped
 from quantkit.models.card import Card, WeightSource, cards
+from quantkit.models.families import Family, family_of
 
-IMAGENET = Preprocess(resize=256, crop=224, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
-CIFAR = Preprocess(resize=32, crop=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
-
-
-class AssumedPreprocessWarning(UserWarning):
-    """A network has no card: GluonCV's usual input and preprocessing are assumed."""
+_LABELS = {1000: "imagenet1k", 10: "cifar10"}
 
 
 def zoo_card(name: str) -> Optional[Card]:
-    """A card with GluonCV's usual input and preprocessing, for any of its classifiers; None for other names."""
-    return _assumed_card(name.lower()) if name.lower() in zoo_names() else None
+    """A card for any network of GluonCV's zoo, as its family has it; None for other names.
+
+    Raises:
+        ModelError: networks of the family cannot be quantized; the message says why, and what to do instead.
+    """
+    name = name.lower()
+    if name not in zoo_names():
+        return None
+    family = _family(name)
+    network = built(name, family.input_shape)
+    source = zoo_source(name)
+    classified = family.task == "classification"
+    return Card(
+        name=name,
+        folder=shipped("models"),
+        network=name,
+        task=family.task,
+        family=family.name,
+        input_shape=family.input_shape,
+        classes=network.classes,
+        preprocess=family.preprocess,
+        labels=_LABELS.get(network.classes) if classified else network.labels or None,
+        sources=(WeightSource("gluoncv", source[0], sha1=source[1]),) if source else (),
+    )
+
+
+def built(name: str, shape: tuple[int, ...], labels: Sequence[str] = ()) -> ZooNetwork:
+    """Build a network by its name, without weights and without downloads.
+
+    Args:
+        name: of one of GluonCV's networks, or of quantkit's own.
+        shape: of one input, without the batch.
+        labels: the names of the classes, for networks without a data set of their own.
+
+    Raises:
+        EngineMissing: the network is one of GluonCV's, and gluoncv is not installed.
+        ModelError: it cannot be quantized, or does not accept the shape.
+    """
+    return zoo_network(name, shape, _family(name).options_at(name, shape, labels))
 
 
 def nearest(name: str) -> list[str]:
@@ -35,25 +67,13 @@ def nearest(name: str) -> list[str]:
     return difflib.get_close_matches(name.lower(), sorted(known), n=4, cutoff=0.5)
 
 
-def _assumed_card(name: str) -> Card:
-    small = name.startswith("cifar")
-    shape = (3, 32, 32) if small else (3, 224, 224)
-    checksum = zoo_sha1(name)
-    warnings.warn(
-        f"{name} has no model card: input {shape} and GluonCV's usual preprocessing are assumed; "
-        "write a card if it needs others",
-        AssumedPreprocessWarning,
-        stacklevel=2,
-    )
-    classes = zoo_network(name, shape).classes
-    sources = (WeightSource("gluoncv", f"{name}-{checksum[:8]}", sha1=checksum),) if checksum else ()
-    return Card(
-        name=name,
-        folder=shipped("models"),
-        network=name,
-        input_shape=shape,
-        classes=classes,
-        preprocess=CIFAR if small else IMAGENET,
-        labels={1000: "imagenet1k", 10: "cifar10"}.get(classes),
-        sources=sources,
-    )
+def _family(name: str) -> Family:
+    family = family_of(name)
+    if family is None:
+        raise ModelError(
+            f"{name} is of no family of GluonCV's networks that quantkit knows; load it as a block: "
+            f"load_model(gluoncv.model_zoo.get_model({name!r}), input_shape=...)"
+        )
+    if family.obstacle is not None:
+        raise ModelError(f"{name} cannot be quantized: {family.obstacle}")
+    return family

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Optional
 
+_STATES = "the initial states"
+
 
 def notes_of(time_major: Optional[str], zero_states: Sequence[str]) -> tuple[str, ...]:
     """The sentences.
@@ -15,5 +17,15 @@ def notes_of(time_major: Optional[str], zero_states: Sequence[str]) -> tuple[str
     """
     return (
         *((f"reads batches first, as do its outputs; its own layout is {time_major}",) if time_major else ()),
-        *((f"the initial states {', '.join(map(repr, zero_states))} are zero",) if zero_states else ()),
+        *((f"{_STATES} {_listed(zero_states)} are zero",) if zero_states else ()),
     )
+
+
+def notes_of_handed_states(notes: Sequence[str], inputs: Sequence[str]) -> tuple[str, ...]:
+    """The sentences where initial states are inputs after all; ``inputs`` are their names."""
+    others = (note for note in notes if not note.startswith(_STATES))
+    return (*others, f"{_STATES} {_listed(inputs)} are inputs, and zero where a sequence begins")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, get_args
 
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
@@ -12,6 +12,7 @@ from quantkit.files.files import as_text
 from quantkit.files.text import parse_json
 from quantkit.formats.onnx.reading.network import Imported, import_network
 from quantkit.models.card import preprocess_of
+from quantkit.models.families import Task
 from quantkit.models.layout import SEQUENCE_LAYOUTS, checked_layout, is_time_major
 from quantkit.models.model import Model, Source, WeightsKind
 from quantkit.models.notes import notes_of
@@ -27,8 +28,8 @@ def from_onnx(
 ) -> Model:
     """Import an FP32 network from an ONNX file.
 
-    Its preprocessing, its labels and the origin of its weights are those that ``quantkit.bundle.export.export_onnx``
-    writes; files from elsewhere have none.
+    Its preprocessing, its labels, what it is for and the origin of its weights are those that
+    ``quantkit.bundle.export.export_onnx`` writes; files from elsewhere have none.
 
     Args:
         path: the file.
@@ -51,7 +52,8 @@ def from_onnx(
     name = as_text(path.stem)
     source = Source(name, weights, as_text(path.name), network.sha256)
     labels, notes = _labels(network.metadata, path), notes_of(_time_major(network), network.zero_states)
-    return Model(name, network.graph, network.input_shape, preprocess, source, labels, notes=notes)
+    task = _task(network.metadata, path)
+    return Model(name, network.graph, network.input_shape, preprocess, source, labels, notes=notes, task=task)
 
 
 def _time_major(network: Imported) -> Optional[str]:
@@ -73,6 +75,14 @@ def _labels(metadata: Mapping[str, str], path: Path) -> tuple[str, ...]:
     if not isinstance(labels, list) or not all(isinstance(each, str) and as_text(each) == each for each in labels):
         raise _damaged(path, "labels")
     return tuple(labels)
+
+
+def _task(metadata: Mapping[str, str], path: Path) -> Optional[Task]:
+    names: tuple[Task, ...] = get_args(Task)
+    said = metadata.get("task") or None
+    if said is not None and said not in names:
+        raise _damaged(path, "task")
+    return next((name for name in names if name == said), None)
 
 
 def _json(metadata: Mapping[str, str], name: str, path: Path) -> Any:

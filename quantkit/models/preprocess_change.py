@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Optional
 
-from quantkit.data.preprocess import Preprocess
+from quantkit.data.preprocess import Fit, Preprocess
 from quantkit.errors import ModelError
 from quantkit.models.model import Model
 
@@ -34,6 +34,7 @@ class PreprocessChange:
     std: Optional[Triple] = None
     scale: Optional[float] = None
     rotate180: Optional[bool] = None
+    fit: Optional[Fit] = None
 
     def __post_init__(self) -> None:
         whole = Preprocess(**self.given)
@@ -51,7 +52,8 @@ def with_preprocess(model: Model, change: PreprocessChange) -> Model:
     """The model with changed preprocessing; the same model if nothing changes.
 
     If the network's preprocessing is unknown, the steps that are not given are left out, except for the division by
-    255. If the card or the file has other values, a warning names both.
+    255. If the card or the file has other values, a warning names both. A ``fit`` replaces ``resize`` and ``crop``, and
+    these a ``fit``.
 
     Raises:
         ModelError: the crop does not have the size that the network reads.
@@ -68,9 +70,16 @@ def with_preprocess(model: Model, change: PreprocessChange) -> Model:
             PreprocessChangedWarning,
             stacklevel=3,
         )
-    preprocess = replace(known or _UNCHANGED, **given)
+    preprocess = replace(known or _UNCHANGED, **{**_replaced(given), **given})
     _check_size(preprocess, model)
     return replace(model, preprocess=preprocess)
+
+
+def _replaced(given: dict[str, Any]) -> dict[str, None]:
+    """The steps that the given ones take the place of."""
+    if "fit" in given:
+        return {"resize": None, "crop": None}
+    return {"fit": None} if {"resize", "crop"} & given.keys() else {}
 
 
 def _check_size(preprocess: Preprocess, model: Model) -> None:
@@ -85,6 +94,6 @@ def _check_size(preprocess: Preprocess, model: Model) -> None:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, str):
         return ",".join(f"{each:g}" for each in value)
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value).lower()

@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 
 def preprocess_at(preprocess: Optional[Preprocess], usual: Shape, shape: Shape) -> Optional[Preprocess]:
-    """A network's preprocessing for an input of another size: cropped to it, resized in proportion.
+    """A network's preprocessing for an input of another size: cropped to it, resized in proportion; a ``fit`` stays.
 
     Args:
         preprocess: for the usual input.
@@ -22,7 +22,7 @@ def preprocess_at(preprocess: Optional[Preprocess], usual: Shape, shape: Shape) 
     Raises:
         ModelError: the wanted input is not a square.
     """
-    if preprocess is None or shape == usual:
+    if preprocess is None or preprocess.fit is not None or shape == usual:
         return preprocess
     _, height, width = shape
     if height != width:

@@ -2,12 +2,12 @@
 
 The expected mean and variance of every channel are propagated through the network, assuming normally distributed,
 independent activations. Convolutions and dense layers get normal weights, scaled so that their output has variance 1
-(as in He et al. 2015, "Delving Deep into Rectifiers", with the propagated variance instead of a formula), and
-orthogonal to the expected mean of their input: otherwise errors of the expectation would grow with the mean of
-rectified inputs from layer to layer. Batch normalisation gets gamma 1, beta 0 and the expected mean and variance.
+(as in He et al. 2015, "Delving Deep into Rectifiers", with the propagated variance instead of a formula), and, but for
+transposed ones, orthogonal to the expected mean of their input: otherwise errors of the expectation would grow with
+the mean of rectified inputs from layer to layer. Batch normalisation gets gamma 1, beta 0 and the expected moments.
 Recurrent layers get uniform weights up to one over the root of their state's width, as Gluon and others do.
 Residual branches are made small, as training leaves them: at full strength a deep network amplifies every rounding
-error.
+error. Detectors take most boxes for the background.
 """
 
 from __future__ import annotations
@@ -16,15 +16,25 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from quantkit.ir.graph import Graph, Node, Tensor
-from quantkit.ir.operators import ADDITIONS, activation_kind, integer
+from quantkit.ir.operators import ADDITIONS, activation_kind, integer, integers
+from quantkit.models.background import background_biases
 
 Shapes = Mapping[str, tuple[int, ...]]
 
 _RESIDUAL_STRENGTH = 0.3
+
+# By operator: the number of the input that is its weight.
+_WEIGHTED = {
+    "Convolution": 1,
+    "FullyConnected": 1,
+    "_contrib_DeformableConvolution": 2,
+    "_contrib_ModulatedDeformableConvolution": 3,
+}
 
 # Weights that are processed in float64 at a time.
 _BLOCK = 1 << 22
@@ -32,15 +42,19 @@ _BLOCK = 1 << 22
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.ndarray]:
+def random_weights(
+    graph: Graph, shapes: Shapes, seed: int = 0, constants: Mapping[str, np.ndarray] = MappingProxyType({})
+) -> dict[str, np.ndarray]:
     """Float32 values for every parameter; the same bytes for the same network and seed.
 
     Args:
         graph: the network, with its parameters still among the inputs.
         shapes: the parameters' shapes by name.
         seed: another seed gives other weights.
+        constants: parameters that no training changes, which are not random.
     """
-    params = {name: _initial(name, shape, seed) for name, shape in shapes.items()}
+    params = {name: constants.get(name, _initial(name, shape, seed)) for name, shape in shapes.items()}
+    params.update(background_biases(graph, shapes))
     for name, fan_in in _recurrent_parameters(graph, shapes).items():
         params[name] = _uniform(name, shapes[name], seed, 1 / math.sqrt(fan_in))
     moments = {Tensor(name): _Moments(np.zeros(1), np.ones(1)) for name in graph.inputs if name not in shapes}
@@ -50,8 +64,12 @@ def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.
         read = [moments[tensor] for tensor in node.inputs if tensor in moments]
         if not read:
             continue
-        if node.op in ("Convolution", "FullyConnected"):
-            moments[node.output] = _weighted(node, read[0], params[node.inputs[1].node], strength)
+        if node.op in _WEIGHTED:
+            weight = params[node.inputs[_WEIGHTED[node.op]].node]
+            moments[node.output] = _weighted(node, read[0], weight, strength)
+            continue
+        if node.op == "Deconvolution":
+            moments[node.output] = _spread(node, read[0], params[node.inputs[1].node], strength)
             continue
         if node.op == "RNN":
             moments[node.output] = _STATES
@@ -59,11 +77,13 @@ def random_weights(graph: Graph, shapes: Shapes, seed: int = 0) -> dict[str, np.
         if node.op == "BatchNorm":
             gamma, mean, variance = (node.inputs[position].node for position in (1, 3, 4))
             params[gamma] = np.full(shapes[gamma], strength, np.float32)
-            params[mean] = _rounded(np.broadcast_to(read[0].mean, shapes[mean]))
-            params[variance] = _rounded(np.broadcast_to(read[0].variance, shapes[variance]))
-            moments[node.output] = _Moments(np.zeros(read[0].mean.size), np.full(read[0].mean.size, strength**2))
+            (channels,) = shapes[mean]
+            normalized = read[0].channels(channels)
+            params[mean], params[variance] = _rounded(normalized.mean), _rounded(normalized.variance)
+            moments[node.output] = _Moments(np.zeros(channels), np.full(channels, strength**2))
             continue
-        moments[node.output] = _through(node, read)
+        factors = [params[tensor.node] for tensor in node.inputs if tensor.node in params]
+        moments[node.output] = _scaled(read[0], factors) if node.op == "broadcast_mul" else _through(node, read)
     return params
 
 
@@ -157,13 +177,39 @@ def _weighted(node: Node, read: _Moments, weight: np.ndarray, strength: float) -
     return _Moments(mean * scale, variance * scale**2)
 
 
+def _spread(node: Node, read: _Moments, weight: np.ndarray, strength: float) -> _Moments:
+    """Scale the standard normal weights of a transposed convolution in place; returns the moments of the output."""
+    groups = integer(node, "num_group", 1)
+    inputs, outputs = read.channels(len(weight)), weight.shape[1] * groups
+    # Each value meets the taps of the kernel that fall on it, and those only.
+    taps = math.prod(weight.shape[2:]) / math.prod(integers(node, "stride") or (1,))
+    power = float((inputs.variance + inputs.mean**2).sum()) * taps / groups
+    weight *= np.float32(float(_rounded(np.array(strength / math.sqrt(power or 1.0)))))
+    return _Moments(np.zeros(outputs), np.full(outputs, strength**2))
+
+
+def _scaled(read: _Moments, factors: list[np.ndarray]) -> _Moments:
+    """The moments of a product with a parameter that has one value, or one for each channel."""
+    if len(factors) != 1 or factors[0].size not in (1, max(factors[0].shape)) or factors[0].ndim != 4:
+        return read
+    factor = factors[0].ravel().astype(np.float64)
+    if 1 not in (factor.size, read.mean.size) and factor.size != read.mean.size:
+        return read
+    return _Moments(read.mean * factor, read.variance * factor**2)
+
+
 def _through(node: Node, read: list[_Moments]) -> _Moments:
     first = read[0]
     if activation_kind(node) in ("relu", "relu6"):
         return _rectified(first)
     if node.op in ADDITIONS and len(read) == 2:
         # The summands of a residual block are nearly independent.
-        return _Moments(first.mean + read[1].mean, first.variance + read[1].variance)
+        count = max(first.mean.size, read[1].mean.size)
+        first, second = first.channels(count), read[1].channels(count)
+        return _Moments(first.mean + second.mean, first.variance + second.variance)
+    if node.op == "L2Normalization" and node.attrs.get("mode") == "channel":
+        power = float((first.mean**2 + first.variance).sum()) or 1.0
+        return _Moments(first.mean / math.sqrt(power), first.variance / power)
     if node.op == "Concat":
         return _Moments(np.concatenate([part.mean for part in read]), np.concatenate([part.variance for part in read]))
     return first

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Optional
 
 import numpy as np
 
 from quantkit.backends.mxnet.gluon import parameter_shapes
+from quantkit.backends.mxnet.zoo import ZooNetwork
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.ir.graph import Graph
@@ -47,7 +47,7 @@ class Skeleton:
 
     def random(self) -> dict[str, np.ndarray]:
         """Random weights."""
-        return random_weights(self.graph, self.wanted.shapes)
+        return random_weights(self.graph, self.wanted.shapes, constants=self.wanted.constants)
 
     def model(self, name: str, weights: Weights, preprocess: Optional[Preprocess]) -> Model:
         """The network with weights."""
@@ -60,7 +60,7 @@ def skeleton_of(
     shape: Optional[Shape],
     layout: Optional[str],
     where: str,
-    structured: Optional[Mapping[str, str]] = None,
+    built: Optional[ZooNetwork] = None,
 ) -> Skeleton:
     """Find the one input among a symbol's variables, and the shapes of the others.
 
@@ -69,7 +69,7 @@ def skeleton_of(
         shape: of the input, without the batch; None: as the symbol states it.
         layout: of the input of a network of sequences; None: batches first.
         where: what messages call the network.
-        structured: the parameters' places in their Gluon block.
+        built: the network of GluonCV or quantkit that the symbol is of; None for others.
 
     Raises:
         ModelError: the text is no network that can be quantized, the input or its shape cannot be told, or shape and
@@ -96,7 +96,10 @@ def skeleton_of(
     if layout is not None or embeddings_of(graph, data) or any(node.op == "RNN" for node in graph.nodes):
         graph = with_batch_first_outputs(graph, data, shape, shapes, where)
     notes = notes_of(layout if time_major else None, states)
-    return Skeleton(graph, data, shape, Parameters(shapes, structured or {}, states), notes)
+    wanted = Parameters(shapes, states=states)
+    if built is not None:
+        wanted = Parameters(shapes, built.structured, states, built.constants, built.unused)
+    return Skeleton(graph, data, shape, wanted, notes)
 
 
 def _hinted(hint: Shape, layout: Optional[str], time_major: bool) -> Optional[Shape]:

@@ -11,10 +11,14 @@ from quantkit.ir.operators import integer
 
 # These move ids and do not change them.
 _MOVES = frozenset({"SwapAxis", "transpose", "Reshape", "Flatten", "expand_dims", "squeeze", "_copy", "Cast"})
+_OF_SHAPE = frozenset({"zeros_like"})
 
 
 def embeddings_of(graph: Graph, name: str) -> tuple[Node, ...]:
-    """The embeddings that look up the ids in input ``name``; empty if anything else reads it, or nothing."""
+    """The embeddings that look up the ids in input ``name``; empty if anything else reads it, or nothing.
+
+    Operators that only read how many ids there are do not count.
+    """
     readers: list[Node] = []
     waiting = [Tensor(name)]
     while waiting:
@@ -26,7 +30,7 @@ def embeddings_of(graph: Graph, name: str) -> tuple[Node, ...]:
                 waiting.append(node.output)
             elif node.op == "Embedding" and node.inputs[0] == tensor and tensor not in node.inputs[1:]:
                 readers.append(node)
-            else:
+            elif node.op not in _OF_SHAPE:
                 return ()
     return tuple(readers)
 

@@ -15,7 +15,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.kinds import of_kind
 from quantkit.models.card import Card, find_card
-from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset, steps
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, batch_size_of, dataset, steps
 from quantkit.models.model import Model
 from quantkit.progress import Progress, silent
 from quantkit.quantization.planning import calibration_targets
@@ -54,7 +54,7 @@ def calibrate(
     stream = check_not_constant(chosen.batches(BATCH_SIZE), chosen.name)
     shown = progress(stream, steps(chosen), f"calibrating ({method})")
     targets = calibration_targets(source.fused.graph)
-    ranges = collect_ranges(source.graph, targets, (batch.data for batch in shown), BATCH_SIZE, method)
+    ranges = collect_ranges(source.graph, targets, (batch.data for batch in shown), batch_size_of(chosen), method)
     return CalibrationTable(method, len(chosen), chosen.name, ranges, source.sha256, chosen.sha256)
 
 

@@ -47,7 +47,7 @@ class QuantizationConfig:
         goal: what the network must keep; layers return to FP32 until it does. None: all that can runs in INT8.
         search_minutes: how long to search for these layers, and for those of ``never_slower``.
         never_slower: whether layers return to FP32 where they are faster there on this machine, and all of them where
-            INT8 is not faster than fused FP32. A goal beside it needs a ``max_drop``.
+            the network is not proven to be faster than in FP32. A goal beside it needs a ``max_drop``.
         speed_batch: how many images a run has in these timings.
 
     Raises:

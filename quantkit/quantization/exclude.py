@@ -29,7 +29,7 @@ def excluded_nodes(fused: Fused, patterns: Sequence[str]) -> Mapping[str, str]:
         matched = [
             node.name
             for node in fused.graph.nodes
-            if canonical(pattern, {})[0] in types.get(next(iter(node.origin), node.name), ())
+            if canonical(pattern, {})[0] in {*types.get(next(iter(node.origin), node.name), ()), reported_name(node)}
             or any(fnmatchcase(name, pattern) for name in (node.name, *node.origin))
         ]
         if not matched:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quantkit.fusion.fuse import Fused
+from quantkit.ir.graph import Graph
 from quantkit.ir.recurrent_layer import REPORTED_NAMES
 from quantkit.quantization.plan import Decision, QuantizationPlan
 
@@ -31,14 +32,21 @@ class Explanation:
 
 
 def explain(fused: Fused, plan: QuantizationPlan) -> tuple[Explanation, ...]:
-    """Account for every operator of the original network, in its order."""
+    """Account for every operator of the original network, in its order.
+
+    Those that put parameters together, such as the reshapes before an LSTM of Gluon's, are left out where they are
+    gone: what they compute is a parameter of the new network.
+    """
     into: dict[str, list[Decision]] = {}
     for decision in plan.decisions.values():
         for origin in decision.origin:
             into.setdefault(origin, []).append(decision)
     dropped = {origin: applied.rule for applied in fused.applied for origin in applied.origin}
     rows = []
+    of_parameters = _of_parameters(fused.original)
     for node in fused.original.nodes:
+        if node.name in of_parameters and node.name not in into:
+            continue
         rejections = tuple(
             f"{rejection.rule}: {rejection.reason}" for rejection in fused.rejected if rejection.node == node.name
         )
@@ -50,6 +58,15 @@ def explain(fused: Fused, plan: QuantizationPlan) -> tuple[Explanation, ...]:
             own = rejections if number == 0 else ()
             rows.append(Explanation(node.name, node.op, each.node, each.precision, each.reason, own))
     return tuple(rows)
+
+
+def _of_parameters(graph: Graph) -> set[str]:
+    """The names of the operators that read parameters, and nothing but parameters and one another."""
+    names: set[str] = set()
+    for node in graph.nodes:
+        if node.inputs and all(tensor.node in graph.params or tensor.node in names for tensor in node.inputs):
+            names.add(node.name)
+    return names
 
 
 def _computing(decisions: Sequence[Decision]) -> Sequence[Decision]:

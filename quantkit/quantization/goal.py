@@ -21,8 +21,9 @@ class Goal:
     """What the network must keep.
 
     Attributes:
-        max_drop: how much it may lose against FP32; None: anything. Points of top-1 accuracy, of agreement with FP32
-            where images have no labels; of language models the rise of perplexity in percent.
+        max_drop: how much it may lose against FP32; None: anything. Points of top-1 accuracy, of detectors of mean
+            average precision, of networks that segment of mean intersection over union, and of agreement with FP32
+            where images have no labels or annotations; of language models the rise of perplexity in percent.
         min_speedup: how many times as fast as the original FP32 network it must be; None: the faster the better.
 
     Raises:
@@ -62,7 +63,8 @@ class MixedPrecision:
         min_speedup: as in ``Goal``.
         met: whether the goal was met.
         layers: the layers that were returned to FP32.
-        measure: what the drop is of; None where outputs are no class scores, which have no drop.
+        measure: what the drop is of: a ``Measure``, or the first score of the task, such as ``VOC12 mAP``; None where
+            outputs are neither class scores nor for a task, which have no drop.
         drop: in the unit of ``max_drop``, on the ``images`` of ``data`` that the layers were chosen with.
         images: how many there were.
         data: the name of the images.
@@ -72,7 +74,7 @@ class MixedPrecision:
     min_speedup: Optional[float]
     met: bool
     layers: tuple[str, ...]
-    measure: Optional[Measure]
+    measure: Optional[str]
     drop: Optional[float]
     images: int
     data: str

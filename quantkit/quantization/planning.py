@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Optional
 
 from quantkit.backends.mxnet.instructions import INT8_KERNEL_AXES, int8_lstm_obstacle
+from quantkit.backends.mxnet.symbols import takes_signed_groups
 from quantkit.calibration.ranges import Range
 from quantkit.calibration.table import CalibrationTable
 from quantkit.errors import ModelError, UserError
@@ -20,6 +21,7 @@ from quantkit.ir.operators import ADDITIONS, flag, integer, integers
 from quantkit.ir.recurrent_layer import RECURRENT, lstm_matrices, recurrent_layer_of
 from quantkit.quantization.arithmetic import SMALLEST_PEAK, DType
 from quantkit.quantization.exclude import excluded_nodes
+from quantkit.quantization.grouped_weights import has_groups_of_channels
 from quantkit.quantization.integer_dense import may_hand_on
 from quantkit.quantization.plan import (
     Decision,
@@ -44,8 +46,9 @@ def calibration_targets(graph: Graph) -> tuple[Tensor, ...]:
 
 
 def _operands(node: Node) -> tuple[Tensor, ...]:
-    if recurrent_layer_of(node) is not None:
-        return node.inputs[:1]
+    recurrent = recurrent_layer_of(node)
+    if recurrent is not None:
+        return (recurrent.data, *recurrent.states[:1])
     return (node.inputs[0], node.inputs[-1]) if fused_layer_of(node) else node.inputs
 
 
@@ -132,8 +135,13 @@ class _Planning:
                 f"uint8 activations were asked for, but {str(tensor)!r} has values down to {values.low:g}; "
                 "use auto or int8"
             )
-        unsigned = values.low >= 0 and self._wanted != "int8"
-        self.tensors[tensor] = TensorQuantization(values, "uint8" if unsigned else "int8")
+        self.tensors[tensor] = TensorQuantization(values, self.dtype_of(tensor))
+
+    def dtype_of(self, tensor: Tensor) -> DType:
+        """The type of the integers that a tensor has, or would have if it were quantized."""
+        if tensor in self.tensors:
+            return self.tensors[tensor].dtype
+        return "uint8" if self.range_of(tensor).low >= 0 and self._wanted != "int8" else "int8"
 
 
 def _decide_layer(state: _Planning, node: Node) -> Optional[str]:
@@ -158,8 +166,8 @@ def _layer_obstacle(state: _Planning, layer: FusedLayer) -> Optional[str]:
         return "the engine's INT8 convolution takes 2-D and 3-D kernels only"
     if layer.is_convolution and layer.core.attrs.get("layout", "NCHW") not in ("NCHW", "NCDHW", "None"):
         return f"the engine's INT8 convolution does not take the layout {layer.core.attrs['layout']}"
-    if layer.is_convolution and not _groups_have_own_scales(state, layer):
-        return "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"
+    if obstacle := _groups_obstacle(state, layer):
+        return obstacle
     if not layer.is_convolution and not flag(layer.core, "flatten", default=True):
         return "a dense layer over the last axis only has no INT8 form here"
     if not layer.is_convolution and layer.activation_kind not in (None, "relu", "relu6"):
@@ -194,7 +202,9 @@ def _decide_recurrent(state: _Planning, node: Node) -> Optional[str]:
     if _vanishes(values):
         return "its result is 0 in every sample"
     state.consume(layer.data)
-    # The kernel rounds the state and the result alike; the result is FP32.
+    # The kernel rounds the initial state, the others and the result alike; the result is FP32.
+    alike = [values, *map(state.range_of, layer.states[:1])]
+    values = Range(min(each.low for each in alike), max(each.high for each in alike))
     state.tensors[node.output] = TensorQuantization(values, "int8")
     return None
 
@@ -206,15 +216,20 @@ def _explain_unfused_recurrent(state: _Planning, node: Node) -> Optional[str]:
     return next(reasons, _no_kernel(state, node))
 
 
+def _groups_obstacle(state: _Planning, layer: FusedLayer) -> Optional[str]:
+    """Why a convolution in groups of several channels cannot run in INT8."""
+    if not has_groups_of_channels(len(state.graph.params[layer.weight.node]), layer.groups) or takes_signed_groups():
+        return None
+    if len(integers(layer.core, "kernel")) > 2:
+        return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels with 3-D kernels"
+    if state.dtype_of(layer.data) == "int8":
+        return "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
+    return None
+
+
 def _vanishes(values: Range) -> bool:
     """Whether a tensor is 0 in every sample, or so close that no scale of float32 tells its values apart."""
     return values.largest <= SMALLEST_PEAK
-
-
-def _groups_have_own_scales(state: _Planning, layer: FusedLayer) -> bool:
-    """Whether the engine scales weights as it says: in grouped ones it takes the scale of the group's number."""
-    groups = integer(layer.core, "num_group", 1)
-    return groups in (1, len(state.graph.params[layer.weight.node]))
 
 
 def _decide_pooling(state: _Planning, node: Node) -> Optional[str]:

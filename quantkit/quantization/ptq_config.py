@@ -18,7 +18,10 @@ PresetName = Literal["none", "fast", "balanced", "best"]
 
 DEFAULT_PRESET: PresetName = "balanced"
 
-_PIXELS = 224 * 224
+_COLOURS = 3
+_VALUES = _COLOURS * 224 * 224
+_SEQUENCE_AXES = 3
+"""The axes of a batch of sequences; vectors and token ids have fewer."""
 _MEMORY = 4 * 1024**3
 _LIVE = 10
 """Copies of the largest tensor, about, that exist at once, besides the tensors that are still to be read."""
@@ -36,12 +39,14 @@ class PTQConfig:
         observers: each tensor has the range of the calibration method that disturbs its readers least.
         refit: weights, and biases with them, are fitted by ridge regression to the inputs that the quantized layers
             before have left.
-        rounding: weights are rounded so that the layer's output changes least.
+        rounding: weights are rounded so that the layer's output changes least; before that, to the same end, embeddings
+            that LSTM layers read are rounded, and ranges of their states chosen.
         bias: biases take up the mean error of each channel.
         mirror: where there are fewer samples than ``num_samples`` says, their mirror images are looked at too, as in
             training (Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012).
-        num_samples: how many samples of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
-            same number of pixels. Fewer where the network's largest tensor would need more than about 4 GB.
+        num_samples: how many images of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
+            same number of pixels; of sequences and vectors as many as hold the same number of values, where a pixel
+            has three. Fewer where the network's largest tensor would need more than about 4 GB.
 
     Raises:
         UserError: ``analytic_bias`` is not alone.
@@ -76,12 +81,14 @@ class PTQConfig:
     def samples(self, fused: Fused) -> int:
         """How many samples to look at for this network, at most."""
         (name,) = fused.graph.inputs
-        pixels = prod(fused.shapes[Tensor(name)][2:])
+        read = fused.shapes[Tensor(name)]
+        # Images cost by their pixels, in one colour or in three.
+        values = _COLOURS * prod(read[2:]) if len(read) > _SEQUENCE_AXES else prod(read[1:])
         computed = (shape for tensor, shape in fused.shapes.items() if tensor.node in fused.graph.by_name)
         largest = max(map(prod, computed), default=0)
         # Once in FP32 and once in INT8.
         waiting = 2 * most_waiting(fused.graph, fused.shapes)
-        return max(1, min(-(-self.num_samples * _PIXELS // pixels), _MEMORY // (4 * max(_LIVE * largest, waiting))))
+        return max(1, min(-(-self.num_samples * _VALUES // values), _MEMORY // (4 * max(_LIVE * largest, waiting))))
 
     @property
     def works(self) -> bool:

@@ -11,16 +11,16 @@ import numpy as np
 
 from quantkit.backends.mxnet.instructions import may_rule_out_vnni
 from quantkit.errors import ModelError
-from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights
+from quantkit.ir.fused_layer import FusedLayer, fused_layer_of, has_constant_weights, layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.recurrent_layer import RecurrentLayer, lstm_matrices, recurrent_layer_of
+from quantkit.quantization.layer_weights import WeightRounding
 from quantkit.quantization.plan import (
     WITHOUT_WEIGHTS,
     QuantizationPlan,
     TensorQuantization,
     operator_name,
 )
-from quantkit.quantization.weights import LEVELS, LEVELS_WITHOUT_VNNI
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +28,14 @@ class QuantizedGraph:
     """A fused network with the weights and biases that are to be quantized, and the plan of its quantization.
 
     ``plan`` decides on every node of ``graph``, and has the integer form of every tensor that has one.
-    ``lstm_scales`` has, by the node's name, the scale of each row of an INT8 LSTM layer, float32 (gates x hidden,),
-    where the weights in ``graph`` are multiples of it already; other layers' weights are rounded when they are lowered.
+    ``weight_scales`` has, by the node's name, the scale of each row of an INT8 LSTM layer, float32 (gates x hidden,),
+    or of each channel of a dense layer, where the weights in ``graph`` are multiples of it already; other layers'
+    weights are rounded when they are lowered.
     """
 
     graph: Graph
     plan: QuantizationPlan
-    lstm_scales: Mapping[str, np.ndarray] = field(default_factory=dict)
+    weight_scales: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def is_int8(self, node: Node) -> bool:
         """Whether a node runs in INT8."""
@@ -61,15 +62,15 @@ class QuantizedGraph:
         return tuple(layer for node in self.graph.nodes if (layer := self.int8_recurrent(node)) is not None)
 
     @property
-    def dense_levels(self) -> int:
-        """The largest integer of dense layers' weights: smaller where LSTM layers rule out VNNI, or may do so."""
-        return LEVELS_WITHOUT_VNNI if self.int8_lstms or may_rule_out_vnni(self.graph) else LEVELS
+    def rules_out_vnni(self) -> bool:
+        """Whether LSTM layers make the network's process do without VNNI, or may do so."""
+        return bool(self.int8_lstms) or may_rule_out_vnni(self.graph)
 
     @property
     def needing_vnni(self) -> tuple[str, ...]:
         """The names of INT8 layers whose sums can saturate without VNNI."""
         names = tuple(layer.node.name for layer in self.int8_layers)
-        return names if self.dense_levels > LEVELS_WITHOUT_VNNI else ()
+        return () if self.rules_out_vnni else names
 
     @cached_property
     def int8_weighted(self) -> tuple[Node, ...]:
@@ -87,9 +88,11 @@ class QuantizedGraph:
             return self.plan.hands_on_integers(self.graph, node)
         return self.is_int8(node) and recurrent_layer_of(node) is None
 
-    def weight_levels(self, node: Node) -> Optional[int]:
-        """The largest integer of an INT8 layer's weights; None where the engine rounds them (``engine_integers``)."""
-        return None if self.computes_integers(node) else self.dense_levels
+    def weight_rounding(self, node: Node) -> WeightRounding:
+        """How the weights of an INT8 convolution or dense layer become integers."""
+        if self.computes_integers(node):
+            return WeightRounding("engine", groups=layer_of(node).groups)
+        return WeightRounding("pairs" if self.rules_out_vnni else "rows", self.weight_scales.get(node.name))
 
     def int8_recurrent(self, node: Optional[Node]) -> Optional[RecurrentLayer]:
         """The LSTM layer that a node is, if it runs in INT8."""
@@ -150,6 +153,8 @@ def _check_recurrent(network: QuantizedGraph, layer: RecurrentLayer) -> None:
     node = layer.node
     if lstm_matrices(network.graph.params, layer) is None:
         raise ModelError(f"node {node.name!r} ({node.op}) has no INT8 form")
+    if any(tensor.node not in network.graph.input_dependent for tensor in layer.states):
+        raise ModelError(f"the initial states of node {node.name!r} ({node.op}) do not follow from the network's input")
     for tensor in (layer.data, node.output):
         if tensor not in network.plan.tensors:
             raise ModelError(f"tensor {str(tensor)!r} has no integer form, and node {node.name!r} runs in INT8")

@@ -17,11 +17,12 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.host.pair_sums import padded_to_pairs
 from quantkit.ir.recurrent_layer import Matrices, RecurrentLayer, known_matrices
 from quantkit.quantization.arithmetic import QuantParams
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.quantization.reduced_range import with_reduced_range
-from quantkit.quantization.weights import LEVELS, per_channel_int8
+from quantkit.quantization.reduced_range import rounded_in_pairs
+from quantkit.quantization.weights import LEVELS, multiples
 
 STATE_ZERO_POINT = 128
 """The zero point of data, state and result in the kernel: int8, moved into the range of uint8."""
@@ -46,7 +47,7 @@ class RecurrentIntegers:
 def lstm_integers(network: QuantizedGraph, layer: RecurrentLayer) -> RecurrentIntegers:
     """The integers of an INT8 LSTM layer of a quantized network."""
     data, state = (network.form(tensor).params for tensor in (layer.data, layer.node.output))
-    scale = network.lstm_scales.get(layer.node.name)
+    scale = network.weight_scales.get(layer.node.name)
     return recurrent_integers(known_matrices(network.graph, layer), data, state, scale)
 
 
@@ -64,12 +65,11 @@ def recurrent_integers(
     """
     of_input, of_state = in_units_of_state(weights, data, state)
     if scale is not None:
-        return RecurrentIntegers(_multiples(of_input, scale), _multiples(of_state, scale), scale)
-    rows = np.concatenate([_even(of_input), _even(of_state)], axis=1)
-    integers, scale = with_reduced_range(rows, *per_channel_int8(rows), "auto")
-    split = _even(of_input).shape[1]
-    features, hidden = of_input.shape[1], of_state.shape[1]
-    return RecurrentIntegers(integers[:, :features], integers[:, split : split + hidden], scale)
+        return RecurrentIntegers(multiples(of_input, scale), multiples(of_state, scale), scale)
+    # No input is a neighbour of the state.
+    padded = padded_to_pairs(of_input)
+    integers, scale = rounded_in_pairs(np.concatenate([padded, of_state], axis=1))
+    return RecurrentIntegers(integers[:, : of_input.shape[1]], integers[:, padded.shape[1] :], scale)
 
 
 def unrounded(weights: Matrices, data: QuantParams, state: QuantParams, scale: np.ndarray) -> RecurrentIntegers:
@@ -126,7 +126,7 @@ def kernel_bias(weights: Matrices, integers: RecurrentIntegers, data: QuantParam
 def engine_integers(weights: Matrices, features: int, scale: np.ndarray) -> RecurrentIntegers:
     """The integers that the kernel makes of ``engine_matrices`` of a layer that reads so many features."""
     return RecurrentIntegers(
-        _multiples(weights.of_input[:, :features], scale), _multiples(weights.of_state, scale), scale
+        multiples(weights.of_input[:, :features], scale), multiples(weights.of_state, scale), scale
     )
 
 
@@ -143,11 +143,3 @@ def added_columns(integers: RecurrentIntegers) -> int:
 def kernel_zero_point(data: QuantParams) -> int:
     """The zero point of a layer's data as uint8: signed integers are moved into its range."""
     return data.zero_point if data.dtype == "uint8" else STATE_ZERO_POINT
-
-
-def _multiples(weights: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    return np.asarray(np.rint(weights / scale[:, None]).clip(-LEVELS, LEVELS).astype(np.int8))
-
-
-def _even(matrix: np.ndarray) -> np.ndarray:
-    return np.pad(matrix, ((0, 0), (0, matrix.shape[1] % 2)))

@@ -1,9 +1,8 @@
-"""Integer weights whose sums of products fit in 16 bits, for processors without VNNI.
+"""Integer weights whose sums of products fit in 16 bits, for processors without VNNI (``host.pair_sums``).
 
-Processors with AVX2 or AVX-512 but no VNNI add the products of two neighbours in 16 bits, with saturation
-(``vpmaddubsw``, Intel 64 Software Developer's Manual). ONNX Runtime and OpenVINO lay neighbours out along the input
-channels, in pairs, and across the kernel's positions where the number of input channels is odd. Depthwise convolutions
-they multiply in wider types.
+Dense layers and the rows of LSTM layers have neighbours along their inputs, in pairs. Of convolutions, ONNX Runtime and
+OpenVINO lay them out along the input channels, in pairs, and across the kernel's positions where the number of input
+channels is odd. Depthwise convolutions they multiply in wider types.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from typing import Literal, get_args
 import numpy as np
 
 from quantkit.errors import UserError
+from quantkit.host.pair_sums import LARGEST_PAIR, padded_to_pairs
+from quantkit.quantization.weights import LEVELS, per_channel_int8
 
 ReduceRange = Literal["none", "auto", "all"]
 """Which weights have fewer than 8 bits: none, those of channels whose sums would saturate without VNNI, or all."""
 
-# Inputs of 255 times weights that sum up to 128 fit in 16 bits.
-_LARGEST_PAIR = 128
-_LARGEST = _LARGEST_PAIR // 2
+_LARGEST = LARGEST_PAIR // 2
 
 # By how much a step grows at a time until a channel's integers fit.
 _GROWTH = 1.005
@@ -56,26 +55,39 @@ def with_reduced_range(
     for channel in np.flatnonzero(integers.reshape(len(integers), -1).any(axis=1)):
         if reduce == "all":
             found[channel], steps[channel] = _halved(weight[channel], scale[channel])
-        elif largest[channel] > _LARGEST_PAIR:
+        elif largest[channel] > LARGEST_PAIR:
             found[channel], steps[channel] = _fitted(weight[channel], scale[channel], largest[channel])
     return found, steps
 
 
-def without_overflow(integers: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """The integers, with those nearer to 0 that two neighbours would overflow 16 bits with; the scales stay.
+def rounded_in_pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of weights as integers of which no two neighbours overflow, with the smallest steps with which none do.
 
     Args:
-        integers: from -127 to 127, (channels, inputs).
-        exact: what they were rounded from: of two neighbours the one that lies farther beyond gives way.
+        rows: float32, (channels, inputs).
+
+    Returns:
+        The integers (int8, the shape of ``rows``) and the scales (float32, (channels,)).
     """
-    odd = ((0, 0), (0, integers.shape[1] % 2))
-    pairs, wanted = (np.pad(each, odd).astype(np.float64).reshape(len(each), -1, 2) for each in (integers, exact))
-    while (over := np.abs(pairs.sum(axis=2)) > _LARGEST_PAIR).any():
-        # Both have the same sign, since neither is that large alone.
-        first = (np.sign(pairs) * (pairs - wanted)).argmax(axis=2)
-        channel, pair = np.nonzero(over)
-        pairs[channel, pair, first[over]] -= np.sign(pairs[channel, pair, first[over]])
-    return pairs.reshape(len(pairs), -1)[:, : integers.shape[1]].astype(np.int8)
+    padded = padded_to_pairs(rows)
+    integers, scale = with_reduced_range(padded, *per_channel_int8(padded), "auto")
+    return integers[:, : rows.shape[1]], scale
+
+
+def without_overflow(exact: np.ndarray) -> np.ndarray:
+    """The nearest integers from -127 to 127 of which no two neighbours overflow, int8; the scales stay.
+
+    Args:
+        exact: weights in units of their scales, (channels, inputs).
+    """
+    wanted = padded_to_pairs(exact).reshape(len(exact), -1, 2)
+    pairs = np.rint(wanted).clip(-LEVELS, LEVELS)
+    over = np.abs(pairs.sum(axis=2)) > LARGEST_PAIR
+    # Both have the same sign, since neither is that large alone: they share the excess.
+    first, second = np.abs(wanted[over]).T
+    given = np.rint((LARGEST_PAIR + first - second) / 2).clip(1, LEVELS)
+    pairs[over] = np.sign(pairs[over]) * np.stack([given, LARGEST_PAIR - given], axis=1)
+    return np.asarray(pairs.reshape(len(pairs), -1)[:, : exact.shape[1]].astype(np.int8))
 
 
 def _halved(weight: np.ndarray, scale: np.float32) -> tuple[np.ndarray, np.float32]:
@@ -86,11 +98,11 @@ def _halved(weight: np.ndarray, scale: np.float32) -> tuple[np.ndarray, np.float
 
 def _fitted(weight: np.ndarray, scale: np.float32, largest: int) -> tuple[np.ndarray, np.float32]:
     """One channel with the smallest step with which no two neighbours overflow; ``largest`` they sum up to now."""
-    coarser = largest / _LARGEST_PAIR
+    coarser = largest / LARGEST_PAIR
     while coarser < 2:
         step = np.float32(coarser * scale)
         integers = np.clip(_rounded(weight, step), -127, 127).astype(np.int8)
-        if _largest_pairs(integers[None])[0] <= _LARGEST_PAIR:
+        if _largest_pairs(integers[None])[0] <= LARGEST_PAIR:
             return integers, step
         coarser *= _GROWTH
     return _halved(weight, scale)

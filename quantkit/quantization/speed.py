@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Optional
 
 from pydantic import Field, FiniteFloat, PositiveFloat
 
 SpeedVerdict = Literal["faster", "slower", "not distinguishable"]
+FloatForm = Literal["fp32_fused", "fp32"]
+"""The forms of the FP32 network: with its operators fused, and as it was given."""
 
 
 @dataclass(frozen=True)
@@ -29,34 +31,44 @@ class MedianInterval:
 
 @dataclass(frozen=True)
 class SpeedProof:
-    """How fast a network with INT8 layers is beside fused FP32, where it must not be slower.
+    """How fast a network with INT8 layers is beside FP32, where it must not be slower.
 
     Attributes:
-        faster: whether INT8 was proven to be faster; otherwise all layers are in FP32.
+        faster: whether INT8 was proven to be faster than either form of FP32; otherwise all layers are in FP32, fused.
         complete: whether the time sufficed to try everything.
         layers: how many layers could run in INT8.
         returned: the layers that were returned to FP32 because they are faster there.
-        ratio: how many times as fast as fused FP32 the network is, or was with INT8 layers where ``faster`` is False;
-            from runs in turns.
+        reference: the form of FP32 that INT8 is compared with: that over which it gains less.
+        ratio: how many times as fast as the reference the network is, or was with INT8 layers where ``faster`` is
+            False; from runs in turns.
         all_int8: the same of the network with all layers in INT8.
+        fused: how many times as fast as unfused FP32 fused FP32 is.
         milliseconds: median times of a run: ``fp32``, ``fp32_fused``, ``all_int8``, and ``int8`` where that differs.
         rounds: how often each network was timed.
         batch: how many images a run had.
         cpu: the name of the processor.
-        threads: how many hardware threads the process could use.
+        threads: how many threads ran.
+        engine: the name of the engine that ran them; no other one was timed.
+        version: the engine's.
+        busy: how many cores other processes used meanwhile; None if the system does not tell.
     """
 
     faster: bool
     complete: bool
     layers: Annotated[int, Field(ge=0)]
     returned: tuple[str, ...]
+    reference: FloatForm
     ratio: MedianInterval
     all_int8: MedianInterval
+    fused: MedianInterval
     milliseconds: Mapping[str, PositiveFloat]
     rounds: Annotated[int, Field(ge=1)]
     batch: Annotated[int, Field(ge=1)]
     cpu: str
     threads: Annotated[int, Field(ge=1)]
+    engine: str
+    version: str
+    busy: Optional[FiniteFloat]
 
     @property
     def latencies(self) -> dict[str, float]:

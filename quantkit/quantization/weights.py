@@ -6,7 +6,8 @@ from typing import Optional
 
 import numpy as np
 
-from quantkit.quantization.arithmetic import SMALLEST_PEAK
+from quantkit.quantization.arithmetic import LIMITS, SMALLEST_PEAK
+from quantkit.quantization.grouped_weights import engine_form, references
 
 # The engine adds biases as 32-bit integers; this leaves a factor of 4 for the products themselves.
 _LARGEST_BIAS = 2.0**29
@@ -17,16 +18,12 @@ CONVOLUTION_LEVELS = np.float32(127.5)
 LEVELS = 127
 """The largest integer of a dense layer's weights."""
 
-LEVELS_WITHOUT_VNNI = 63
-"""The same where sums of two products have 16 bits: 2 x 63 x 255 is below 2^15."""
 
-
-def per_channel_int8(weight: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarray, np.ndarray]:
-    """Quantize weights symmetrically per output channel (axis 0).
+def per_channel_int8(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quantize weights symmetrically per output channel (axis 0), whose largest weight becomes 127.
 
     Args:
         weight: float32, (channels, ...).
-        levels: the integer that the largest weight of a channel becomes.
 
     Returns:
         The integers (int8, the shape of ``weight``) and the scales (float32, (channels,)); a channel of
@@ -34,10 +31,20 @@ def per_channel_int8(weight: np.ndarray, levels: int = LEVELS) -> tuple[np.ndarr
         scales again.
     """
     flat = weight.reshape(len(weight), -1).astype(np.float64)
-    scale = peak_scale(flat, levels)
+    scale = peak_scale(flat, LEVELS)
     # Nothing to saturate: the largest weight of a channel is so many steps.
     integers = np.rint(flat / scale[:, None]).astype(np.int8)
     return integers.reshape(weight.shape), scale
+
+
+def multiples(rows: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Rows of weights as multiples of each row's scale: int8 from -127 to 127, the shape of ``rows``.
+
+    Args:
+        rows: float32, (channels, inputs).
+        scale: float32, (channels,), positive.
+    """
+    return np.asarray(np.rint(rows / scale[:, None]).clip(-LEVELS, LEVELS).astype(np.int8))
 
 
 def peak_scale(weight: np.ndarray, levels: float) -> np.ndarray:
@@ -82,8 +89,10 @@ def without_dead_channels(
     return safe.reshape(weight.shape)
 
 
-def engine_integers(weight: np.ndarray, halved: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def engine_integers(weight: np.ndarray, halved: bool = False, groups: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """The integers that the engine's INT8 convolutions make of float weights when they first run.
+
+    Of grouped convolutions it is given the weights in another form: see ``grouped_weights``.
 
     The arithmetic of MXNet 1.6 and newer (``GetWeightScales`` in src/operator/subgraph/mkldnn) in its own
     float32, since the largest weight of a channel always falls on the edge between two integers:
@@ -93,17 +102,18 @@ def engine_integers(weight: np.ndarray, halved: bool = False) -> tuple[np.ndarra
     Args:
         weight: float32, (channels, ...).
         halved: the integers for signed input on processors without VNNI, which take half as many levels.
+        groups: the number of groups of the convolution.
 
     Returns:
         The integers (int8, the shape of ``weight``) and the scales (float32, (channels,)).
     """
-    flat = weight.reshape(len(weight), -1).astype(np.float32)
+    flat = engine_form(weight, groups).reshape(len(weight), -1).astype(np.float32)
     peak = np.abs(flat).max(axis=1)
     factor = CONVOLUTION_LEVELS / np.where(peak > SMALLEST_PEAK, peak, np.float32(1.0))
     if halved:
         factor = factor * np.float32(0.5)
-    integers = np.minimum(np.rint(flat * factor[:, None]), 127).astype(np.int8)
-    return integers.reshape(weight.shape), (1 / factor).astype(np.float32)
+    integers = np.rint(flat * factor[references(len(flat), groups)][:, None])
+    return np.clip(integers, *LIMITS["int8"]).astype(np.int8).reshape(weight.shape), (1 / factor).astype(np.float32)
 
 
 def engine_weights(integers: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ from typing import Optional
 
 from quantkit.report.figures import figures
 from quantkit.report.page.document import Block, Bullets, Document, Output, Part, Picture, Section, Text
+from quantkit.report.pair_table import pair_table
 from quantkit.report.published_table import published_table
 from quantkit.report.setup import builds, contestants, grouped_warnings, host, kernels, provenance, thread_settings
 from quantkit.report.study.headline import headline
@@ -57,6 +58,7 @@ def _part(study: Study, folder: str) -> Part:
             "Tables",
             [
                 *speedup_table(study),
+                pair_table(study),
                 *(attribution_table(study), accuracy_table(study), scaling_table(study), server_table(study)),
                 *(cost_table(study), published_table(study)),
             ],
@@ -104,9 +106,9 @@ def _no_speedup(study: Study) -> Optional[Text]:
 
 
 def _sources(study: Study) -> Optional[Text]:
-    """Where published figures are from."""
+    """Where published figures are from; several tables may be of one source."""
     run = study.run
-    texts = [f"{each.source} ({machine_text(each.machine)})" for each in run.sources]
+    texts = dict.fromkeys(f"{each.source} ({machine_text(each.machine)})" for each in run.sources)
     return Text(f"Published: {'; '.join((*texts, *filter(None, [run.source])))}") if run.published else None
 
 
@@ -118,7 +120,7 @@ def _failures(study: Study) -> list[Block]:
             continue
         who = f", instance {failure.instance}" if failure.instance is not None else ""
         where = f"{cell.network}, batch size {cell.batch}, {cell.contestant.name}{who}"
-        blocks.append(Text(f"{where}: {failure.message} ({failure.kind})"))
+        blocks.append(Text(f"{where}: {failure.reason} ({failure.kind})"))
         if failure.stderr:
             blocks.append(
                 Output(f"Last lines on standard error of {cell.contestant.name} ({cell.network})", failure.stderr)

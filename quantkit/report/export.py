@@ -17,6 +17,7 @@ from quantkit.report.page.document import Document, Part
 from quantkit.report.study.accuracy import graded
 from quantkit.report.study.attribution import attributions
 from quantkit.report.study.headline import speeds
+from quantkit.report.study.pairs import pairs
 from quantkit.report.study.scaling import scalings
 from quantkit.report.study.summary import METRICS, PERCENTILES, Row, Study, published_throughputs
 from quantkit.report.study.words import bounded
@@ -79,6 +80,14 @@ def _run(study: Study) -> dict[str, Any]:
                 ],
             }
             for each in attributions(study)
+        ],
+        "pairs": [
+            {
+                **{name: getattr(each, name) for name in ("network", "batch", "contestant", "against", "metric")},
+                "factor": ratio_object(each.factor),
+                "doubtful": study.doubtful(each.network, each.batch, each.contestant, each.against),
+            }
+            for each in pairs(study)
         ],
         "scalings": [
             {
@@ -202,7 +211,7 @@ def _lines(study: Study) -> list[dict[str, Any]]:
         if cell.server and not cell.rounds
     ]
     lines += [
-        {**_place(cell), "scenario": cell.scenario, "status": "failed", "reason": cell.failure.message}
+        {**_place(cell), "scenario": cell.scenario, "status": "failed", "reason": cell.failure.reason}
         for cell in study.failed
         if cell.failure
     ]

@@ -156,11 +156,11 @@ def _networks(all_offers: Sequence[Offer]) -> list[str]:
 
 def _hosts(studies: Sequence[Study]) -> Table:
     names = host_names(studies)
+    prices = {str(study.run.host["id"]): number(study.price) for study in studies if study.price is not None}
     lines = {}
     for study in studies:
-        host = study.run.host
-        price = "" if study.price is None else number(study.price)
-        lines[str(host["id"])] = (names[str(host["id"])], ", ".join(map(str, host.get("isa") or ())), price)
+        host, key = study.run.host, str(study.run.host["id"])
+        lines[key] = (names[key], ", ".join(map(str, host.get("isa") or ())), prices.get(key, ""))
     return Table("Hosts", ("host", "instruction sets", "price per hour"), tuple(lines.values()), frozenset({2}))
 
 

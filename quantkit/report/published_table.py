@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Optional
 
-from quantkit.benchmark.results.results import PublishedSource
+from quantkit.benchmark.results.results import Published
 from quantkit.report.page.table import Table
-from quantkit.report.study.machines import machine_text, own_machine, published_source
+from quantkit.report.study.machines import machine_text, own_machine, published_figure, source_of
 from quantkit.report.study.summary import METRICS, Row, Study, published_throughputs
 from quantkit.report.study.words import factor, marked, number, ratio_text
 from quantkit.report.tables import items
@@ -20,13 +20,14 @@ def published_table(study: Study) -> Optional[Table]:
     ]
     if not lines:
         return None
+    ours = own_machine(study.run)
     columns = ("network", "batch size", "contestant", "", "this machine", "published", "share", "published for")
     return Table(
         "Published figures and ours",
         columns,
         tuple(lines),
         frozenset((1, 4, 5, 6)),
-        f"{own_machine(study.run).capitalize()}. The share is ours as a part of the published figure: two machines, "
+        f"{ours[:1].upper()}{ours[1:]}. The share is ours as a part of the published figure: two machines, "
         "so it says how far they differ, not which figure is right.",
     )
 
@@ -34,23 +35,26 @@ def published_table(study: Study) -> Optional[Table]:
 def _published_speedups(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
     for metric in METRICS:
         if metric in row.published and metric in row.speedups:
-            source, other = published_source(study.run, row, metric, "speedup"), row.published[metric]
+            figure, other = published_figure(study.run, row, metric, "speedup"), row.published[metric]
             ours = row.speedups[metric]
             what = f"{metric}, times {study.run.baseline}"
-            yield _published(study, row, what, ratio_text(ours), factor(other), ours.value / other, source)
+            yield _published(study, row, what, ratio_text(ours), factor(other), ours.value / other, figure)
 
 
 def _published_throughput(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
     other = published_throughputs(study.run).get(row.key)
     if other is not None:
-        source = published_source(study.run, row, "throughput", "throughput")
+        figure = published_figure(study.run, row, "throughput", "throughput")
         what = f"{items(study, [row.network])}/s"
-        yield _published(study, row, what, number(row.throughput), number(other), row.throughput / other, source)
+        yield _published(study, row, what, number(row.throughput), number(other), row.throughput / other, figure)
 
 
 def _published(
-    study: Study, row: Row, what: str, ours: str, other: str, share: float, source: Optional[PublishedSource]
+    study: Study, row: Row, what: str, ours: str, other: str, share: float, figure: Optional[Published]
 ) -> tuple[str, ...]:
     doubtful = study.doubtful(row.network, row.batch, row.contestant, study.run.baseline)
+    source = source_of(study.run, figure)
     machine = "" if source is None else machine_text(source.machine)
+    if figure is not None and figure.own_batch:
+        machine = f"{machine}, batch {figure.own_batch}" if machine else f"batch {figure.own_batch}"
     return (row.network, str(row.batch), row.contestant, what, marked(ours, doubtful), other, f"{share:.0%}", machine)

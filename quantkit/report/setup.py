@@ -94,9 +94,9 @@ def builds(run: Run) -> Table:
 
 _NOTE = (
     "Variants: fp32 unfused, stock fused by MXNet, fused by quantkit, int8 by quantkit (for other engines than MXNet "
-    "as ONNX); stock-int8, onnxruntime-ptq, nncf quantized by MXNet, ONNX Runtime and NNCF with the same images, "
-    "onnxruntime-dynamic by ONNX Runtime without any. The deviation is relative to the largest output of the "
-    "reference, over all cells."
+    "as ONNX); stock-int8 (for MXNet 1.5 stock-int8-1.5), onnxruntime-ptq, nncf quantized by MXNet, ONNX Runtime and "
+    "NNCF with the same images, onnxruntime-dynamic by ONNX Runtime without any. The deviation is relative to the "
+    "largest output of the reference, over all cells."
 )
 
 
@@ -183,7 +183,7 @@ def _agreement(study: Study, name: str) -> str:
 
 
 def kernels(study: Study) -> Table:
-    """The convolutions and dense layers that ran in INT8, as far as engines report them; empty if none does."""
+    """The convolutions, dense and recurrent layers that ran in INT8, as far as engines tell; empty if none does."""
     cells = {key: cell.kernels for key, cell in study.cells.items() if cell.kernels}
     names = [each.name for each in study.run.contestants if any(key[2] == each.name for key in cells)]
     rows = []
@@ -192,7 +192,7 @@ def kernels(study: Study) -> Table:
         told = (f"{each.int8} of {each.of}" if each else "no result" for each in counts)
         rows.append((network, str(batch), *told))
     return Table(
-        "Convolutions and dense layers in INT8",
+        "Convolutions, dense and recurrent layers in INT8",
         ("network", "batch size", *names),
         tuple(rows),
         frozenset(range(1, len(names) + 2)),

@@ -56,13 +56,11 @@ def _speedups(study: Study, metric: Metric, rows: list[Row]) -> Table:
         columns,
         tuple(lines),
         frozenset(range(1, len(columns))),
-        _noted(
-            "Times as fast as the baseline; in parentheses the 95 % interval.", study, (row.network for row in rows)
-        ),
+        noted("Times as fast as the baseline; in parentheses the 95 % interval.", study, (row.network for row in rows)),
     )
 
 
-def _noted(note: str, study: Study, networks: Iterable[str]) -> str:
+def noted(note: str, study: Study, networks: Iterable[str]) -> str:
     """A table's note, and which of its networks have random weights."""
     return " ".join(filter(None, (note, study.weights_note(networks))))
 
@@ -99,15 +97,12 @@ def attribution_table(study: Study) -> Table:
         ("network", "batch size", *steps, "all"),
         tuple(rows),
         frozenset(range(1, len(steps) + 3)),
-        _noted(
+        noted(
             "Times as fast as after the step before; in parentheses the 95 % interval.",
             study,
             (each.network for each in shown),
         ),
     )
-
-
-_PLACED = ("instances", "cores", "times the smallest", "ideal", "efficiency")
 
 
 def scaling_table(study: Study) -> Table:
@@ -120,7 +115,7 @@ def scaling_table(study: Study) -> Table:
             "variant",
             "policy",
             "instances",
-            "cores",
+            "threads",
             "times the smallest",
             "ideal",
             "efficiency",
@@ -132,7 +127,7 @@ def scaling_table(study: Study) -> Table:
                 f"{each.variant} on {each.build}",
                 point.policy,
                 str(point.instances),
-                str(point.cores),
+                str(point.threads),
                 "1 (the smallest)"
                 if number == 0
                 else marked(
@@ -211,7 +206,7 @@ def server_table(study: Study) -> Table:
             for trial in cell.server.trials
         ),
         frozenset(range(3, 9)) | {1},
-        _noted(
+        noted(
             "The search goes by the p99. LoadGen also asks for early stopping: enough requests to be sure that the p99 "
             "stays within the bound. A run that it calls invalid for other reasons than its length is refused.",
             study,
@@ -245,7 +240,7 @@ def cost_table(study: Study) -> Table:
             for network, batch in dict.fromkeys((row.network, row.batch) for row in rows)
         ),
         frozenset(range(1, len(names) + 2)),
-        _noted(
+        noted(
             "At the throughput measured. The price is that of the whole machine, whichever part of it the instances "
             "used.",
             study,

@@ -1,6 +1,7 @@
 """A worker without an engine: each request sleeps; it misbehaves as its parameters file says.
 
 The "symbol" names a JSON file: ``{"seconds": 0.01, "fault": "...", "instance": 0, "value": 1.0, "kernels": {}}``.
+Its first request takes ``"first"`` seconds more.
 Only the instance with that number (the environment's INSTANCE) misbehaves.
 """
 
@@ -78,7 +79,7 @@ def answer(name: str, command: dict, network: dict, fault) -> dict:
 
 def run(network: dict, starts: list, ends: list) -> None:
     starts.append(time.monotonic_ns())
-    time.sleep(network["seconds"])
+    time.sleep(network["seconds"] + network.pop("first", 0))
     ends.append(time.monotonic_ns())
 
 

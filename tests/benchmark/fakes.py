@@ -34,6 +34,7 @@ class FakeWorkload:
     input_name: str = "data"
     accuracy: Mapping[str, float] = field(default_factory=dict)
     value: float = 1.0
+    obstacles: Mapping[str, str] = field(default_factory=dict)
 
     def checkpoint(self, variant: str) -> Checkpoint:
         symbol = self.folder / f"{self.name}-{variant}.json"

@@ -72,6 +72,13 @@ def test_an_engine_is_the_file_beside_the_worker(start: Start, folder: Path) -> 
     assert "noise on standard output" in instance.last_lines()
 
 
+def test_where_memory_runs_out_an_instance_ends_before_others(start: Start, folder: Path) -> None:
+    (folder / "factor").write_text("1")
+    instance = start("fake", 1, folder / "worker.py")
+    instance.ask("load", 60, files={"factor": str(folder / "factor")})
+    assert Path(f"/proc/{instance.pid}/oom_score_adj").read_text().strip() == "1000"
+
+
 @pytest.mark.parametrize("command", ["warm", "measure"])
 def test_turns_end_when_the_engines_threads_rest(
     start: Start, folder: Path, command: str, monkeypatch: pytest.MonkeyPatch

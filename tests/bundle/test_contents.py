@@ -22,6 +22,7 @@ from quantkit.bundle.manifest import (
     Origin,
     Output,
     OutputResult,
+    ScoreResult,
     Settings,
 )
 from quantkit.bundle.quantized_model import QuantizedModel
@@ -29,6 +30,7 @@ from quantkit.bundle.sample import stored_sample
 from quantkit.bundle.write import Quantization
 from quantkit.calibration.ranges import Range
 from quantkit.errors import ModelError, UserError
+from quantkit.evaluation.measure import Score
 from quantkit.formats.mxnet.params import read_params
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Tensor
@@ -67,16 +69,26 @@ def test_the_manifest_of_an_fp32_network(source: FusedModel, tmp_path: Path) -> 
 def test_the_manifest_of_an_int8_network(quantized: QuantizedModel, tmp_path: Path) -> None:
     onnx = b"\x08\x0a"  # a model that tells its IR version and holds nothing
     parts = Quantization(quantized.network, quantized.table, quantized.config, quantized.settings, quantized.agreement)
-    assert write_bundle(quantized.source, parts, tmp_path / "bundle", onnx=onnx) == tmp_path / "bundle"
+    assert write_bundle(quantized.source, parts, tmp_path / "bundle", onnx={"qdq": onnx}) == tmp_path / "bundle"
     bundle = read_bundle(tmp_path / "bundle")
     assert (bundle.manifest.kind, bundle.manifest.sample) == ("int8", "built-in")
     assert bundle.manifest.agreement == AgreementResult(6, 0.75, (OutputResult("dense", 0.5, 12.5, 0.25, 2.0),))
+    assert "scores" not in json.loads((tmp_path / "bundle" / "manifest.json").read_text())["agreement"]
     assert bundle.manifest.files == entries(tmp_path / "bundle")
     assert bundle.manifest.files.keys() >= {"calibration.json", "model.onnx"}
     assert bundle.manifest.settings == quantized.settings
     assert bundle.table == quantized.table
-    assert bundle.onnx == onnx
+    assert bundle.onnx() == bundle.onnx("dynamic") == onnx
     assert bundle.operators == explain(quantized.source.fused, quantized.plan)
+
+
+def test_the_manifest_holds_the_scores_of_the_task(quantized: QuantizedModel, tmp_path: Path) -> None:
+    assert quantized.agreement is not None
+    scores = (Score("mIoU", 0.5, 0.25, 0.75), Score("none", None, None, None))
+    judged = replace(quantized, agreement=replace(quantized.agreement, scores=scores))
+    agreement = read_bundle(judged.save(tmp_path / "bundle")).manifest.agreement
+    assert agreement is not None
+    assert agreement.scores == (ScoreResult("mIoU", 0.5, 0.25, 0.75), ScoreResult("none", None, None, None))
 
 
 def test_settings_are_those_of_calibration_and_plan(quantized: QuantizedModel) -> None:

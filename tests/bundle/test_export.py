@@ -30,7 +30,10 @@ LARGER = (
     "mobilenet0.75", "mobilenet1.0", "resnet34_v1", "resnet34_v1b", "resnet34_v2", "resnet101_v1", "resnet101_v1b",
     "resnet101_v2", "resnet152_v1", "resnet152_v1b", "resnet152_v2", "vgg16",
 )  # fmt: skip
-NAMES = [card.name for card in cards() if card.name not in LARGER and len(card.input_shape) == 3]
+# Detectors have no ONNX form yet.
+NAMES = [
+    card.name for card in cards() if card.name not in LARGER and len(card.input_shape) == 3 and card.task != "detection"
+]
 
 REAL = {
     "cifar_resnet20_v1": 32, "cifar_resnet20_v2": 32, "squeezenet1.0": 224, "mobilenet0.25_relu6": 224,
@@ -59,7 +62,7 @@ def rounding(model: Model, data: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_card_computes_the_same(name: str, tmp_path: Path) -> None:
-    own_size = name in FIXED_SIZE or "resnet20" in name
+    own_size = name in FIXED_SIZE or "resnet20" in name or name == "digits_fcn"
     model = load_model(name, weights="random", input_shape=None if own_size else (3, 64, 64), quiet=True)
     data = np.random.default_rng(0).normal(size=(2, *model.input_shape)).astype(np.float32)
     assert difference(model, data, tmp_path) <= max(1e-5, rounding(model, data))

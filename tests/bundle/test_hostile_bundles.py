@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from quantkit.bundle import read_bundle, verify_bundle
-from quantkit.bundle.manifest import OPERATORS, SYMBOL
+from quantkit.bundle.file_names import OPERATORS, SYMBOL
 from quantkit.errors import BundleError
 
 _OTHER_PRECISION = b'[{"node": "a", "operator": "b", "into": "c", "precision": "int4", "reason": "", "rejections": []}]'

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from quantkit.backends.mxnet.shapes import infer_shapes
-from quantkit.bundle.quantization import FUSED_PARAMS, QUANTIZATION, read_quantized, write_quantized
+from quantkit.bundle.file_names import FUSED_PARAMS, QUANTIZATION
+from quantkit.bundle.quantization import read_quantized, write_quantized
 from quantkit.errors import ModelError
 from quantkit.formats.mxnet import nnvm
 from quantkit.formats.mxnet.params import read_params, write_params
@@ -24,6 +25,7 @@ from quantkit.quantization.algorithms.apply import apply_algorithms
 from quantkit.quantization.ptq_config import PresetName, preset
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.recurrent_weights import lstm_integers
+from tests.initial_states import begun_network
 from tests.quantization.recurrent_networks import quantized
 from tests.sequences import STACK, sequence_network, sequences
 
@@ -40,7 +42,7 @@ def network(engine: None, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 def test_layers_keep_their_integers_and_biases(network: QuantizedGraph, tmp_path: Path) -> None:
     lowered = write_quantized(network, tmp_path)
     again = read_quantized(tmp_path, lowered)
-    assert again.lstm_scales.keys() == {lstm.node.name for lstm in network.int8_lstms}
+    assert again.weight_scales.keys() == {node.name for node in network.int8_weighted}
     for lstm in network.int8_lstms:
         before, after = lstm_integers(network, lstm), lstm_integers(again, lstm)
         for name in ("of_input", "of_state", "scale"):
@@ -49,6 +51,18 @@ def test_layers_keep_their_integers_and_biases(network: QuantizedGraph, tmp_path
         biases = 2 * 4 * STACK.hidden
         np.testing.assert_array_equal(flat[-biases:], own[-biases:])
         np.testing.assert_allclose(flat, own, atol=np.abs(own).max() / 25)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_layers_keep_the_states_that_they_read_and_put_out(
+    bidirectional: bool, engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    graph = begun_network(replace(STACK, bidirectional=bidirectional), outputs=(0, 1, 2))
+    _, written = quantized(monkeypatch, graph, DATA)
+    read = read_quantized(tmp_path, write_quantized(written, tmp_path))
+    assert len(read.int8_lstms) == (4 if bidirectional else 2)
+    assert all(len(lstm.states) == 2 and lstm.puts_out_cell for lstm in read.int8_lstms)
+    assert read.graph.nodes == written.graph.nodes
 
 
 def test_the_fused_network_has_no_weights_of_its_own(network: QuantizedGraph, tmp_path: Path) -> None:
@@ -91,7 +105,7 @@ def test_version_1_held_the_weights_whole(engine: None, monkeypatch: pytest.Monk
 
     _change(tmp_path, as_before)
     again = read_quantized(tmp_path, lowered)
-    assert again.lstm_scales == {}
+    assert again.weight_scales.keys() == {layer.node.name for layer in network.int8_layers}
     for name, vector in _vectors(network).items():
         np.testing.assert_array_equal(again.graph.params[name], vector)
 
@@ -113,7 +127,7 @@ def test_weights_that_two_layers_share_are_stored_whole(
     network = QuantizedGraph(graph, replace(plan, decisions=decisions, tensors=tensors))
     again = read_quantized(tmp_path, write_quantized(network, tmp_path))
     np.testing.assert_array_equal(again.graph.params[second.parameters.node], vector)
-    assert again.lstm_scales.keys() == {first.node.name}
+    assert {first.node.name} == again.weight_scales.keys() - {layer.node.name for layer in network.int8_layers}
 
 
 def _vectors(network: QuantizedGraph) -> dict[str, np.ndarray]:
@@ -131,8 +145,14 @@ def _without_forms_of_states(document: dict[str, Any]) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "no such parameter": (lambda d: d["lstms"][0].update(parameters="nothing"), "no LSTM layer in INT8, or no weights"),
-    "no such layer": (lambda d: d["lstms"][0].update(name="dense_weight"), "no LSTM layer in INT8, or no weights"),
+    "no such parameter": (
+        lambda d: d["lstms"][0].update(parameters="nothing"),
+        "LSTM layer 'lstm.*': its weights, 'nothing', are missing; write the bundle again",
+    ),
+    "no such layer": (
+        lambda d: d["lstms"][0].update(name="dense_weight"),
+        "there are no biases and scales 'dense_weight' of an LSTM layer; write the bundle again",
+    ),
     "other features": (lambda d: d["lstms"][0].update(features=2), "does not hold weights for 2 features"),
     "too many features": (lambda d: d["lstms"][0].update(features=9), "does not hold weights for 9 features"),
     "no features": (lambda d: d["lstms"][0].update(features=0), r"at lstms\.0\.features"),
@@ -142,7 +162,10 @@ DAMAGE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "does not hold weights for 5 features",
     ),
     "version 1": (lambda d: d.update(version=1), "is not as quantkit writes it"),
-    "no scale of the state": (_without_forms_of_states, "no LSTM layer in INT8, or no weights"),
+    "no scale of the state": (
+        _without_forms_of_states,
+        "LSTM layer 'lstm.*': its data or its state have no INT8 form in the plan; write the bundle again",
+    ),
 }
 
 
@@ -163,7 +186,11 @@ def _with(lowered: Graph, value: float) -> Graph:
 
 
 @pytest.mark.parametrize(
-    ("value", "message"), [(np.nan, "holds no finite weights"), (0.37, "the values of '.*_int8_parameters' differ")]
+    ("value", "message"),
+    [
+        (np.nan, "_int8_parameters' holds values that are not finite; write the bundle again"),
+        (0.37, "the values of '.*_int8_parameters' differ"),
+    ],
 )
 def test_other_weights_are_another_network(network: QuantizedGraph, value: float, message: str, tmp_path: Path) -> None:
     lowered = write_quantized(network, tmp_path)
@@ -175,7 +202,7 @@ def test_other_weights_are_another_network(network: QuantizedGraph, value: float
     ("damage", "message"),
     [
         (lambda vector: vector[1:], "does not hold biases and scales of an LSTM layer"),
-        (lambda vector: -vector, "no finite weights and positive scales"),
+        (lambda vector: -vector, "does not hold finite biases and positive scales; write the bundle again"),
     ],
 )
 def test_other_biases_and_scales_are_refused(
@@ -187,4 +214,14 @@ def test_other_biases_and_scales_are_refused(
     with (tmp_path / FUSED_PARAMS).open("wb") as file:
         write_params(file, {**own, name: damage(own[name])})
     with pytest.raises(ModelError, match=message):
+        read_quantized(tmp_path, lowered)
+
+
+def test_biases_and_scales_that_are_missing_are_named(network: QuantizedGraph, tmp_path: Path) -> None:
+    lowered = write_quantized(network, tmp_path)
+    own = read_params(tmp_path / FUSED_PARAMS)
+    name = network.int8_lstms[0].parameters.node
+    with (tmp_path / FUSED_PARAMS).open("wb") as file:
+        write_params(file, {each: value for each, value in own.items() if each != name})
+    with pytest.raises(ModelError, match=f"no biases and scales '{name}' of an LSTM layer; write the bundle again"):
         read_quantized(tmp_path, lowered)

@@ -21,7 +21,7 @@ def test_the_file_is_the_one_that_export_writes(digits_onnx: Path, digits_int8: 
     bundle = read_bundle(digits_onnx)
     export_int8_onnx(bundle, tmp_path / "exported.onnx")
     digits_int8.to_onnx(tmp_path / "network.onnx")
-    assert bundle.onnx == (tmp_path / "exported.onnx").read_bytes() == (tmp_path / "network.onnx").read_bytes()
+    assert bundle.onnx() == (tmp_path / "exported.onnx").read_bytes() == (tmp_path / "network.onnx").read_bytes()
 
 
 def test_opsets_can_be_chosen(digits_int8: QuantizedModel, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_bundle_with_it_is_replaced_like_any_other(
     place = Path(shutil.copytree(digits_onnx, tmp_path / "bundle"))
     digits_int8.save(place, force=True)
     assert not (place / "model.onnx").exists()
-    assert read_bundle(place).onnx is None
+    assert read_bundle(place).onnx() is None
     assert "model.onnx" not in json.loads((place / "manifest.json").read_text())["files"]
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from quantkit.bundle import read, read_bundle, verify_bundle
+from quantkit.bundle import read_bundle, verify_bundle
+from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.quantization import write_quantized
 from quantkit.bundle.quantized_model import QuantizedModel
-from quantkit.bundle.read import Bundle
 from quantkit.bundle.write import write_float_bundle
 from quantkit.errors import BundleError
 from quantkit.formats.mxnet import nnvm
@@ -93,14 +93,14 @@ def test_an_onnx_file_that_quantkit_never_wrote_is_told(tmp_path: Path, monkeypa
     bundle, path = Bundle(tmp_path, None, None, ()), tmp_path / "model.onnx"  # type: ignore[arg-type]
     sound = written_onnx().SerializeToString()
     path.write_bytes(sound)
-    assert bundle._read_onnx() == sound
+    assert bundle._read_onnx("model.onnx") == sound
     path.write_bytes(sound.replace(b"LeakyRelu", b"Tokenizer"))
     with pytest.raises(BundleError, match=rf"^bundle {tmp_path}: model\.onnx .*'Tokenizer'; write the bundle again$"):
-        bundle._read_onnx()
+        bundle._read_onnx("model.onnx")
     path.write_bytes(sound)
-    monkeypatch.setattr(read, "_LARGEST_ONNX", len(sound) - 1)
+    monkeypatch.setattr("quantkit.bundle.bundle._LARGEST_ONNX", len(sound) - 1)
     with pytest.raises(BundleError, match=rf"model\.onnx cannot be used: .* more than {len(sound) - 1} bytes"):
-        bundle._read_onnx()
+        bundle._read_onnx("model.onnx")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_damaged_lists_of_operators_are_told(int8_bundle: Path, resign: Any, con
 def test_long_lists_of_operators_are_refused(int8_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = read_bundle(int8_bundle)
     assert bundle.operators
-    monkeypatch.setattr(read, "_LARGEST_OPERATORS", 100)
+    monkeypatch.setattr("quantkit.bundle.bundle._LARGEST_OPERATORS", 100)
     with pytest.raises(BundleError, match=r"operators\.json cannot be used: .* more than 100 bytes"):
         _ = bundle.operators
 

@@ -12,14 +12,8 @@ import numpy as np
 import pytest
 
 from quantkit.bundle import quantization
-from quantkit.bundle.quantization import (
-    FUSED_PARAMS,
-    FUSED_SYMBOL,
-    QUANTIZATION,
-    network_difference,
-    read_quantized,
-    write_quantized,
-)
+from quantkit.bundle.file_names import FUSED_PARAMS, FUSED_SYMBOL, QUANTIZATION
+from quantkit.bundle.quantization import network_difference, read_quantized, write_quantized
 from quantkit.calibration.ranges import Range
 from quantkit.errors import ModelError
 from quantkit.formats.mxnet import nnvm
@@ -209,6 +203,18 @@ def test_a_scalar_holds_no_weights(tmp_path: Path) -> None:
     scalar = replace(lowered, params={**lowered.params, name: np.array(3, np.int8)})
     with pytest.raises(ModelError, match="no integers and scales that fit 'dense_weight'"):
         read_quantized(tmp_path, scalar)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_scales_that_no_weights_have_are_refused(value: float, tmp_path: Path) -> None:
+    network = quantized("v1")
+    write_quantized(network, tmp_path)
+    lowered = int8_graph(network)
+    name = json.loads((tmp_path / QUANTIZATION).read_text())["weights"][0]["scales"]
+    damaged = lowered.params[name].copy()
+    damaged[0, 0] = value
+    with pytest.raises(ModelError, match=f"the scales of 'dense_weight', '{name}', are not finite and positive"):
+        read_quantized(tmp_path, replace(lowered, params={**lowered.params, name: damaged}))
 
 
 def test_other_types_are_other_values(tmp_path: Path) -> None:

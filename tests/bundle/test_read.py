@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from quantkit.bundle import read_bundle, read_manifest
-from quantkit.bundle.manifest import manifest_text
+from quantkit.bundle.manifest_file import manifest_text
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.errors import BundleError
 
@@ -73,11 +73,16 @@ def test_the_quantized_network_of_a_bundle_is_the_one_that_was_lowered(
         _ = read_bundle(bundle).network
 
 
+STATE = {"input": "state", "output": "next", "shape": [1, 8]}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda m: m.update(format="zip"), r"damaged at format"),
-        (lambda m: m.update(version=2), r"has version 2, but this quantkit reads versions 5 and 6"),
+        (lambda m: m.update(version=2), r"has version 2, but this quantkit reads versions 5 to 8"),
+        (lambda m: m.update(task="magic"), r"damaged at task"),
+        (lambda m: m.update(version=8, task="detection"), r"the manifest .* for detection; write the bundle again"),
         (lambda m: m.pop("version"), None),
         (lambda m: m.update(kind="int4"), r"damaged at kind"),
         (lambda m: m.update(surprise=1), r"damaged at surprise"),
@@ -87,6 +92,9 @@ def test_the_quantized_network_of_a_bundle_is_the_one_that_was_lowered(
         (lambda m: m["input"].update(shape=[3, 32, 33]), r"card.toml describes"),
         (lambda m: m.update(outputs=[]), r"damaged at outputs"),
         (lambda m: m["outputs"][0].update(scores="tanh"), r"damaged at outputs.0.scores"),
+        (lambda m: m.update(states=[STATE | {"shape": [1, 0]}]), r"damaged at states.0.shape"),
+        (lambda m: m.update(states=[STATE | {"shape": [1, 1 << 30]}]), r"damaged at states.0.shape"),
+        (lambda m: m.update(states=[STATE]), r"no output 'next' of shape \(1, 8\) for 'state'; write the bundle again"),
         (lambda m: m.pop("source"), r"damaged at source"),
         (lambda m: m["source"].update(weights="magic"), r"damaged at source.weights"),
         (lambda m: m["files"].pop("sample.npz"), r"does not list sample.npz; write"),

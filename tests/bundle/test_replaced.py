@@ -15,7 +15,7 @@ import pytest
 
 from quantkit import load
 from quantkit.bundle import BUNDLE, read_bundle, verify_bundle, write_float_bundle
-from quantkit.bundle.manifest import REQUIRED
+from quantkit.bundle.file_names import REQUIRED
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.bundle.replaced import reading_whole
 from quantkit.cli.networks import open_network

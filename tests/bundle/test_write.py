@@ -17,10 +17,11 @@ from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.bundle.card import card_text, label_lines
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
-from quantkit.fusion.fused_model import FusedModel
+from quantkit.fusion.fused_model import FusedModel, fuse_model
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.models.card import read_card
 from quantkit.models.model import Model, Source
+from tests.networks import DATA, Builder, images
 from tests.processes import environment
 
 WRITE_FLOAT = """
@@ -127,6 +128,7 @@ def test_labels_that_do_not_fit_the_outputs_are_an_error(source: FusedModel, tmp
         None,
         Preprocess(None, None, (0.1, 1 / 3, 1e-7), (1e20, 2.0, 3.0)),
         Preprocess(256, 224, (0, 0, 0), (1, 1, 1), 127.5, True),
+        Preprocess(fit="letterbox"),
     ],
 )
 def test_the_card_is_one_that_quantkit_reads(preprocess: Preprocess, tmp_path: Path) -> None:
@@ -141,6 +143,23 @@ def test_the_card_is_one_that_quantkit_reads(preprocess: Preprocess, tmp_path: P
     assert card.preprocess == preprocess
 
 
+def test_labels_of_a_map_name_what_is_found(engine: None, tmp_path: Path) -> None:
+    b = Builder()
+    model = Model("map", b.graph(b.conv("conv", DATA, 3, 2)), (3, 16, 16), None, Source("map", "given"), ("cat", "dog"))
+    written = write_float_bundle(fuse_model(model, images()), tmp_path / "map")
+    assert read_bundle(written).labels == ("cat", "dog")
+
+
+def test_the_task_is_kept(engine: None, tmp_path: Path) -> None:
+    b = Builder()
+    model = Model("map", b.graph(b.conv("conv", DATA, 3, 2)), (3, 16, 16), None, Source("map", "given"))
+    for task, kept, version in (("segmentation", "segmentation", 8), ("classification", None, 6)):
+        written = write_float_bundle(fuse_model(replace(model, task=task), images()), tmp_path / task)  # type: ignore[arg-type]
+        bundle = read_bundle(written)
+        assert (bundle.manifest.task, bundle.model.task, bundle.manifest.version) == (kept, kept, version)
+        assert read_card(written / "card.toml").task == task
+
+
 def test_labels_are_one_a_line() -> None:
     labels = ["tench, Tinca tinca", "", "two\nlines", "é"]
     assert label_lines(labels).splitlines() == ["tench, Tinca tinca", "", "two lines", "é"]
@@ -149,6 +168,6 @@ def test_labels_are_one_a_line() -> None:
 def test_the_manifest_is_plain_json(written: Path) -> None:
     document = json.loads((written / "manifest.json").read_text())
     assert document["format"] == "quantkit-bundle"
-    assert document["version"] == 6 and not {"notes", "step_scores"} & document.keys()
+    assert document["version"] == 6 and not {"notes", "step_scores", "states", "task"} & document.keys()
     assert document["input"] == {"name": "data", "shape": [3, 16, 16], "dtype": "float32", "layout": "NCHW"}
     assert document["source"]["weights"] == "given"

@@ -8,14 +8,11 @@ import re
 import resource
 import struct
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet.calls import engine_errors
-from quantkit.backends.mxnet.compat import load_mxnet
 from tests.cli.conftest import SHAPE, Run
 
 Folder = Path
@@ -233,8 +230,6 @@ def test_bad_input(run: Run, checkpoint: Path, int8_engine: None, tmp_path: Path
 def test_mistakes_are_found_before_the_network_is_loaded(
     run: Run, checkpoint: Path, int8_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    # Imported while the function is replaced, it would keep the replacement.
-    import_module("quantkit.api")
     monkeypatch.setattr("quantkit.models.load.load_model", lambda *_, **__: pytest.fail("the network was loaded"))
     assert run(*CASES[case][0](tmp_path, checkpoint)).exit_code == 2
 
@@ -242,7 +237,7 @@ def test_mistakes_are_found_before_the_network_is_loaded(
 def test_exclusions_are_checked_before_calibration(
     run: Run, checkpoint: Path, samples: Path, int8_engine: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quantkit.api.calibrate", lambda *_, **__: pytest.fail("calibration began"))
+    monkeypatch.setattr("quantkit.stages.calibrate", lambda *_, **__: pytest.fail("calibration began"))
     arguments = ["--input-shape", SHAPE, "--calib-data", samples, "--exclude", "brunch"]
     assert run("quantize", checkpoint, *arguments).exit_code == 2
 
@@ -285,62 +280,3 @@ def test_paths_that_no_file_can_have(run: Run, tmp_path: Path, arguments: tuple[
     assert refused.exit_code == 2
     told = rf"^Error: cannot use {tmp_path}/x+\S*: File name too long; choose a shorter path$"
     assert re.search(told, refused.stderr, re.MULTILINE)
-
-
-def test_unexpected_errors_are_one_line_unless_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from quantkit.models import card
-
-    def broken() -> None:
-        raise RuntimeError("something odd")
-
-    monkeypatch.setattr(card, "cards", broken)
-    result = run("models")
-    assert result.exit_code == 1
-    assert result.stderr == (
-        "Error: unexpected RuntimeError: something odd; run `quantkit --debug ...` for the traceback\n"
-    )
-    assert "in broken" in run("--debug", "models").stderr
-    assert json.loads(run("models", "--json").stdout)["error"]["type"] == "RuntimeError"
-
-
-def _ours() -> None:
-    np.empty(1 << 57)
-
-
-def _silent() -> None:
-    raise MemoryError
-
-
-def _in_the_engine() -> None:
-    with engine_errors("run the network"):
-        _ours()
-
-
-def _by_the_engine() -> None:
-    # As MXNet puts it.
-    with engine_errors("run the network"):
-        raise load_mxnet().base.MXNetError("MXNetError: Failed to allocate CPU Memory")
-
-
-@pytest.mark.parametrize(
-    ("broken", "kind", "what"),
-    [
-        (_ours, "MemoryError", "out of memory (Unable to allocate 1.00 EiB for an array with shape"),
-        (_silent, "MemoryError", "out of memory; take fewer images"),
-        (_in_the_engine, "EngineError", "cannot run the network: Unable to allocate 1.00 EiB"),
-        (_by_the_engine, "EngineError", "Failed to allocate CPU Memory"),
-    ],
-)
-def test_memory_that_is_lacking_is_one_line_with_the_remedy(
-    run: Run, engine: None, monkeypatch: pytest.MonkeyPatch, broken: Callable[[], None], kind: str, what: str
-) -> None:
-    from quantkit.models import card
-
-    monkeypatch.setattr(card, "cards", broken)
-    result = run("models")
-    assert result.exit_code == 1
-    (line,) = result.stderr.splitlines()
-    assert what in line and line.startswith("Error: ")
-    assert "take fewer images (--calib) or a smaller batch or --input-shape" in line
-    assert "Traceback" in run("--debug", "models").stderr
-    assert json.loads(run("models", "--json").stdout)["error"]["type"] == kind

@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from quantkit.errors import EngineMissing
 from quantkit.host.load import Load
 from tests.cli.conftest import SHAPE, Run
+from tests.networks import DATA, Builder
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +98,33 @@ def test_a_bundle_is_measured_as_it_is(run: Run, checkpoint: Path, samples: Path
     assert refused.exit_code == 2 and "has its own; leave --input-shape out" in refused.stderr
 
 
+def test_vectors_are_loaded_and_have_words_of_their_own(run: Run, engine: None, tmp_path: Path) -> None:
+    from quantkit.backends.mxnet.symbols import symbol_of
+    from quantkit.bundle import write_float_bundle
+    from quantkit.fusion.fused_model import fuse_model
+    from quantkit.ir.graph import Graph
+    from quantkit.models.load import load_model
+
+    b = Builder()
+    scores = b.dense("dense", DATA, 24, 6)
+    graph = Graph(tuple(b.nodes), ("data",), (scores,), b.params)
+    vectors = b.random.normal(size=(23, 24)).astype(np.float32)
+    np.savez(tmp_path / "vectors.npz", x=vectors)
+    model = load_model(symbol_of(graph), params=graph.params, input_shape=(24,))
+    write_float_bundle(fuse_model(model, vectors), tmp_path / "fused")
+    done = run("feed", "fused", "--data", "vectors.npz", "--batch", 4, "--seconds", 0.5)
+    assert done.exit_code == 0, done.stderr
+    printed = " ".join(f"{done.stdout} {done.stderr}".split())
+    assert re.search(r"\(FP32 bundle\) over \d+ samples of vectors\.npz", printed)
+    for words in ("samples/s", "loading again, 1 worker", "network over loaded samples", "one sample: loading"):
+        assert words in printed
+    assert not re.search(r"\bimages?\b|decod", printed)
+
+
 def test_what_others_did_meanwhile_is_a_warning(
     run: Run, quantizable: Path, samples: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quantkit.benchmark.workloads.feed.load_between", lambda *_: Load(90.0, 40.0, 0.5))
+    monkeypatch.setattr("quantkit.host.load.load_between", lambda *_: Load(90.0, 40.0, 0.5))
     stolen, busy = measured(run, quantizable, samples)["warnings"]
     assert stolen.startswith("the hypervisor took 40.00 cores")
     # The network and decoding, which are no work of others, used something, too.

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 import pytest
+from PIL import Image
 
 import quantkit
 from quantkit.backends.mxnet.peak import Peak
@@ -40,6 +41,11 @@ params = "{FILE}-0000.params"
 input_shape = [3, 16, 16]
 classes = {CLASSES}
 labels = "{FILE}.txt"
+
+[preprocess]
+fit = "stretch"
+mean = [0.5, 0.5, 0.5]
+std = [0.5, 0.5, 0.5]
 """
 CARD, DATA, BUNDLE = f"{FILE}.toml", f"{FILE}.npz", f"{FILE}-bundle"
 
@@ -54,6 +60,7 @@ OF_A_BUNDLE = {
     "profile": [BUNDLE, "--out", f"{FILE}-trace"],
     "verify": [BUNDLE],
     "feed": [BUNDLE, "--data", DATA, "--batch", "4", "--seconds", "0.2"],
+    "predict": [BUNDLE, f"{FILE}.png"],
 }
 WITH_ONNX = {
     "export": [BUNDLE, "--out", f"{FILE}.onnx"],
@@ -81,6 +88,7 @@ def folder(checkpoint: Path, samples: Path, tmp_path_factory: pytest.TempPathFac
     (folder / CARD).write_text(NETWORK)
     shutil.copy(f"{checkpoint}-0000.params", folder / f"{FILE}-0000.params")
     shutil.copy(samples, folder / DATA)
+    Image.new("RGB", (16, 16)).save(folder / f"{FILE}.png")
     return folder
 
 

@@ -14,7 +14,7 @@ from quantkit.ir.graph import Graph
 from quantkit.mixed_precision import never_slower
 from tests.cli.conftest import SHAPE, Run
 
-Clock = Callable[[float], None]
+Clock = Callable[..., None]
 
 
 @pytest.fixture
@@ -24,15 +24,16 @@ def options(checkpoint: Path, samples: Path) -> list[object]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Lets a network take 2 ms in FP32, and so many where a layer is INT8."""
+    """Lets a network take so many milliseconds where a layer is INT8, and in FP32, fused and unfused."""
 
-    def set_to(int8: float) -> None:
+    def set_to(int8: float, fused: float = 2.0, unfused: float = 2.0) -> None:
         def times(networks: Mapping[str, Graph], *_: object, **__: object) -> dict[str, np.ndarray]:
             quantized = {
                 name: any(node.attrs.get("quantized") == "true" for node in graph.nodes)
                 for name, graph in networks.items()
             }
-            return {name: np.full(9, int8 if quantized[name] else 2.0) for name in networks}
+            float_times = {name: unfused if name == "fp32" else fused for name in networks}
+            return {name: np.full(9, int8 if quantized[name] else float_times[name]) for name in networks}
 
         monkeypatch.setattr(never_slower, "latencies_in_turns", times)
         monkeypatch.setattr(summary, "latencies_in_turns", times)
@@ -105,17 +106,24 @@ def test_a_goal_may_be_missed_in_fp32(
 
 
 @pytest.mark.parametrize(
-    ("int8", "said"),
+    ("times", "said"),
     [
-        (4.0, "INT8 IS SLOWER: 0.50x [0.50, 0.50] as fast as FP32 fused --never-slower keeps"),
-        (2.0, "INT8 cannot be told from FP32 fused: 1.00x [1.00, 1.00] as fast as FP32 fused --never-slower keeps"),
-        (1.0, None),
+        ((4.0,), "INT8 IS SLOWER: 0.50x [0.50, 0.50] as fast as FP32 fused --never-slower returns"),
+        (
+            (2.0,),
+            "INT8 cannot be told from FP32 fused: 1.00x [1.00, 1.00] as fast as FP32 fused --never-slower returns",
+        ),
+        ((1.0,), None),
+        # The user's own network is the unfused one.
+        ((1.5, 3.0, 0.75), "INT8 IS SLOWER: 0.50x [0.50, 0.50] as fast as FP32 unfused --never-slower returns"),
+        ((2.0, 3.0, 2.0), "INT8 cannot be told from FP32 unfused: 1.00x [1.00, 1.00] as fast as FP32 unfused"),
+        ((1.0, 3.0, 2.0), None),
     ],
 )
 def test_without_it_int8_that_is_not_faster_is_told(
-    run: Run, options: list[object], int8_engine: None, clock: Clock, int8: float, said: str | None
+    run: Run, options: list[object], int8_engine: None, clock: Clock, times: tuple[float, ...], said: str | None
 ) -> None:
-    clock(int8)
+    clock(*times)
     printed = " ".join(run(*options, "--out", "b").stdout.split())
     assert ("--never-slower" in printed) == (said is not None)
     assert said is None or said in printed

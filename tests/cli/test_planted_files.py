@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 import pytest
+from PIL import Image
 
 from tests.cli.conftest import CLASSES, SHAPE
 from tests.requirements import requires
@@ -53,6 +54,11 @@ symbol = "tiny-symbol.json"
 params = "tiny-0000.params"
 input_shape = [{SHAPE}]
 classes = {CLASSES}
+
+[preprocess]
+fit = "stretch"
+mean = [0.5, 0.5, 0.5]
+std = [0.5, 0.5, 0.5]
 """
 
 IN_ACCESS, IN_OPEN, IN_ISDIR = 0x1, 0x20, 0x40000000
@@ -76,6 +82,7 @@ def folder(checkpoint: Path, samples: Path, tmp_path_factory: pytest.TempPathFac
     for file in (*checkpoint.parent.iterdir(), samples):
         shutil.copy(file, place)
     (place / "tiny.toml").write_text(CARD)
+    Image.new("RGB", (16, 16)).save(place / "photo.png")
     return place
 
 
@@ -110,7 +117,7 @@ def opened(folder: Path) -> Iterator[set[str]]:
 
 def planted(folder: Path) -> set[str]:
     """The files that were put there in the name of others."""
-    own = {"samples.npz", "tiny.toml", "tiny-symbol.json", "tiny-0000.params"}
+    own = {"samples.npz", "photo.png", "tiny.toml", "tiny-symbol.json", "tiny-0000.params"}
     files = (path for path in folder.rglob("*") if path.is_file() and not MADE & set(path.relative_to(folder).parts))
     return {str(path.relative_to(folder)) for path in files} - own
 
@@ -160,6 +167,7 @@ VERBS = {
         ["analyze", *COMPARED, "--reference", "tiny.toml"],
         ["verify", *COMPARED, "--engine", "onnxruntime", "--engine", "openvino"],
         ["profile", "tiny-int8", "--runs", 1],
+        ["predict", "tiny-int8", "photo.png"],
         ["feed", "tiny-int8", "--data", "samples.npz", "--batch", 1, "--seconds", 0.2],
     ],
     "measuring": [

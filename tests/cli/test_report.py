@@ -58,10 +58,22 @@ def test_hosts_side_by_side_with_their_prices(run: Run, folder: Path, tmp_path: 
     assert json.loads(result.stdout)["runs"][0]["title"] == "Across hosts"
     prices = [each["price_per_hour"] for each in json.loads((tmp_path / "out/report.json").read_text())["runs"]]
     assert prices == [4.08, 1.53]
-    for wrong in ("4.08", "third=1", "other=much", "other=-1"):
+    for wrong in ("4.08", "third=1", "other=much", "other=-1", "other=1_0", "other= 1", "other=\u0661"):
         refused = run(*both, "--price", wrong)
         assert refused.exit_code == 2
         assert "price" in refused.stderr
+    twice = run(*both, "--price", "other=1", "--price", f"{other}=2")
+    assert twice.exit_code == 2
+    assert f"is the second price of {other}; give one" in twice.stderr
+
+
+def test_the_price_of_two_folders_of_one_name_needs_a_path(run: Run, folder: Path, tmp_path: Path) -> None:
+    other = stored(results(contestants=(NATIVE, INT8), host={**HOST, "id": "ffff"}), tmp_path / "other" / folder.name)
+    both = ("report", folder, other, "--out", "out", "--across-hosts")
+    refused = run(*both, "--price", f"{folder.name}=4.08")
+    assert refused.exit_code == 2
+    assert f"may be {folder}, {other}; give the path of one" in refused.stderr
+    assert run(*both, "--price", f"{folder}=4.08", "--price", f"{other}=1.53").exit_code == 0
 
 
 def test_what_cannot_be_served_is_refused(run: Run, folder: Path, tmp_path: Path) -> None:

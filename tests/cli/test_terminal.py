@@ -11,7 +11,7 @@ import pytest
 from quantkit.cli.targets import default_bundle
 from quantkit.cli.terminal import Terminal
 from quantkit.cli.work import Work, print_result
-from quantkit.models.names import AssumedPreprocessWarning
+from quantkit.models.weights import RandomWeightsWarning
 from quantkit.units import megabytes, percent
 
 
@@ -99,5 +99,5 @@ def test_warnings_of_libraries_are_left_out(capsys: pytest.CaptureFixture[str]) 
     with warnings.catch_warnings():
         Terminal(Work(), quiet=True).take_warnings()
         warnings.warn("theirs", UserWarning, stacklevel=1)
-        warnings.warn("ours", AssumedPreprocessWarning, stacklevel=1)
+        warnings.warn("ours", RandomWeightsWarning, stacklevel=1)
     assert capsys.readouterr() == ("", "Warning: ours\n")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile, PngImagePlugin
 
-from quantkit.data.decode import PIXELS_VARIABLE, decode
+from quantkit.data.decode import PIXELS_VARIABLE, decode, decode_classes
 from quantkit.errors import DataError, UserError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (40, 30, 3), np.uint8)
@@ -191,3 +191,15 @@ def test_a_link_to_an_image_is_followed(tmp_path: Path) -> None:
     (tmp_path / "store").write_bytes(encoded(Image.fromarray(PIXELS)))
     (tmp_path / "cat.png").symlink_to("store")
     np.testing.assert_array_equal(decode(tmp_path / "cat.png", "cat.png"), PIXELS)
+
+
+def test_classes_are_read_as_they_are_stored(tmp_path: Path) -> None:
+    values = np.array([[0, 1, 255], [7, 20, 3]], np.uint8)
+    grey, palette = Image.fromarray(values), Image.fromarray(values)
+    palette.putpalette([255 - index // 3 for index in range(768)])
+    for name, image in (("grey", grey), ("palette", palette)):
+        image.save(tmp_path / f"{name}.png")
+        np.testing.assert_array_equal(decode_classes(tmp_path / f"{name}.png", name), values)
+    Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(tmp_path / "colours.png")
+    with pytest.raises(DataError, match="image colours is of mode RGB, not one value of 8 bits a pixel; save its"):
+        decode_classes(tmp_path / "colours.png", "colours")

@@ -42,7 +42,7 @@ def test_it_gives_its_array(x: np.ndarray, tmp_path: Path) -> None:
         (np.asfortranarray(KINDS["sequences"]), "stored in Fortran order; save it as numpy.ascontiguousarray"),
         (np.zeros((4, 0), np.int64), "its sequences are empty"),
         (np.float32(1), r"float32 of shape \(\)"),
-        (np.array([{}, {}], dtype=object), "is object; only numbers are read"),
+        (np.array([{}, {}], dtype=object), "is object; only numbers are read; pad or cut sequences to one length"),
         (np.array(["a"]), "only numbers are read"),
     ],
 )

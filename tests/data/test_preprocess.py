@@ -10,7 +10,7 @@ import pytest
 
 from quantkit.data.preparation import network_input
 from quantkit.data.preprocess import Preprocess, apply, check_input
-from quantkit.errors import DataError
+from quantkit.errors import DataError, UserError
 
 Array = np.ndarray[Any, Any]
 
@@ -178,3 +178,26 @@ def spoilt(value: float) -> Array:
 def test_check_input_refuses(wrong: Array, message: str) -> None:
     with pytest.raises(DataError, match=f"sample 7.*{message}"):
         check_input(wrong, (3, 4, 4), "sample 7")
+
+
+def test_a_fit_scales_the_whole_image() -> None:
+    stretched = apply(replace(PLAIN, fit="stretch"), smooth(64, 96), input_shape=(3, 32, 24))
+    wanted = apply(PLAIN, smooth(32, 24))
+    # The third channel depends on the proportions.
+    np.testing.assert_allclose(stretched[:2, 2:-2, 2:-2], wanted[:2, 2:-2, 2:-2], atol=0.12)
+    boxed = apply(replace(PLAIN, fit="letterbox"), smooth(64, 96), input_shape=(3, 40, 48))
+    black = np.broadcast_to((-np.array(PLAIN.mean) / np.array(PLAIN.std))[:, None, None], (3, 4, 48))
+    np.testing.assert_allclose(boxed[:, :4], black, rtol=1e-6)
+    np.testing.assert_allclose(boxed[:, -4:], black, rtol=1e-6)
+    np.testing.assert_array_equal(boxed[:, 4:-4], apply(replace(PLAIN, resize=32), smooth(64, 96)))
+
+
+def test_a_fit_needs_the_size_of_the_input() -> None:
+    with pytest.raises(UserError, match=r"fit='stretch' needs .* \(channels, height, width\), not None"):
+        apply(replace(PLAIN, fit="stretch"), image(4, 4))
+
+
+@pytest.mark.parametrize("other", [{"resize": 8}, {"crop": 8}])
+def test_a_fit_stands_alone(other: dict[str, int]) -> None:
+    with pytest.raises(UserError, match="either fit, or resize and crop"):
+        Preprocess(fit="letterbox", **other)  # type: ignore[arg-type]

@@ -135,6 +135,24 @@ def test_elsewhere_it_is_measured_again(
     assert len(json.loads(path.read_text())) == 2
 
 
+def test_what_another_process_measured_meanwhile_is_kept(
+    bundle: Bundle, measurements: list[dict[str, float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measurements.append({"mxnet": 3.0, "onnxruntime": 2.0, "openvino": 2.5})
+    open_fastest(bundle)
+    path = kept(bundle)
+    (own,) = json.loads(path.read_text())
+    path.unlink()
+
+    def meanwhile(*_: object) -> dict[str, float]:
+        path.write_text(json.dumps([{**own, "cpu": "another"}]))
+        return {"mxnet": 3.0, "onnxruntime": 2.0, "openvino": 2.5}
+
+    monkeypatch.setattr(fastest, "median_milliseconds", meanwhile)
+    open_fastest(bundle)
+    assert json.loads(path.read_text()) == [{**own, "cpu": "another"}, own]
+
+
 @pytest.mark.parametrize("content", ["", "{}", '[{"cpu": 1}]'])
 def test_a_damaged_file_is_measured_anew(bundle: Bundle, measurements: list[dict[str, float]], content: str) -> None:
     measurements.append({"mxnet": 1.0, "onnxruntime": 2.0, "openvino": 2.5})

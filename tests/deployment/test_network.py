@@ -201,7 +201,7 @@ def test_sessions_take_the_threads_that_are_asked_for(
     name: str, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requires(name)
-    content = bundle.onnx
+    content = bundle.onnx()
     assert content is not None
     # OpenVINO takes no more than there are cores.
     asked = 3 if name == "onnxruntime" else 1

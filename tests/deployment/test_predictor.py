@@ -113,7 +113,7 @@ def test_a_stream_is_read_a_few_images_at_a_time(predictor: Predictor, inputs: n
             held.append(number)
             yield inputs[0]
 
-    batches = predictor._batches(stream())
+    batches = predictor._inputs.batches(stream())
     assert len(next(batches)) == 16
     assert len(held) == 16
 

@@ -127,6 +127,13 @@ def _photograph(package: str, source: str, name: str) -> Make:
     return make
 
 
+def _street(store: Path) -> None:
+    """A scene of digits."""
+    from quantkit.data.scenes import scene_images
+
+    Image.fromarray(next(iter(scene_images("test"))).image).save(store / "street.png")
+
+
 _MAKERS: dict[str, Make] = {
     "photos": _photos,
     "images.npz": _preprocessed,
@@ -136,5 +143,6 @@ _MAKERS: dict[str, Make] = {
     "lm": _language_model,
     "cat.jpg": _photograph("skimage", "data/chelsea.png", "cat.jpg"),
     "temple.jpg": _photograph("sklearn", "datasets/images/china.jpg", "temple.jpg"),
+    "street.png": _street,
 }
 _NEEDS = {"net.onnx": ("my",), "net-int8": ("my", "photos")}

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import entropy
 
-from quantkit.evaluation.divergence import divergence, log_probabilities, noise_share
+from quantkit.evaluation.divergence import balanced_noise, divergence, log_probabilities, noise_shares
 
 LOGITS = np.random.default_rng(0).normal(0, 3, (7, 12))
 OTHER = LOGITS + np.random.default_rng(1).normal(0, 0.3, (7, 12))
@@ -51,8 +51,15 @@ def test_probabilities_of_zero_are_far_but_not_infinitely_far() -> None:
     assert divergence(log_probabilities(certain), log_probabilities(certain)) == pytest.approx(0, abs=1e-9)
 
 
-def test_the_share_of_noise_is_the_mean_over_outputs() -> None:
+def test_each_output_has_its_share_of_noise() -> None:
     one, other = np.array([[3.0, 4.0]], np.float32), np.zeros((1, 2, 2), np.float32)
-    share = noise_share([one, other], [one + np.float32(0.5), other + np.float32(1)])
-    assert share == pytest.approx((2 * 0.25 / 25 + 4) / 2)
-    assert noise_share([one, other], [one, other]) == 0
+    shares = noise_shares([one, other], [one + np.float32(0.5), other + np.float32(1)])
+    assert shares == pytest.approx((2 * 0.25 / 25, 4))
+    assert noise_shares([one, other], [one, other]) == (0, 0)
+
+
+def test_outputs_with_much_noise_do_not_hide_others() -> None:
+    usual = (1e-4, 0.25, 0.0)
+    assert balanced_noise(usual, usual) == pytest.approx(2 / 3)
+    assert balanced_noise((0.0, 0.25, 0.0), usual) == balanced_noise((1e-4, 0.0, 0.0), usual) == pytest.approx(1 / 3)
+    assert balanced_noise((0.0, 0.0, 0.5), usual) == pytest.approx(0.5 / 3)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 from quantkit.evaluation.accuracy import Accuracy
 from quantkit.evaluation.agreement import Agreement, OutputAgreement
 from quantkit.evaluation.evaluate import Comparison, Evaluation
+from quantkit.evaluation.measure import Score
 from quantkit.evaluation.paired import Paired
 from quantkit.models.class_scores import ClassScores
 
@@ -39,3 +41,15 @@ def test_the_document_has_what_was_measured_by_role() -> None:
             {"measure": "accuracy", "with": "against", **compared, "p_value": 0.6, "verdict": "not distinguishable"}
         ],
     }
+
+
+def test_scores_of_a_task_are_told_instead_of_outputs() -> None:
+    agreement = Agreement(10, None, (OutputAgreement("ids", 0.99, math.inf, 0.0, 1.0),))
+    assert agreement.texts == ("cosine 0.9900, signal to noise exact, largest deviation 0 of values up to 1",)
+    nothing = replace(agreement, scores=(Score("mAP", None, None, None),))
+    assert nothing.texts == agreement.texts and nothing.document["scores"][0]["value"] is None
+    judged = replace(agreement, scores=(Score("mIoU", 0.5, 0.25, 0.75), Score("pixel accuracy", 1.0, 1.0, 1.0)))
+    words = ("mIoU 50.0 % [25.0 %, 75.0 %]", "pixel accuracy 100.0 % [100.0 %, 100.0 %]")
+    assert judged.texts == (*words, *agreement.texts)
+    assert replace(judged, outputs=2 * judged.outputs).texts == words
+    assert "scores" not in agreement.document

@@ -64,24 +64,41 @@ NETWORKS = {"fast": network(TICK, "data"), "slow": network(4 * TICK, "input")}
 
 
 @pytest.mark.parametrize(
-    ("seconds", "runs"), [(None, 33), (1.0, 18), (0.0, 5), (164 * TICK, 6), (165 * TICK, 6), (166 * TICK, 7)]
+    ("seconds", "runs"), [(None, 33), (1.0, 18), (0.0, 6), (209 * TICK, 7), (210 * TICK, 7), (211 * TICK, 8)]
 )
 def test_networks_take_turns_until_the_time_is_up(machine: Machine, seconds: Optional[float], runs: int) -> None:
     times = latencies_in_turns(NETWORKS, IMAGE) if seconds is None else latencies_in_turns(NETWORKS, IMAGE, seconds)
-    # Together 15, 20, 25 ... ticks: 165 in six rounds.
+    # Together 15, 20, 25 ... ticks: 210 in seven rounds.
     numbers = np.arange(3, 3 + runs) * TICK * 1000
     assert list(times) == ["fast", "slow"]
     np.testing.assert_allclose(times["fast"], numbers)
     np.testing.assert_allclose(times["slow"], 4 * numbers)
     # Each is warmed up by two runs first.
-    assert machine.log == [str(TICK)] * 2 + [str(4 * TICK)] * 2 + [str(TICK), str(4 * TICK)] * runs
+    assert machine.log[:4] == [str(TICK)] * 2 + [str(4 * TICK)] * 2
+    assert [sorted(turns) for turns in rounds_of(machine)] == [sorted([str(TICK), str(4 * TICK)])] * runs
+
+
+def rounds_of(machine: Machine, runs: int = 1) -> list[list[str]]:
+    """What ran in each round after the warm-up; each turn has ``runs``."""
+    turns = np.reshape(machine.log[4:], (-1, 2, runs))
+    assert (turns == turns[:, :, :1]).all()
+    return [list(map(str, names)) for names in turns[:, :, 0]]
+
+
+def test_the_order_of_turns_differs_and_is_the_same_each_time(machine: Machine) -> None:
+    latencies_in_turns(NETWORKS, IMAGE)
+    first = rounds_of(machine)
+    assert len({tuple(turns) for turns in first}) == 2
+    machine.log.clear()
+    latencies_in_turns(NETWORKS, IMAGE)
+    assert rounds_of(machine) == first
 
 
 def test_untimed_runs_come_before_each_timed_one(machine: Machine) -> None:
     times = latencies_in_turns(NETWORKS, IMAGE, 0.0, lead=2)
     # Every third of the runs after the first two.
-    np.testing.assert_allclose(times["fast"], np.arange(5, 20, 3) * TICK * 1000)
-    assert machine.log == [str(TICK)] * 2 + [str(4 * TICK)] * 2 + ([str(TICK)] * 3 + [str(4 * TICK)] * 3) * 5
+    np.testing.assert_allclose(times["fast"], np.arange(5, 23, 3) * TICK * 1000)
+    assert [sorted(turns) for turns in rounds_of(machine, 3)] == [sorted([str(TICK), str(4 * TICK)])] * 6
 
 
 @pytest.mark.usefixtures("machine")

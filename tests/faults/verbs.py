@@ -122,11 +122,11 @@ def quantize(base: Path) -> Verb:
         arguments = ["quantize", "digits_resnet20_v1", "--calib-data", "digits:train", "--calib", str(count)]
         return _called(
             [*arguments, "--out", "out", "--force", "--no-latency", "--quiet"],
-            quantkit__api__fuse_model=_given(fused),
-            quantkit__api__calibrate=_given(table),
-            quantkit__api__apply_algorithms=_given(None),
-            quantkit__api__lower=_given(None),
-            quantkit__api__measure_agreement=_given(network),
+            quantkit__stages__fuse_model=_given(fused),
+            quantkit__stages__calibrate=_given(table),
+            quantkit__stages__apply_algorithms=_given(None),
+            quantkit__stages__lower=_given(None),
+            quantkit__stages__measure_agreement=_given(network),
             quantkit__bundle__summary__measured_kernels=_given(()),
         )
 
@@ -168,6 +168,23 @@ def export(base: Path) -> Verb:
         return _called(["export", str(base / "bundle"), *out])
 
     return _command(base, "model.onnx", called(13), called(17))
+
+
+def predict(base: Path) -> Verb:
+    """A picture in place of another; all of the command."""
+    from PIL import Image
+
+    from tests.tasks.networks import COLUMNS, RAW, ROWS, bundle, pixel_detector, pixels
+
+    bundle(pixel_detector(), (3, ROWS, COLUMNS), RAW, ("cat",), base / "bundle")
+    (base / "images").mkdir()
+    Image.fromarray(pixels(((0.0, 0.0, 3.0, 6.0), 0.6, 0))).save(base / "images" / "a.png")
+
+    def called(least: float) -> Callable[[], None]:
+        options = ["--draw", ".", "--least-score", str(least), "--force", "--quiet"]
+        return _called(["predict", str(base / "bundle"), str(base / "images"), *options])
+
+    return _command(base, "a.png", called(0.9), called(0.5))
 
 
 def analyze(base: Path) -> Verb:
@@ -351,5 +368,5 @@ def store(base: Path) -> Verb:
 
 VERBS: dict[str, Callable[[Path], Verb]] = {
     each.__name__: each
-    for each in (quantize, fuse, calibrate, export, analyze, aside, report, profile, benchmark, store)
+    for each in (quantize, fuse, calibrate, export, predict, analyze, aside, report, profile, benchmark, store)
 }

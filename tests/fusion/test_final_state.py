@@ -1,6 +1,8 @@
-"""Recurrent layers whose final state is read, against the definition of each layer."""
+"""Recurrent layers whose final states are read, against the definition of each layer."""
 
 from __future__ import annotations
+
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from quantkit.benchmark.workloads.recurrent import recurrent_graph
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph, Tensor
-from quantkit.ir.recurrent_layer import RECURRENT
+from quantkit.ir.recurrent_layer import RECURRENT, RecurrentLayer
 from tests import recurrent
 from tests.networks import DATA, Builder
 
@@ -42,12 +44,18 @@ def reasons(fused: Fused) -> list[str]:
     return [rejection.reason for rejection in fused.rejected]
 
 
+LSTM_OUTPUTS = [(0, 2), (2,), (2, 0, 1)]
+
+
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "bidirectional"])
-@pytest.mark.parametrize(("mode", "layers"), [("lstm", 1), ("lstm", 3), ("gru", 1), ("rnn_relu", 1)])
-@pytest.mark.parametrize("outputs", [(0, 1), (1,), (1, 0)])
-def test_the_final_state_is_that_of_the_definition(
-    mode: str, layers: int, both: bool, outputs: tuple[int, ...]
-) -> None:
+@pytest.mark.parametrize(
+    ("mode", "layers", "outputs"),
+    [
+        *(each for each in product(("lstm",), (1, 3), [(0, 1), (1,), (1, 0), *LSTM_OUTPUTS])),
+        *(each for each in product(("gru", "rnn_relu"), (1,), [(0, 1), (1,)])),
+    ],
+)
+def test_final_states_are_those_of_the_definition(mode: str, layers: int, both: bool, outputs: tuple[int, ...]) -> None:
     form = stack(mode, layers, both)
     data = np.random.default_rng(0).normal(size=(2, STEPS, FEATURES)).astype(np.float32)
     fused = fuse(network(form, outputs), (STEPS, FEATURES))
@@ -56,18 +64,19 @@ def test_the_final_state_is_that_of_the_definition(
     assert operators.count(RECURRENT) == (layers * (1 + both) if mode == "lstm" else 1)
     assert all("rnn" in node.origin for node in fused.graph.nodes)
     (flat,) = recurrent_graph(form).params.values()
-    wanted = recurrent.outputs_and_final_state(form, flat, data.transpose(1, 0, 2))
+    wanted = recurrent.outputs_and_final_states(form, flat, data.transpose(1, 0, 2))
     for index, result in zip(outputs, run(float_graph(fused.graph), {"data": data})):
         np.testing.assert_allclose(result, wanted[index].swapaxes(0, 1), rtol=1e-5, atol=1e-6)
+
+
+def test_the_state_of_cells_is_put_out_where_it_is_read_alone() -> None:
+    form = stack("lstm", 1, both=False)
+    graphs = [fuse(network(form, outputs), (STEPS, FEATURES)).graph for outputs in ((0, 1), (0, 2))]
+    layers = [RecurrentLayer(node) for graph in graphs for node in graph.nodes if node.op == RECURRENT]
+    assert [layer.puts_out_cell for layer in layers] == [False, True]
 
 
 def test_other_layers_after_each_other_stay_together() -> None:
     fused = fuse(network(stack("gru", 2, False), (0, 1)), (STEPS, FEATURES))
     assert RECURRENT not in [node.op for node in fused.graph.nodes]
     assert "its final states are read" in reasons(fused)
-
-
-def test_the_final_state_of_cells_keeps_a_layer_as_it_is() -> None:
-    fused = fuse(network(stack("lstm", 1, False), (0, 1, 2)), (STEPS, FEATURES))
-    assert RECURRENT not in [node.op for node in fused.graph.nodes]
-    assert "the final state of its cells is read" in reasons(fused)

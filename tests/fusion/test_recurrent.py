@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from quantkit.fusion.float_symbol import float_graph, fused_graph
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.fusion.rewriting.rule import apply_rule
 from quantkit.fusion.rules.recurrent import RECURRENT_BATCH_FIRST, RECURRENT_ONE_BY_ONE
-from quantkit.fusion.rules.recurrent_parameters import RECURRENT_PARAMETERS
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.recurrent_layer import RECURRENT, exchanges_batch, fused_recurrent
 from tests import recurrent
@@ -118,21 +116,10 @@ def changed(graph: Graph, inputs: Sequence[Tensor], **attrs: str) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-def test_given_states_keep_a_layer_as_it_is() -> None:
-    graph = recurrent_graph(STACK)
-    rnn = next(node for node in graph.nodes if node.op == "RNN")
-    ones = Node("ones", "_ones", (), {"shape": str((STACK.layers, 2, STACK.hidden))})
-    given = replace(graph, nodes=(ones, *graph.nodes))
-    read = changed(given, (*rnn.inputs[:2], ones.output, rnn.inputs[3])).pruned()
-    fused = fuse(read, (2, FEATURES))
+def test_constant_states_keep_a_layer_as_it_is() -> None:
+    fused = fuse(sequence_network("NTC", "ones"), (STEPS, FEATURES))
     assert RECURRENT not in operators(fused.graph)
-    assert "its initial states are given" in reasons(fused)
-
-
-def test_final_states_keep_a_layer_as_it_is() -> None:
-    fused = fuse(sequence_network("NTC", final_states=True), (STEPS, FEATURES))
-    assert RECURRENT not in operators(fused.graph)
-    assert "the final state of its cells is read" in reasons(fused)
+    assert "its initial states are constants other than zero" in reasons(fused)
 
 
 def test_clipped_states_keep_a_layer_as_it_is() -> None:
@@ -149,128 +136,6 @@ def test_computed_weights_keep_a_layer_as_it_is() -> None:
     computed = replace(graph, nodes=(doubled, *graph.nodes))
     fused = fuse(changed(computed, (rnn.inputs[0], doubled.output, *rnn.inputs[2:])), (2, FEATURES))
     assert "its weights are computed, not constant" in reasons(fused)
-
-
-def gluon_parameters() -> Graph:
-    """The stack with each of its parameters by itself, put together at every run, as Gluon exports it."""
-    graph = recurrent_graph(STACK)
-    (flat,) = graph.params.values()
-    parts = np.split(flat, [5, 50])
-    made = Node("made", "_rnn_param_concat", tuple(Tensor(f"flat{i}") for i in range(3)), {"dim": "0", "num_args": "3"})
-    shaped = [Node(f"flat{i}", "Reshape", (Tensor(f"part{i}"),), {"shape": "-1"}) for i in range(3)]
-    rnn = next(node for node in graph.nodes if node.op == "RNN")
-    params = {f"part{i}": part.reshape(-1, 1 if i == 0 else part.size) for i, part in enumerate(parts)}
-    nodes = [each for each in graph.nodes if each is not rnn]
-    reading = replace(rnn, inputs=(rnn.inputs[0], made.output, *rnn.inputs[2:]))
-    return Graph((*shaped, made, *nodes, reading), graph.inputs, graph.outputs, params)
-
-
-def test_parameters_become_one_vector() -> None:
-    graph = gluon_parameters()
-    fused = fuse(graph, (2, FEATURES))
-    assert operators(fused.graph).count(RECURRENT) == STACK.layers
-    data = steps_first(STACK, 2)
-    (result,) = run(float_graph(fused.graph), {"data": data})
-    (flat,) = recurrent_graph(STACK).params.values()
-    np.testing.assert_allclose(result, recurrent.outputs(STACK, flat, data), rtol=1e-5, atol=1e-5)
-
-
-def test_a_dense_layer_over_the_last_axis_reads_rows() -> None:
-    b = Builder()
-    dense = b.op("FullyConnected", "dense", DATA, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
-                 no_bias=True, flatten=False)  # fmt: skip
-    graph = Graph(tuple(b.nodes), ("data",), (dense,), b.params)
-    fused = fuse(graph, (STEPS, FEATURES))
-    assert operators(fused.graph) == ["Reshape", "FullyConnected", "Reshape"]
-    data = sequences(3, tokens=False)
-    (result,) = run(float_graph(fused.graph), {"data": data})
-    assert result.shape == (3, STEPS, 7)
-    np.testing.assert_allclose(result, data @ graph.params["w"].T, rtol=1e-5, atol=1e-5)
-
-
-def dense_after(op: str, **attrs: Any) -> Graph:
-    """A dense layer over the last axis of what an operator makes of the data."""
-    b = Builder()
-    moved = b.op(op, "moved", DATA, **attrs)
-    dense = b.op("FullyConnected", "dense", moved, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
-                 no_bias=True, flatten=False)  # fmt: skip
-    return Graph(tuple(b.nodes), ("data",), (dense,), b.params)
-
-
-def test_a_dense_layer_after_an_exchange_of_axes_comes_before_it() -> None:
-    graph = dense_after("SwapAxis", dim1=0, dim2=1)
-    fused = fuse(graph, (STEPS, FEATURES))
-    assert operators(fused.graph) == ["Reshape", "FullyConnected", "Reshape", "SwapAxis"]
-    data = sequences(3, tokens=False)
-    (result,) = run(float_graph(fused.graph), {"data": data})
-    np.testing.assert_allclose(result, data.swapaxes(0, 1) @ graph.params["w"].T, rtol=1e-5, atol=1e-5)
-
-
-def test_a_dense_layer_whose_batch_is_not_first_stays() -> None:
-    graph = dense_after("SwapAxis", dim1=0, dim2=1)
-    exchange, dense = graph.nodes
-    between = Node("between", "tanh", (exchange.output,))
-    dense = replace(dense, inputs=(between.output, *dense.inputs[1:]))
-    fused = fuse(replace(graph, nodes=(exchange, between, dense)), (STEPS, FEATURES))
-    assert operators(fused.graph) == ["SwapAxis", "tanh", "FullyConnected"]
-    assert reasons(fused) == ["the batch is not the first axis of its input"]
-
-
-def test_a_dense_layer_over_the_last_axis_of_vectors_is_one_over_all() -> None:
-    graph = dense_after("mean", axis=1)
-    (fused,) = (node for node in fuse(graph, (STEPS, FEATURES)).graph.nodes if node.op == "FullyConnected")
-    assert (fused.name, fused.attrs["flatten"]) == ("dense", "True")
-    assert alike(graph, (STEPS, FEATURES)) == ["mean", "FullyConnected"]
-
-
-def alike(graph: Graph, shape: tuple[int, ...]) -> list[str]:
-    """The operators of the fused network, which computes the same for one sample and for three."""
-    fused = fuse(graph, shape)
-    for count in (1, 3):
-        data = np.random.default_rng(4).normal(size=(count, *shape)).astype(np.float32)
-        (expected,), (result,) = run(graph, {"data": data}), run(float_graph(fused.graph), {"data": data})
-        assert result.shape == expected.shape
-        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
-    return operators(fused.graph)
-
-
-ROWS = ["Reshape", "FullyConnected", "Reshape"]
-
-
-@pytest.mark.parametrize(
-    ("op", "attrs", "steps", "wanted"),
-    [
-        # Of one sample, these have an axis of 1 before or behind the batch.
-        ("expand_dims", {"axis": 0}, STEPS, ["expand_dims", "FullyConnected"]),
-        ("expand_dims", {"axis": 1}, STEPS, ["expand_dims", *ROWS]),
-        ("Reshape", {"shape": (1, -1, FEATURES)}, STEPS, ["Reshape", "FullyConnected"]),
-        ("SwapAxis", {"dim1": 0, "dim2": 1}, 1, [*ROWS, "SwapAxis"]),
-        ("tanh", {}, 1, ["tanh", *ROWS]),
-    ],
-)
-def test_the_batch_is_the_axis_that_grows(op: str, attrs: dict[str, Any], steps: int, wanted: list[str]) -> None:
-    assert alike(dense_after(op, **attrs), (steps, FEATURES)) == wanted
-
-
-def test_steps_and_batch_behind_an_axis_of_one() -> None:
-    b = Builder()
-    steps_first = b.op("SwapAxis", "swapped", DATA, dim1=0, dim2=1)
-    behind = b.op("expand_dims", "behind", steps_first, axis=0)
-    dense = b.op("FullyConnected", "dense", behind, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
-                 no_bias=True, flatten=False)  # fmt: skip
-    graph = Graph(tuple(b.nodes), ("data",), (dense,), b.params)
-    assert alike(graph, (STEPS, FEATURES)) == ["SwapAxis", "expand_dims", "FullyConnected"]
-
-
-def test_networks_for_one_sample_alone_stay_as_they_are() -> None:
-    b = Builder()
-    ones = b.op("_ones", "ones", shape=(1, STEPS, FEATURES))
-    total = b.op("elemwise_add", "total", DATA, ones)
-    dense = b.op("FullyConnected", "dense", total, b.param("w", b.random.normal(size=(7, FEATURES))), num_hidden=7,
-                 no_bias=True, flatten=False)  # fmt: skip
-    fused = fuse(Graph(tuple(b.nodes), ("data",), (dense,), b.params), (STEPS, FEATURES))
-    assert operators(fused.graph) == ["_ones", "elemwise_add", "FullyConnected"]
-    assert reasons(fused) == ["the batch is not the first axis of its input"]
 
 
 def test_other_exchanges_of_axes_stay() -> None:
@@ -327,20 +192,3 @@ def test_parameters_that_do_not_fit_keep_layers_together() -> None:
     _, applied, rejected = apply_rule(whole, RECURRENT_ONE_BY_ONE, {})
     assert not applied
     assert rejected[0].reason == "its parameters do not fit its layers"
-
-
-def test_parameters_put_together_of_computed_ones_stay() -> None:
-    graph = gluon_parameters()
-    doubled = Node("doubled", "_mul_scalar", (Tensor("part2"),), {"scalar": "2"})
-    nodes = [replace(node, inputs=(doubled.output,)) if node.name == "flat2" else node for node in graph.nodes]
-    _, applied, rejected = apply_rule(replace(graph, nodes=(doubled, *nodes)), RECURRENT_PARAMETERS, {})
-    assert not applied
-    assert not rejected
-
-
-def test_a_dense_layer_with_computed_weights_stays() -> None:
-    b = Builder()
-    weight = b.op("_mul_scalar", "doubled", b.param("w", b.random.normal(size=(7, FEATURES))), scalar=2)
-    dense = b.op("FullyConnected", "dense", DATA, weight, num_hidden=7, no_bias=True, flatten=False)
-    fused = fuse(Graph(tuple(b.nodes), ("data",), (dense,), b.params), (STEPS, FEATURES))
-    assert reasons(fused) == ["its weights are computed, not constant"]

@@ -12,8 +12,10 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable
+from copy import deepcopy
 from random import Random
 from typing import Any
+from xml.etree import ElementTree
 
 Mutation = Callable[[bytes], bytes]
 Mutator = Callable[[bytes, Random, Mutation], bytes]
@@ -74,6 +76,37 @@ def json_lines(content: bytes, random: Random, mutate: Mutation) -> bytes:
     place = random.randrange(len(lines))
     lines[place] = json_text(lines[place], random, mutate)
     return b"".join(line + b"\n" for line in lines)
+
+
+_TEXTS = (*map(str, NUMBERS), "", "1e5", "nan", "0x10", "1_0", "\u0663", "dog", "]]>", "a" * 300, "&#0;", "\ufffe")
+
+
+def xml(content: bytes, random: Random, mutate: Mutation) -> bytes:
+    """One element of an XML document less, twice, elsewhere, or with another text or name; what may stand before it."""
+    root = ElementTree.fromstring(content)
+    parents = [each for each in root.iter() if len(each)]
+    parent = random.choice(parents)
+    child = random.choice(list(parent))
+    change = random.randrange(7)
+    if change == 0:
+        parent.remove(child)
+    elif change == 1:
+        random.choice(parents).append(deepcopy(child))
+    elif change == 2:
+        child.tag = random.choice([each.tag for each in root.iter()])
+    elif change == 3 and child.text:
+        child.text = mutate(child.text.encode()).decode("latin-1")
+    elif change == 4:
+        kinds = (
+            b'<?xml version="1.0" encoding="%s"?>',
+            b"<!DOCTYPE %s>",
+            b"<!DOCTYPE a [<!ENTITY %s 'x'>]>",
+            b"<!--%s-->",
+        )
+        return random.choice(kinds) % mutate(b"utf-16") + content
+    else:
+        child.text = random.choice(_TEXTS)
+    return ElementTree.tostring(root)
 
 
 def safetensors(content: bytes, random: Random, mutate: Mutation) -> bytes:
@@ -198,8 +231,8 @@ def onnx(content: bytes, random: Random, mutate: Mutation) -> bytes:
 
 
 FAILURES = (
-    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, struct.error, zlib.error,
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError,
+    ValueError, TypeError, LookupError, AttributeError, OverflowError, struct.error, zlib.error,
+    zipfile.BadZipFile, ElementTree.ParseError, NotImplementedError, RuntimeError, EOFError, OSError,
 )  # fmt: skip
 """What these raise where the bytes are not such a file; protobuf's DecodeError is found by its name."""
 

@@ -16,7 +16,7 @@ import atheris
 
 # What reads the bytes, as far as it is Python.
 READERS = [
-    "quantkit", "zipfile", "numpy.lib.format", "PIL", "json", "tomllib", "csv", "ast", "tokenize",
+    "quantkit", "zipfile", "numpy.lib.format", "PIL", "json", "tomllib", "csv", "ast", "tokenize", "xml",
 ]  # fmt: skip
 
 with atheris.instrument_imports(include=READERS):

@@ -37,6 +37,9 @@ TARGETS = {
         Target("npy", _named("npy", "npy samples"), mutators.npy),
         Target("rec", _named("rec"), mutators.rec),
         Target("image", tuple(loader for loader in LOADERS if loader.name.startswith("image")), mutators.png),
+        Target("mask", _named("mask"), mutators.png),
+        Target("voc", _named("voc annotation"), mutators.xml),
+        Target("coco", _named("coco annotations"), mutators.json_text),
         Target("labels-csv", _named("labels.csv")),
         Target("card", _named("card")),
         Target("manifest", _named("manifest"), mutators.json_text),
@@ -48,7 +51,7 @@ TARGETS = {
         Target("result", _named("result"), mutators.json_text),
         Target("safetensors", _named("safetensors"), mutators.safetensors),
         Target("onnx", _named("onnx", "recurrent onnx"), mutators.onnx),
-        Target("onnx-bundle", _named("onnx of a bundle"), mutators.onnx),
+        Target("onnx-bundle", _named("onnx of a bundle", "onnx of a bundle, with an LSTM layer"), mutators.onnx),
         Target("onnx-external", _named("onnx beside its weights"), mutators.onnx),
     )
 }

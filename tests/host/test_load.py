@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from quantkit.host.load import Load, load_between, read_load
+from quantkit.host import load as host_load
+from quantkit.host.load import Load, load_between, read_load, with_load_of_others
 
 #        user nice system idle iowait irq softirq steal
 START = (100, 0, 50, 1000, 10, 0, 0, 5)
@@ -58,3 +60,18 @@ def test_what_is_not_told_is_not_idle(tmp_path: Path) -> None:
 
 def test_what_the_callers_own_work_leaves_to_others() -> None:
     assert Load(busy=1.75, stolen=0.25, seconds=4.0).of_others(5.0) == Load(busy=0.25, stolen=0.25, seconds=4.0)
+
+
+def test_the_load_while_something_runs_is_that_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat, now, own = tmp_path / "stat", iter([10.0, 14.0, 14.0, 18.0]), iter([1.0, 4.0, 4.0, 7.0])
+    clocks = SimpleNamespace(monotonic=lambda: next(now), process_time=lambda: next(own))
+    monkeypatch.setattr(host_load, "time", clocks)
+    stat.write_text("cpu0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0\n")
+
+    def run() -> str:
+        # Four seconds, in which one thread was busy, and the other half of the time, for a quarter of that stolen.
+        stat.write_text("cpu0 400 0 0 0 0 0 0 0\ncpu1 150 0 0 200 0 0 0 50\n")
+        return "done"
+
+    assert with_load_of_others(run, (0, 1), stat) == ("done", Load(1.5 - 0.125 - 0.75, 0.125, 4.0))
+    assert with_load_of_others(run, (0,), tmp_path / "absent")[1] is None

@@ -67,6 +67,13 @@ def test_a_parsed_network_has_no_aliases(engine: None) -> None:
     np.testing.assert_array_equal(run(graph, {"data": data})[0], np.maximum(2 * data, 0).reshape(len(data), -1))
 
 
+def test_normalization_across_devices_is_that_of_one(engine: None) -> None:
+    """At inference it reads moving averages, of which there is one copy."""
+    text = written(("_contrib_SyncBatchNorm", {"eps": "0.01", "fix_gamma": "False", "key": "x", "ndev": "4"}))
+    (node,) = nnvm.parse(text, {}).nodes
+    assert (node.op, node.attrs) == ("BatchNorm", {"eps": "0.01", "fix_gamma": "False"})
+
+
 def test_a_network_that_mxnet_wrote_back_is_the_same(engine: None) -> None:
     """Its files have the names that MXNet calls operators by, quantkit's too."""
     graph = nnvm.parse(written(("_minus", {}), ("relu", {}), ("concat", {"num_args": "1"})), {})

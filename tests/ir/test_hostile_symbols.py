@@ -74,7 +74,8 @@ def test_all_operators_of_the_list_are_the_engine_s(engine: None) -> None:
 
 
 CONV = {"kernel": "(3, 3)", "num_filter": "4"}
-LSTM = {"mode": "lstm", "num_layers": "1", "state_size": "4"}
+RECURRENT = {"num_layers": "1", "state_size": "4"}
+LSTM = {"mode": "lstm", **RECURRENT}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,6 @@ LSTM = {"mode": "lstm", "num_layers": "1", "state_size": "4"}
         (symbol("_contrib_quantized_rnn", {**LSTM, "mode": "gru"}, 6), "not one LSTM layer"),
         (symbol("_contrib_quantized_rnn", {**LSTM, "num_layers": "2"}, 6), "not one LSTM layer"),
         (symbol("_contrib_quantized_rnn", {**LSTM, "bidirectional": "True"}, 6), "not one LSTM layer"),
-        (symbol("_contrib_quantized_rnn", {**LSTM, "state_outputs": "1"}, 6), "not one LSTM layer"),
         (symbol("_arange", {"stop": "1e38"}, 0), "more values than can be counted"),
         (symbol("_arange", {"start": "-inf", "stop": "5"}, 0), "more values than can be counted"),
         (symbol("_arange", {"start": "1", "stop": "5", "step": "1e-38"}, 0), "more values than can be counted"),
@@ -135,6 +135,14 @@ LSTM = {"mode": "lstm", "num_layers": "1", "state_size": "4"}
         (
             symbol("RNN", {"state_size": "4", "num_layers": "1", "mode": "lstm", "projection_size": "2"}, 4),
             r"has a projection \(projection_size='2'\), .* GPUs only; train the network .*without one",
+        ),
+        (symbol("RNN", {**RECURRENT, "mode": "lstmx"}, 4), "the mode 'lstmx'; give it one that .* lstm, gru, rnn_tanh"),
+        (symbol("RNN", RECURRENT, 4), "the mode ''; give it one that MXNet has"),
+        (symbol("RNN", {**RECURRENT, "mode": "gru"}, 4), "has 4 inputs, .* mode gru it reads 3: .*; correct them, and"),
+        (symbol("RNN", LSTM, 3), "has 3 inputs, .* reads 4: data, parameters, state, cell;"),
+        (
+            symbol("RNN", {**RECURRENT, "mode": "gru", "use_sequence_length": "True"}, 3),
+            "reads 4: data, parameters, state, lengths of sequences;",
         ),
         # MXNet makes 4,464 of them.
         (

@@ -105,6 +105,20 @@ def shared_weights() -> Graph:
     return b.graph(second)
 
 
+def grouped() -> Graph:
+    """Two grouped convolutions, one of them with a sum, whose channels differ in size."""
+    b = Builder()
+    stem = b.relu("relu0", b.conv("conv0", DATA, 3, 8))
+    inner = b.relu("relu1", b.conv("wide", stem, 8, 16, groups=4))
+    total = b.op("elemwise_add", "add", b.conv("narrow", inner, 16, 8, groups=2), stem)
+    graph = b.graph(b.dense("dense", b.op("Flatten", "flatten", b.relu("relu2", total)), 8 * 16 * 16, 10))
+    scaled = dict(graph.params)
+    for name in ("wide", "narrow"):
+        weight = scaled[f"{name}_weight"]
+        scaled[f"{name}_weight"] = weight * np.exp(b.random.normal(size=(len(weight), 1, 1, 1))).astype(np.float32)
+    return replace(graph, params=scaled)
+
+
 NETWORKS: dict[str, Callable[[], Graph]] = {
     "v1": residual_v1,
     "signed shortcut": lambda: residual_v1(signed_shortcut=True),
@@ -121,6 +135,7 @@ NETWORKS: dict[str, Callable[[], Graph]] = {
     "centre only": centre_only,
     "addend first": addend_first,
     "shared weights": shared_weights,
+    "grouped": grouped,
 }
 
 

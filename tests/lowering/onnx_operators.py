@@ -110,6 +110,79 @@ def volumes(b: Builder) -> Tensor:
     return b.op("Convolution", "one", data, weight, **attrs)
 
 
+def rows_of_numbers(b: Builder) -> Tensor:
+    """Numbers that no image decides about have no batch."""
+    numbers = b.op("_arange", "numbers", start=3, stop=10, step=0.5)
+    return b.op("broadcast_mul", "one", DATA, b.op("Reshape", "row", numbers, shape=(1, 1, 1, -1)))
+
+
+def cut_like(b: Builder) -> Tensor:
+    """Of constants, as anchors are, by the size of a map."""
+    constant = b.param("constant", b.random.normal(size=(1, 1, 20, 20)))
+    return b.op("broadcast_add", "one", DATA, b.op("slice_like", "cut", constant, DATA, axes=(2, 3)))
+
+
+def repeated(*reps: int) -> Build:
+    """Of a tensor with as many axes, or with one less; then the batch comes second until it is moved."""
+
+    def build(b: Builder) -> Tensor:
+        tiled = b.op("tile", "one", DATA, reps=reps)
+        return b.op("transpose", "turned", tiled, axes=(1, 0, 2, 3, 4)) if len(reps) > 4 else tiled
+
+    return build
+
+
+def decoded(**attrs: Any) -> Build:
+    def build(b: Builder) -> Tensor:
+        offsets = b.op("Reshape", "offsets", DATA, shape=(0, -1, 4))
+        anchors = b.random.uniform(1, 5, size=(1, 189, 4)) + np.array([0, 0, 5, 5])
+        stds = {f"std{column}": 0.1 + 0.1 * column for column in range(4)}
+        return b.op("_contrib_box_decode", "one", offsets, b.param("anchors", anchors), **stds, **attrs)
+
+    return build
+
+
+def suppressed(**attrs: Any) -> Build:
+    """Of 126 boxes for each image, of three classes, with scores of both signs."""
+
+    def build(b: Builder) -> Tensor:
+        rows = b.op("Reshape", "rows", DATA, shape=(0, -1, 6))
+
+        def columns(begin: int, end: int) -> Tensor:
+            return b.op("slice_axis", f"from{begin}", rows, axis=2, begin=begin, end=end)
+
+        ids = b.op("floor", "ids", b.op("clip", "classes", b.op("abs", "positive", columns(0, 1)), a_min=0, a_max=2))
+        first = b.op("_mul_scalar", "first", columns(2, 4), scalar=3.0)
+        size = b.op("_plus_scalar", "size", b.op("abs", "extent", columns(4, 6)), scalar=2.0)
+        parts = (ids, columns(1, 2), first, b.op("broadcast_add", "last", first, size))
+        boxes = b.op("Concat", "boxes", *parts, num_args=4, dim=2)
+        given = {"id_index": 0, "overlap_thresh": 0.2, "valid_thresh": 0.01, **attrs}
+        return b.op("_contrib_box_nms", "one", boxes, **given)
+
+    return build
+
+
+def largest_of_both(b: Builder) -> Tensor:
+    b.op("topk", "best", DATA, k=4, ret_typ="both", axis=2)
+    return b.op("elemwise_add", "one", Tensor("best"), Tensor("best", 1))
+
+
+def by_index(b: Builder) -> Tensor:
+    """As in CenterNet: of each image the values at its largest ones."""
+    numbers = b.op("slice_like", "numbers", b.op("_arange", "many", start=0, stop=256), DATA, axes=(0,))
+    images = b.op("tile", "images", b.op("expand_dims", "column", numbers, axis=1), reps=(1, 5))
+    flat = b.op("Reshape", "flat", DATA, shape=(0, -1))
+    where = b.op("stack", "where", images, b.op("topk", "best", flat, k=5), num_args=2, axis=0)
+    return b.op("gather_nd", "one", flat, where)
+
+
+def by_size(b: Builder) -> Tensor:
+    sizes = b.op("Cast", "sizes", b.op("shape_array", "shape", DATA), dtype="float32")
+    return b.op("broadcast_mul", "one", DATA, b.op("slice_axis", "width", sizes, axis=0, begin=3, end=4))
+
+
+_RELATIONS = ("equal", "greater", "greater_equal", "lesser", "lesser_equal")
+
 CASES: dict[str, Build] = {
     "convolution": convolved(6, no_bias=True),
     "convolution with everything": convolved(
@@ -133,6 +206,8 @@ CASES: dict[str, Build] = {
     "global average": pooled(pool_type="avg", global_pool=True),
     "global max": pooled(pool_type="max", global_pool=True),
     "adaptive average": one("_contrib_AdaptiveAvgPooling2D", output_size=1),
+    "adaptive average of windows that overlap": one("_contrib_AdaptiveAvgPooling2D", output_size=(4, 6)),
+    "adaptive average of more than one": one("_contrib_AdaptiveAvgPooling2D", output_size=3),
     "relu6": one("clip", a_min=0, a_max=6),
     "clip": one("clip", a_min=-0.5, a_max=0.25),
     "dropout": one("Dropout", p=0.5),
@@ -164,6 +239,37 @@ CASES: dict[str, Build] = {
     "_power_scalar": one("_power_scalar", "exp", scalar=1.5),
     **{op: one(op) for op in ("relu", "sigmoid", "tanh", "softsign", "abs", "negative", "erf", "square", "_copy")},
     "log and sqrt": lambda b: b.op("log", "one", b.op("sqrt", "root", b.op("exp", "exp", DATA))),
+    **{f"_{kind}": one(f"_{kind}", "data", "exp") for kind in _RELATIONS},
+    **{f"_{kind}_scalar": one(f"_{kind}_scalar", scalar=0.25) for kind in _RELATIONS},
+    **{f"broadcast_{kind}": broadcast(f"broadcast_{kind}") for kind in _RELATIONS},
+    "choice by truth": lambda b: b.op(
+        "where", "one", b.op("_greater_scalar", "truth", DATA, scalar=0.5), DATA, b.op("exp", "exp", DATA)
+    ),
+    "largest values": one("topk", k=3, ret_typ="value"),
+    "places of the largest": one("topk", k=3, axis=1),
+    "largest and their places": largest_of_both,
+    "values by index": by_index,
+    "stack": one("stack", "data", "exp", num_args=2, axis=2),
+    "numbers of a size": by_size,
+    "numbers": rows_of_numbers,
+    "constants cut to size": cut_like,
+    **{
+        f"length of each {mode}": one("L2Normalization", mode=mode, eps=0.5)
+        for mode in ("channel", "spatial", "instance")
+    },
+    "length of each image by default": one("L2Normalization"),
+    "repeated values": one("repeat", repeats=3, axis=2),
+    "repeated values along the last axis": one("repeat", repeats=2, axis=-1),
+    "repetition": repeated(1, 2, 1, 3),
+    "repetition along the last axes": repeated(2, 3),
+    "repetition along an axis more": repeated(2, 1, 1, 1, 1),
+    "boxes from centres": decoded(format="center"),
+    "boxes from what is taken for centres": decoded(),
+    "boxes from corners": decoded(format="corner", clip=0.1),
+    "suppression by class": suppressed(),
+    "suppression across classes": suppressed(force_suppress=True),
+    "suppression without classes": suppressed(id_index=-1),
+    "suppression of the best": suppressed(topk=20),
     "flatten": one("Flatten"),
     **{
         f"reshape {codes}": one("Reshape", shape=codes)
@@ -210,6 +316,15 @@ CASES: dict[str, Build] = {
     ),
     "linear, corners aligned": one("_contrib_BilinearResize2D", height=13, width=20),
     "linear, smaller": one("_contrib_BilinearResize2D", height=5, width=11),
+    "linear, like another": lambda b: b.op(
+        "_contrib_BilinearResize2D", "one", b.op("slice_axis", "few", DATA, axis=3, begin=0, end=5), DATA,
+        mode="like", align_corners=False,
+    ),
+    "spread like another": lambda b: b.op(
+        "broadcast_like", "one", b.op("mean", "mean", DATA, axis=(2, 3), keepdims=True), DATA
+    ),
+    "ones": lambda b: b.op("broadcast_add", "one", DATA, b.op("ones_like", "ones", DATA)),
+    "zeros": lambda b: b.op("broadcast_add", "one", b.op("zeros_like", "zeros", DATA), DATA),
     "transposed convolution": transposed(2, num_group=2, dilate=(1, 2), stride=(2, 3), pad=(1, 0), adj=(1, 2)),
     "transposed convolution without bias": transposed(5, no_bias=True),
     "instance norm": normalized("InstanceNorm", 6, eps=1e-4),

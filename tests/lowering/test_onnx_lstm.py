@@ -24,6 +24,7 @@ from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.recurrent_weights import lstm_integers
 from quantkit.quantization.simulation.recurrent import dynamic_int8_lstm, int8_lstm
 from tests.backends.mxnet.int8_lstm_run import network
+from tests.initial_states import begun_network, states_of
 from tests.networks import DATA, Builder
 from tests.quantization.recurrent_networks import quantized
 from tests.sequences import STACK, sequence_network, sequences
@@ -64,7 +65,7 @@ def layer_by_definition(network: QuantizedGraph, inputs: np.ndarray, lstm: LstmF
     form, state = network.form(layer.data), network.form(layer.node.output).params
     arithmetic = dynamic_int8_lstm if lstm == "dynamic" else int8_lstm
     weights, integers = known_matrices(network.graph, layer), written_integers(network, layer, lstm)
-    return arithmetic(inputs, weights, integers, form, state), state.scale
+    return arithmetic(inputs, weights, integers, form, state)[0], state.scale
 
 
 @pytest.mark.parametrize("unsigned", [False, True])
@@ -123,6 +124,45 @@ def test_networks_are_near_fp32_in_every_engine(
         scores = computed(name, file(int8, inputs, lstm), inputs)
         noise = np.square(scores - exact).sum() / np.square(exact).sum()
         assert -10 * np.log10(noise) > 30
+
+
+@pytest.mark.parametrize("both_directions", [False, True])
+@pytest.mark.parametrize(
+    ("name", "lstm"),
+    [
+        *((ONNXRUNTIME.name, form) for form in get_args(LstmForm)),
+        *((each.name, "qdq") for each in (OPENVINO, REFERENCE)),
+    ],
+)
+@pytest.mark.requires("onnxruntime", "openvino", "onnx")
+def test_given_and_final_states_are_near_fp32_in_every_engine(
+    name: str, lstm: LstmForm, both_directions: bool, engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = sequences(4, tokens=False)
+    # The reference evaluator has no final state of cells.
+    outputs = (0, 1) if name == REFERENCE.name else (0, 1, 2)
+    graph = begun_network(replace(STACK, bidirectional=both_directions), outputs=outputs)
+    fused, int8 = quantized(monkeypatch, graph, inputs)
+    content = file(int8, inputs, lstm)
+    actual = ONNX_ENGINES[name].backend().open_session(content).run({"data": inputs})
+    for values, exact in zip(actual, run(float_graph(fused.graph), {"data": inputs}), strict=True):
+        noise = np.square(values - exact).sum() / np.square(exact).sum()
+        assert -10 * np.log10(noise) > 30
+
+
+@pytest.mark.requires("openvino", "onnx")
+def test_openvino_rounds_the_state_that_is_given(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = sequences(3, tokens=False)
+    graph = begun_network(replace(STACK, layers=1))
+    _, int8 = quantized(monkeypatch, graph, inputs, exclude=["*_sums"])
+    (layer,) = int8.int8_lstms
+    initial = [state.swapaxes(0, 1) for state in states_of(graph, replace(STACK, layers=1), inputs)]
+    form, state = int8.form(layer.data), int8.form(layer.node.output).params
+    weights, integers = known_matrices(int8.graph, layer), written_integers(int8, layer, "qdq")
+    expected, _ = int8_lstm(inputs, weights, integers, form, state, initial)
+    steps = np.abs(computed(OPENVINO.name, file(int8, inputs, "qdq"), inputs) - expected) / state.scale
+    assert steps.max() < 1.01
+    assert (steps > 0.01).mean() < 0.01
 
 
 @pytest.mark.requires("openvino", "onnxruntime", "onnx")

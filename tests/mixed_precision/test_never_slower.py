@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import quantkit
-from quantkit.api import run_stages
+from quantkit import stages
+from quantkit.backends.registry import MXNET
 from quantkit.bundle import read_bundle, verify_bundle
 from quantkit.errors import UserError
 from quantkit.fusion.fused_model import FusedModel
@@ -20,20 +21,24 @@ from quantkit.ir.graph import Graph, Node
 from quantkit.mixed_precision import busy, never_slower
 from quantkit.mixed_precision.never_slower import search_speed
 from quantkit.quantization.config import QuantizationConfig
+from quantkit.stages import run_stages
 from tests.quantized import int8_names
 
 CONVERSIONS = ("_contrib_quantize_v2", "_contrib_dequantize")
-LAYERS = ("Convolution", "FullyConnected", "_sg_mkldnn_conv", "_sg_mkldnn_fully_connected")
+LAYERS = ("Convolution", "FullyConnected")
 
 
 class Machine:
     """Milliseconds by operator, exact in binary; some runs take longer than others, in all networks alike.
 
-    Unfused and fused FP32 take the same. ``slow`` are layers whose INT8 kernel takes eight times as long.
+    ``slow`` are layers whose INT8 kernel takes eight times as long. Layers that are fused in FP32 take ``fused`` times
+    as long as unfused.
     """
 
-    def __init__(self, int8: float, fp32: float = 1.0, conversion: float = 0.125, slow: str = "nothing") -> None:
-        self.int8, self.fp32, self.conversion, self.slow = int8, fp32, conversion, slow
+    def __init__(
+        self, int8: float, fp32: float = 1.0, conversion: float = 0.125, slow: str = "nothing", fused: float = 1.0
+    ) -> None:
+        self.int8, self.fp32, self.conversion, self.slow, self.fused = int8, fp32, conversion, slow, fused
         self.asked: list[tuple[frozenset[str], tuple[int, ...], float]] = []
 
     def milliseconds(self, node: Node) -> float:
@@ -41,6 +46,8 @@ class Machine:
             return self.conversion
         if node.attrs.get("quantized") == "true":
             return self.int8 * (8 if self.slow in node.name else 1)
+        if node.op.startswith("_sg_"):
+            return self.fp32 * self.fused
         return self.fp32 if node.op in LAYERS else 0.0
 
     def latencies_in_turns(
@@ -55,6 +62,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Machine]:
     monkeypatch.setattr(busy, "read_load", lambda cpus: Load(0.0, 0.0, 0.25))
+    monkeypatch.setattr(never_slower, "with_load_of_others", lambda run, cpus: (run(), Load(-0.01, 0.0, 12.0)))
 
     def made(*times: float, **options: Any) -> Machine:
         machine = Machine(*times, **options)
@@ -164,6 +172,32 @@ def test_what_is_not_proven_to_be_faster_ends_in_fp32(
     assert network.config.search_minutes == 3.0
 
 
+def test_int8_has_to_be_faster_than_the_network_as_it_was_given_too(
+    machine: Callable[..., Machine], quantized: Callable[..., Any]
+) -> None:
+    """It is faster than fused FP32, which takes twice as long as unfused, but not than that."""
+    machine(1.25, fused=2.0)
+    network = quantized().network
+    proof = network.speed
+    assert proof.milliseconds["all_int8"] < proof.milliseconds["fp32_fused"]
+    assert (proof.faster, proof.reference, proof.ratio.verdict) == (False, "fp32", "slower")
+    assert proof.fused.verdict == "slower"
+    assert network.network.int8_layers == ()
+    reasons = {each.reason for each in network.plan.decisions.values() if each.operator == "Convolution+relu"}
+    assert all("times as fast as unfused FP32" in reason for reason in reasons)
+
+
+def test_the_proof_tells_what_ran(
+    machine: Callable[..., Machine], quantized: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(0.25)
+    monkeypatch.setattr(never_slower, "session_threads", lambda: 7)
+    proof = quantized().network.speed
+    assert (proof.threads, proof.engine, proof.version) == (7, "mxnet", MXNET.backend().version())
+    # Counters of little load may fall below 0.
+    assert (proof.reference, proof.busy) == ("fp32_fused", 0.0)
+
+
 def test_the_batch_is_that_of_all_timings(machine: Callable[..., Machine], quantized: Callable[..., Any]) -> None:
     timed = machine(0.25)
     assert quantized(speed_batch=3).network.speed.batch == 3
@@ -191,15 +225,51 @@ def test_a_timing_takes_as_long_as_the_budget_allows(
     assert [each for _, _, each in timed.asked[:-1]] == [pytest.approx(expected)] * candidates
 
 
+def test_what_a_timing_takes_besides_is_deducted(
+    machine: Callable[..., Machine], quantized: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed, now = machine(0.25), [0.0]
+
+    def slowly(networks: Mapping[str, Graph], image: np.ndarray, seconds: float, lead: int) -> dict[str, np.ndarray]:
+        # Less in the first timing, but that is what the others are held to.
+        now[0] += seconds + (0.125 if not timed.asked else 9.0)
+        return timed.latencies_in_turns(networks, image, seconds, lead)
+
+    monkeypatch.setattr(never_slower, "monotonic", lambda: now[0])
+    monkeypatch.setattr(never_slower, "latencies_in_turns", slowly)
+    monkeypatch.setattr(never_slower, "_LEAST_SECONDS", 0.0)
+    quantized(search_minutes=1.5)
+    first, *others = [seconds for _, _, seconds in timed.asked[:-1]]
+    assert first == pytest.approx(45 / len([first, *others]))
+    assert others == [pytest.approx(first - 0.125)] * len(others)
+
+
 def test_a_goal_comes_after_it(
     machine: Callable[..., Machine], quantized: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    given: dict[str, tuple[Any, ...]] = {}
+
+    def noted(name: str) -> None:
+        step = getattr(stages, name)
+
+        def noting(*arguments: Any) -> Any:
+            given[name] = arguments
+            return step(*arguments)
+
+        monkeypatch.setattr(stages, name, noting)
+
+    for name in ("prove_speed", "search_mixed_precision", "search_speed"):
+        noted(name)
     machine(0.25, slow="stage2")
     made = quantized("digits:test", goal=quantkit.Goal(max_drop=100))
+    assert list(given) == ["search_speed", "search_mixed_precision", "prove_speed"]
+    returned = made.network.speed.returned
+    assert returned and all("stage2" in name for name in returned)
+    assert not any(given["search_mixed_precision"][2].decisions[name].is_int8 for name in returned)
+    assert given["prove_speed"][0].mixed == made.network.mixed
     assert made.search is not None
     assert made.network.mixed.met
     assert made.network.speed.faster
-    assert all("stage2" in name for name in made.network.speed.returned)
     assert made.network.config.goal == quantkit.Goal(max_drop=100)
 
 
@@ -232,6 +302,17 @@ def test_others_work_is_warned_of(
     monkeypatch.setattr(busy, "read_load", lambda cpus: Load(1.5, 0.0, 0.25))
     with pytest.warns(busy.BusyWarning, match=r"use 1\.5 .*; quantize on an idle machine"):
         quantized()
+
+
+def test_others_work_during_the_proof_is_warned_of_and_stored(
+    machine: Callable[..., Machine], quantized: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(0.25)
+    monkeypatch.setattr(never_slower, "with_load_of_others", lambda run, cpus: (run(), Load(0.75, 0.0, 12.0)))
+    with pytest.warns(busy.BusyWarning, match=r"used 0\.8 .* the speed was measured.*; quantize on an idle machine"):
+        assert quantized().network.speed.busy == 0.75
+    monkeypatch.setattr(never_slower, "with_load_of_others", lambda run, cpus: (run(), None))
+    assert quantized().network.speed.busy is None
 
 
 def test_a_goal_of_speed_alone_contradicts_it() -> None:

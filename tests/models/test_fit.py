@@ -51,3 +51,18 @@ def test_weights_that_do_not_fit(change: dict[str, np.ndarray | None], complaint
     arrays = {name: value for name, value in {**VALUES, **change}.items() if value is not None}
     with pytest.raises(ModelError, match=complaint):
         fit(WANTED, arrays, "x")
+
+
+def test_constants_stand_for_what_a_file_lacks_and_its_own_come_first() -> None:
+    constants = {"net0_b": np.array([5, 6], np.float32)}
+    wanted = replace(WANTED, constants=constants)
+    without = {"net0_w": VALUES["net0_w"]}
+    np.testing.assert_array_equal(fit(wanted, without, "x")["net0_b"], [5, 6])
+    assert_trained(fit(wanted, VALUES, "x"))
+
+
+def test_parameters_of_the_block_that_the_network_does_not_read_are_left_out() -> None:
+    wanted = replace(WANTED, unused=frozenset({"classifier.weight"}))
+    assert_trained(fit(wanted, {**VALUES, "classifier.weight": np.ones((9, 9))}, "x"))
+    with pytest.raises(ModelError, match=r"'classifier\.bias', which the network lacks"):
+        fit(wanted, {**VALUES, "classifier.bias": np.ones(9)}, "x")

@@ -17,7 +17,6 @@ from quantkit.errors import ModelError, WeightsUnavailable
 from quantkit.ir.allowed_operators import FUSED, OPERATORS
 from quantkit.models.card import Card, find_card
 from quantkit.models.load import load_model, locate
-from quantkit.models.names import AssumedPreprocessWarning
 
 SHAPE = (3, 8, 8)
 
@@ -192,8 +191,7 @@ def test_name_with_a_card(engine: None) -> None:
 
 
 def test_name_without_a_card(engine: None) -> None:
-    with pytest.warns(AssumedPreprocessWarning, match="se_resnet18_v1"):
-        model = load_model("se_resnet18_v1", weights="random")
+    model = load_model("se_resnet18_v1", weights="random")
     assert model.input_shape == (3, 224, 224)
     assert model.preprocess is not None
     assert len(model.labels) == 1000
@@ -337,3 +335,20 @@ def test_parameters_whose_shapes_only_the_block_knows() -> None:
     assert sorted(value.shape for value in model.graph.params.values()) == [(1,), (1, 3, 1, 1)]
     data = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
     np.testing.assert_allclose(run(model.graph, {"data": data})[0], block(mxnet.nd.array(data)).asnumpy(), rtol=1e-6)
+
+
+def test_a_network_says_what_it_is_for(engine: None, checkpoint: str) -> None:
+    assert (load_model("digits_ssd").task, load_model("digits_ssd").class_scores) == ("detection", False)
+    assert (load_model("digits_resnet20_v1").task, load_model("digits_resnet20_v1").class_scores) == (
+        "classification", None,
+    )  # fmt: skip
+    assert load_model(checkpoint, input_shape=SHAPE).task is None
+    said = load_model(checkpoint, input_shape=SHAPE, task="embedding")
+    assert (said.task, said.class_scores) == ("embedding", False)
+    classes = load_model("digits_ssd", class_scores=True)
+    assert (classes.task, classes.class_scores) == ("classification", True)
+    assert load_model("digits_ssd", task="classification").class_scores is None
+    with pytest.raises(ModelError, match="there is no task 'cooking'; give one of classification, detection"):
+        load_model(checkpoint, input_shape=SHAPE, task="cooking")  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="a network for detection are no class scores; leave out either the task"):
+        load_model(checkpoint, input_shape=SHAPE, task="detection", class_scores=True)

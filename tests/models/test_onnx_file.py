@@ -26,20 +26,24 @@ LARGER = ("resnet34", "resnet101", "resnet152", "cifar_resnet56", "cifar_resnet1
 NAMES = [
     card.name
     for card in cards()
-    if len(card.input_shape) == 3 and (not card.name.startswith(LARGER) or card.name == "mobilenet0.25_relu6")
+    if len(card.input_shape) == 3
+    # Detectors have no ONNX form yet.
+    and card.task != "detection"
+    and (not card.name.startswith(LARGER) or card.name == "mobilenet0.25_relu6")
 ]
 FIXED_SIZE = ("densenet121", "inceptionv3", "squeezenet1.0", "squeezenet1.1")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_card_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
-    own_size = name in FIXED_SIZE or "resnet20" in name
+    own_size = name in FIXED_SIZE or "resnet20" in name or name == "digits_fcn"
     model = load_model(name, weights="random", input_shape=None if own_size else (3, 64, 64), quiet=True)
     export_onnx(model, tmp_path / "net.onnx")
     found = load_model(tmp_path / "net.onnx")
     data = np.random.default_rng(0).normal(size=(2, *model.input_shape)).astype(np.float32)
     np.testing.assert_array_equal(run(found.graph, {"data": data})[0], run(model.graph, {"data": data})[0])
     assert (found.input_shape, found.preprocess, found.labels) == (model.input_shape, model.preprocess, model.labels)
+    assert found.task == (None if model.task == "classification" else model.task)
     assert found.source.weights == "random"
     # What does nothing is left out on the way to ONNX or back.
     rules = [
@@ -99,6 +103,7 @@ def with_metadata(path: Path, **told: str) -> Path:
         {"labels": '"cat"'},
         {"labels": "[1, 2]"},
         {"labels": '["\\ud800"]'},
+        {"task": "cooking"},
     ],
 )
 def test_damaged_metadata(told: dict[str, str], digits: Path) -> None:

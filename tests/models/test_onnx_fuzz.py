@@ -207,8 +207,8 @@ def _attribute_elsewhere(random: Random, model: Any) -> None:
 
 
 def _operator(random: Random, model: Any) -> None:
-    from quantkit.formats.onnx.reading.folding import FOLDS
-    from quantkit.formats.onnx.reading.network import CONVERTERS
+    from quantkit.formats.onnx.reading.conversion import CONVERTERS
+    from quantkit.formats.onnx.reading.folds import FOLDS
 
     _node(random, model).op_type = random.choice(sorted({*CONVERTERS, *FOLDS, "If", "Shape"}))
 
@@ -254,7 +254,7 @@ def _order(random: Random, model: Any) -> None:
 
 
 def _opset(random: Random, model: Any) -> None:
-    model.opset_import[0].version = random.choice((*NUMBERS, 9, 11, 13, 18, 21))
+    model.opset_import[0].version = random.choice((*NUMBERS, 6, 8, 9, 11, 13, 18, 21, 24))
 
 
 CHANGES: tuple[Callable[[Random, Any], None], ...] = (

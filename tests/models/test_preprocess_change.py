@@ -79,6 +79,7 @@ def test_a_crop_must_be_what_the_network_reads() -> None:
         {"std": (1.0, "1", 1.0)},
         {"scale": "1"},
         {"rotate180": 1},
+        {"fit": "squeeze"},
     ],
 )
 def test_values_that_no_step_can_have(values: dict[str, Any]) -> None:
@@ -96,3 +97,13 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 def test_the_steps_in_words() -> None:
     assert KNOWN.text == "short side to 20, centre 16x16, turned by 180°, / 127.5, mean 0.1 0.2 0.3, std 0.4 0.5 0.6"
+
+
+def test_a_fit_takes_the_place_of_resize_and_crop_and_they_of_it() -> None:
+    with pytest.warns(PreprocessChangedWarning, match="uses fit stretch as given, where .* says fit none"):
+        fitted = with_preprocess(model(KNOWN), PreprocessChange(fit="stretch"))
+    assert fitted.preprocess == Preprocess(None, None, KNOWN.mean, KNOWN.std, 127.5, True, "stretch")
+    with pytest.warns(PreprocessChangedWarning, match="resize 20, crop 16 as given"):
+        cropped = with_preprocess(fitted, PreprocessChange(resize=20, crop=16))
+    assert cropped.preprocess == KNOWN
+    assert "stretched to the input, turned" in fitted.preprocess.text

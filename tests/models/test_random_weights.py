@@ -97,3 +97,17 @@ def test_parameters_that_are_computed_over_and_over_are_found_in_time() -> None:
     graph = Graph(tuple(b.nodes), ("data", "vector"), (layer,), {})
     (values,) = random_weights(graph, {"vector": (48,)}).values()
     assert 0.3 < np.abs(values).max() <= 0.5
+
+
+@pytest.mark.parametrize(("kernel", "stride", "groups"), [(4, 2, 1), (3, 1, 1), (4, 2, 16)])
+def test_transposed_convolutions_keep_the_variance(engine: None, kernel: int, stride: int, groups: int) -> None:
+    shapes = {"w": (16, 32 // groups, kernel, kernel)}
+    attrs = {
+        "kernel": str((kernel, kernel)), "stride": str((stride, stride)), "pad": "(1, 1)", "num_filter": "32",
+        "num_group": str(groups), "no_bias": "True",
+    }  # fmt: skip
+    up = Node("up", "Deconvolution", (DATA, Tensor("w")), attrs)
+    params = random_weights(Graph((up,), ("data", "w"), (Tensor("up"),)), shapes)
+    data = np.random.default_rng(0).standard_normal((4, 16, 24, 24)).astype(np.float32)
+    (computed,) = run(Graph((up,), ("data",), (Tensor("up"),), params), {"data": data})
+    assert computed[:, :, 4:-4, 4:-4].var() == pytest.approx(1.0, abs=0.3)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from quantkit.backends.mxnet.gluon import ZooNetwork, zoo_network
+from quantkit.backends.mxnet.zoo import ZooNetwork, zoo_network
 from quantkit.errors import ModelError
 from quantkit.models.fit import Parameters, fit
 

@@ -8,6 +8,7 @@ from quantkit.errors import UserError
 from quantkit.fusion.fuse import fuse
 from quantkit.models.batch_first import with_batch_first_input
 from quantkit.quantization.exclude import excluded_nodes
+from tests.cells import block, stacked, traced
 from tests.sequences import FEATURES, STEPS, sequence_network
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -32,6 +33,12 @@ def test_operators_that_stand_for_none_are_excluded_by_their_own_name() -> None:
 def test_recurrent_layers_are_excluded_by_the_name_of_reports(pattern: str) -> None:
     fused = fuse(sequence_network("NTC"), (STEPS, FEATURES))
     assert {"lstm_fused_0", "lstm_fused"} <= set(excluded_nodes(fused, [pattern]))
+
+
+@pytest.mark.parametrize("pattern", ["LSTM", "FullyConnected", "cell_t2_i2h", "cell_*"])
+def test_layers_of_unrolled_cells_are_excluded_by_their_operators_or_as_layers(pattern: str) -> None:
+    fused = fuse(traced(block(stacked("lstm", 1))), (STEPS, FEATURES))
+    assert set(excluded_nodes(fused, [pattern])) == {node.name for node in fused.graph.nodes}
 
 
 def test_layers_of_another_kind_are_not_excluded() -> None:

@@ -49,7 +49,10 @@ def in_integers(graph: Graph, plan: QuantizationPlan, data: np.ndarray) -> dict[
                 values[node.output] = quantize(values[node.output], step) * np.float32(step.scale)
             continue
         step = activation_params(plan.tensors[layer.data].range, plan.tensors[layer.data].dtype)
-        integers, scales = (engine_integers if layer.is_convolution else per_channel_int8)(params[layer.weight.node])
+        weight = params[layer.weight.node]
+        integers, scales = (
+            engine_integers(weight, groups=layer.groups) if layer.is_convolution else per_channel_int8(weight)
+        )
         core = replace(layer.core, inputs=(Tensor("x"), Tensor("w")), attrs={**layer.core.attrs, "no_bias": "True"})
         products = one(core, {Tensor("x"): quantize(values[layer.data], step)}, {"w": integers})[core.output]
         per_channel = (-1, *(1,) * (products.ndim - 2))

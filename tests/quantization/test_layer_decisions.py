@@ -8,11 +8,10 @@ import pytest
 
 from quantkit.calibration.ranges import Range
 from quantkit.ir.graph import Tensor
+from quantkit.quantization import planning
 from quantkit.quantization.plan import TensorQuantization
 from tests.networks import DATA
 from tests.quantization.networks import POSITIVE, SIGNED, TINY, ZERO, Fuser, planned, reason, whole
-
-GROUPS = "the engine's INT8 convolution takes the wrong weight scales for groups of several channels"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +26,6 @@ GROUPS = "the engine's INT8 convolution takes the wrong weight scales for groups
         ({"layout": "NHWC"}, "the engine's INT8 convolution does not take the layout NHWC"),
         ({"num_group": 1}, None),
         ({"num_group": 8}, None),
-        ({"num_group": 4}, GROUPS),
     ],
 )
 def test_convolutions(attrs: dict[str, Any], expected: Optional[str]) -> None:
@@ -36,6 +34,45 @@ def test_convolutions(attrs: dict[str, Any], expected: Optional[str]) -> None:
     assert reason(plan, "conv") == expected
     integer = TensorQuantization(SIGNED, "int8")
     assert plan.tensors == ({DATA: integer, Tensor("conv"): integer} if expected is None else {})
+
+
+SIGNED_GROUPS = "the INT8 convolution of MXNet before 1.9 takes no groups of several channels of signed input"
+GROUPS_OF_3D = "the INT8 convolution of MXNet before 1.9 takes no groups of several channels with 3-D kernels"
+
+
+@pytest.mark.parametrize(
+    ("groups", "kernel", "values", "dtype", "expected"),
+    [
+        (4, "(3, 3)", SIGNED, "auto", SIGNED_GROUPS),
+        (4, "(3, 3)", POSITIVE, "auto", None),
+        (4, "(3, 3)", POSITIVE, "int8", SIGNED_GROUPS),
+        (4, "(3, 3, 3)", POSITIVE, "auto", GROUPS_OF_3D),
+        (1, "(3, 3)", SIGNED, "auto", None),
+        (8, "(3, 3)", SIGNED, "auto", None),
+    ],
+)
+@pytest.mark.parametrize("newer", [True, False])
+def test_groups_of_several_channels(
+    groups: int,
+    kernel: str,
+    values: Range,
+    dtype: str,
+    expected: Optional[str],
+    newer: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "takes_signed_groups", lambda: newer)
+    b = Fuser()
+    graph = b.graph(b.layer("conv", num_group=groups, kernel=kernel))
+    plan = planned(whole(graph), data=values, dtype=dtype)
+    assert reason(plan, "conv") == (None if newer else expected)
+
+
+def test_groups_of_several_channels_of_a_signed_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "takes_signed_groups", lambda: False)
+    b = Fuser()
+    plan = planned(whole(b.graph(b.layer("last", b.layer("conv"), num_group=4))))
+    assert (reason(plan, "conv"), reason(plan, "last")) == (None, SIGNED_GROUPS)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,12 @@ def fused(pixels: tuple[int, int], *largest: int) -> Fused:
     return Fused(graph, graph, {**shapes, **{node.output: (1, 2, n // 2) for node, n in zip(nodes, largest)}}, (), ())
 
 
+def reading(*shape: int) -> Fused:
+    """A network with an input of this shape."""
+    network = fused((1, 1), 100)
+    return replace(network, shapes={**network.shapes, Tensor("data"): (1, *shape)})
+
+
 @pytest.mark.parametrize(
     ("images", "network", "samples"),
     [
@@ -34,6 +40,11 @@ def fused(pixels: tuple[int, int], *largest: int) -> Fused:
         # As many as hold the same number of pixels, rounded up.
         (1, fused((224, 223), 100), 2),
         (3, fused((112, 224), 10, 20), 6),
+        (3, reading(1, 112, 224), 6),
+        # Sequences, vectors and token ids by their values: 150,528 are an image.
+        (2, reading(20, 8), 1882),
+        (1, reading(1000), 151),
+        (32, reading(35, 50176), 3),
         # At most 4 GiB in ten copies of the largest tensor, 4 bytes a value.
         (32, fused((224, 224), 2, 4 * 1024**3 // (10 * 4 * 5), 2), 5),
         (32, fused((224, 224), 10**11), 1),

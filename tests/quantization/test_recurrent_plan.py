@@ -15,6 +15,8 @@ from quantkit.benchmark.suites.suite import Recurrent
 from quantkit.benchmark.workloads.recurrent import recurrent_graph, recurrent_model
 from quantkit.errors import ModelError
 from quantkit.fusion.float_symbol import float_graph
+from quantkit.fusion.fuse import Fused
+from quantkit.host.pair_sums import may_overflow
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.plan import TensorQuantization
@@ -22,6 +24,7 @@ from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantize
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
 from tests.fusion.test_final_state import network as final_state_network
 from tests.fusion.test_final_state import stack
+from tests.initial_states import begun_network, expected, states_of
 from tests.networks import DATA as INPUT
 from tests.networks import Builder
 from tests.quantization.recurrent_networks import quantized
@@ -39,7 +42,7 @@ def test_lstm_and_dense_layers_run_in_int8(engine: None, monkeypatch: pytest.Mon
     check_quantized(network)
     assert lstm_reasons(network) == ["", ""]
     assert [node.op for node in network.int8_weighted] == ["fused_recurrent", "fused_recurrent", "FullyConnected"]
-    assert network.dense_levels == 63
+    assert network.rules_out_vnni
     both = SideBySide(fused.graph, int8_network(network), DATA)
     for _ in both.run():
         pass
@@ -48,17 +51,60 @@ def test_lstm_and_dense_layers_run_in_int8(engine: None, monkeypatch: pytest.Mon
     assert 10 * np.log10((both.exact[output] ** 2).sum() / (noise**2).sum()) > 25
 
 
-def test_layers_whose_final_state_is_read_run_in_int8(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = np.random.default_rng(0).normal(size=(4, 4, 3)).astype(np.float32)
-    fused, network = quantized(monkeypatch, final_state_network(stack("lstm", 2, both=True), (0, 1)), data)
-    check_quantized(network)
-    assert lstm_reasons(network) == [""] * 4
+def assert_near_fp32(fused: Fused, network: QuantizedGraph, data: np.ndarray) -> None:
     both = SideBySide(fused.graph, int8_network(network), data)
     for _ in both.run():
         pass
     for output in fused.graph.outputs:
         noise = both.quantized[output] - both.exact[output]
         assert 10 * np.log10((both.exact[output] ** 2).sum() / (noise**2).sum()) > 25
+
+
+@pytest.mark.parametrize("outputs", [(0, 1), (0, 1, 2)])
+def test_layers_whose_final_states_are_read_run_in_int8(
+    engine: None, monkeypatch: pytest.MonkeyPatch, outputs: tuple[int, ...]
+) -> None:
+    data = np.random.default_rng(0).normal(size=(4, 4, 3)).astype(np.float32)
+    fused, network = quantized(monkeypatch, final_state_network(stack("lstm", 2, both=True), outputs), data)
+    check_quantized(network)
+    assert lstm_reasons(network) == [""] * 4
+    assert_near_fp32(fused, network, data)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_layers_that_begin_at_given_states_run_in_int8(
+    engine: None, monkeypatch: pytest.MonkeyPatch, both: bool
+) -> None:
+    form = Recurrent(layers=2, bidirectional=both, steps=STEPS, inputs=FEATURES, hidden=8)
+    # More than are run at once.
+    data = sequences(11, tokens=False)
+    fused, network = quantized(monkeypatch, begun_network(form, outputs=(0, 1, 2)), data)
+    check_quantized(network)
+    assert lstm_reasons(network) == [""] * (4 if both else 2)
+    assert_near_fp32(fused, network, data)
+
+
+def test_the_range_of_a_state_holds_the_states_that_a_layer_begins_at(
+    engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = Recurrent(layers=1, steps=STEPS, inputs=FEATURES, hidden=8)
+    graph = begun_network(form)
+    _, network = quantized(monkeypatch, graph, DATA)
+    (lstm,) = network.int8_lstms
+    results, *_ = expected(graph, form, DATA)
+    state, _ = states_of(graph, form, DATA)
+    assert np.abs(state).max() > 1.2 * np.abs(results).max()
+    assert network.form(lstm.node.output).range.largest == pytest.approx(np.abs(state).max(), rel=1e-6)
+
+
+def test_states_that_do_not_follow_from_the_input_are_refused(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, network = quantized(monkeypatch, sequence_network("NTC"), DATA)
+    node = network.int8_weighted[0]
+    begun = replace(node, inputs=(*node.inputs, Tensor("begun"), Tensor("begun")))
+    nodes = tuple(begun if each is node else each for each in network.graph.nodes)
+    params = {**network.graph.params, "begun": np.ones((1, 1, STACK.hidden), np.float32)}
+    with pytest.raises(ModelError, match=f"initial states of node '{node.name}' .* do not follow from the network's"):
+        check_quantized(replace(network, graph=replace(network.graph, nodes=nodes, params=params)))
 
 
 @pytest.mark.parametrize(
@@ -85,14 +131,14 @@ def test_other_recurrent_layers_have_no_int8_kernel(engine: None, monkeypatch: p
 @pytest.mark.parametrize(
     ("mode", "operator", "reason"),
     [
-        ("lstm", "LSTM", "the final state of its cells is read"),
+        ("lstm", "LSTM", "its initial states are constants other than zero"),
         ("gru", "GRU", "the engine has an INT8 kernel for LSTM layers only"),
     ],
 )
 def test_why_a_layer_that_is_not_batch_first_stays_fp32(
     engine: None, monkeypatch: pytest.MonkeyPatch, mode: str, operator: str, reason: str
 ) -> None:
-    graph = sequence_network("NTC", final_states=True)
+    graph = sequence_network("NTC", "ones")
     if mode == "gru":
         graph = final_state_network(stack("gru", 2, both=False), (0, 1))
     data = DATA if mode == "lstm" else DATA[:, :4, :3]
@@ -124,43 +170,49 @@ def mixed_network(axes: int) -> Graph:
 
 
 @pytest.mark.parametrize(
-    ("axes", "exclude", "reason", "levels"),
+    ("axes", "exclude", "reason", "rules_out_vnni"),
     [
-        (2, [], "the engine's INT8 LSTM rules out VNNI for the whole process, .* convolutions need it", 127),
+        (2, [], "the engine's INT8 LSTM rules out VNNI for the whole process, .* convolutions need it", False),
         # No convolution runs in INT8.
-        (2, ["mixed"], "", 63),
-        (1, [], "", 63),
+        (2, ["mixed"], "", True),
+        (1, [], "", True),
     ],
 )
 def test_int8_convolutions_keep_lstm_layers_in_fp32(
-    engine: None, monkeypatch: pytest.MonkeyPatch, axes: int, exclude: list[str], reason: str, levels: int
+    engine: None, monkeypatch: pytest.MonkeyPatch, axes: int, exclude: list[str], reason: str, rules_out_vnni: bool
 ) -> None:
     graph = mixed_network(axes)
     _, network = quantized(monkeypatch, graph, DATA, exclude=exclude)
     (given,) = lstm_reasons(network)
     assert re.fullmatch(reason, given)
-    assert network.dense_levels == levels
+    assert network.rules_out_vnni == rules_out_vnni
+    (dense,) = (node for node in network.graph.nodes if node.op == "FullyConnected")
+    assert network.weight_rounding(dense).kind == ("pairs" if rules_out_vnni else "rows")
+    assert bool(network.needing_vnni) != rules_out_vnni
     for form in (graph, network.graph, float_graph(network.graph)):
         assert may_rule_out_vnni(form) == (axes == 1)
 
 
-def test_levels_are_full_where_nothing_rules_out_vnni(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_have_8_bits_where_nothing_rules_out_vnni(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     _, network = quantized(monkeypatch, mixed_network(2), DATA, "mxnet has no kernel", exclude=["mixed"])
-    assert network.dense_levels == 127
+    assert not network.rules_out_vnni
+    (integers,) = (value for name, value in int8_graph(network).params.items() if name.endswith("weight_int8"))
+    assert (np.abs(integers.astype(int)).max(axis=1) == 127).all()
 
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_dense_layers_beside_fp32_lstm_layers_need_no_vnni(
     engine: None, monkeypatch: pytest.MonkeyPatch, fused: bool
 ) -> None:
-    graph = sequence_network("NTC", final_states=not fused)
+    graph = sequence_network("NTC", "open" if fused else "ones")
     _, network = quantized(monkeypatch, graph, DATA, obstacle="mxnet has no kernel")
     assert ("fused_recurrent" in {node.op for node in network.graph.nodes}) == fused
     assert may_rule_out_vnni(graph)
     assert may_rule_out_vnni(network.graph)
     assert [node.op for node in network.int8_weighted] == ["FullyConnected"]
     integers = int8_graph(network).params["dense_dense_weight_int8"]
-    assert np.abs(integers).max() == 63
+    assert not may_overflow(integers)
+    assert np.abs(integers.astype(int)).max() > 64
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -168,7 +220,7 @@ def test_dense_layers_after_each_other_beside_lstm_layers_round_their_weights_th
     engine: None, monkeypatch: pytest.MonkeyPatch, fused: bool
 ) -> None:
     """The kernel that hands on integers rounds weights to 8 bits."""
-    graph = sequence_network("NTC", final_states=not fused)
+    graph = sequence_network("NTC", "open" if fused else "ones")
     attrs = {"num_hidden": "3", "no_bias": "True", "flatten": "False"}
     second = Node("second", "FullyConnected", (graph.outputs[0], Tensor("second_weight")), attrs)
     weight = np.random.default_rng(0).normal(size=(3, TOKENS)).astype(np.float32)
@@ -181,7 +233,7 @@ def test_dense_layers_after_each_other_beside_lstm_layers_round_their_weights_th
     _, network = quantized(monkeypatch, deeper, DATA, obstacle="mxnet has no kernel")
     assert not network.plan.integer_dense
     weights = [value for name, value in int8_graph(network).params.items() if name.endswith("weight_int8")]
-    assert [int(np.abs(each).max()) for each in weights] == [63, 63]
+    assert [may_overflow(each) for each in weights] == [False, False]
 
 
 def test_plans_that_lack_a_tensor_or_its_type_are_refused(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:

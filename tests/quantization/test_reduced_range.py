@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from quantkit.errors import UserError
-from quantkit.quantization.reduced_range import with_reduced_range, without_overflow
+from quantkit.host.pair_sums import may_overflow
+from quantkit.quantization.reduced_range import rounded_in_pairs, with_reduced_range, without_overflow
 from quantkit.quantization.weights import engine_integers
 
 
@@ -170,10 +171,36 @@ def test_integers_that_overflow_give_way_by_as_little_as_it_takes() -> None:
             [70.4, 60.0, -80.0, -49.7, 127.0],
             [64.0, 64.0, 127.0, 1.0, 2.0],
             [-125.6, -2.4, 126.4, 2.6, 1.0],
+            [400.0, 20.0, -3.0, -300.0, -900.0],
         ]
     )
-    found = without_overflow(np.rint(exact), exact)
-    wanted = [[100, 28, 60, -90, 0], [69, 59, -79, -49, 127], [64, 64, 127, 1, 2], [-126, -2, 126, 2, 1]]
+    found = without_overflow(exact)
+    wanted = [
+        [100, 28, 60, -90, 0],
+        [69, 59, -79, -49, 127],
+        [64, 64, 127, 1, 2],
+        [-126, -2, 126, 2, 1],
+        [127, 1, -1, -127, -127],
+    ]
     assert found.dtype == np.int8
     np.testing.assert_array_equal(found, wanted)
     assert not any(overflows(np.append(row, 0)) for row in found)
+
+
+def test_of_all_pairs_that_fit_the_nearest_is_taken() -> None:
+    exact = np.random.default_rng(0).uniform(-200, 200, (300, 2))
+    whole = np.arange(-127, 128)
+    pairs = np.stack(np.meshgrid(whole, whole), axis=-1).reshape(-1, 2)
+    fitting = pairs[np.abs(pairs.sum(axis=1)) <= 128]
+    for row, found in zip(exact, without_overflow(exact)):
+        assert np.square(found - row).sum() <= np.square(fitting - row).sum(axis=1).min() + 1e-9
+
+
+@pytest.mark.parametrize("inputs", [6, 7])
+def test_rows_rounded_in_pairs_have_the_smallest_steps_that_fit(inputs: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(40, inputs)).astype(np.float32)
+    integers, scale = rounded_in_pairs(rows)
+    assert (integers.shape, integers.dtype, scale.dtype) == (rows.shape, np.int8, np.float32)
+    assert not may_overflow(integers)
+    finer = np.rint(rows / (0.98 * scale[:, None]))
+    assert all(may_overflow(row[None]) or np.abs(row).max() > 127 for row in finer)

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from quantkit.quantization.weights import (
-    LEVELS,
-    LEVELS_WITHOUT_VNNI,
     engine_integers,
     engine_weights,
+    multiples,
     peak_scale,
     per_channel_int8,
     without_dead_channels,
@@ -24,18 +23,11 @@ def test_per_channel_error_is_half_a_step_of_each_channel() -> None:
     assert np.abs(integers.astype(int)).max(axis=1).tolist() == [127] * 8
 
 
-@pytest.mark.parametrize("levels", [LEVELS, LEVELS_WITHOUT_VNNI])
-def test_integers_times_scales_give_the_same_integers_and_scales(levels: int) -> None:
-    weight = np.random.default_rng(0).normal(size=(64, 50)).astype(np.float32)
-    integers, scale = per_channel_int8(weight, levels)
-    assert np.abs(integers.astype(int)).max(axis=1).tolist() == [levels] * 64
-    again, same = per_channel_int8((integers * scale[:, None]).astype(np.float32), levels)
-    np.testing.assert_array_equal(again, integers)
-    np.testing.assert_array_equal(same, scale)
-
-
-def test_two_products_of_fewer_levels_fit_in_16_bits() -> None:
-    assert 2 * LEVELS_WITHOUT_VNNI * 255 < 2**15 <= 2 * LEVELS * 255
+def test_multiples_saturate_at_127() -> None:
+    rows = np.array([[1.4, -0.6, 100.0, 0.0], [300.0, -300.0, 2.0, 3.0]], np.float32)
+    found = multiples(rows, np.array([1.0, 2.0], np.float32))
+    assert found.tolist() == [[1, -1, 100, 0], [127, -127, 1, 2]]
+    assert found.dtype == np.int8
 
 
 def test_a_channel_of_zeros_stays_zero() -> None:

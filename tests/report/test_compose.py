@@ -137,6 +137,14 @@ def test_every_ratio_of_a_table_has_its_interval() -> None:
     assert "drawn has random weights." in found.remarks
 
 
+def test_a_source_of_several_tables_is_cited_once() -> None:
+    given = complete()
+    (source,) = given.run.sources
+    run = replace(given.run, sources=(source, replace(source, table="its other table")))
+    cited = page(report(Results(run, given.cells))[0])
+    assert cited.count("an article (a server: 48 cores, AVX512)") == 1
+
+
 def test_published_figures_stand_beside_ours_with_their_share_and_machine() -> None:
     given, (study,) = report(complete())
     row = next(each for each in study.rows if each.key == ("good", 8, "INT8"))
@@ -146,6 +154,21 @@ def test_published_figures_stand_beside_ours_with_their_share_and_machine() -> N
         ("throughput, times native", "28.0", f"{ratio.value / 28:.0%}", "a server: 48 cores, AVX512"),
         ("images/s", "1298", f"{speed / 1297.5:.0%}", ""),
     ]
+
+
+def test_a_figure_for_another_batch_size_says_for_which() -> None:
+    whole = complete()
+    figures = tuple(replace(each, batch=224, nearest=True) for each in whole.run.published)
+    given, _ = report(replace(whole, run=replace(whole.run, published=figures)))
+    beside = [(line[1], line[7]) for line in table(given, "Published figures and ours").rows]
+    assert beside == [("8", "a server: 48 cores, AVX512, batch 224"), ("8", "batch 224")]
+
+
+def test_the_machine_is_named_beside_published_figures() -> None:
+    whole = complete()
+    given, _ = report(replace(whole, run=replace(whole.run, host={**whole.run.host, "isa": ["AVX2", "AVX512-VNNI"]})))
+    told = table(given, "Published figures and ours").note
+    assert told.startswith("This machine: 8 cores, AVX512-VNNI. The share is ours")
 
 
 def test_without_a_baseline_no_column_is_invented() -> None:

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Sheet
 
-from quantkit.benchmark.results.results import Published, Results
+from quantkit.benchmark.results.results import Machine, Published, PublishedSource, Results
 from quantkit.benchmark.results.statistics import latencies
 from quantkit.report.figures import (
     NAMES,
@@ -100,6 +100,31 @@ def test_of_many_batch_sizes_the_smallest_and_the_largest_are_drawn() -> None:
     assert [label.get_text() for label in drawn(panel).child_axes[0].get_yticklabels()] == [
         "net, batch 1",
         "net, batch 16",
+    ]
+
+
+def test_another_batch_size_of_the_published_figure_is_named() -> None:
+    given = results(("net",), (1, 16), (NATIVE, INT8))
+    figures = (Published("net", 224, "INT8", "throughput", "speedup", 9.0, nearest=True),)
+    (panel,) = found(published.figure(study(replace(given, run=replace(given.run, published=figures))))).panels
+    assert [label.get_text() for label in drawn(panel).child_axes[0].get_yticklabels()] == ["net, batch 16 (224)"]
+
+
+def test_figures_of_several_machines_have_a_panel_each() -> None:
+    given = results(("a", "b"), (1, 4), (NATIVE, INT8))
+    sources = tuple(PublishedSource(name, "", Machine(name, 4, "AVX2")) for name in ("one", "two"))
+    figures = tuple(
+        Published(network, batch, "INT8", "throughput", "speedup", 9.0, table)
+        for network, table in (("a", "one"), ("b", "two"))
+        for batch in (1, 4)
+    )
+    run = replace(given.run, published=figures, sources=sources)
+    panels = found(published.figure(study(replace(given, run=run)))).panels
+    shown = [drawn(panel).child_axes for panel in panels]
+    assert [right.get_xlabel() for _, right in shown] == ["one: 4 cores, AVX2", "two: 4 cores, AVX2"]
+    assert [[label.get_text() for label in left.get_yticklabels()] for left, _ in shown] == [
+        ["a, batch 1", "a, batch 4"],
+        ["b, batch 1", "b, batch 4"],
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from quantkit.benchmark.results.results import Results
 from quantkit.errors import UserError
-from quantkit.report.hosts import Offer, best, host_names, offers
+from quantkit.report.hosts import Offer, across_hosts, best, host_names, offers
 from quantkit.report.page.table import Table
 from quantkit.report.study.summary import summarize
 from quantkit.report.write import make_report
@@ -68,6 +68,12 @@ def test_a_choice_that_is_best_in_all_is_named_once(runs: tuple[Results, Results
     (_, chosen, _) = part.sections[0].blocks
     assert isinstance(chosen, Table)
     assert [line[1] for line in chosen.rows] == ["throughput, cost, p99"]
+
+
+def test_the_price_of_a_host_is_shown_wherever_it_was_given(runs: tuple[Results, Results]) -> None:
+    hosts = across_hosts(summarize((*runs, runs[0]), (4.0, 1.0, None))).sections[0].blocks[0]
+    assert isinstance(hosts, Table)
+    assert [line[2] for line in hosts.rows] == ["4.00", "1.00"]
 
 
 def test_names_of_processors_go_without_their_marks(runs: tuple[Results, Results]) -> None:

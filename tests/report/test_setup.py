@@ -45,6 +45,7 @@ def test_other_engines_stand_beside_mxnet() -> None:
     text = markdown(document([found]))
     assert "| openvino | OpenVINO 2026.4.1 |" in text
     assert "| onednn | MXNet 1.9.1 |" in text
+    assert "Convolutions, dense and recurrent layers in INT8" in text
     assert "| net | 1 | 53 of 54 |" in text
     assert "| NUM\\_STREAMS=1 | libtbb.so.12 |" in text.replace("NUM_STREAMS", "NUM\\_STREAMS").replace("\\\\", "\\")
     assert "0.06 from native, not judged" in text

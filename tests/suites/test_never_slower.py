@@ -25,12 +25,15 @@ def row(**changes: Any) -> str:
 
 
 def test_a_row_has_the_speed_with_and_without() -> None:
-    assert row() == "| net | 1 of 3 | 1.00 [0.75, 1.25] | 1.50 [1.25, 1.75] | INT8 is faster | 2.00 | 2.0 |"
+    expected = "| net | 1 of 3 | FP32 fused | 1.00 [0.75, 1.25] | 1.50 [1.25, 1.75] | INT8 is faster | 2.00 | 2.0 |"
+    assert row() == expected
 
 
-def test_what_is_in_fp32_is_as_fast_as_fp32() -> None:
-    expected = "| net | 1 of 3 | 1.00 [0.75, 1.25] | 1 | all in FP32, search ended by its budget | 3.00 | 2.0 |"
-    assert row(faster=False, complete=False) == expected
+def test_what_is_in_fp32_has_returned_every_layer() -> None:
+    assert row(faster=False, complete=False, reference="fp32") == (
+        "| net | 3 of 3 | FP32 unfused | 1.00 [0.75, 1.25] | FP32 fused | all in FP32, search ended by its budget | "
+        "3.00 | 2.0 |"
+    )
 
 
 def test_every_network_asked_for_is_quantized_and_kept(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from quantkit.errors import UserError
 from quantkit.files.files import shipped
+from quantkit.report.study.summary import summarize
+from tests.report.synthetic import INT8, NATIVE, results
 
 RESULTS = shipped("benchmarks") / "results"
 
@@ -52,16 +55,46 @@ def test_other_figures_give_another_page(name: str) -> None:
     assert one != other
 
 
-def test_every_table_is_on_a_page_and_the_readme_has_two() -> None:
+def test_every_table_is_on_a_page_and_the_readme_has_three() -> None:
     from page_tables import names_in
     from tables import ROOT, WRITTEN
 
-    assert names_in((ROOT / "README.md").read_text()) == ["summary", "speed"]
+    assert names_in((ROOT / "README.md").read_text()) == ["summary", "speed", "lstm-summary"]
     placed = {name for path in WRITTEN for name in names_in(path.read_text())}
     assert placed == {
-        "ablation", "accuracy", "files", "mixed-precision", "onnx-speed", "parity", "peers", "plain-loops",
-        "published", "recovered-speed", "runs", "speed", "summary",
+        "ablation", "accuracy", "files", "lstm-speed", "lstm-summary", "mixed-precision", "onnx-speed", "parity",
+        "peers", "plain-loops", "published", "recovered-speed", "recurrent", "runs", "speed", "stock-ahead", "summary",
     }  # fmt: skip
+
+
+def test_stock_int8_is_listed_only_where_it_is_faster() -> None:
+    from speed_tables import stock_ahead_lines
+
+    slow, fast = (replace(INT8, name=name) for name in ("stock INT8", "mkl-1.5 stock INT8"))
+    speeds = {"native": 1.0, "INT8": 20.0, slow.name: 10.0, fast.name: 30.0}
+    (found,) = summarize([results(("a", "b"), (8,), (NATIVE, slow, fast, INT8), speeds)])
+    lines = list(stock_ahead_lines(found, 8))
+    assert [re.split(r"[:\[]", line)[0] for line in lines] == [f"- {each}, mkl-1.5 stock INT8" for each in "ab"]
+    factors = [re.search(r"compared, ([\d.]+) \[", line) for line in lines]
+    assert [float(each[1]) for each in factors if each] == pytest.approx([1.5, 1.5], rel=0.1)
+    (none,) = summarize([results(("a",), (8,), (NATIVE, slow, INT8), speeds)])
+    assert list(stock_ahead_lines(none, 8)) == ["- none"]
+
+
+@pytest.mark.parametrize(("network", "batch"), [("lstm-8x1024", 1), ("lstm-8x1024-n32", 32)])
+def test_lstm_layers_have_a_row_for_each_shape_and_batch_size(network: str, batch: int) -> None:
+    from speed_tables import lstm_lines, lstm_summary_lines
+
+    openvino = replace(INT8, name="OpenVINO INT8")
+    speeds = {"native": 1.0, "INT8": 4.0, openvino.name: 6.0}
+    (found,) = summarize([results((network,), (batch,), (NATIVE, INT8, openvino), speeds)])
+    (row,) = (line.strip("| ").split(" | ") for line in lstm_lines(found) if line.startswith("| 8"))
+    assert row[:2] == ["8 \u00d7 1024", str(batch)]
+    assert [each.split(" [")[0] for each in (row[4], row[5], row[7])] == ["no result"] * 3
+    assert [float(each.split(" [")[0]) for each in (row[3], row[6])] == pytest.approx([4, 6], rel=0.1)
+    if batch == 1:
+        (sentence,) = lstm_summary_lines(found, network)
+        assert [f"{row[place]} times" in sentence for place in (3, 6)] == [True, True]
 
 
 def test_a_table_that_nobody_generates_is_an_error() -> None:

@@ -52,20 +52,22 @@ def stored_names(graph: Graph) -> Mapping[str, str]:
 
 
 def bind_checkpoint(symbol_file: str, params_file: str, shape: str) -> Any:
-    """MXNet's executor of a checkpoint, bound to one random input.
+    """MXNet's executor of a checkpoint, bound to random inputs.
 
     Args:
         symbol_file: the symbol.
         params_file: its parameters.
-        shape: of the input: comma-separated numbers, the batch first.
+        shape: of every input: comma-separated numbers, the batch first; or of each, in their order, between semicolons.
     """
     mxnet = load_mxnet()
     graph = read_checkpoint(Path(symbol_file), Path(params_file))
     prepare_instructions(graph)
     symbol, auxiliary = symbol_of(graph), auxiliary_params(graph)
-    image = np.random.RandomState(0).uniform(0, 1, [int(size) for size in shape.split(",")])
+    shapes = [[int(size) for size in each.split(",")] for each in shape.split(";")]
+    shapes = shapes if len(shapes) > 1 else shapes * len(graph.inputs)
     given = {name: mxnet.nd.array(value, dtype=value.dtype) for name, value in graph.params.items()}
-    inputs = {name: mxnet.nd.array(image, dtype="float32") for name in graph.inputs}
+    values = (np.random.RandomState(0).uniform(0, 1, each) for each in shapes)
+    inputs = {name: mxnet.nd.array(value, dtype="float32") for name, value in zip(graph.inputs, values)}
     with stock_fusion_off():
         check_tensors(graph, symbol, {name: value.shape for name, value in {**given, **inputs}.items()})
         states = {name: given.pop(name) for name in auxiliary}

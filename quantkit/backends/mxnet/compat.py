@@ -37,6 +37,11 @@ REMEDY = (
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
 
+# Larger arrays are copied by several threads, which belong to the thread that copies: with those of the engine they
+# are more than processors, and libgomp then has threads sleep after each operator, which takes longer than most of
+# them. MXNet reads this at the first copy.
+PARALLEL_SIZE = "MXNET_CPU_PARALLEL_SIZE"
+
 # Each takes about as long to import as MXNet itself. Without scikit-learn the deprecated mxnet.model.FeedForward has
 # another base class; few functions of two modules use scipy.stats.
 _SLOW = ("sklearn.base", "scipy.stats")
@@ -59,6 +64,7 @@ def load_mxnet() -> Any:
     # By itself MXNet takes half of the hardware threads, with or without SMT; libgomp reads this once, too.
     threads = threads_asked() or recommended_threads(read_cpu(), read_limits())
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    os.environ.setdefault(PARALLEL_SIZE, str(2**31 - 1))
     try:
         with _library_path_kept(), _without(*_SLOW), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,121 +1,24 @@
-"""Networks from GluonCV's model zoo and from gluon blocks, as symbols with named and shaped parameters."""
+"""Gluon blocks as symbols with named and shaped parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from math import prod
 from types import MappingProxyType
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
 from quantkit.backends.mxnet.calls import failures
 from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
-from quantkit.backends.mxnet.inception_bn import inception_bn
 from quantkit.backends.mxnet.shapes import shapes_of
 from quantkit.backends.mxnet.symbols import symbol_of
+from quantkit.backends.mxnet.traceable import traceable_blocks
 from quantkit.errors import ModelError
 from quantkit.ir.graph import Graph
 from quantkit.ir.tensor_bounds import MOST_VALUES
 
 INPUT = "data"
-
-# The modules of GluonCV's model zoo with image classifiers; the others are for detection, video and the like.
-_CLASSIFIERS = frozenset(
-    {
-        "alexnet",
-        "cifarresnet",
-        "cifarresnext",
-        "cifarwideresnet",
-        "densenet",
-        "dla",
-        "googlenet",
-        "hrnet",
-        "inception",
-        "mobilenet",
-        "mobilenetv3",
-        "pruned_resnet",
-        "residual_attentionnet",
-        "resnest",
-        "resnet",
-        "resnetv1b",
-        "resnext",
-        "senet",
-        "shufflenet",
-        "squeezenet",
-        "vgg",
-        "xception",
-    }
-)
-
-# Suffixes in those modules: segmentation networks, and networks whose normalisation has no shape to trace with.
-_OTHERS = ("_s", "_gn")
-
-# Networks that GluonCV lacks.
-_OWN = {"inception_bn": inception_bn}
-
-
-@dataclass(frozen=True)
-class ZooNetwork:
-    """A network without weights: symbol JSON with the only input ``data``, and its parameters' shapes by symbol name.
-
-    ``structured`` maps each parameter to its place in the gluon block (``features.0.weight``), its
-    name in files of ``save_parameters``. ``classes`` is the number of its outputs' values.
-    """
-
-    symbol: str
-    shapes: Mapping[str, tuple[int, ...]]
-    structured: Mapping[str, str]
-    classes: int
-
-
-@cache
-def zoo_names() -> tuple[str, ...]:
-    """The names of GluonCV's image classifiers.
-
-    Raises:
-        EngineMissing: gluoncv is not installed.
-    """
-    registry = load_gluoncv().model_zoo.model_zoo._models
-    modules = {name: build.__module__.split(".")[2] for name, build in registry.items()}
-    return tuple(
-        sorted(name for name, module in modules.items() if module in _CLASSIFIERS and not name.endswith(_OTHERS))
-    )
-
-
-def zoo_network(name: str, input_shape: tuple[int, ...]) -> ZooNetwork:
-    """Build one of GluonCV's or quantkit's classifiers by name, without weights.
-
-    Its nodes have the same names in every process. ``input_shape`` is (channels, height, width).
-
-    Raises:
-        EngineMissing: the network is one of GluonCV's, and gluoncv is not installed.
-        ModelError: the network does not accept the shape, or is not a classifier.
-    """
-    mxnet = load_mxnet()
-    with mxnet.name.NameManager():
-        block = _OWN[name]() if name in _OWN else _from_gluoncv(name)
-        symbol = _symbol(block)
-    arguments, outputs, auxiliary = _shapes(symbol, name, input_shape)
-    if len(outputs) != 1 or len(outputs[0]) != 2:
-        raise ModelError(f"{name} is not an image classifier: its outputs have the shapes {outputs}")
-    structured = {parameter.name: place for place, parameter in block._collect_params_with_prefix().items()}
-    return ZooNetwork(symbol.tojson(), {**arguments, **auxiliary}, structured, outputs[0][1])
-
-
-def _from_gluoncv(name: str) -> Any:
-    return load_gluoncv().model_zoo.get_model(name, pretrained=False, ctx=load_mxnet().cpu())
-
-
-def zoo_sha1(name: str) -> Optional[str]:
-    """The SHA-1 of the trained weights that GluonCV publishes for a network; None if it publishes none."""
-    load_gluoncv()
-    from gluoncv.model_zoo.model_store import _model_sha1
-
-    checksum: Optional[str] = _model_sha1.get(name)
-    return checksum
 
 
 def parameter_shapes(
@@ -128,7 +31,7 @@ def parameter_shapes(
     Raises:
         ModelError: the network does not accept the shape, leaves a parameter's shape open, or has too many parameters.
     """
-    arguments, _, auxiliary = _shapes(symbol_of(graph), "the network", input_shape, input_name, known)
+    arguments, _, auxiliary = symbol_shapes(symbol_of(graph), "the network", input_shape, input_name, known)
     shapes = {**arguments, **auxiliary}
     count = sum(map(prod, shapes.values()))
     if count > MOST_VALUES:
@@ -148,9 +51,9 @@ def block_network(
     """
     mxnet = load_mxnet()
     with mxnet.name.NameManager():
-        symbol = _symbol(block)
+        symbol = block_symbol(block)
     at = 1 if time_major else 0
-    arguments, _, auxiliary = _shapes(symbol, block.name, input_shape, batch_axis=at)
+    arguments, _, auxiliary = symbol_shapes(symbol, block.name, input_shape, batch_axis=at)
     shapes = {**arguments, **auxiliary}
     try:
         params = {
@@ -189,10 +92,16 @@ def imagenet_names() -> tuple[str, ...]:
     return tuple(ImageNet1kAttr().classes)
 
 
-def _symbol(block: Any) -> Any:
+def block_symbol(block: Any) -> Any:
+    """The symbol that a gluon ``HybridBlock`` makes of the one input ``data``.
+
+    Raises:
+        ModelError: the block cannot be traced.
+    """
     mxnet = load_mxnet()
     try:
-        outputs = block(mxnet.sym.var(INPUT))
+        with traceable_blocks():
+            outputs = block(mxnet.sym.var(INPUT))
     except (mxnet.base.MXNetError, TypeError, ValueError, AttributeError, AssertionError) as error:
         raise ModelError(
             f"block {block.name!r} cannot be traced with one symbolic input: {_first_line(error)}; "
@@ -201,7 +110,7 @@ def _symbol(block: Any) -> Any:
     return mxnet.sym.Group(list(outputs)) if isinstance(outputs, (list, tuple)) else outputs
 
 
-def _shapes(
+def symbol_shapes(
     symbol: Any,
     name: str,
     input_shape: tuple[int, ...],
@@ -209,7 +118,19 @@ def _shapes(
     known: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     batch_axis: int = 0,
 ) -> tuple[dict[str, tuple[int, ...]], list[tuple[int, ...]], dict[str, tuple[int, ...]]]:
-    """Shapes of the parameters, outputs and auxiliary states of a symbol for a batch of one."""
+    """Shapes of the parameters, outputs and auxiliary states of a symbol for a batch of one.
+
+    Args:
+        symbol: an ``mx.sym.Symbol``.
+        name: what messages call the network.
+        input_shape: of its input, without the batch.
+        input_name: of the variable that takes the input.
+        known: shapes that the network states for other variables.
+        batch_axis: of the input.
+
+    Raises:
+        ModelError: the network does not accept the shape, or leaves shapes open.
+    """
     try:
         given = {key: shape for key, shape in known.items() if key in symbol.list_arguments()}
         inferred = shapes_of(symbol, {**given, input_name: (*input_shape[:batch_axis], 1, *input_shape[batch_axis:])})

@@ -17,6 +17,7 @@ import numpy as np
 from quantkit.backends.mxnet.calls import failures
 from quantkit.backends.mxnet.compat import load_mxnet
 from quantkit.errors import EngineError
+from quantkit.host.pair_sums import may_overflow
 from quantkit.ir.fused_layer import FUSED
 from quantkit.ir.graph import Graph, Node
 from quantkit.ir.operators import integers
@@ -37,7 +38,7 @@ LIMITS = {
 """By the values of the variable that leave out AVX-512's VNNI, what INT8 kernels use at most; oneDNN minds the case."""
 
 INT8_LSTM = "_contrib_quantized_rnn"
-_LARGEST_INPUT = 255
+_DENSE_AXES = 2
 _LSTMS = frozenset({"RNN", RECURRENT})
 
 INT8_KERNEL_AXES = (2, 3)
@@ -49,7 +50,8 @@ _CONVOLUTIONS = frozenset({"Convolution", FUSED["Convolution"], "_sg_mkldnn_conv
 def prepare_instructions(graph: Graph) -> None:
     """Let oneDNN do without VNNI for networks with LSTM layers, unless others need it or the user says otherwise.
 
-    It has an effect before the process first uses oneDNN. Other processes that it starts are not affected.
+    It has an effect before the process first uses oneDNN. Processes that it starts afterwards are not affected; one
+    that another thread starts meanwhile, and forks, do without as well.
 
     Raises:
         EngineError: the network has INT8 LSTM layers, and the engine cannot run them in this process; or its INT8
@@ -67,11 +69,21 @@ def prepare_instructions(graph: Graph) -> None:
 def may_rule_out_vnni(graph: Graph) -> bool:
     """Whether a network, fused or not, makes its process do without VNNI.
 
-    It does if it has LSTM layers, and no convolutions that may run in INT8, which need VNNI. It does so in FP32, too,
-    before anything is known of its LSTM layers: it may be quantized in the same process.
+    It does if it has LSTM layers or cells, and no convolutions that may run in INT8, which need VNNI. It does so in
+    FP32, too, before anything is known of its LSTM layers: it may be quantized in the same process.
     """
-    has_lstm = any(node.op in _LSTMS and node.attrs.get("mode") == "lstm" for node in graph.nodes)
+    has_lstm = any(_is_lstm(graph, node) for node in graph.nodes)
     return has_lstm and not any(map(_may_convolve_in_int8, graph.nodes))
+
+
+def _is_lstm(graph: Graph, node: Node) -> bool:
+    """Whether a node is an LSTM layer, or takes the gates of a cell apart, which fusion makes such a layer of."""
+    if node.op != "SliceChannel":
+        return node.op in _LSTMS and node.attrs.get("mode") == "lstm"
+    gates = graph.producer(node.inputs[0])
+    if gates is None or gates.op != "elemwise_add" or node.attrs.get("num_outputs") != "4":
+        return False
+    return all(made is not None and made.op == "FullyConnected" for made in map(graph.producer, gates.inputs))
 
 
 def int8_lstm_obstacle() -> Optional[str]:
@@ -129,9 +141,9 @@ def _can_saturate(graph: Graph, node: Node) -> bool:
     if node.op == INT8_LSTM or node.attrs.get("quantized") != "true":
         return False
     weight = graph.params.get(node.inputs[1].node)
-    if weight is None or weight.dtype != np.int8:
+    if weight is None or weight.dtype != np.int8 or weight.ndim != _DENSE_AXES:
         return True
-    return 2 * _LARGEST_INPUT * int(np.abs(weight.astype(int)).max(initial=0)) >= 2**15
+    return may_overflow(weight)
 
 
 def _has_vnni() -> bool:
@@ -143,14 +155,18 @@ def _has_vnni() -> bool:
 def _do_without_vnni() -> bool:
     """Limit oneDNN at its first use, unless it is limited by the user; whether that was tried."""
     # oneDNN takes an empty value for none.
-    if os.environ.get(VARIABLE):
+    given = os.environ.get(VARIABLE)
+    if given:
         return False
     os.environ[VARIABLE] = WITHOUT_VNNI
     try:
         # The first use, in which oneDNN reads the variable.
         _runs_int8_lstm()
     finally:
-        del os.environ[VARIABLE]
+        if given is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = given
     return True
 
 

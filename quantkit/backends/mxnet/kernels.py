@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -51,18 +51,24 @@ class Kernel:
 
 
 def kernels_of(
-    symbol: Path, params: Path, input_shape: tuple[int, ...], batch: int = 1, timeout: float = 300.0
+    symbol: Path,
+    params: Path,
+    input_shape: tuple[int, ...],
+    batch: int = 1,
+    timeout: float = 300.0,
+    states: Sequence[tuple[int, ...]] = (),
 ) -> tuple[Kernel, ...]:
     """Run a checkpoint with one image input (``input_shape`` without the batch axis) and list its kernels.
 
     It runs in a separate process, so that an engine that aborts does not end the caller, and with MXNet's own
-    fusion off. Operators that MXNet computes without oneDNN do not appear.
+    fusion off. Operators that MXNet computes without oneDNN do not appear. ``states`` are the shapes of further inputs,
+    in their order.
 
     Raises:
         EngineError: the network cannot be run, the engine ends the process, or it takes over ``timeout`` seconds.
     """
-    shape = ",".join(map(str, (batch, *input_shape)))
-    command = module_command("quantkit.backends.mxnet.verbose_run", str(symbol), str(params), shape)
+    shapes = ";".join(",".join(map(str, (batch, *shape))) for shape in (input_shape, *states))
+    command = module_command("quantkit.backends.mxnet.verbose_run", str(symbol), str(params), shapes)
     env = environment(MKLDNN_VERBOSE="1", DNNL_VERBOSE="1")
     try:
         done = subprocess.run(

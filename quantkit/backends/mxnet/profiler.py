@@ -126,8 +126,8 @@ def runs_of(trace: Mapping[str, Any], windows: Iterable[tuple[int, int]]) -> tup
     spans = sorted(_pairs(trace["traceEvents"]))
     runs = []
     for begun, end in windows:
-        # The profiler cuts off fractions of a microsecond.
-        inside = [each for each in spans if begun // 1000 <= each[0] <= end // 1000]
+        # Times are cut to microseconds, and the next run may begin in the last one: only the end tells them apart.
+        inside = [each for each in spans if begun // 1000 <= each[0] and each[1] <= end // 1000]
         events = (
             Event(operator, (first - begun) / 1e6, (last * 1000 - first) / 1e6)
             for start, last, operator in inside

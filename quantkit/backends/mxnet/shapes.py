@@ -12,6 +12,7 @@ from quantkit.backends.mxnet.calls import engine_calls
 from quantkit.backends.mxnet.symbols import release, symbol_of
 from quantkit.errors import EngineError
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.ir.integer_types import normalization_problem
 from quantkit.ir.stand_ins import float_stand_in, integer_problem
 from quantkit.ir.tensor_bounds import is_delicate, size_problem, tensor_problem
 
@@ -74,6 +75,8 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
         mxnet.base.MXNetError: the shapes do not fit the network.
     """
     graph, internals = graph.pruned(), symbol.get_internals()
+    if problem := normalization_problem(graph):
+        raise _must_not_run(problem)
     _check_integers(graph, known)
     names = set(internals.list_arguments())
     _, found, _ = internals.infer_shape_partial(**{name: shape for name, shape in known.items() if name in names})
@@ -81,8 +84,9 @@ def check_tensors(graph: Graph, symbol: Any, known: Mapping[str, Shape]) -> None
     problem = size_problem({**complete, **known})
     delicate = tuple(node for node in graph.nodes if is_delicate(node.op))
     if problem is None and delicate:
-        tensors = tuple(dict.fromkeys(each for node in delicate for each in (*node.inputs, node.output)))
-        inner = [tensor for tensor in tensors if tensor.node in graph.by_name]
+        tensors = (each for node in delicate for each in (*node.inputs, node.output))
+        # The batch of zeros that an operator reads may follow from what reads its result.
+        inner = [tensor for tensor in dict.fromkeys((*tensors, *graph.outputs)) if tensor.node in graph.by_name]
         part = symbol_of(graph.with_outputs(inner))
         names = set(part.list_arguments())
         inferred = shapes_of(part, {name: shape for name, shape in known.items() if name in names})

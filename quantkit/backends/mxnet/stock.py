@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -22,19 +22,20 @@ Mode = Literal["naive", "entropy"]
 """Of calibration: minimum and maximum, or the least divergence (``entropy``)."""
 
 
-def stock_int8_graph(graph: Graph, calibration: np.ndarray, mode: Mode) -> Graph:
+def stock_int8_graph(graph: Graph, calibration: np.ndarray, mode: Mode, in_float: Sequence[str] = ()) -> Graph:
     """Quantize with ``mx.contrib.quantization.quantize_model_mkldnn``.
 
     Args:
         graph: the FP32 network, unfused: stock MXNet fuses it first, as its documentation shows.
         calibration: samples, float32.
         mode: how ranges are found.
+        in_float: operators that stay FP32.
 
     Raises:
         EngineError: the engine does not accept the network, or fails.
     """
     with engine_errors(_WHAT):
-        symbol, arguments, states = _quantized(graph, calibration, mode, len(calibration))
+        symbol, arguments, states = _quantized(graph, calibration, mode, len(calibration), in_float)
         params = {name: value.asnumpy() for name, value in {**arguments, **states}.items()}
         return nnvm.parse(symbol.tojson(), params)
 
@@ -65,7 +66,9 @@ def stock_int8_outputs(
             yield module.get_outputs()[0].asnumpy()
 
 
-def _quantized(graph: Graph, calibration: np.ndarray, mode: Mode, batch_size: int) -> tuple[Any, Arrays, Arrays]:
+def _quantized(
+    graph: Graph, calibration: np.ndarray, mode: Mode, batch_size: int, in_float: Sequence[str] = ()
+) -> tuple[Any, Arrays, Arrays]:
     """The symbol, its arguments and its auxiliary states."""
     check_runs(graph, dict.fromkeys(graph.inputs, (batch_size, *calibration.shape[1:])))
     mxnet = load_mxnet()
@@ -81,6 +84,7 @@ def _quantized(graph: Graph, calibration: np.ndarray, mode: Mode, batch_size: in
             {name: arrays[name] for name in auxiliary},
             data_names=(data_name,),
             ctx=mxnet.cpu(),
+            excluded_op_names=list(in_float),
             calib_mode=mode,
             calib_data=mxnet.io.NDArrayIter(data={data_name: calibration}, batch_size=batch_size),
             num_calib_examples=len(calibration),

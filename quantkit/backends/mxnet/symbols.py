@@ -27,6 +27,14 @@ def has_integer_dense() -> bool:
     return release() >= (1, 9, 0)
 
 
+def takes_signed_groups() -> bool:
+    """Whether INT8 convolutions in groups of several channels may read signed integers, and have three axes.
+
+    MXNet 1.6 ends them with "could not create a reorder primitive descriptor".
+    """
+    return release() >= (1, 9, 0)
+
+
 def symbol_of(graph: Graph) -> Any:
     """The graph as an ``mx.sym.Symbol``.
 

@@ -18,7 +18,7 @@ SECOND_RUN = "quantkit: second run"
 
 
 def main(symbol_file: str, params_file: str, shape: str) -> None:
-    """Load, bind to one input of ``shape`` (comma-separated numbers, the batch first), run twice."""
+    """Load, bind to inputs of ``shape``, see ``bind_checkpoint``, run twice."""
     mxnet, bound = load_mxnet(), bind_checkpoint(symbol_file, params_file, shape)
     for marker in (SECOND_RUN, ""):
         bound.forward(is_train=False)

@@ -31,6 +31,9 @@ _STEERING = (
     *("MALLOC_", "TCMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"),
 )
 
+# Where several threads copy arrays, libgomp has those of operators sleep in between. MXNet 1.5 has the first name.
+_COPIED_BY_ONE_THREAD = dict.fromkeys(("MXNET_CPU_PARALLEL_COPY_SIZE", "MXNET_CPU_PARALLEL_SIZE"), str(2**31 - 1))
+
 # The libraries of each allocator, the best first, and the Debian package of one.
 _ALLOCATORS = {
     "jemalloc": (("jemalloc",), "libjemalloc2"),
@@ -77,7 +80,7 @@ def environment(
     settings: Settings = DEFAULT_SETTINGS,
     inherited: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """The whole environment of an instance; an unpinned one of MXNet gets only its number of threads.
+    """The whole environment of an instance; an unpinned one of MXNet is not bound.
 
     Other engines get their settings from the worker, not from variables.
 
@@ -110,6 +113,7 @@ def environment(
         **({} if settings.threads == "unset" else {"OMP_NUM_THREADS": str(placement.threads)}),
         # Intel's runtime, which mxnet-mkl 1.5 is linked with, would spin 200 ms into the next contestant's turn.
         "KMP_BLOCKTIME": str(1 if settings.blocktime is None else settings.blocktime),
+        **({} if settings.copies == "parallel" else _COPIED_BY_ONE_THREAD),
         **_threads_bound(placement, openmp),
         **({"KMP_AFFINITY": settings.affinity} if settings.affinity else {}),
     }

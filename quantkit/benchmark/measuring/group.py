@@ -14,7 +14,7 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.backends.registry import MXNET
-from quantkit.benchmark.measuring.outputs import FLOAT_ALLOWED, INT8_ALLOWED, deviation, int8_allowed
+from quantkit.benchmark.measuring.outputs import FLOAT_ALLOWED, INT8_ALLOWED, allowed_for, deviation, int8_allowed
 from quantkit.benchmark.measuring.schedule import Forecast, Pace
 from quantkit.benchmark.measuring.server import Served, Watch
 from quantkit.benchmark.measuring.team import Launch, Team
@@ -30,6 +30,8 @@ Search = Callable[[Sequence[Callable[[], object]], Watch], Served]
 
 # A request that takes longer than this warms up by itself.
 _SLOW = 1.0
+# The first run prepares weights too, and only if it takes longer than this does it stand for the others.
+_LONG_FIRST_RUN = 5.0
 _LEAST_PATIENCE = 60.0
 _UNKNOWN_PATIENCE = 900.0
 
@@ -83,13 +85,34 @@ class Bench:
             entry.cell = replace(entry.cell, engine=engine)
             team.bind(self._workload.input_name, self._workload.inputs(batch), patience)
             entry.warm_up = team.warm(0, 1, patience)
-            if max(each.durations[0] for each in entry.warm_up) < _SLOW * 1e9:
+            if max(each.durations[0] for each in entry.warm_up) < _LONG_FIRST_RUN * 1e9:
                 entry.warm_up = _joined(entry.warm_up, team.warm(0, 1, patience))
             entry.request = max(each.durations[-1] for each in entry.warm_up) / 1e9
             self._forecast.learn(self._workload.name, contestant.name, batch, entry.request)
 
         self._guarded(entry, first_runs)
         return entry
+
+    def probe(self, contestant: Contestant, batch: int) -> Optional[int]:
+        """The bytes of memory that a contestant holds after a run at a batch size; None if it fails."""
+        patience = self._patience(contestant, batch)
+        try:
+            team, _ = self._team(contestant, patience)
+            team.bind(self._workload.input_name, self._workload.inputs(batch), patience)
+            team.warm(0, 1, patience)
+        except InstanceError:
+            self.end(contestant)
+            return None
+        return team.resident()
+
+    def resident(self, contestant: Contestant) -> int:
+        """The bytes of memory that a contestant holds now."""
+        return self._teams[contestant.name][0].resident() if contestant.name in self._teams else 0
+
+    def end(self, contestant: Contestant) -> None:
+        """End a contestant's instances, if they run."""
+        if contestant.name in self._teams:
+            self._teams.pop(contestant.name)[0].close()
 
     def measure(self, entries: Sequence[Entry], pace: Pace) -> list[Cell]:
         """Warm up entries that have not failed, measure them in rounds of random order, check placement and outputs."""
@@ -121,7 +144,7 @@ class Bench:
             step()
         except InstanceError as error:
             entry.fail(error.kind, error.instance, str(error), error.stderr)
-            self._drop(entry.cell.contestant)
+            self.end(entry.cell.contestant)
 
     def _team(self, contestant: Contestant, patience: float) -> tuple[Team, dict[str, Any]]:
         if contestant.name not in self._teams:
@@ -154,7 +177,8 @@ class Bench:
         kernels = team.kernels(self._patience(entry.cell.contestant, entry.cell.batch))
         entry.cell = replace(entry.cell, kernels=kernels)
         if kernels is not None and kernels.int8 == 0 and _variant(entry).int8:
-            raise InstanceError("kernels", f"none of its {kernels.of} convolutions and dense layers ran in INT8")
+            layers = "convolutions, dense and recurrent layers"
+            raise InstanceError("kernels", f"none of its {kernels.of} {layers} ran in INT8")
 
     def _check_outputs(self, entries: Sequence[Entry], scratch: Path) -> None:
         """Compare the outputs of every instance's last run with a reference.
@@ -187,9 +211,9 @@ class Bench:
         if _variant(entry).maker:
             return None
         if own is None:
-            return FLOAT_ALLOWED
+            return FLOAT_ALLOWED if standard is None else allowed_for(standard, FLOAT_ALLOWED)
         if self._launches[entry.cell.contestant.name][0].engine == MXNET.name:
-            return INT8_ALLOWED
+            return allowed_for(own, INT8_ALLOWED)
         return None if standard is None else int8_allowed(standard, own)
 
     def _collect_outputs(self, entry: Entry, folder: Path, paths: list[Path]) -> None:
@@ -222,10 +246,6 @@ class Bench:
         """Seconds that an instance may be silent before it counts as hanging."""
         expected = self._forecast.seconds(self._workload.name, contestant.name, batch)
         return _UNKNOWN_PATIENCE if expected is None else max(_LEAST_PATIENCE, 10 * expected)
-
-    def _drop(self, contestant: Contestant) -> None:
-        if contestant.name in self._teams:
-            self._teams.pop(contestant.name)[0].close()
 
     def __enter__(self) -> Bench:
         return self

@@ -13,6 +13,8 @@ from typing import Optional
 import numpy as np
 
 from quantkit.benchmark.measuring.group import Bench, Entry, Search, empty_cell
+from quantkit.benchmark.measuring.memory import Memory, larger_than
+from quantkit.benchmark.measuring.room import Room
 from quantkit.benchmark.measuring.schedule import Forecast, affordable, least_cost, pace, share
 from quantkit.benchmark.measuring.server import Served, Watch, search_rate
 from quantkit.benchmark.measuring.team import Launch
@@ -28,6 +30,7 @@ from quantkit.benchmark.results.results import Cell, Contestant, Failure, LeftOu
 from quantkit.benchmark.results.run_folder import begin
 from quantkit.benchmark.results.statistics import mean_latency
 from quantkit.benchmark.suites.suite import Subject, Suite, batches_of
+from quantkit.benchmark.variants import form_of
 from quantkit.benchmark.workloads.network import Workload
 from quantkit.errors import QuantkitError, UserError
 from quantkit.files.folders import scratch_folder
@@ -99,12 +102,14 @@ def _kept(
     Raises:
         UserError: one is not part of the suite, or would be measured differently now.
     """
-    planned = {each.name: (each, batches_of(suite, each)) for each in suite.networks}
+    expected = {each.name: (each, (*batches_of(suite, each), *suite.largest)) for each in suite.networks}
     cells = read_cells(folder)
     for cell in cells:
-        network, batches = planned.get(cell.network, (None, ()))
+        network, batches = expected.get(cell.network, (None, ()))
         if network is None or cell.batch not in batches or cell.contestant not in suite.contestants:
             differ = ["suite"]
+        elif _form(cell.contestant, launches) in workloads[network.name].obstacles:
+            differ = ["checkpoint"]
         else:
             scenario = network.scenario or suite.scenario
             now = as_recorded(
@@ -124,6 +129,10 @@ def _kept(
         if cell.failure is not None:
             remove_cell(cell, folder)
     return [cell for cell in cells if cell.failure is None]
+
+
+def _form(contestant: Contestant, launches: Mapping[str, Sequence[Launch]]) -> str:
+    return form_of(launches[contestant.name][0].engine, contestant.variant)
 
 
 def _search(bound: float, seed: int, tell: Tell, serve: Sequence[Callable[[], object]], watch: Watch) -> Served:
@@ -154,7 +163,10 @@ class _Runner:
         self._search = search
         self._minutes_before = run.minutes
         self._forecast = Forecast({name: workload.macs for name, workload in workloads.items()})
+        self._memory = Memory()
         self._left_out: list[LeftOut] = []
+        # Those that more time would not help.
+        self._hopeless: set[tuple[str, int, str]] = set()
         self._told: set[tuple[str, int, str]] = set()
         self._random = np.random.default_rng(run.seed)
 
@@ -168,8 +180,11 @@ class _Runner:
         return tuple(self._cells[key] for key in sorted(self._cells))
 
     def incomplete(self) -> list[Subject]:
-        """The networks with cells that were left out."""
-        return [each for each in self._suite.networks if any(cell.network == each.name for cell in self._left_out)]
+        """The networks with cells that were left out for want of time."""
+        late = {
+            cell.network for cell in self._left_out if (cell.network, cell.batch, cell.contestant) not in self._hopeless
+        }
+        return [each for each in self._suite.networks if each.name in late]
 
     def measure(self, networks: Sequence[Subject]) -> None:
         """Measure networks one after the other, each in its share of the time."""
@@ -182,15 +197,33 @@ class _Runner:
         batches = batches_of(self._suite, network)
         scenario = network.scenario or self._suite.scenario
         search = self._search if scenario == "server" else None
+        larger = larger_than(batches, self._suite.largest)
+        # Time is kept for the smallest that may become the largest.
+        expected = (*batches, *larger[:1])
         with Bench(workload, scenario, self._launches, self._forecast, self._random, search) as bench:
+            room = None
+            if self._suite.largest:
+                room = Room(bench, self._memory, network.name, batches[0], self._suite.baseline)
             for batch in batches:
-                self._measure_batch(bench, network.name, batch, [each for each in batches if each >= batch], deadline)
+                later = [each for each in expected if each >= batch]
+                self._measure_batch(bench, room, network.name, batch, later, deadline)
                 # If the disk is full, measuring continues; the end shows whether it is still full.
+                with suppress(QuantkitError):
+                    self.write("running")
+            if larger and room is not None:
+                batch = self._largest(room, network, larger, deadline)
+                self._measure_batch(bench, room, network.name, batch, [batch], deadline)
                 with suppress(QuantkitError):
                     self.write("running")
 
     def _measure_batch(
-        self, bench: Bench, network: str, batch: int, batches: Sequence[int], deadline: Optional[float]
+        self,
+        bench: Bench,
+        room: Optional[Room],
+        network: str,
+        batch: int,
+        batches: Sequence[int],
+        deadline: Optional[float],
     ) -> None:
         names = [each.name for each in self._suite.contestants]
         done = {name: self._cells[network, batch, name] for name in names if (network, batch, name) in self._cells}
@@ -200,12 +233,20 @@ class _Runner:
         known = [each for each in self._suite.contestants if self._is_known(network, each, batch, deadline)]
         chosen = self._chosen(network, batches, deadline)
         wanted = [each for each in self._suite.contestants if each not in known or (batch, each.name) in chosen]
-        missing = [each for each in self._suite.contestants if each.name not in done]
+        hindered = self._hindered(room, network, batch, wanted)
+        wanted = [each for each in wanted if each.name not in hindered]
+        missing = [each for each in self._suite.contestants if each.name not in {*done, *hindered}]
+        for name in hindered.keys() - done.keys():
+            self._hopeless.add((network, batch, name))
+            self._note_left_out(network, batch, name, hindered[name])
         if not any(each in missing for each in wanted):
             self._leave_out(network, batch, missing, deadline)
             return
         self._tell(f"{network}, batch {batch}: {', '.join(each.name for each in wanted)}")
         entries = [bench.warm(each, batch) for each in wanted]
+        for entry in entries:
+            if entry.cell.failure is None:
+                self._memory.learn(network, entry.cell.contestant.name, batch, bench.resident(entry.cell.contestant))
         # A contestant that was unknown before may have proved too slow.
         chosen = self._chosen(network, batches, deadline)
         ready = [each for each in entries if self._is_chosen(each, chosen)]
@@ -225,7 +266,7 @@ class _Runner:
                 self._cells[network, batch, name] = cell
             if cell.failure is not None:
                 instance = "" if cell.failure.instance is None else f", instance {cell.failure.instance}"
-                self._tell(f"FAILED {network}, batch {batch}, {cell.contestant.name}{instance}: {cell.failure.message}")
+                self._tell(f"FAILED {network}, batch {batch}, {cell.contestant.name}{instance}: {cell.failure.reason}")
 
     def _is_chosen(self, entry: Entry, chosen: set[Key]) -> bool:
         cell = entry.cell
@@ -284,14 +325,50 @@ class _Runner:
         for contestant in contestants:
             request = self._forecast.seconds(network, contestant.name, batch) or 0.0
             left = max(0.0, (deadline or 0.0) - time.monotonic())
-            reason = (
+            text = (
                 f"one request takes about {request:.2g} s, the least measurement {least_cost(request):.0f} s; "
                 f"of the budget {left:.0f} s were left for this network"
             )
-            self._left_out.append(LeftOut(network, batch, contestant.name, reason))
-            if (network, batch, contestant.name) not in self._told:
-                self._told.add((network, batch, contestant.name))
-                self._tell(f"left out {network}, batch {batch}, {contestant.name}: {reason}")
+            self._note_left_out(network, batch, contestant.name, text)
+
+    def _note_left_out(self, network: str, batch: int, name: str, text: str) -> None:
+        self._left_out.append(LeftOut(network, batch, name, text))
+        if (network, batch, name) not in self._told:
+            self._told.add((network, batch, name))
+            self._tell(f"left out {network}, batch {batch}, {name}: {text}")
+
+    def _hindered(
+        self, room: Optional[Room], network: str, batch: int, contestants: Sequence[Contestant]
+    ) -> dict[str, str]:
+        """Why contestants cannot be measured at a batch size, by name."""
+        obstacles = self._workloads[network].obstacles
+        forms = {each.name: _form(each, self._launches) for each in contestants}
+        why = {name: obstacles[form] for name, form in forms.items() if form in obstacles}
+        if room is None:
+            return why
+        return {**why, **room.refused([each for each in contestants if each.name not in why], batch)}
+
+    def _largest(self, room: Room, network: Subject, candidates: Sequence[int], deadline: Optional[float]) -> int:
+        """The largest batch size at which all that were measured before fit into memory and time; else the smallest.
+
+        The one of an interrupted run stays.
+        """
+        names = [each.name for each in self._suite.contestants]
+        done = [size for size in candidates if any((network.name, size, name) in self._cells for name in names)]
+        if done:
+            return max(done)
+        last = batches_of(self._suite, network)[-1]
+        before = [
+            each
+            for each in self._suite.contestants
+            if (cell := self._cells.get((network.name, last, each.name))) is not None and cell.failure is None
+        ]
+        for size in reversed(candidates):
+            chosen = self._chosen(network.name, [size], deadline)
+            in_time = all((size, each.name) in chosen for each in before)
+            if before and in_time and room.holds(before, size):
+                return size
+        return candidates[0]
 
     def _deadline(self, remaining: Sequence[Subject]) -> Optional[float]:
         """The end of the first remaining network's share of time, on the monotonic clock; None without a budget."""

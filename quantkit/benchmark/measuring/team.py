@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from quantkit.host.topology import with_siblings
 
 _STAT = Path("/proc/stat")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # From the command until all instances begin: enough for it to reach each of them.
 _LEAD = 0.03
@@ -73,6 +74,15 @@ class Team:
         """Bind the network to the input in an .npy file."""
         self._ask("bind", patience, input=input_name, data=str(data))
 
+    def resident(self) -> int:
+        """The bytes of memory that the instances hold; memory that they share counts for each."""
+        pages = 0
+        for instance in self.instances:
+            # One that has ended holds nothing.
+            with suppress(OSError, IndexError):
+                pages += int(Path(f"/proc/{instance.pid}/statm").read_text().split()[1])
+        return pages * _PAGE
+
     def warm(self, seconds: float, least: int, patience: float) -> tuple[WarmUp, ...]:
         """Run until steady, all at once: at least ``least`` times, beginning none after ``seconds``."""
         answers = self._ask("warm", patience, limit=int(seconds * 1e9), least=least)
@@ -98,7 +108,7 @@ class Team:
         return tuple(proofs)
 
     def kernels(self, patience: float) -> Optional[Kernels]:
-        """The number of convolutions and dense layers that run in INT8; None if the engine does not report it."""
+        """How many convolutions, dense and recurrent layers run in INT8; None if the engine does not tell."""
         with _numbered(0):
             answer = self.instances[0].ask("kernels", patience)
         return Kernels(answer["int8"], answer["of"]) if "int8" in answer else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Optional
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Optional
 
 from quantkit.benchmark.build import Build
 from quantkit.benchmark.placement.placement import Placement
 from quantkit.benchmark.placement.proof import Proof
-from quantkit.files.schema import Many
+from quantkit.files.schema import FiniteAboveZero, Many
 from quantkit.host.revision import Revision
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class Settings:
             threads; ``one``; ``unset``, which leaves the number to MXNet.
         affinity: KMP_AFFINITY, ``granularity=fine,compact,1,0``, say; empty for the placement's.
         blocktime: KMP_BLOCKTIME in ms; None for 1.
+        copies: whether one thread copies arrays, however large, or as MXNet does by itself, ``parallel``: several where
+            there are more than 200,000 elements.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
@@ -40,6 +42,7 @@ class Settings:
     threads: Literal["placed", "all", "half", "one", "unset"] = "placed"
     affinity: str = ""
     blocktime: Optional[int] = None
+    copies: Literal["single", "parallel"] = "single"
 
 
 DEFAULT_SETTINGS = Settings()
@@ -49,7 +52,8 @@ DEFAULT_SETTINGS = Settings()
 class Contestant:
     """One competitor: ``variant`` of the networks, such as ``fp32`` or ``int8``, on ``build``, placed by ``policy``.
 
-    ``name`` is its name in tables, unique in its run.
+    ``name`` is its name in tables, unique in its run; ``against`` names others that it is compared with besides the
+    baseline.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
@@ -59,6 +63,7 @@ class Contestant:
     variant: str
     policy: str
     settings: Settings = DEFAULT_SETTINGS
+    against: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The number of convolutions and dense layers that ran in INT8 (``int8``), and of all of them (``of``)."""
+    """The number of convolutions, dense and recurrent layers that ran in INT8 (``int8``), and of all (``of``)."""
 
     int8: int
     of: int
@@ -129,6 +134,11 @@ class Failure:
     instance: Optional[int]
     message: str
     stderr: Many[str] = ()
+
+    @property
+    def reason(self) -> str:
+        """The message without the engine's stack trace."""
+        return self.message.partition("Stack trace:")[0].strip()
 
 
 @dataclass(frozen=True)
@@ -205,7 +215,8 @@ class Published:
     """A published figure: ``metric`` is throughput (items/s), latency (ms) or speedup (ratio to native).
 
     ``scenario`` is the scenario of ours that it belongs to; ``table`` names the published table, empty for a figure of
-    the suite's own.
+    the suite's own. One that is ``nearest`` stands beside the measured batch size that is nearest to ``batch``, by
+    their ratio: reports then give it that ``batch``, and its own as ``own_batch``, 0 where they are the same.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
@@ -215,8 +226,10 @@ class Published:
     contestant: str
     scenario: str
     metric: str
-    value: float
+    value: Annotated[float, FiniteAboveZero]
     table: str = ""
+    nearest: bool = False
+    own_batch: int = 0
 
 
 @dataclass(frozen=True)

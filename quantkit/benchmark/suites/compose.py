@@ -113,6 +113,7 @@ def part(
         among(suite, left),
         networks=tuple(chosen),
         batches=tuple(batches) or suite.batches,
+        largest=() if batches else suite.largest,
         scenario=scenario or suite.scenario,
     )
     names = {each.name for each in chosen}
@@ -123,12 +124,13 @@ def among(suite: Suite, contestants: Sequence[Contestant]) -> Suite:
     """A suite with only these contestants.
 
     If the baseline is not among them, the first replaces it, and published speed-ups, which refer to the
-    suite's own baseline, are dropped.
+    suite's own baseline, are dropped. So are contestants that others are against.
     """
     names = [each.name for each in contestants]
     same = suite.baseline in names
     published = [each for each in suite.published if each.contestant in names and (same or each.metric != "speedup")]
-    left = replace(suite, contestants=tuple(contestants), baseline=suite.baseline if same else names[0])
+    comparable = [replace(each, against=tuple(name for name in each.against if name in names)) for each in contestants]
+    left = replace(suite, contestants=tuple(comparable), baseline=suite.baseline if same else names[0])
     return _showing(left, published)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import log
-from typing import TYPE_CHECKING, ClassVar, Literal, Optional, Union
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Optional, Union
 
 from quantkit.benchmark.results.results import Machine, Published, PublishedSource
 from quantkit.errors import UserError
 from quantkit.files.files import shipped
+from quantkit.files.schema import NotEmpty
 from quantkit.files.text import read_toml
 from quantkit.host.cpu import read_cpu
 
@@ -33,6 +35,7 @@ class PublishedTable:
         batches: the batch sizes.
         figures: by column and network, one for each batch size; ``OOM`` where memory did not suffice.
         title: of the table.
+        conditions: how it was measured, where that is told.
     """
 
     name: str
@@ -43,19 +46,26 @@ class PublishedTable:
     batches: tuple[int, ...]
     figures: Mapping[str, Mapping[str, tuple[Value, ...]]]
     title: str = ""
+    conditions: str = ""
+
+    @property
+    def cited(self) -> str:
+        """The source with the conditions."""
+        return "; ".join(filter(None, (self.source, self.conditions)))
 
 
 @dataclass(frozen=True)
 class Beside:
     """Published figures beside those of a suite: one of ``tables``, which differ in their machines.
 
-    ``columns`` maps contestants to columns of the table.
+    ``columns`` maps contestants to columns of the table; ``nearest`` is that of ``Published``.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
 
-    tables: tuple[str, ...]
+    tables: Annotated[tuple[str, ...], NotEmpty]
     columns: Mapping[str, str]
+    nearest: bool = False
 
 
 @cache
@@ -76,25 +86,30 @@ def beside(
     Args:
         choices: what the suite names.
         networks: those of the suite.
-        machine: the end of a machine's name in any case, such as ``c5.xlarge``; None: of the tables of each choice, the
-            one whose machine has the number of cores nearest to this one's.
+        machine: a machine's name or words of it, in any case, such as ``c5.xlarge``; None: of the tables of each
+            choice, the one whose machine has the number of cores nearest to this one's.
         where: names the suite in messages.
 
     Raises:
-        UserError: the suite names no table or column that there is, or none of the machine.
+        UserError: the suite names no table or column that there is, or none of the machine, or several machines have
+            these words in their names.
     """
     tables = [[_table(name, where) for name in choice.tables] for choice in choices]
     if machine is None:
         cores = read_cpu().usable_cores
         chosen = [(_nearest(each, cores), choice) for each, choice in zip(tables, choices)]
     else:
-        _check_machine(machine, [table for each in tables for table in each], where)
-        chosen = [(table, choice) for each, choice in zip(tables, choices) for table in each if _fits(table, machine)]
+        name = _named(machine, [table.machine.name for each in tables for table in each], where)
+        chosen = [
+            (table, choice) for each, choice in zip(tables, choices) for table in each if table.machine.name == name
+        ]
     figures = tuple(
-        figure for table, choice in chosen for figure in _figures(table, choice.columns, where)
+        figure for table, choice in chosen for figure in _figures(table, choice, where)
         if figure.network in networks
     )  # fmt: skip
-    return figures, tuple(PublishedSource(table.name, table.source, table.machine) for table, _ in chosen)
+    names = {figure.table for figure in figures}
+    used = (table for table, _ in chosen if table.name in names)
+    return figures, tuple(PublishedSource(table.name, table.cited, table.machine) for table in used)
 
 
 def _table(name: str, where: str) -> PublishedTable:
@@ -109,22 +124,30 @@ def _nearest(tables: Sequence[PublishedTable], cores: int) -> PublishedTable:
     return min(tables, key=lambda table: abs(log(table.machine.cores / cores)) if table.machine.cores else float("inf"))
 
 
-def _fits(table: PublishedTable, machine: str) -> bool:
-    return f" {table.machine.name}".lower().endswith(f" {machine.lower()}")
-
-
-def _check_machine(machine: str, tables: Sequence[PublishedTable], where: str) -> None:
-    if not any(_fits(table, machine) for table in tables):
-        names = ", ".join(dict.fromkeys(each.machine.name for each in tables))
-        there = f"there are those of {names}" if names else "the suite has none"
+def _named(machine: str, names: Sequence[str], where: str) -> str:
+    """The machine that is called so, or the only one with these words in its name."""
+    known = tuple(dict.fromkeys(names))
+    fitting = [name for name in known if name.lower() == machine.lower()]
+    fitting = fitting or [name for name in known if _words(machine) <= _words(name)]
+    if len(fitting) > 1:
+        raise UserError(f"{where}: {machine!r} may be {', '.join(fitting)}; give the whole name of one")
+    if not fitting:
+        there = f"there are those of {', '.join(known)}" if known else "the suite has none"
         raise UserError(f"{where}: there are no published figures of a machine {machine!r}; {there}")
+    return fitting[0]
 
 
-def _figures(table: PublishedTable, columns: Mapping[str, str], where: str) -> Iterator[Published]:
-    for contestant, column in columns.items():
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[^\s(),]+", name.lower()))
+
+
+def _figures(table: PublishedTable, choice: Beside, where: str) -> Iterator[Published]:
+    for contestant, column in choice.columns.items():
         if column not in table.figures:
             raise UserError(f"{where}: the table {table.name} has no column {column!r}, but {', '.join(table.figures)}")
         for network, values in table.figures[column].items():
             for batch, value in zip(table.batches, values):
                 if value != "OOM":
-                    yield Published(network, batch, contestant, table.scenario, table.metric, value, table.name)
+                    yield Published(
+                        network, batch, contestant, table.scenario, table.metric, value, table.name, choice.nearest
+                    )

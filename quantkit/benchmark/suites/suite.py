@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Optional
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Optional
 
 from quantkit.benchmark.placement.placement import POLICIES, is_policy
 from quantkit.benchmark.results.result_files import cell_file
@@ -15,7 +15,7 @@ from quantkit.benchmark.suites.published import Beside, beside
 from quantkit.benchmark.variants import VARIANTS
 from quantkit.errors import UserError
 from quantkit.files import files
-from quantkit.files.schema import first_fault
+from quantkit.files.schema import AboveZero, first_fault
 from quantkit.files.text import read_bytes, read_toml
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _AFFINITY = re.compile(r"[a-z]+(=[a-z]+)?(,[a-z0-9]+(=[a-z]+)?){0,8}")
 
 SCENARIOS = ("throughput", "latency", "server")
+_METRICS = ("throughput", "latency", "speedup")
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,10 @@ class Recurrent:
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}
 
-    layers: int
-    steps: int
-    inputs: int
-    hidden: int
+    layers: Annotated[int, AboveZero]
+    steps: Annotated[int, AboveZero]
+    inputs: Annotated[int, AboveZero]
+    hidden: Annotated[int, AboveZero]
     mode: Literal["lstm", "gru", "rnn_tanh", "rnn_relu"] = "lstm"
     bidirectional: bool = False
 
@@ -70,7 +71,8 @@ class Suite:
     """Networks, batch sizes and contestants; each combination is a cell.
 
     ``baseline`` names the contestant whose speed counts as 1; ``source`` says where published figures of the suite's
-    own come from, ``sources`` those of published tables; ``budget`` is in minutes, None if unlimited.
+    own come from, ``sources`` those of published tables; ``budget`` is in minutes, None if unlimited. Of the batch
+    sizes ``largest`` the largest at which everything fits into memory is measured, too.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Suite:
     source: str = ""
     sources: tuple[PublishedSource, ...] = ()
     budget: Optional[float] = None
+    largest: tuple[int, ...] = ()
 
 
 def shipped_suites() -> dict[str, Path]:
@@ -122,7 +125,8 @@ def read_suite(path: Path, machine: Optional[str] = None) -> Suite:
     document = _toml(path)
     try:
         networks = document.pop("network", [])
-        tables = TypeAdapter(tuple[Beside, ...]).validate_python(document.pop("published_table", []))
+        named = {"published_table": document.pop("published_table", [])}
+        tables = TypeAdapter(dict[str, tuple[Beside, ...]]).validate_python(named)["published_table"]
         suite: Suite = TypeAdapter(Suite).validate_python(
             {
                 "name": path.stem,
@@ -135,9 +139,13 @@ def read_suite(path: Path, machine: Optional[str] = None) -> Suite:
     except ValidationError as error:
         where, what = first_fault(error)
         raise UserError(f"{path} is not a benchmark suite: {where}: {what}") from error
-    unknown = sorted(document.keys() - {"title", "scenario", "batches", "baseline", "source", "budget"})
+    unknown = sorted(document.keys() - {"title", "scenario", "batches", "baseline", "source", "budget", "largest"})
     if unknown:
         raise UserError(f"{path}: a suite has no setting {unknown[0]!r}")
+    measured = [contestant.name for contestant in suite.contestants]
+    stray = next((name for table in tables for name in table.columns if name not in measured), None)
+    if stray is not None:
+        raise UserError(f"{path}: a published table has a column for {stray!r}, which is no contestant")
     figures, sources = beside(tables, [network.name for network in suite.networks], machine, str(path))
     return checked(replace(suite, published=(*suite.published, *figures), sources=sources), str(path))
 
@@ -188,6 +196,8 @@ def _problems(suite: Suite) -> Iterator[str]:
         yield f"the baseline {suite.baseline!r} is no contestant; there are {', '.join(names)}"
     if suite.budget is not None and not suite.budget > 0:
         yield f"the budget must be a number of minutes above zero, not {suite.budget}"
+    if any(size < 1 for size in suite.largest) or len(set(suite.largest)) < len(suite.largest):
+        yield f"largest holds different batch sizes above zero, not {list(suite.largest)}"
     for contestant in suite.contestants:
         # Only the command line may name interpreters: an untrusted suite must not decide which program runs.
         if "=" in contestant.build:
@@ -196,6 +206,9 @@ def _problems(suite: Suite) -> Iterator[str]:
             yield f"there is no variant {contestant.variant!r}; choose from {', '.join(VARIANTS)}"
         if not is_policy(contestant.policy):
             yield f"there is no placement {contestant.policy!r}; there are {POLICIES}"
+        for other in contestant.against:
+            if other == contestant.name or other not in names:
+                yield f"contestant {contestant.name} is against {other!r}; name another one: {', '.join(names)}"
         yield from _problems_of_settings(contestant)
     for network in suite.networks:
         batches = network.batches or suite.batches
@@ -206,6 +219,9 @@ def _problems(suite: Suite) -> Iterator[str]:
     for figure in suite.published:
         if figure.network not in networks or figure.contestant not in names:
             yield f"a published figure is for {figure.network}, {figure.contestant}, which the suite does not measure"
+        for key, value, choices in (("scenario", figure.scenario, SCENARIOS), ("metric", figure.metric, _METRICS)):
+            if value not in choices:
+                yield f"a published figure has the {key} {value!r}; choose from {', '.join(choices)}"
 
 
 def _problems_of_settings(contestant: Contestant) -> Iterator[str]:

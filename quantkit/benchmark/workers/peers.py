@@ -12,7 +12,9 @@ the build ``peers`` of benchmarks), with the standard library, NumPy and the pee
 
 Every peer is used as its documentation says. ONNX Runtime: static quantization to QDQ, u8 activations and s8 weights
 per channel, of the network that ``quant_pre_process`` has fused. Its entropy method counts in 128 bins and maps them to
-128 levels, which leaves nothing to choose: in release 1.31 it equals MinMax. Its dynamic quantization rounds
+128 levels, which leaves nothing to choose: in release 1.31 it equals MinMax. Of detectors it quantizes layers alone:
+with the operators around non-maximum suppression in integers, which it would choose by itself, it ends the process that
+runs them. Its dynamic quantization rounds
 activations as they come and needs no images; for recurrent layers it is the one that ONNX Runtime documents. NNCF: of
 the network as ``openvino.convert_model`` reads it. ``Core.read_model`` leaves batch normalization unfused, which costs
 NNCF more than ten points of agreement on MobileNetV2. OpenVINO computes the rest in FP32, not in bfloat16.
@@ -52,8 +54,21 @@ def _onnxruntime_session(path: Path) -> Run:
     return lambda image: session.run(None, {name: image})[0]
 
 
+# What has integer kernels among a detector's operators before non-maximum suppression.
+_LAYERS = ["Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "AveragePool", "GlobalAveragePool"]
+
+
 def _as_it_is(model: Path, calibration: np.ndarray, folder: Path) -> Path:
     return model
+
+
+def _preprocess(model: Path, fused: Path) -> None:
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    try:
+        quant_pre_process(str(model), str(fused))
+    except Exception:  # the inference of symbolic shapes gives up on detectors in many ways; it may be skipped
+        quant_pre_process(str(model), str(fused), skip_symbolic_shape=True)
 
 
 def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder: Path) -> Path:
@@ -65,11 +80,12 @@ def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder:
         QuantType,
         quantize_static,
     )
-    from onnxruntime.quantization.shape_inference import quant_pre_process
 
     fused, quantized = folder / "fused.onnx", folder / "quantized.onnx"
-    quant_pre_process(str(model), str(fused))
-    name = onnx.load(str(fused)).graph.input[0].name
+    _preprocess(model, fused)
+    graph = onnx.load(str(fused)).graph
+    name = graph.input[0].name
+    suppresses = any(node.op_type == "NonMaxSuppression" for node in graph.node)
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -81,17 +97,16 @@ def _onnxruntime_int8(method: str, model: Path, calibration: np.ndarray, folder:
     quantize_static(
         str(fused), str(quantized), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
         activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
-        calibrate_method=getattr(CalibrationMethod, method),
+        calibrate_method=getattr(CalibrationMethod, method), op_types_to_quantize=_LAYERS if suppresses else None,
     )  # fmt: skip
     return quantized
 
 
 def _onnxruntime_dynamic(model: Path, calibration: np.ndarray, folder: Path) -> Path:
     from onnxruntime.quantization import QuantType, quantize_dynamic
-    from onnxruntime.quantization.shape_inference import quant_pre_process
 
     fused, quantized = folder / "fused.onnx", folder / "quantized.onnx"
-    quant_pre_process(str(model), str(fused))
+    _preprocess(model, fused)
     quantize_dynamic(str(fused), str(quantized), per_channel=True, weight_type=QuantType.QInt8)
     return quantized
 

@@ -53,6 +53,7 @@ def main(arguments: list[str]) -> None:
         return
     settings = json.loads(arguments[1])
     die_with_parent(settings["parent"])
+    die_first()
     bind(settings["cpus"], settings["nodes"])
     os.dup2(2, 1)
     answers = os.fdopen(settings["write"], "w")
@@ -72,6 +73,15 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def die_first() -> None:
+    """Have the kernel kill this process before others where memory runs out."""
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
+    except OSError:
+        pass  # a system that does not let it
 
 
 def bind(cpus: Optional[list[int]], nodes: Optional[list[int]]) -> None:
@@ -231,7 +241,7 @@ class Instance:
         numpy.savez(path, *self._network.outputs())
 
     def do_kernels(self) -> dict[str, Any]:
-        """How many convolutions and dense layers run in INT8 (``int8``), ``of`` how many; neither if it is not told."""
+        """How many convolutions, dense and recurrent layers run in INT8, ``of`` how many; neither if it is not told."""
         return dict(self._network.kernels())
 
     def _run(self, starts: list[int], ends: list[int]) -> None:

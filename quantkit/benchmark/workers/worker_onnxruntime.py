@@ -105,7 +105,7 @@ class Network:
         return list(self._binding.copy_outputs_to_cpu())
 
     def kernels(self) -> dict[str, int]:
-        """How many convolutions and dense layers ran in INT8, of how many: from a profile of one more run."""
+        """How many convolutions, dense and recurrent layers ran in INT8, of how many: a profile of one more run."""
         with tempfile.TemporaryDirectory() as folder:
             options = _options(self._threads)
             options.enable_profiling = True

@@ -45,6 +45,16 @@ def _settings(threads: int) -> dict[str, Any]:
     }
 
 
+def _read_onnx(core: Any, file: str) -> Any:
+    import openvino
+
+    # Unlike Core.read_model, it leaves no batch normalization for the compiler to find among quantized tensors.
+    model = openvino.convert_model(file)
+    # But of LSTM layers it folds the rounded states of a fixed batch, after which these layers run in FP32.
+    has_lstm = any(operator.get_type_name() == "LSTMSequence" for operator in model.get_ops())
+    return core.read_model(file) if has_lstm else model
+
+
 class Network:
     """A network: ``files`` has it as ``onnx``, or as ``xml`` and ``bin`` in OpenVINO's own format.
 
@@ -55,8 +65,7 @@ class Network:
         import openvino
 
         self._core, self._threads = openvino.Core(), threads
-        # Unlike Core.read_model, it leaves no batch normalization for the compiler to find among quantized tensors.
-        self._model = openvino.convert_model(files["onnx"]) if "onnx" in files else self._core.read_model(files["xml"])
+        self._model = _read_onnx(self._core, files["onnx"]) if "onnx" in files else self._core.read_model(files["xml"])
         self.settings = _settings(threads)
 
     def bind(self, name: str, data: Any) -> None:
@@ -82,7 +91,7 @@ class Network:
         return [tensor.data for tensor in self._request.output_tensors]
 
     def kernels(self) -> dict[str, int]:
-        """How many convolutions and dense layers run in INT8, of how many: from the network as it was compiled."""
+        """How many convolutions, dense and recurrent layers run in INT8, of how many: of the compiled network."""
         infos = [node.get_rt_info() for node in self._compiled.get_runtime_model().get_ops()]
         types = [info["runtimePrecision"] for info in infos if info["layerType"] in _LAYERS]
         return {"int8": sum(each in _INT8 for each in types), "of": len(types)}

@@ -14,7 +14,8 @@ from quantkit.benchmark.builds.recipes import PEERS, PEERS_SCRIPT, RECIPES
 from quantkit.benchmark.workloads.network import Checkpoint
 from quantkit.benchmark.workloads.store import code_hash, stored_array, stored_files
 from quantkit.bundle.export import export_int8_onnx, export_onnx
-from quantkit.errors import QuantkitError, UserError
+from quantkit.data.sample_noun import sample_noun
+from quantkit.errors import PeerError, UserError
 from quantkit.files.contained import file_in
 from quantkit.files.files import sha256_of
 from quantkit.files.folders import scratch_folder
@@ -22,6 +23,7 @@ from quantkit.files.text import parse_json
 from quantkit.lowering.onnx_lstm import LstmForm
 from quantkit.models.model import Model
 from quantkit.progress import Tell
+from quantkit.units import counted
 
 # The modes of PEERS_SCRIPT that make these forms.
 MODES: Mapping[str, str] = {
@@ -75,14 +77,15 @@ def quantized_by_peer(form: str, name: str, fp32: Checkpoint, images: np.ndarray
     """The network that another quantizer makes of an ONNX file with these images, in a separate environment.
 
     Raises:
-        QuantkitError: there is no such environment and it cannot be made, or the quantizer failed.
+        PeerError: the quantizer failed.
+        QuantkitError: there is no such environment and it cannot be made.
     """
     mode, calibration = MODES[form], stored_array(images)
     made_from = (mode, RECIPES[PEERS].wanted, sha256_of(PEERS_SCRIPT), fp32.sha256["onnx"], calibration.name)
 
     def make(folder: Path) -> Mapping[str, Path]:
         python = open_build(PEERS, tell).python
-        tell(f"{name}: quantizing with {mode}, {len(images)} images")
+        tell(f"{name}: quantizing with {mode}, {counted(len(images), sample_noun(images.shape[1:]))}")
         command = [
             python,
             "-I",
@@ -94,7 +97,7 @@ def quantized_by_peer(form: str, name: str, fp32: Checkpoint, images: np.ndarray
         with running(command, foreign_environment()) as process:
             out, err = process.communicate()
         if process.returncode != 0:
-            raise QuantkitError(f"{mode} {ending(process.returncode)} on {name}:{last_lines(err)}")
+            raise PeerError(f"{mode} {ending(process.returncode)} on {name}:{last_lines(err)}")
         try:
             answer = parse_json(out.splitlines()[-1])
             made = {str(role): file_in(folder, str(file)) for role, file in answer.items()}
@@ -102,6 +105,6 @@ def quantized_by_peer(form: str, name: str, fp32: Checkpoint, images: np.ndarray
                 raise ValueError("a file is missing")
             return made
         except (ValueError, LookupError, AttributeError, UserError) as error:
-            raise QuantkitError(f"{mode} made of {name} what is no network: it answered {out[-80:]!r}") from error
+            raise PeerError(f"{mode} made of {name} what is no network: it answered {out[-80:]!r}") from error
 
     return stored_files(f"{name}-{form}", hashlib.sha256(repr(made_from).encode()).hexdigest(), make, tell)

@@ -1,31 +1,29 @@
-"""Whether images can be decoded as fast as a network reads them: measurement and remedies."""
+"""Whether samples can be decoded or loaded as fast as a network reads them: measurement and remedies."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
-from pathlib import Path
 from typing import Literal, Optional
 
 from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.benchmark.results.cell_warnings import UNTOLD, disturbing
 from quantkit.benchmark.workloads.forms import Forms
 from quantkit.data.preprocess import Preprocess
+from quantkit.data.sample_noun import SampleNoun, sample_noun
 from quantkit.data.samples import Samples
 from quantkit.evaluation.feed import Feed, measure_feed
 from quantkit.evaluation.network import Network
-from quantkit.host.load import load_between, read_ticks
+from quantkit.host.load import with_load_of_others
 from quantkit.host.threads import worker_threads
 from quantkit.models.model import Model
 from quantkit.units import megabytes, percent
 
 SECONDS = 20.0
 """The default duration of a measurement."""
-
-_STAT = Path("/proc/stat")
 
 # Stored images whose side is this many times what the network needs are worth shrinking.
 _OVERSIZED = 1.5
@@ -36,12 +34,12 @@ _COLD, _TOGETHER = 0.8, 0.9
 
 @dataclass(frozen=True)
 class Feeding:
-    """A network and its images, measured.
+    """A network and its samples, measured.
 
     Attributes:
         network: what was measured.
         form: a ``bundle`` as it is, or a network ``quantized`` for this.
-        data: the images' name.
+        data: the samples' name.
         feed: the figures.
         advice: what they mean beyond the verdict, and the remedies where the network starves.
         warnings: who disturbed the measurement.
@@ -58,28 +56,26 @@ class Feeding:
 def measure_feeding(
     network: Network, form: Literal["bundle", "quantized"], samples: Samples, batch: int, seconds: float = SECONDS
 ) -> Feeding:
-    """Measure how fast images can be decoded and how fast a network reads them; see ``evaluation.feed.measure_feed``.
+    """Measure how fast samples can be loaded and how fast a network reads them; see ``evaluation.feed.measure_feed``.
 
     Args:
         network: what reads.
         form: what it was made from.
-        samples: the images.
-        batch: images in one run of the network.
+        samples: what it reads.
+        batch: samples in one run of the network.
         seconds: how long to measure in all.
 
     Raises:
         DataError: the samples cannot be used.
         EngineError: the engine cannot run the network.
     """
-    begun, before, own = time.monotonic(), read_ticks(_STAT), time.process_time()
-    feed = measure_feed(
-        network.graph, samples, network.preparation, network.input_shape, batch, worker_threads(), seconds
+    measure = partial(
+        measure_feed, network.graph, samples, network.preparation, network.input_shape, batch, worker_threads(), seconds
     )
-    elapsed, own = time.monotonic() - begun, time.process_time() - own
-    load = load_between(before, read_ticks(_STAT), os.sched_getaffinity(0), elapsed)
-    others = None if load is None else load.of_others(own)
+    feed, others = with_load_of_others(measure, os.sched_getaffinity(0))
     warnings = (UNTOLD,) if others is None else tuple(disturbing(others.stolen, others.busy))
-    return Feeding(network, form, samples.name, feed, tuple(advice(feed, network.preprocess)), warnings)
+    advised = advice(feed, network.preprocess, sample_noun(network.input_shape))
+    return Feeding(network, form, samples.name, feed, tuple(advised), warnings)
 
 
 def quantized(model: Model, samples: Samples, tell: Callable[[str], None]) -> Network:
@@ -102,23 +98,25 @@ def quantized(model: Model, samples: Samples, tell: Callable[[str], None]) -> Ne
     )
 
 
-def advice(feed: Feed, preprocess: Optional[Preprocess]) -> list[str]:
+def advice(feed: Feed, preprocess: Optional[Preprocess], noun: SampleNoun = "image") -> list[str]:
     """What the figures mean beyond the verdict, and the remedies where the network starves."""
     texts = []
     stored = feed.images.short_side
     if feed.from_storage and feed.first_pass < _COLD * min(feed.all_workers.rounds):
         enough = "too few" if feed.first_pass < min(feed.network.rounds) else "enough"
-        texts.append(
+        text = (
             f"the first reading, with {megabytes(feed.from_storage)} from storage, gave {feed.first_pass:.0f} "
-            f"images/s, {enough} for the network; cached files gave {feed.all_workers.median:.0f}; where the images "
-            "are many small files, try them packed into one .rec file"
+            f"{noun}s/s, {enough} for the network; cached files gave {feed.all_workers.median:.0f}"
         )
+        if noun == "image":
+            text += "; where the images are many small files, try them packed into one .rec file"
+        texts.append(text)
     slower = min(feed.all_workers.median, feed.network.median)
     if feed.together.median < _TOGETHER * slower:
         longer = feed.network.median * (1 - feed.waiting) / feed.together.median
         texts.append(
             f"both at once reach {percent(feed.together.median / slower)} of what the slower one reaches alone: the "
-            f"network waited for images {percent(feed.waiting)} of the time, and its runs took {longer:.2g} times as "
+            f"network waited for {noun}s {percent(feed.waiting)} of the time, and its runs took {longer:.2g} times as "
             "long as alone; whether they compete for cores shows when the network gets fewer threads: set "
             "OMP_NUM_THREADS and measure again"
         )

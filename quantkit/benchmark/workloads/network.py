@@ -34,6 +34,9 @@ class Workload(Protocol):
     def accuracy(self) -> Mapping[str, float]: ...
     @property
     def input_name(self) -> str: ...
+    @property
+    def obstacles(self) -> Mapping[str, str]:
+        """Why forms could not be made, for those that other quantizers refuse to make."""
 
     def checkpoint(self, form: str) -> Checkpoint:
         """The files of a form (see ``variants.py``)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
@@ -19,21 +19,24 @@ from quantkit.backends.mxnet.instructions import does_without_vnni, int8_lstm_ob
 from quantkit.backends.mxnet.shapes import check_runs, infer_shapes
 from quantkit.benchmark.suites.suite import Recurrent, Subject
 from quantkit.benchmark.workloads.exported import INT8_FORMS, int8_file
-from quantkit.benchmark.workloads.forms import Forms, known_accuracy
+from quantkit.benchmark.workloads.forms import BY_OTHERS, Forms, known_accuracy
 from quantkit.benchmark.workloads.images import image_batch
 from quantkit.benchmark.workloads.network import Checkpoint
 from quantkit.benchmark.workloads.recurrent import recurrent_model, sequences
 from quantkit.benchmark.workloads.store import (
     Made,
+    Stored,
     stored_array,
     stored_checkpoint,
     stored_outputs,
 )
+from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.engine import present_engine
-from quantkit.bundle.manifest import PARAMS, SYMBOL
-from quantkit.bundle.read import Bundle, read_bundle
+from quantkit.bundle.file_names import PARAMS, SYMBOL
+from quantkit.bundle.read import read_bundle
 from quantkit.data.preparation import Preparation
-from quantkit.errors import UserError
+from quantkit.data.sample_noun import sample_noun
+from quantkit.errors import EngineError, PeerError, QuantkitError, UserError
 from quantkit.files.bundles import is_bundle
 from quantkit.formats.mxnet import nnvm
 from quantkit.formats.npz import read_npy
@@ -51,7 +54,8 @@ class Workload:
     """A network ready to be measured; the first fields are those of ``quantkit.benchmark.results.results.Network``.
 
     ``input_name`` is its one input, ``checkpoints`` are its forms (see ``benchmark.variants``), ``inputs_of`` finds or
-    makes the input file of a batch size. Nothing of the network itself is held in memory.
+    makes the input file of a batch size, ``obstacles`` says of forms why another quantizer could not make them. Nothing
+    of the network itself is held in memory.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Workload:
     input_name: str
     checkpoints: Mapping[str, Checkpoint]
     inputs_of: Callable[[int], Path]
+    obstacles: Mapping[str, str] = field(default_factory=dict)
 
     def checkpoint(self, form: str) -> Checkpoint:
         """The files of a form."""
@@ -105,7 +110,8 @@ def prepare(
 ) -> Workload:
     """Make a suite's network ready to be measured; what an earlier run has left in QUANTKIT_HOME is taken from there.
 
-    A bundle's own form is measured as it is; its others are made from ``reference``.
+    A bundle's own form is measured as it is; its others are made from ``reference``. A form that another quantizer
+    fails to make is among the workload's ``obstacles``.
 
     Args:
         subject: the network.
@@ -142,10 +148,31 @@ def _from_model(name: str, model: Model, forms: Collection[str], data: Any, tell
             "recurrent layers in a run of their own"
         )
     made = Forms(model, data, tell)
-    stored = {form: made.stored(form) for form in forms}
+    stored, obstacles = _stored(made, forms, tell)
     known = {figure: value for each in stored.values() for figure, value in each.accuracy.items()}
     checkpoints = {form: each.checkpoint for form, each in stored.items()}
-    return _images(name, model, known, checkpoints, data)
+    return replace(_images(name, model, known, checkpoints, data), obstacles=obstacles)
+
+
+def _stored(made: Forms, forms: Collection[str], tell: Tell) -> tuple[dict[str, Stored], dict[str, str]]:
+    """The forms of a network, and why others could not be had from other quantizers."""
+    stored: dict[str, Stored] = {}
+    obstacles: dict[str, str] = {}
+    for form in forms:
+        try:
+            stored[form] = made.stored(form)
+        except (EngineError, PeerError) as error:
+            if form not in BY_OTHERS:
+                raise
+            obstacles[form] = _brief(error)
+            tell(f"{made.model.name} has no form {form}: {obstacles[form]}")
+    return stored, obstacles
+
+
+def _brief(error: QuantkitError) -> str:
+    """The first and the last line of a message, without the engine's stack trace."""
+    first, *others = str(error).partition("Stack trace:")[0].strip().splitlines()
+    return " ".join((first, *(line.strip() for line in others[-1:])))
 
 
 def _from_bundle(
@@ -162,7 +189,13 @@ def _from_bundle(
     own = "int8" if manifest.kind == "int8" else "fused"
     exported = set(INT8_FORMS) & set(forms) if own == "int8" else set()
     others = [form for form in forms if form not in {own, *exported}]
+    if manifest.states and exported:
+        raise UserError(
+            f"the ONNX file of bundle {directory} reads the state {manifest.states[0].input!r}, and benchmarks hand "
+            f"none on; give --variants {own}, or a bundle of the network loaded with --states zero"
+        )
     checkpoints: Mapping[str, Checkpoint] = {}
+    obstacles: Mapping[str, str] = {}
     if others:
         if reference is None:
             raise UserError(
@@ -172,7 +205,8 @@ def _from_bundle(
         tell(f"{name}: loading {reference}")
         model = load_model(reference, **loading)
         _check_reference(bundle, model)
-        checkpoints = _from_model(name, model, others, data, tell).checkpoints
+        of_reference = _from_model(name, model, others, data, tell)
+        checkpoints, obstacles = of_reference.checkpoints, of_reference.obstacles
     sha256 = {"symbol": manifest.files[SYMBOL].sha256, "params": manifest.files[PARAMS].sha256}
     if own in forms:
         # Written again: workers pass the files to MXNet, which may read more in an untrusted one than was checked.
@@ -185,7 +219,7 @@ def _from_bundle(
     known = {}
     if manifest.agreement is not None:
         known = known_accuracy(manifest.agreement)
-    return _images(name, bundle.model, known, checkpoints, data)
+    return replace(_images(name, bundle.model, known, checkpoints, data), obstacles=obstacles)
 
 
 def _check_reference(bundle: Bundle, model: Model) -> None:
@@ -212,7 +246,7 @@ def _images(
         name=name,
         weights="random" if is_random else "trained",
         macs=sum(macs(model.graph, infer_shapes(model.graph, {model.graph.inputs[0]: (1, *shape)})).values()),
-        item="image",
+        item=sample_noun(shape),
         # Random weights make no predictions that could agree.
         accuracy={} if is_random else accuracy,
         input_name=model.graph.inputs[0],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Optional, Union
@@ -26,6 +27,7 @@ from quantkit.progress import Progress, silent
 from quantkit.quantization.plan import operator_name
 from quantkit.quantization.ptq_config import NO_ALGORITHMS
 from quantkit.quantization.simulation.simulator import int8_network
+from quantkit.tasks.agreement import agreement_of
 
 DEFAULT_IMAGES = 100
 
@@ -79,6 +81,7 @@ def analyze(
     number = DEFAULT_IMAGES if num_samples is None else num_samples
     chosen = every.subset(number, at_most=num_samples is None)
     source = fused_reference(opened, reference, every)
+    of_task = agreement_of(opened.model)
     comparison = Comparison(source.fused.graph, int8_network(opened.network), algorithms.channel_shift)
     seen = InputWatch(opened.manifest.input.layout)
     size = max(2, min(_LARGEST_BATCH, _PIXELS // prod(shape[1:]) // 2 * 2))
@@ -87,11 +90,16 @@ def analyze(
         expected = number if chosen.size is None else chosen.size
         for batch in progress(chosen.batches(size), -(-expected // size), "comparing layer by layer"):
             seen.add(batch.data)
-            yield comparison.add(batch.data)
+            exact, rounded = comparison.add(batch.data)
+            if of_task is not None:
+                of_task.add(exact, rounded)
+            yield exact, rounded
 
     names = [str(output) for output in source.model.graph.outputs]
     is_scores = opened.manifest.class_scores or opened.manifest.step_scores
     agreed = agreement(pairs(), names, is_scores, 0 if source.step_scores is None else shape[0])
+    if of_task is not None:
+        agreed = replace(agreed, scores=of_task.scores)
     uses = _uses(comparison, table)
     layers = tuple(_layer(source.fused.graph, comparison, name, uses) for name in comparison.layers)
     tensors = tuple(uses.values())

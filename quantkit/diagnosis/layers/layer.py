@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from quantkit.diagnosis.layers.overflow import Saturating, can_saturate, saturating
+from quantkit.diagnosis.layers.overflow import Saturating, can_saturate, saturating, takes_blocks
 from quantkit.ir.fused_layer import FusedLayer, fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.recurrent_layer import RecurrentLayer, known_matrices
@@ -31,8 +31,11 @@ def without_vnni(network: Int8Network, node: Node, values: Values) -> tuple[Opti
         return None, network.results(node, values)[0]
     weight = network.graph.params[fused_layer.weight.node]
     form = network.network.form(fused_layer.data)
+    if not takes_blocks(fused_layer, weight):
+        return None, network.results(node, values)[0]
     if fused_layer.is_convolution and form.dtype == "int8":
-        return None, network.layer(fused_layer, values, IntegerWeights(*engine_integers(weight, halved=True)))
+        halved = IntegerWeights(*engine_integers(weight, halved=True, groups=fused_layer.groups))
+        return None, network.layer(fused_layer, values, halved)
     if not can_saturate(fused_layer, form.dtype):
         return None, network.results(node, values)[0]
     weights = network.weights[node.name]
@@ -108,12 +111,14 @@ def _lstm_parts(network: Int8Network, reference: Graph, lstm: RecurrentLayer, va
     node, graph = lstm.node, network.graph
     form, state = network.network.form(lstm.data), network.network.form(node.output).params
     integers, adapted = network.lstm_weights[node.name], known_matrices(graph, lstm)
-    own = int8_lstm(values[lstm.data], adapted, integers, form, state)
+    data, initial = values[lstm.data], [values[each] for each in lstm.states]
+    own = int8_lstm(data, adapted, integers, form, state, initial)[0]
     real = real_matrices(integers, adapted, form.params, state)
     with_rounded = replace(graph, params={**graph.params, lstm.parameters.node: real.flat})
     weights = float_results(with_rounded, node, values)[0]
     exact = known_matrices(reference, RecurrentLayer(reference.by_name[node.name]))
-    tensors = int8_lstm(values[lstm.data], exact, unrounded(exact, form.params, state, integers.scale), form, state)
+    unrounded_weights = unrounded(exact, form.params, state, integers.scale)
+    tensors = int8_lstm(data, exact, unrounded_weights, form, state, initial)[0]
     return Parts(own, weights, tensors, own, None)
 
 

@@ -20,6 +20,7 @@ from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.operators import integer, integers
 from quantkit.quantization.algorithms.patches import windows
 from quantkit.quantization.arithmetic import DType
+from quantkit.quantization.grouped_weights import has_groups_of_channels
 
 _LOWEST, _HIGHEST = -(2**15), 2**15 - 1
 _SHIFT = 128
@@ -77,7 +78,18 @@ def can_saturate(layer: FusedLayer, dtype: DType) -> bool:
     """Whether a layer's sums can saturate for input of this type."""
     if not layer.is_convolution:
         return True
-    return dtype == "uint8" and integer(layer.core, "num_group", 1) == 1 and len(integers(layer.core, "kernel")) == 2
+    groups = layer.groups
+    adds_pairs = groups == 1 or has_groups_of_channels(integer(layer.core, "num_filter", 1), groups)
+    return dtype == "uint8" and adds_pairs and len(integers(layer.core, "kernel")) == 2
+
+
+def takes_blocks(layer: FusedLayer, weight: np.ndarray) -> bool:
+    """Whether a layer is one for oneDNN's kernels that take channels in blocks: groups must be multiples of four.
+
+    Other grouped convolutions have a kernel that adds in 32 bits on all processors, with weights of 8 bits.
+    """
+    sizes = (len(weight) // layer.groups, weight.shape[1])
+    return not has_groups_of_channels(len(weight), layer.groups) or all(size % 4 == 0 for size in sizes)
 
 
 def saturating(layer: FusedLayer, inputs: np.ndarray, weights: np.ndarray) -> Saturating:
@@ -95,6 +107,15 @@ def saturating(layer: FusedLayer, inputs: np.ndarray, weights: np.ndarray) -> Sa
     else:
         seen = unsigned.reshape(len(inputs), -1, 1, 1, 1, 1)
         weights = weights.reshape(len(weights), -1, 1, 1)
+    groups = zip(np.split(seen, layer.groups, axis=1), np.split(weights, layer.groups))
+    losses = [_saturating_in_group(part, own) for part, own in groups]
+    lost = np.concatenate([each.lost for each in losses], axis=1)
+    counts = np.concatenate([each.counts for each in losses])
+    return Saturating(counts, losses[0].pairs, lost if layer.is_convolution else lost[:, :, 0, 0])
+
+
+def _saturating_in_group(seen: np.ndarray, weights: np.ndarray) -> Saturating:
+    """What saturates, given what each output position sees, (images, inputs, height, width, *kernel)."""
     largest = seen.max(axis=(0, 2, 3, 4, 5))
     images, channels, height, width, *kernel = seen.shape
     counts = np.zeros(len(weights), np.int64)
@@ -116,8 +137,7 @@ def saturating(layer: FusedLayer, inputs: np.ndarray, weights: np.ndarray) -> Sa
                 counts[risky] += np.count_nonzero(excess, axis=0)
                 lost[some[:, None], risky] += excess
     pairs = images * height * width * -(-channels // 2) * int(np.prod(kernel))
-    shape = (images, height, width) if layer.is_convolution else (images,)
-    return Saturating(counts, pairs, np.moveaxis(lost.reshape(*shape, -1), -1, 1))
+    return Saturating(counts, pairs, np.moveaxis(lost.reshape(images, height, width, -1), -1, 1))
 
 
 def _chunks(places: np.ndarray, size: int) -> Iterator[np.ndarray]:

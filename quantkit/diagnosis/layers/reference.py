@@ -12,6 +12,7 @@ from quantkit.errors import ModelError, UserError, WeightsUnavailable
 from quantkit.fusion.fused_model import FusedModel, fuse_model
 from quantkit.models.load import NetworkSpec, load_model
 from quantkit.models.model import Model
+from quantkit.models.states_as_inputs import StatesKind
 
 
 def calibration_of(bundle: Bundle) -> CalibrationTable:
@@ -50,8 +51,11 @@ def fused_reference(
     else:
         weights = "random" if source.weights == "random" else "pretrained"
         spec = source.network if reference is None else reference
+        states: StatesKind = "inputs" if bundle.manifest.states else "zero"
         try:
-            model = load_model(spec, weights=weights, input_shape=bundle.manifest.input.shape, quiet=True)
+            model = load_model(
+                spec, weights=weights, input_shape=bundle.manifest.input.shape, states=states, quiet=True
+            )
         except (ModelError, WeightsUnavailable) as error:
             if reference is not None:
                 raise

@@ -10,13 +10,24 @@ import numpy as np
 
 from quantkit.backends.base import sole_input
 from quantkit.backends.registry import ONNX_ENGINES
-from quantkit.bundle.read import Bundle
+from quantkit.backends.zero_states import from_zero
+from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.verify import Check
 from quantkit.diagnosis.parity.layers import LayerParity, first_diverging, layer_parity
 from quantkit.diagnosis.parity.onnx_file import parse
-from quantkit.diagnosis.parity.outputs import LEAST_COSINE, MOST_CHANGED, Demand, OutputParity, output_parity, parity_of
+from quantkit.diagnosis.parity.outputs import (
+    LEAST_COSINE,
+    LEAST_SCORE,
+    MOST_CHANGED,
+    Demand,
+    OutputParity,
+    output_parity,
+    parity_of,
+)
 from quantkit.diagnosis.parity.precision import PrecisionParity, precision_parity
+from quantkit.ir.handed_states import zeros_of
 from quantkit.progress import Progress, silent
+from quantkit.tasks.agreement import TaskAgreement, agreement_for
 
 
 @dataclass(frozen=True)
@@ -80,27 +91,41 @@ def engine_parity(
     """
     chosen, file, sample = ONNX_ENGINES[engine], parse(content), bundle.sample.input
     backend = chosen.backend()
-    session = backend.open_session(content)
+    session, states = from_zero(backend.open_session(content), bundle.states), bundle.states
     agreement, class_scores = bundle.manifest.agreement, bundle.manifest.class_scores
     demand = Demand()
     if agreement is not None:
         # An engine's rounding may change as much as INT8 itself does.
         least = min(LEAST_COSINE, *(output.cosine for output in agreement.outputs))
         changed = 0.0 if agreement.top1 is None else 1 - agreement.top1
-        demand = Demand(least, max(MOST_CHANGED, changed))
+        known = [score.value for score in agreement.scores[:1] if score.value is not None]
+        demand = Demand(least, max(MOST_CHANGED, changed), min([LEAST_SCORE, *known]))
     name = sole_input(session)
-    on_sample = parity_of([(bundle.sample.outputs, session.run({name: sample}))], class_scores, demand)
+    of_task = _task_agreement(bundle)
+    # Of one image, a class of few pixels may decide on the score.
+    of_lists = of_task if of_task is not None and of_task.unordered else None
+    on_sample = parity_of([(bundle.sample.outputs, session.run({name: sample}))], class_scores, demand, of_lists)
     on_images = None
     if batches is not None:
-        on_images = output_parity(bundle.graph, session, batches, batch_size, class_scores, demand)
-    precision = precision_parity(file, backend.executed_layers(content, {name: sample})) if backend.rewrites else None
-    by_layer = tuple(layer_parity(bundle.network, file, chosen, sample, progress)) if layers else None
+        of_task = _task_agreement(bundle)
+        on_images = output_parity(bundle.graph, session, batches, batch_size, class_scores, demand, of_task)
+    inputs = {name: sample, **zeros_of(states, len(sample))}
+    precision = precision_parity(file, backend.executed_layers(content, inputs)) if backend.rewrites else None
+    by_layer = tuple(layer_parity(bundle.network, file, chosen, sample, progress, states)) if layers else None
     return EngineParity(engine, backend.version(), on_sample, on_images, precision, by_layer)
+
+
+def _task_agreement(bundle: Bundle) -> Optional[TaskAgreement]:
+    manifest = bundle.manifest
+    shapes = [output.shape for output in manifest.outputs]
+    return agreement_for(manifest.task, shapes, manifest.input.shape, manifest.name, bundle.labels)
 
 
 def _outputs_text(parity: OutputParity) -> str:
     images = "1 image" if parity.images == 1 else f"{parity.images} images"
     same = f"same top-1 as MXNet for {parity.same} of {images}" if parity.same is not None else f"{images}"
+    if parity.score is not None and parity.score.value is not None:
+        same = f"{parity.score.text} ({100 * parity.demand.score:.4g} % is needed) on {images}"
     return (
         f"cosine {parity.cosine:.5f} ({parity.demand.cosine:.5g} is needed), {same}, "
         f"at most {parity.steps:.2g} steps of 8 bits away"

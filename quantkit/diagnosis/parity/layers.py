@@ -20,6 +20,7 @@ from quantkit.evaluation.agreement import cosines
 from quantkit.formats.onnx.writing.conversion import name_of
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Graph, Node, Tensor
+from quantkit.ir.handed_states import HandedState, zeros_of
 from quantkit.ir.recurrent_layer import RecurrentLayer, known_matrices, part_names, recurrent_layer_of
 from quantkit.lowering.mxnet_int8 import Int8Symbol, int8_symbol
 from quantkit.lowering.onnx_lstm import written_integers
@@ -81,7 +82,12 @@ class _Layer:
 
 
 def layer_parity(
-    network: QuantizedGraph, file: OnnxFile, engine: Engine[bytes], images: np.ndarray, progress: Progress = silent
+    network: QuantizedGraph,
+    file: OnnxFile,
+    engine: Engine[bytes],
+    images: np.ndarray,
+    progress: Progress = silent,
+    states: Sequence[HandedState] = (),
 ) -> list[LayerParity]:
     """Compare every tensor that has integers, and the results of dense layers, in the network's order.
 
@@ -95,6 +101,7 @@ def layer_parity(
         engine: the engine.
         images: a batch of the network's input, float32; all its tensors are held in memory at once.
         progress: wraps the walk over the layers.
+        states: those that are inputs of the file; they are zero.
 
     Raises:
         EngineError: an engine cannot run the network.
@@ -107,7 +114,7 @@ def layer_parity(
     (name,) = network.graph.inputs
     tensors = [layer.writes for layer in layers]
     backend = engine.backend()
-    computed = _tensors(file, backend, {name: images}, tensors)
+    computed = _tensors(file, backend, {name: images, **zeros_of(states, len(images))}, tensors)
     walk = progress(zip(layers, computed), len(layers), f"comparing {engine.title} with MXNet layer by layer")
     return [_compared(layer, file, backend, values) for layer, values in walk]
 
@@ -185,10 +192,11 @@ def _lstm(network: QuantizedGraph, file: OnnxFile, layer: RecurrentLayer, values
     form, state = network.form(layer.data), network.form(layer.node.output).params
     arithmetic = dynamic_int8_lstm if file.lstm == "dynamic" else int8_lstm
     weights, integers = known_matrices(network.graph, layer), written_integers(network, layer, file.lstm)
-    read = values.floats[layer.data] if layer.data in values.floats else values.integers[layer.data]
-    read = read[:1, :_STEPS]
-    result, output = arithmetic(read, weights, integers, form, state), layer.node.output
-    reads = {name_of(layer.data): read}
+    read = {tensor: values.of(tensor)[:1] for tensor in (layer.data, *layer.states)}
+    read[layer.data] = read[layer.data][:, :_STEPS]
+    initial = [read[each] for each in layer.states]
+    result, _ = arithmetic(read[layer.data], weights, integers, form, state, initial)
+    reads, output = {name_of(tensor): value for tensor, value in read.items()}, layer.node.output
     return _Layer(output, operator_name(layer.node), reads, name_of(output), values.floats[output], state.scale, result)
 
 
@@ -209,6 +217,10 @@ class _Values:
 
     floats: Mapping[Tensor, np.ndarray]
     integers: Mapping[Tensor, np.ndarray]
+
+    def of(self, tensor: Tensor) -> np.ndarray:
+        """A tensor in FP32, or the real values of its integers where it has no other form."""
+        return self.floats[tensor] if tensor in self.floats else self.integers[tensor]
 
 
 def _mxnet_values(network: QuantizedGraph, symbol: Int8Symbol, images: np.ndarray) -> _Values:

@@ -13,8 +13,10 @@ from quantkit.backends.base import Session, sole_input
 from quantkit.backends.mxnet.stream import outputs_of
 from quantkit.errors import EngineError
 from quantkit.evaluation.agreement import Outputs, cosines, same_top1
+from quantkit.evaluation.measure import Score
 from quantkit.extras import using
 from quantkit.ir.graph import Graph
+from quantkit.tasks.agreement import TaskAgreement
 
 STEPS = 127
 """Steps of 8 bits from 0 to an output's largest value."""
@@ -30,6 +32,9 @@ quantization did, but no more.
 MOST_CHANGED = 0.05
 """The share of images whose top-1 the other engine may change, or the share that INT8 changes if that is larger."""
 
+LEAST_SCORE = 0.95
+"""The score of a task that the predictions of the other engine need, or that of INT8 with FP32 if it is lower."""
+
 SIGNIFICANCE = 0.01
 """The check fails if a count of changed images at least as large is less probable than this at the allowed share.
 
@@ -39,10 +44,14 @@ With ``MOST_CHANGED``, 1 changed image never fails; of 4 images it takes 3, of 3
 
 @dataclass(frozen=True)
 class Demand:
-    """What an engine's outputs must keep: the mean cosine, and the top-1 of all images but a share ``changed``."""
+    """What an engine's outputs must keep: the mean cosine, and the top-1 of all images but a share ``changed``.
+
+    Of a task it is the ``score`` of its predictions against MXNet's.
+    """
 
     cosine: float = LEAST_COSINE
     changed: float = MOST_CHANGED
+    score: float = LEAST_SCORE
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,8 @@ class OutputParity:
 
     ``same`` is the number of images with the same top-1, None if the outputs are not class scores. ``cosine`` is the
     lowest mean cosine of any output. ``steps`` is the largest deviation of any output, in 127ths of the image's largest
-    value of that output.
+    value of that output. ``score`` is that of the task, None without one; ``unordered`` says that outputs are lists of
+    predictions, whose order may differ.
     """
 
     images: int
@@ -59,16 +69,24 @@ class OutputParity:
     cosine: float
     steps: float
     demand: Demand = Demand()
+    score: Optional[Score] = None
+    unordered: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether the engine computes the same network: by cosine, and by top-1 as far as the images can tell."""
+        """Whether the engine computes the same network.
+
+        By cosine, and by top-1 or the score of the task as far as the images can tell; where there is a score, lists of
+        predictions need no cosine.
+        """
         with using("benchmark", "tests of outputs"):
             from scipy.stats import binom
 
         changed = 0 if self.same is None else self.images - self.same
         likelihood = float(binom.sf(changed - 1, self.images, self.demand.changed))
-        return self.cosine >= self.demand.cosine and likelihood >= SIGNIFICANCE
+        most = None if self.score is None else self.score.high
+        alike = self.cosine >= self.demand.cosine or (self.unordered and most is not None)
+        return alike and likelihood >= SIGNIFICANCE and (most is None or most >= self.demand.score)
 
 
 def output_parity(
@@ -78,6 +96,7 @@ def output_parity(
     batch_size: int,
     class_scores: bool,
     demand: Demand = Demand(),
+    task: Optional[TaskAgreement] = None,
 ) -> OutputParity:
     """Run both engines over batches of at most ``batch_size`` images and compare their outputs.
 
@@ -88,6 +107,7 @@ def output_parity(
         batch_size: the size of the largest batch.
         class_scores: whether the first output is a row of class scores.
         demand: what the outputs must keep.
+        task: what compares the predictions; None without a task.
 
     Raises:
         EngineError: an engine cannot run the network.
@@ -95,10 +115,15 @@ def output_parity(
     name = sole_input(session)
     read, copied = tee(batches)
     pairs = zip(read, outputs_of(graph, copied, batch_size))
-    return parity_of(((expected, session.run({name: batch})) for batch, expected in pairs), class_scores, demand)
+    return parity_of(((expected, session.run({name: batch})) for batch, expected in pairs), class_scores, demand, task)
 
 
-def parity_of(pairs: Iterable[tuple[Outputs, Outputs]], class_scores: bool, demand: Demand = Demand()) -> OutputParity:
+def parity_of(
+    pairs: Iterable[tuple[Outputs, Outputs]],
+    class_scores: bool,
+    demand: Demand = Demand(),
+    task: Optional[TaskAgreement] = None,
+) -> OutputParity:
     """Compare pairs (MXNet's outputs, the engine's outputs), one for each batch; see ``output_parity``.
 
     Raises:
@@ -122,10 +147,14 @@ def parity_of(pairs: Iterable[tuple[Outputs, Outputs]], class_scores: bool, dema
             totals[index] += float(cosines(wanted, values).sum())
             rows[index] += len(wanted)
             steps = max(steps, largest_steps(wanted, values))
+        if task is not None:
+            task.add(expected, actual)
         images += len(expected[0])
         same += int(same_top1(expected[0], actual[0]).sum())
     cosine = min(total / count for total, count in zip(totals, rows))
-    return OutputParity(images, same if class_scores else None, cosine, steps, demand)
+    first = None if task is None else task.scores[0]
+    unordered = task is not None and task.unordered
+    return OutputParity(images, same if class_scores else None, cosine, steps, demand, first, unordered)
 
 
 def largest_steps(expected: np.ndarray, actual: np.ndarray) -> float:

@@ -10,10 +10,12 @@ from typing import Optional, Union
 
 import numpy as np
 
-from quantkit.backends.registry import ONNX_ENGINES, ONNXRUNTIME, REFERENCE, unknown_engine
+from quantkit.backends.registry import ONNX_ENGINES, REFERENCE, unknown_engine
+from quantkit.bundle.bundle import Bundle
 from quantkit.bundle.export import check_int8_bundle, int8_onnx
-from quantkit.bundle.manifest import read_manifest
-from quantkit.bundle.read import Bundle, open_bundle
+from quantkit.bundle.file_names import lstm_form
+from quantkit.bundle.manifest_file import read_manifest
+from quantkit.bundle.read import open_bundle
 from quantkit.bundle.verify import Check, Verification, verify_bundle, verify_files
 from quantkit.data.batches import batches
 from quantkit.data.sources import DataSource, load_data
@@ -129,13 +131,12 @@ def _verified(directory: Path) -> tuple[Verification, bool]:
 
 def _content(bundle: Bundle, engine: str, tell: Tell) -> bytes:
     """The ONNX file of a bundle, in the form whose LSTM layers an engine runs in INT8."""
-    if engine == ONNXRUNTIME.name and bundle.network.int8_lstms:
-        tell(f"{engine}: writing the network as ONNX with dynamic LSTM layers (quantkit export --lstm dynamic)")
-        return int8_onnx(bundle.model, bundle.network, bundle.manifest.settings, lstm="dynamic")
-    if bundle.onnx is not None:
-        return bundle.onnx
+    form = lstm_form(engine)
+    held = bundle.onnx(form)
+    if held is not None:
+        return held
     tell(f"{engine}: writing the network as ONNX, which the bundle does not hold")
-    return int8_onnx(bundle.model, bundle.network, bundle.manifest.settings)
+    return int8_onnx(bundle.model, bundle.network, bundle.manifest.settings, lstm=form)
 
 
 def _images(

@@ -9,7 +9,7 @@ from typing import Optional, Union
 from quantkit.backends.mxnet.peak import measured_peak
 from quantkit.backends.mxnet.profiler import Recording, record
 from quantkit.backends.mxnet.shapes import infer_shapes
-from quantkit.bundle.read import Bundle
+from quantkit.bundle.bundle import Bundle
 from quantkit.diagnosis.profile.layers import Original, layers_of
 from quantkit.diagnosis.profile.profile import Profile, profile
 from quantkit.ir.graph import Graph

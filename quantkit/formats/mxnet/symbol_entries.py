@@ -9,8 +9,9 @@ from typing import Any, Optional
 from quantkit.errors import ModelError
 from quantkit.ir.aliases import canonical
 from quantkit.ir.allowed_operators import FUSED, OPERATORS
-from quantkit.ir.attribute_bounds import attribute_problem, output_count
+from quantkit.ir.attribute_bounds import attribute_problem, is_true, output_count
 from quantkit.ir.fused_bounds import fused_problem
+from quantkit.ir.recurrent_layer import GATES
 
 MOST_NODES = 50_000
 """Nodes of the largest network that quantkit reads; the largest of GluonCV's zoo has some 5,000."""
@@ -116,13 +117,27 @@ def _check_operator(op: str, attrs: dict[str, str], inputs: int, where: str, wit
             f"{where} ({op}) has {inputs} inputs instead of {signature.fewest}"
             + (f" to {signature.most}" if signature.most > signature.fewest else "")
         )
-    if op == "RNN" and attrs.get("projection_size", "None") != "None":
-        raise ModelError(
-            f"{where} (RNN) has a projection (projection_size={attrs['projection_size'][:20]!r}), which MXNet computes "
-            "on GPUs only; train the network with layers without one (projection_size=None), and export it again"
-        )
+    if op == "RNN" and (problem := _recurrent_problem(attrs, inputs)):
+        raise ModelError(f"{where} (RNN) {problem}, and export it again")
     if problem := attribute_problem(op, attrs, inputs):
         raise ModelError(f"{where} ({op}): {problem}; the symbol file is damaged or is not made for inference")
+
+
+def _recurrent_problem(attrs: Mapping[str, str], inputs: int) -> Optional[str]:
+    """Why recurrent layers may not have these attributes and so many inputs, with the remedy; None if they may."""
+    projection, mode = attrs.get("projection_size", "None"), attrs.get("mode", "")
+    if projection != "None":
+        return (
+            f"has a projection (projection_size={projection[:20]!r}), which MXNet computes on GPUs only; train the "
+            "network with layers without one (projection_size=None)"
+        )
+    if mode not in GATES:
+        return f"has the mode {mode[:20]!r}; give it one that MXNet has, {', '.join(GATES)}"
+    lengths = is_true(attrs, "use_sequence_length")
+    wanted = ["data", "parameters", "state", *["cell"] * (mode == "lstm"), *["lengths of sequences"] * lengths]
+    if inputs != len(wanted):
+        return f"has {inputs} inputs, and in the mode {mode} it reads {len(wanted)}: {', '.join(wanted)}; correct them"
+    return None
 
 
 def _body(bodies: Any, op: str, name: str, where: str) -> Optional[Entries]:

@@ -8,7 +8,7 @@ ONNX 1.19. This needs no ONNX library, since deployments have none.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Optional
@@ -42,7 +42,7 @@ _TYPE = _Form(messages={1: (_TENSOR_TYPE, "a type")}, once=_of(1))
 _VALUE = _Form(texts=_of(1), messages={2: (_TYPE, "a type")}, once=_of(1, 2))
 _TENSOR = _Form(numbers=_of(1, 2), texts=_of(8), sized=_of(9), once=_of(2, 8, 9))
 _ATTRIBUTE = _Form(numbers=_of(3, 8, 20), four_bytes=_of(2, 7), texts=_of(1, 4, 9), once=_of(1, 2, 3, 4, 20))
-_NODE = _Form(texts=_of(1, 2, 3, 4), messages={5: (_ATTRIBUTE, "an attribute")}, once=_of(3, 4))
+_NODE = _Form(texts=_of(1, 2, 3, 4, 7), messages={5: (_ATTRIBUTE, "an attribute")}, once=_of(3, 4, 7))
 _GRAPH = _Form(
     texts=_of(2),
     messages={1: (_NODE, "a node"), 5: (_TENSOR, "a tensor"), 11: (_VALUE, "an input"), 12: (_VALUE, "an output")},
@@ -54,36 +54,49 @@ _MODEL = _Form(
     numbers=_of(1),
     texts=_of(2, 3),
     messages={7: (_GRAPH, "the graph"), 8: (_OPSET, "an operator set"), 14: (_ENTRY, "an entry of the metadata")},
-    once=_of(1, 2, 3, 7, 8),
+    once=_of(1, 2, 3, 7),
 )
 
 # By number of ONNX's data type: float32, uint8, int8, int32 and int64.
 _BYTES = {1: 4, 2: 1, 3: 1, 6: 4, 7: 8}
+_FLOAT, _INT8 = 1, 3
 
 _AT_LEAST_ONE = frozenset({"blocksize", "dilations", "group", "hidden_size", "kernel_shape", "size", "strides"})
 _AT_LEAST_ZERO = frozenset({"output_padding", "pads"})
 _MOST = 1 << 31
 
 
-def written_problem(content: bytes, operators: Container[str]) -> Optional[str]:
+def written_problem(
+    content: bytes, operators: Container[str], of_engines: Collection[tuple[str, str]] = ()
+) -> Optional[str]:
     """Why quantkit cannot have written a file; None if it can.
 
     Args:
         content: the file's bytes.
-        operators: those that quantkit writes.
+        operators: those of ONNX that quantkit writes.
+        of_engines: domain and name of others. All are LSTM layers of the form of ONNX Runtime's
+            ``DynamicQuantizeLSTM``.
     """
     # Engines tell ONNX from their own formats by a file's first byte.
     if not content.startswith(b"\x08"):
         return "does not begin as quantkit's ONNX files do"
     try:
         model = _message(content, 0, len(content), _MODEL, "the model")
-        for graph in model.get(7, ()):
-            for tensor in graph.get(5, ()):
-                _check_tensor(tensor)
-            for node in graph.get(1, ()):
-                _check_node(node, operators)
-        if any(opset.get(1, [""]) != [""] for opset in model.get(8, ())):
+        domains = [domain for opset in model.get(8, ()) for domain in opset.get(1, [""])]
+        if {*domains} - {"", *(domain for domain, _ in of_engines)}:
             raise ValueError("it has operators that are not ONNX's own")
+        if len({*domains}) < len(domains):
+            raise ValueError("a set of operators occurs twice")
+        for graph in model.get(7, ()):
+            tensors = _tensors(graph.get(5, ()))
+            for node in graph.get(1, ()):
+                (domain,), (operator,) = node.get(7, [""]), node.get(4, [""])
+                if (domain, operator) in of_engines:
+                    _check_lstm(node, tensors)
+                elif domain or operator not in operators:
+                    name = f"{domain}.{operator}" if domain else operator
+                    raise ValueError(f"node {_name(node)!r} is of the operator {name!r}")
+                _check_attributes(node)
     except (IndexError, ValueError) as error:
         return f"is not as quantkit writes ONNX files: {error}"
     return None
@@ -133,20 +146,52 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def _check_tensor(tensor: _Message) -> None:
-    """Check that a tensor has as many bytes as its shape and type require."""
-    (name,), (kind,), (size,) = tensor.get(8, [""]), tensor.get(2, [0]), tensor.get(9, [0])
-    shape = tensor.get(1, [])
-    if kind not in _BYTES or min(shape, default=0) < 0 or prod(shape) * _BYTES[kind] != size:
-        raise ValueError(f"tensor {name!r} of type {kind} and shape {tuple(shape)} has {size} bytes")
+_Tensors = Mapping[str, tuple[int, tuple[int, ...]]]
+"""The types and shapes of tensors by name."""
 
 
-def _check_node(node: _Message, operators: Container[str]) -> None:
-    (name,), (operator,) = node.get(3, [""]), node.get(4, [""])
-    if operator not in operators:
-        raise ValueError(f"node {name!r} is of the operator {operator!r}")
+def _tensors(messages: Iterable[_Message]) -> _Tensors:
+    """Check that tensors have as many bytes as their shapes and types require, and names of their own."""
+    tensors: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for tensor in messages:
+        (name,), (kind,), (size,) = tensor.get(8, [""]), tensor.get(2, [0]), tensor.get(9, [0])
+        shape = tuple(tensor.get(1, ()))
+        if kind not in _BYTES or min(shape, default=0) < 0 or prod(shape) * _BYTES[kind] != size:
+            raise ValueError(f"tensor {name!r} of type {kind} and shape {shape} has {size} bytes")
+        if name in tensors:
+            raise ValueError(f"two tensors are called {name!r}")
+        tensors[name] = (kind, shape)
+    return tensors
+
+
+def _name(node: _Message) -> str:
+    return str(node.get(3, [""])[0])
+
+
+def _check_attributes(node: _Message) -> None:
     for attribute in node.get(5, ()):
         (key,) = attribute.get(1, [""])
         least = 1 if key in _AT_LEAST_ONE else 0 if key in _AT_LEAST_ZERO else -_MOST
         if any(not least <= value <= _MOST for value in (*attribute.get(3, ()), *attribute.get(8, ()))):
-            raise ValueError(f"node {name!r} ({operator}) has an impossible {key!r}")
+            raise ValueError(f"node {_name(node)!r} ({node.get(4, [''])[0]}) has an impossible {key!r}")
+
+
+def _check_lstm(node: _Message, tensors: _Tensors) -> None:
+    """Check that the constants of an integer LSTM layer fit each other, which engines take for granted."""
+    keys = [attribute.get(1, [""])[0] for attribute in node.get(5, ())]
+    _, *inputs = node.get(1, [""])
+    if keys != ["hidden_size"] or len(inputs) != 11 or inputs[3] or inputs[6]:
+        raise ValueError(f"node {_name(node)!r} is no LSTM layer in one direction")
+    (hidden,) = node[5][0].get(3, [0])
+    places = {"weights": 0, "recurrence": 1, "biases": 2, "scales": 7, "zeros": 8, "other scales": 9, "other zeros": 10}
+    constants = {what: tensors.get(inputs[place], (0, ())) for what, place in places.items()}
+    features = constants["weights"][1][1:2]
+    row = {"scales": (_FLOAT, (1, 4 * hidden)), "zeros": (_INT8, (1, 4 * hidden))}
+    wanted = {
+        "weights": (_INT8, (1, *features, 4 * hidden)),
+        "recurrence": (_INT8, (1, hidden, 4 * hidden)),
+        "biases": (_FLOAT, (1, 8 * hidden)),
+        **{f"{other}{what}": each for other in ("", "other ") for what, each in row.items()},
+    }
+    if constants != wanted or not features or min(*features, hidden) < 1:
+        raise ValueError(f"node {_name(node)!r} has constants that do not fit an LSTM layer of {hidden} units")

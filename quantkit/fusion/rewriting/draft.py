@@ -79,7 +79,7 @@ class Draft:
     ) -> None:
         """Put new operators, with their parameters, in place of the operator that has the last one's name.
 
-        What read a tensor in ``moved`` reads what stands there for it.
+        What read a tensor in ``moved`` reads what stands there for it; what is then unread is left out.
         """
         name = nodes[-1].name
         old = self._nodes[name]
@@ -91,30 +91,32 @@ class Draft:
             self._count(node, 1)
             if any(map(self.depends_on_input, node.inputs)):
                 self._dependent.add(node.name)
-        for own, tensor in (moved or {}).items():
-            self._move(own, tensor)
-        self._forget(old)
+        self._move(moved or {})
+        unread = (each.node for each in moved or {} if each.node != name and not self._uses[each.node])
+        gone = (self._nodes.pop(each, None) for each in dict.fromkeys(unread))
+        self._forget(old, *filter(None, gone))
 
     def bypass(self, name: str, tensor: Tensor) -> None:
         """Leave an operator out; all that read its output read ``tensor`` instead."""
         node = self._nodes.pop(name)
-        self._move(node.output, tensor)
+        self._move({node.output: tensor})
         self._forget(node)
 
-    def _move(self, own: Tensor, tensor: Tensor) -> None:
-        for reader in self._readers.pop(own, {}):
+    def _move(self, moved: Mapping[Tensor, Tensor]) -> None:
+        # Each reader changes once, however many tensors it reads.
+        for reader in dict.fromkeys(name for own in moved for name in self.readers(own)):
             old = self._nodes[reader]
-            new = replace(old, inputs=tuple(tensor if each == own else each for each in old.inputs))
-            times = old.inputs.count(own)
-            self._nodes[reader] = new
-            self._readers.setdefault(tensor, Counter())[reader] += times
-            self._uses[tensor.node] += times
-            self._uses[own.node] -= times
-        if outputs := self._outputs.pop(own, 0):
-            self._outputs[tensor] += outputs
-            self._uses[tensor.node] += outputs
-            self._uses[own.node] -= outputs
-            self._moved[own] = tensor
+            self._nodes[reader] = replace(old, inputs=tuple(moved.get(each, each) for each in old.inputs))
+            for own in old.inputs:
+                if own in moved:
+                    self._read(own, reader, -1)
+                    self._read(moved[own], reader, 1)
+        for own, tensor in moved.items():
+            if outputs := self._outputs.pop(own, 0):
+                self._outputs[tensor] += outputs
+                self._uses[tensor.node] += outputs
+                self._uses[own.node] -= outputs
+                self._moved[own] = tensor
 
     def graph(self) -> Graph:
         """The network after the changes so far."""
@@ -134,15 +136,18 @@ class Draft:
 
     def _count(self, node: Node, times: int) -> None:
         for tensor in node.inputs:
-            self._uses[tensor.node] += times
-            readers = self._readers.setdefault(tensor, Counter())
-            readers[node.name] += times
-            if not readers[node.name]:
-                del readers[node.name]
+            self._read(tensor, node.name, times)
 
-    def _forget(self, gone: Node) -> None:
-        """Remove the reads of a removed operator, and every operator and parameter that is then unread."""
-        waiting = [gone]
+    def _read(self, tensor: Tensor, reader: str, times: int) -> None:
+        self._uses[tensor.node] += times
+        readers = self._readers.setdefault(tensor, Counter())
+        readers[reader] += times
+        if not readers[reader]:
+            del readers[reader]
+
+    def _forget(self, *gone: Node) -> None:
+        """Remove the reads of removed operators, and every operator and parameter that is then unread."""
+        waiting = list(gone)
         while waiting:
             node = waiting.pop()
             self._count(node, -1)

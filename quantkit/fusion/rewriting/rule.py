@@ -93,7 +93,7 @@ def apply_rule(
             applied.append(Applied(rule.name, str(match.tensor), (name,)))
             draft.bypass(name, match.tensor)
         elif match is not None:
-            applied.append(Applied(rule.name, name, match.nodes[-1].origin))
+            applied.append(Applied(rule.name, match.nodes[-1].name, match.nodes[-1].origin))
             draft.replace(match.nodes, match.params, match.moved)
     return draft.graph(), tuple(applied), tuple(rejected)
 

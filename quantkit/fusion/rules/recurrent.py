@@ -1,28 +1,28 @@
-"""Recurrent layers batch first: ``RNN`` with its states of zero, between exchanges of the first two axes.
+"""Recurrent layers batch first: ``RNN`` with its states, between exchanges of the first two axes.
 
 An LSTM of several layers or directions becomes one operator for each of them, since each is quantized by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Optional
-
-import numpy as np
 
 from quantkit.fusion.rewriting.draft import Draft
 from quantkit.fusion.rewriting.rule import Bypass, Match, Rejection, Replacement, Rule, Shapes
-from quantkit.fusion.rules.final_state import final_state, one_by_one, takes_apart
+from quantkit.fusion.rules.final_state import final_states, takes_apart
+from quantkit.fusion.rules.initial_states import initial_states, states_obstacle, states_of
+from quantkit.fusion.rules.recurrent_parts import Parts, layer_name, one_by_one
 from quantkit.ir.graph import Node, Tensor
 from quantkit.ir.operators import flag
 from quantkit.ir.recurrent_layer import (
     GATES,
-    RECURRENT,
     Matrices,
     RecurrentLayer,
     exchanges_batch,
-    feature_count,
+    final_cell,
     fused_recurrent,
-    matrices,
+    layer_matrices,
     part_names,
     recurrent_layer_of,
     swapped,
@@ -41,15 +41,19 @@ def _batch_first(draft: Draft, node: Node, shapes: Shapes) -> Match:
     name = draft.free_name(f"{node.name}_fused")
     if any(draft.free_name(part) != part for part in part_names(name)):
         return Rejection(NAME, node.name, "other operators have the names of its parts")
-    whole = fused_recurrent(name, node, data.output, node.inputs[1])
+    states = initial_states(draft, node)
+    read = [tensor for tensor in (Tensor(node.name, 1), Tensor(node.name, 2)) if _is_read(draft, tensor)]
+    reads_cell = Tensor(node.name, 2) in read
+    whole = fused_recurrent(name, node, data.output, node.inputs[1], states.tensors, reads_cell)
     last = swapped(node.name, whole.output, node.origin)
-    if not _is_read(draft, Tensor(node.name, 1)):
-        return Replacement((data, whole, last))
-    apart = one_by_one(draft, RecurrentLayer(whole))
-    if apart is None:
+    if not read:
+        return Replacement((data, *states.nodes, whole, last))
+    parts = Parts(draft, RecurrentLayer(whole))
+    layers = one_by_one(draft, RecurrentLayer(whole), parts)
+    if layers is None:
         return Rejection(NAME, node.name, "its parameters do not fit its layers")
-    state = final_state(draft, node, apart)
-    return Replacement((data, *apart.nodes, *state, last), apart.params, {Tensor(node.name, 1): state[-1].output})
+    ends, moved = final_states(draft, node, layers, read)
+    return Replacement((data, *states.nodes, *parts.nodes, *ends, last), parts.params, moved)
 
 
 def _obstacle(draft: Draft, node: Node) -> Optional[str]:
@@ -57,10 +61,8 @@ def _obstacle(draft: Draft, node: Node) -> Optional[str]:
         return "its mode is unknown"
     if node.inputs[1].node not in draft.params:
         return "its weights are computed, not constant"
-    if any(not _is_zero(draft, state) for state in node.inputs[2:]):
-        return "its initial states are given"
-    if _is_read(draft, Tensor(node.name, 2)):
-        return "the final state of its cells is read"
+    if obstacle := states_obstacle(draft, states_of(node)):
+        return obstacle
     if _is_read(draft, Tensor(node.name, 1)) and not takes_apart(node):
         return "its final states are read"
     if flag(node, "use_sequence_length"):
@@ -74,58 +76,47 @@ def _is_read(draft: Draft, tensor: Tensor) -> bool:
     return bool(draft.readers(tensor)) or draft.is_output(tensor)
 
 
-def _is_zero(draft: Draft, state: Tensor) -> bool:
-    made = draft.producer(state)
-    if made is not None:
-        return made.op == "_zeros"
-    value = draft.params.get(state.node)
-    return value is not None and not value.any()
-
-
 def _one_by_one(draft: Draft, node: Node, shapes: Shapes) -> Match:
     layer = recurrent_layer_of(node)
     if layer is None or layer.mode != "lstm" or layer.layers * layer.directions == 1:
         return None
-    flat = draft.params[layer.parameters.node]
-    features = feature_count(layer, flat.size)
-    if features is None:
+    weights = layer_matrices(draft.params, layer)
+    if weights is None:
         return Rejection(SPLIT, node.name, "its parameters do not fit its layers")
     split = _Split(draft, layer)
     stream = layer.data
-    for number, directions in enumerate(matrices(layer, flat, features)):
-        is_last = number == layer.layers - 1
-        stream = split.layer(stream, directions, node.name if is_last else f"{node.name}_{number}")
-    return Replacement(tuple(split.nodes), split.params)
+    for number, directions in enumerate(weights):
+        stream = split.layer(stream, directions, number)
+    return Replacement(tuple(split.parts.nodes), split.parts.params, split.moved)
 
 
 class _Split:
-    """The operators and parameters for the layers so far."""
+    """The operators for the layers so far, one for each direction."""
 
     def __init__(self, draft: Draft, whole: RecurrentLayer) -> None:
-        self.nodes: list[Node] = []
-        self.params: dict[str, np.ndarray] = {}
-        self._draft, self._whole = draft, whole
+        self.parts = Parts(draft, whole)
+        self.moved: dict[Tensor, Tensor] = {}
+        self._whole = whole
 
-    def layer(self, data: Tensor, directions: list[Matrices], name: str) -> Tensor:
+    def layer(self, data: Tensor, directions: Sequence[Matrices], number: int) -> Tensor:
+        parts, name, place = self.parts, layer_name(self._whole, number), number * len(directions)
         if len(directions) == 1:
-            return self._direction(data, directions[0], name)
-        forth, back = directions
-        ahead = self._direction(data, forth, f"{name}_forward")
-        turned = self._add(f"{name}_reversed", "reverse", (data,), {"axis": "1"})
-        behind = self._direction(turned, back, f"{name}_backward")
-        returned = self._add(f"{name}_returned", "reverse", (behind,), {"axis": "1"})
-        return self._add(name, "Concat", (ahead, returned), {"dim": "2", "num_args": "2"})
+            return parts.layer(data, directions, place, name).node.output
+        ahead = parts.layer(data, directions[:1], place, f"{name}_forward")
+        turned = parts.operator(f"{name}_reversed", "reverse", (data,), {"axis": "1"})
+        behind = parts.layer(turned, directions[1:], place + 1, f"{name}_backward")
+        returned = parts.operator(f"{name}_returned", "reverse", (behind.node.output,), {"axis": "1"})
+        if self._whole.puts_out_cell:
+            # Only a single layer does: where final states are read, layers come one by one.
+            cells = (self._final_cell(ahead), self._final_cell(behind))
+            whole = parts.operator(f"{name}_final_cell", "Concat", cells, {"dim": "1", "num_args": "2"})
+            self.moved[self._whole.final_cell] = whole
+        return parts.operator(name, "Concat", (ahead.node.output, returned), {"dim": "2", "num_args": "2"})
 
-    def _direction(self, data: Tensor, weights: Matrices, name: str) -> Tensor:
-        parameters = self._draft.free_name(f"{name}_parameters")
-        self.params[parameters] = weights.flat
-        one = {"num_layers": "1", "bidirectional": "False"}
-        return self._add(name, RECURRENT, (data, Tensor(parameters)), {**self._whole.node.attrs, **one})
-
-    def _add(self, name: str, op: str, inputs: tuple[Tensor, ...], attrs: dict[str, str]) -> Tensor:
-        free = name if name == self._whole.node.name else self._draft.free_name(name)
-        self.nodes.append(Node(free, op, inputs, attrs, self._whole.node.origin))
-        return Tensor(free)
+    def _final_cell(self, layer: RecurrentLayer) -> Tensor:
+        node = final_cell(self.parts.free_name(f"{layer.node.name}_final_cell"), layer)
+        self.parts.nodes.append(node)
+        return node.output
 
 
 def _swap_twice(draft: Draft, node: Node, shapes: Shapes) -> Match:

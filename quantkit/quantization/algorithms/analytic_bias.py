@@ -43,7 +43,8 @@ def with_analytic_biases(original: Graph, network: QuantizedGraph) -> QuantizedG
         mean = _mean_input(original, graph, layer)
         if mean is not None and layer.bias is not None:
             weight = graph.params[layer.weight.node]
-            shift = channel_sums(layer, integer_weights(weight, network.weight_levels(layer.node)).real - weight, mean)
+            rounded = integer_weights(weight, network.weight_rounding(layer.node)).real
+            shift = channel_sums(layer, rounded - weight, mean)
             params[layer.bias.node] = (params[layer.bias.node] - shift).astype(np.float32)
     return replace(network, graph=replace(graph, params=params))
 

@@ -12,10 +12,12 @@ from quantkit.ir.graph import Graph
 from quantkit.progress import Progress
 from quantkit.quantization.algorithms.analytic_bias import with_analytic_biases
 from quantkit.quantization.algorithms.channel_shift import with_channel_shift
+from quantkit.quantization.algorithms.embedding_rounding import with_rounded_embeddings
 from quantkit.quantization.algorithms.equalization import equalized
 from quantkit.quantization.algorithms.observer_choice import with_chosen_ranges
 from quantkit.quantization.algorithms.own_params import with_own_params
 from quantkit.quantization.algorithms.reconstruction import reconstruct
+from quantkit.quantization.algorithms.state_range import with_state_ranges
 from quantkit.quantization.ptq_config import NO_ALGORITHMS, PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 
@@ -89,6 +91,8 @@ def apply_algorithms(
     if algorithms.observers:
         network = with_chosen_ranges(network, images)
     exact = network.graph
+    if algorithms.rounding:
+        network = with_state_ranges(with_rounded_embeddings(network), images)
     if algorithms.simulates:
         network = reconstruct(network, images, algorithms, progress)
     return AdjustedNetwork(network, replace(algorithms, num_samples=len(images)), exact)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Optional, Protocol
 
 import numpy as np
 
+from quantkit.host.pair_sums import LARGEST_PAIR
+from quantkit.quantization.reduced_range import without_overflow
 from quantkit.quantization.threads import in_threads
 from quantkit.quantization.weights import LEVELS
 
@@ -83,8 +85,12 @@ def with_ridge(matrix: np.ndarray, ridge: np.ndarray) -> Matrix:
     return Matrix(matrix + ridge.astype(np.float32) * np.eye(matrix.shape[1], dtype=np.float32))
 
 
+Kept = Literal["peaks", "pairs"]
+"""What integers keep to: a largest weight from which their scale can be read, or pairs that fit in 16 bits."""
+
+
 def round_jointly(
-    weight: np.ndarray, scale: np.ndarray, curvature: Curvature, limit: int = LEVELS, keeps_peak: bool = True
+    weight: np.ndarray, scale: np.ndarray, curvature: Curvature, keeps: Optional[Kept] = "peaks"
 ) -> np.ndarray:
     """Integers Q near W / s for which the squared error tr((Qs - W) H (Qs - W)') is small.
 
@@ -92,32 +98,32 @@ def round_jointly(
     another's where their inputs go together. The aim of AdaRound (Nagel et al., ICML 2020), reached
     as in CDQuant (Nair and Suggala, 2024): from the nearest integers on, each weight in turn takes the
     integer that is best given all others, until nothing changes or 4 times. The error never grows, but
-    where a channel has lost its weight of that magnitude and its largest takes that place in the end.
+    where a channel has lost its weight of 127 and its largest takes that place in the end.
 
     Args:
         weight: W, float32 (groups, channels, weights).
-        scale: s, (groups, channels), positive; |W / s| at most ``limit`` + 0.5.
+        scale: s, (groups, channels), positive.
         curvature: H.
-        limit: the largest integer.
-        keeps_peak: whether every channel that is not all 0 keeps a weight of this magnitude, so that its scale can be
-            read off it.
+        keeps: ``peaks``: every channel that is not all 0 keeps a weight of 127 or -127. ``pairs``: no two neighbours
+            overflow 16 bits; there is one group. None: any integers will do.
 
     Returns:
-        Integers from -``limit`` to ``limit`` as float32, the shape of ``weight``.
+        Integers from -127 to 127 as float32, the shape of ``weight``.
     """
     # Weights before channels: what one weight's change does to the others is contiguous.
     steps = np.ascontiguousarray(scale[:, None, :], np.float32)
     wanted = np.ascontiguousarray(weight.swapaxes(1, 2))
-    integers = _nearest(wanted / steps, limit)
+    exact = wanted / steps
+    integers = without_overflow(exact[0].T).T[None].astype(np.float32) if keeps == "pairs" else _nearest(exact)
     error = curvature.error(integers * steps - wanted, slice(None))
-    channels = _Channels(wanted, steps, integers, error, limit)
+    channels = _Channels(wanted, steps, integers, error, keeps == "pairs")
     blocks = [_block(curvature, slice(start, start + _BLOCK)) for start in range(0, wanted.shape[1], _BLOCK)]
     # Channels do not depend on each other.
     count = wanted.shape[2]
     parts = np.array_split(np.arange(count), int(np.clip(count // _FEWEST_CHANNELS, 1, _PARTS)))
     found = in_threads(lambda part: _swept(channels.of(parts[part]), blocks, curvature), len(parts))
     result = np.ascontiguousarray(np.concatenate(found, axis=2).swapaxes(1, 2))
-    return _with_full_range(result, limit) if keeps_peak else result
+    return _with_full_range(result) if keeps == "peaks" else result
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,13 +152,13 @@ class _Channels:
     steps: np.ndarray
     integers: np.ndarray
     error: np.ndarray
-    limit: int
+    in_pairs: bool
 
     def of(self, some: np.ndarray) -> _Channels:
         """Copies of some channels."""
         arrays = (self.wanted, self.steps, self.integers, self.error)
         wanted, steps, integers, error = (each[:, :, some] for each in arrays)
-        return _Channels(wanted, steps, integers, error, self.limit)
+        return _Channels(wanted, steps, integers, error, self.in_pairs)
 
     def improve(self, block: _Block, curvature: Curvature) -> np.ndarray:
         """Let each weight of a block in turn take its best integer; gives the channels where any did."""
@@ -160,7 +166,7 @@ class _Channels:
         old = self.integers[:, weights]
         slope = curvature.slope(self.error, old * self.steps - self.wanted[:, weights], weights)
         new = old - slope / (block.diagonal * self.steps)
-        wants = _nearest(new, self.limit) != old
+        wants = _nearest(new) != old
         # Until one of its weights moves, a channel's slopes are what they are now.
         some = np.flatnonzero(wants.any(axis=(0, 1)))
         if not some.size:
@@ -176,7 +182,12 @@ class _Channels:
                 here = new[:, place]
                 if place > start:
                     here -= (pull[:, place, None, start:place] @ change[:, start:place])[:, 0]
-                np.subtract(_nearest(here, self.limit), old[:, place], out=change[:, place])
+                best = _nearest(here)
+                if self.in_pairs and place ^ 1 < new.shape[1]:
+                    neighbour = old[:, place ^ 1] + change[:, place ^ 1]
+                    np.maximum(best, -LARGEST_PAIR - neighbour, out=best)
+                    np.minimum(best, LARGEST_PAIR - neighbour, out=best)
+                np.subtract(best, old[:, place], out=change[:, place])
         added = curvature.error(change * self.steps[:, :, some], weights)
         change += old
         if some.size < wants.shape[2]:
@@ -206,17 +217,17 @@ def _swept(channels: _Channels, blocks: Sequence[_Block], curvature: Curvature) 
     return integers
 
 
-def _nearest(values: np.ndarray, limit: int) -> np.ndarray:
+def _nearest(values: np.ndarray) -> np.ndarray:
     """The nearest integers that there are; of few values faster than ``np.clip``."""
     found = np.rint(values)
-    np.minimum(found, limit, out=found)
-    return np.asarray(np.maximum(found, -limit, out=found))
+    np.minimum(found, LEVELS, out=found)
+    return np.asarray(np.maximum(found, -LEVELS, out=found))
 
 
-def _with_full_range(integers: np.ndarray, limit: int) -> np.ndarray:
+def _with_full_range(integers: np.ndarray) -> np.ndarray:
     rows = integers.reshape(-1, integers.shape[2])
     peak = np.abs(rows).max(axis=1)
-    for row in np.flatnonzero((peak > 0) & (peak < limit)):
+    for row in np.flatnonzero((peak > 0) & (peak < LEVELS)):
         strongest = np.abs(rows[row]).argmax()
-        rows[row, strongest] = np.copysign(limit, rows[row, strongest])
+        rows[row, strongest] = np.copysign(LEVELS, rows[row, strongest])
     return integers

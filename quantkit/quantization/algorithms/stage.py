@@ -13,7 +13,7 @@ from quantkit.data.default_samples import are_default
 from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.kinds import of_kind
-from quantkit.models.dataset import BATCH_SIZE, CalibrationData, dataset
+from quantkit.models.dataset import BATCH_SIZE, CalibrationData, batch_size_of, dataset
 from quantkit.progress import Progress, silent
 from quantkit.quantization.algorithms.apply import AdjustedNetwork, with_mirrored
 from quantkit.quantization.algorithms.apply import apply_algorithms as adjust
@@ -124,4 +124,5 @@ def with_pre_add_ranges(
     """
     chosen = dataset(source.model, calibration_data).subset(min(table.samples, _SUM_SAMPLES), at_most=True)
     inputs = (batch.data for batch in chosen.batches(BATCH_SIZE))
-    return replace(adjusted, network=with_measured_pre_add_ranges(adjusted.network, inputs, BATCH_SIZE, table.method))
+    network = with_measured_pre_add_ranges(adjusted.network, inputs, batch_size_of(chosen), table.method)
+    return replace(adjusted, network=network)

@@ -10,8 +10,8 @@ import numpy as np
 
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.quantization.arithmetic import LIMITS, QuantParams
+from quantkit.quantization.layer_weights import WeightRounding, layer_integers
 from quantkit.quantization.simulation.operators import BATCH, operator_session
-from quantkit.quantization.weights import engine_integers, per_channel_int8
 
 # Below this float32, in which the engine computes, has every integer.
 _EXACT = 2**24
@@ -33,9 +33,9 @@ class IntegerWeights:
         return np.asarray(self.integers * self.scale.reshape(-1, *(1,) * (self.integers.ndim - 1)), np.float32)
 
 
-def integer_weights(weight: np.ndarray, levels: Optional[int]) -> IntegerWeights:
-    """What a lowered layer multiplies by, given its float weights and its ``QuantizedGraph.weight_levels``."""
-    return IntegerWeights(*(engine_integers(weight) if levels is None else per_channel_int8(weight, levels)))
+def integer_weights(weight: np.ndarray, rounding: WeightRounding) -> IntegerWeights:
+    """What a lowered layer multiplies by, given its float weights and its ``QuantizedGraph.weight_rounding``."""
+    return IntegerWeights(*layer_integers(weight, rounding))
 
 
 def integer_layer(

@@ -13,7 +13,7 @@ from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.ir.fused_layer import FusedLayer
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import flag, number
-from quantkit.ir.recurrent_layer import recurrent_layer_of, time_major
+from quantkit.ir.recurrent_layer import batch_first_cell, part_names, recurrent_layer_of, time_major
 from quantkit.quantization.threads import in_threads
 
 BATCH = 8
@@ -107,7 +107,17 @@ def operator_session(
         constants: operators without inputs that it reads.
     """
     alone = replace(node, name="result", inputs=tuple(map(Tensor, names)), origin=())
-    recurrent = recurrent_layer_of(alone)
-    nodes = (alone,) if recurrent is None else tuple(time_major(recurrent))
-    results = tuple(Tensor("result", index) for index in range(outputs))
+    nodes, results = _with_results(alone, outputs)
     return MxnetSession(Graph((*constants, *nodes), tuple(shapes), results, params), shapes)
+
+
+def _with_results(node: Node, outputs: int) -> tuple[tuple[Node, ...], tuple[Tensor, ...]]:
+    """An operator in the engine's form, and the tensors that are its first outputs."""
+    recurrent = recurrent_layer_of(node)
+    if recurrent is None:
+        return (node,), tuple(Tensor(node.name, index) for index in range(outputs))
+    nodes = tuple(time_major(recurrent))
+    if outputs == 1:
+        return nodes, (node.output,)
+    cell = batch_first_cell(f"{node.name}_cell", part_names(node.name)[-1])
+    return (*nodes, cell), (node.output, cell.output)

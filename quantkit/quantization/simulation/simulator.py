@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional, Protocol
@@ -69,14 +69,15 @@ class Int8Network:
             return [self.layer(fused_layer, values, self.weights[node.name])]
         lstm = self.network.int8_recurrent(node)
         if lstm is not None:
-            return [self._lstm(lstm, values[lstm.data])]
+            return self._lstm(lstm, values)
         inputs = {tensor: self.rounded_input(tensor, values[tensor]) for tensor in node.inputs}
         return [self.rounded_input(node.output, float_results(self.graph, node, inputs)[0])]
 
-    def _lstm(self, lstm: RecurrentLayer, data: np.ndarray) -> np.ndarray:
-        weights = known_matrices(self.graph, lstm)
-        state = self.network.form(lstm.node.output).params
-        return int8_lstm(data, weights, self.lstm_weights[lstm.node.name], self.network.form(lstm.data), state)
+    def _lstm(self, lstm: RecurrentLayer, values: Values) -> list[np.ndarray]:
+        weights, integers = known_matrices(self.graph, lstm), self.lstm_weights[lstm.node.name]
+        form, state = self.network.form(lstm.data), self.network.form(lstm.node.output).params
+        initial = [values[each] for each in lstm.states]
+        return list(int8_lstm(values[lstm.data], weights, integers, form, state, initial))
 
     def layer(
         self, fused_layer: FusedLayer, values: Values, weights: IntegerWeights, lost: Optional[np.ndarray] = None
@@ -122,7 +123,7 @@ def int8_network(network: QuantizedGraph) -> Int8Network:
     """The network with the integer weights of its INT8 layers, made once and for all."""
     params = network.graph.params
     weights = {
-        layer.node.name: integer_weights(params[layer.weight.node], network.weight_levels(layer.node))
+        layer.node.name: integer_weights(params[layer.weight.node], network.weight_rounding(layer.node))
         for layer in network.int8_layers
     }
     return Int8Network(network, weights)
@@ -168,8 +169,10 @@ class Hooks(Protocol):
     def layer(self, fused_layer: FusedLayer, exact: Values, quantized: Values) -> tuple[np.ndarray, np.ndarray]:
         """What a convolution or a dense layer puts out in FP32 and in INT8."""
 
-    def lstm(self, lstm: RecurrentLayer, exact: Values, quantized: Values) -> tuple[np.ndarray, np.ndarray]:
-        """What an LSTM layer puts out in FP32 and in INT8."""
+    def lstm(
+        self, lstm: RecurrentLayer, exact: Values, quantized: Values
+    ) -> tuple[Sequence[np.ndarray], Sequence[np.ndarray]]:
+        """What an LSTM layer puts out in FP32 and in INT8, the final state of its cells included."""
 
 
 class SideBySide:
@@ -201,12 +204,10 @@ class SideBySide:
         """The nodes of the INT8 network in topological order, each once its results are there."""
         for node in self._reference.nodes:
             other = self._network.graph.by_name[node.name]
-            computed = self._computed_by_hooks(other)
-            if computed is not None:
-                results = [[result] for result in computed]
-            else:
+            results = self._computed_by_hooks(other)
+            if results is None:
                 exact = float_results(self._reference, node, self.exact)
-                results = [exact, self._network.results(other, self.quantized)]
+                results = exact, self._network.results(other, self.quantized)
             for values, own in zip((self.exact, self.quantized), results):
                 values.update({Tensor(node.name, index): value for index, value in enumerate(own)})
             yield other
@@ -215,11 +216,12 @@ class SideBySide:
                     self.exact.pop(tensor, None)
                     self.quantized.pop(tensor, None)
 
-    def _computed_by_hooks(self, node: Node) -> Optional[tuple[np.ndarray, np.ndarray]]:
+    def _computed_by_hooks(self, node: Node) -> Optional[tuple[Sequence[np.ndarray], Sequence[np.ndarray]]]:
         network = self._network.network
         fused_layer, lstm = network.int8_layer(node), network.int8_recurrent(node)
         if self._hooks is not None and fused_layer is not None:
-            return self._hooks.layer(fused_layer, self.exact, self.quantized)
+            exact, quantized = self._hooks.layer(fused_layer, self.exact, self.quantized)
+            return [exact], [quantized]
         if self._hooks is not None and lstm is not None:
             return self._hooks.lstm(lstm, self.exact, self.quantized)
         return None

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Optional
 
+from quantkit.benchmark.results.results import PublishedSource
 from quantkit.benchmark.results.statistics import Metric
 from quantkit.report.page.figure import LIGHT, Entry, Figure, Panel, Style
-from quantkit.report.study.machines import machine_text, own_machine, published_source
+from quantkit.report.study.machines import machine_text, own_machine, published_figure, source_of
 from quantkit.report.study.summary import METRICS, Row, Study
 from quantkit.report.study.words import TIMES, bounded, factor, listed, ratio_text, shortened
 
@@ -21,15 +22,15 @@ _LEFT, _RIGHT = (0.0, 0.43), (0.5, 0.38)
 
 
 def figure(study: Study) -> Optional[Figure]:
-    """A panel for each metric and contestant with published speed-ups; None if there are none.
+    """A panel for each metric, contestant and machine with published speed-ups; None if there are none.
 
     A panel has a row for each network at the smallest and the largest batch size.
     """
     panels = tuple(
-        _panel(study, metric, rows)
+        _panel(study, metric, source, _ends(rows))
         for metric in METRICS
         for name in study.challengers
-        if (rows := _ends([row for row in study.rows if row.contestant == name and _compared(row, metric)]))
+        for source, rows in _by_source(study, metric, name).items()
     )
     if not panels:
         return None
@@ -37,7 +38,8 @@ def figure(study: Study) -> Optional[Figure]:
         "published",
         "Published speed-ups beside ours",
         "Two machines, so two axes: the percentage says which share of the published speed-up this machine reaches. "
-        "At the smallest and the largest batch size; the tables have all. Thin bars are our 95 % intervals.",
+        "At the smallest and the largest batch size, in parentheses that of the published figure where it is another; "
+        "the tables have all. Thin bars are our 95 % intervals.",
         (Entry("this machine", _OURS, "bar"), Entry("published", _PUBLISHED, "bar")),
         panels,
         study.weights_note(row.network for row in study.rows if any(_compared(row, metric) for metric in METRICS)),
@@ -46,6 +48,16 @@ def figure(study: Study) -> Optional[Figure]:
 
 def _compared(row: Row, metric: Metric) -> bool:
     return metric in row.published and metric in row.speedups
+
+
+def _by_source(study: Study, metric: Metric, contestant: str) -> dict[Optional[PublishedSource], list[Row]]:
+    """A contestant's rows with published speed-ups, by where these are from."""
+    sources: dict[Optional[PublishedSource], list[Row]] = {}
+    for row in study.rows:
+        if row.contestant == contestant and _compared(row, metric):
+            figure = published_figure(study.run, row, metric, "speedup")
+            sources.setdefault(source_of(study.run, figure), []).append(row)
+    return sources
 
 
 def _ends(rows: Sequence[Row]) -> list[Row]:
@@ -58,26 +70,38 @@ def _ends(rows: Sequence[Row]) -> list[Row]:
     return list(ends.values())
 
 
-def _panel(study: Study, metric: Metric, rows: Sequence[Row]) -> Panel:
-    source = published_source(study.run, rows[0], metric, "speedup")
+def _panel(study: Study, metric: Metric, source: Optional[PublishedSource], rows: Sequence[Row]) -> Panel:
     there = "published" if source is None else machine_text(source.machine)
     return Panel(
         f"{shortened(rows[0].contestant, 24)}: {metric}, times {study.run.baseline}",
         _alternative(rows, metric),
-        partial(_draw, rows=rows, metric=metric, titles=(own_machine(study.run), there)),
+        partial(
+            _draw,
+            rows=rows,
+            metric=metric,
+            titles=(own_machine(study.run), there),
+            names=[_name(study, row, metric) for row in rows],
+        ),
         width=6.4,
         height=0.9 + 0.24 * len(rows),
     )
 
 
-def _draw(axes: Axes, rows: Sequence[Row], metric: Metric, titles: tuple[str, str]) -> None:
+def _name(study: Study, row: Row, metric: Metric) -> str:
+    """The network and the batch size, and that of the published figure where it is another."""
+    figure = published_figure(study.run, row, metric, "speedup")
+    own = f" ({figure.own_batch})" if figure is not None and figure.own_batch else ""
+    return f"{shortened(row.network, 18)}, batch {row.batch}{own}"
+
+
+def _draw(axes: Axes, rows: Sequence[Row], metric: Metric, titles: tuple[str, str], names: Sequence[str]) -> None:
     axes.set_axis_off()
     ours = [row.speedups[metric] for row in rows]
     published = [row.published[metric] for row in rows]
     values = [ratio.value for ratio in ours]
     ends = [ratio.high if bounded(ratio) else ratio.value for ratio in ours]
     left = _half(axes, _LEFT, titles[0], values, ends, _OURS)
-    left.set_yticks(range(len(rows)), [f"{shortened(row.network, 18)}, batch {row.batch}" for row in rows])
+    left.set_yticks(range(len(rows)), names)
     for place, ratio in enumerate(ours):
         if bounded(ratio):
             left.plot([ratio.low, ratio.high], [place, place], color=LIGHT["ink"], linewidth=0.8)

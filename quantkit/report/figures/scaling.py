@@ -42,8 +42,8 @@ def figure(study: Study) -> Optional[Figure]:
     return Figure(
         "scaling",
         "Scaling over instances",
-        "Throughput under each placement, relative to the one with the fewest cores, with 95 % intervals. The ideal "
-        "line is what there would be if every core gave as much as in that one. Each network is shown at the batch "
+        "Throughput under each placement, relative to the one with the fewest threads, with 95 % intervals. The ideal "
+        "line is what there would be if every thread gave as much as in that one. Each network is shown at the batch "
         "size that was measured under the most placements.",
         (Entry("measured", _MEASURED, "marker"), Entry("ideal", _IDEAL, "line")),
         tuple(panels),
@@ -84,18 +84,18 @@ def _draw(axes: Axes, scaling: Scaling) -> None:
     axes.set_xticks(
         places,
         [
-            f"{shortened(point.policy, 12)}\n{point.instances} {TIMES} {point.cores / point.instances:g}"
+            f"{shortened(point.policy, 12)}\n{point.instances} {TIMES} {point.threads / point.instances:g}"
             for point in points
         ],
     )
-    axes.set_xlabel(f"placement: policy, instances {TIMES} cores of each")
+    axes.set_xlabel(f"placement: policy, instances {TIMES} threads of each")
     axes.set_ylabel("times the smallest")
     axes.grid(visible=False, axis="x")
 
 
 def _alternative(scaling: Scaling) -> str:
     points = "; ".join(
-        f"{point.policy} ({counted(point.instances, 'instance')}, {counted(point.cores, 'core')}) "
+        f"{point.policy} ({counted(point.instances, 'instance')}, {counted(point.threads, 'thread')}) "
         f"{ratio_text(point.speedup)}, ideal {factor(point.ideal)}"
         for point in scaling.points
     )

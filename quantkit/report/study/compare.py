@@ -191,7 +191,7 @@ def _absent(key: Key, other: Results) -> Absent:
     """A cell without a result in the other run."""
     for cell in other.cells:
         if key_of(cell) == key:
-            why = f"failed: {cell.failure.message}" if cell.failure else "has no timings"
+            why = f"failed: {cell.failure.reason}" if cell.failure else "has no timings"
             return Absent(*key, why, failed=True)
     for each in other.run.left_out:
         if (each.network, each.batch, each.contestant) == key:

@@ -66,7 +66,7 @@ def headline(study: Study) -> Optional[Headline]:
 
 
 def speeds(study: Study) -> tuple[Speed, ...]:
-    """The speed of the leading contestant (INT8 first, then the fastest) in each of its metrics."""
+    """The speed of the leading contestant (INT8 first, quantkit's before others') in each of its metrics."""
     leader = next((name for name in by_rank(study) if any(compared(study, name, metric) for metric in METRICS)), None)
     if leader is None:
         return ()

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import Optional
 
-from quantkit.benchmark.results.results import Machine, PublishedSource, Run
+from quantkit.benchmark.results.results import Machine, Published, PublishedSource, Run
 from quantkit.report.study.summary import Row
 
 
-def published_source(run: Run, row: Row, scenario: str, metric: str) -> Optional[PublishedSource]:
-    """The table that a row's published figure is from; None for a figure of the suite's own."""
-    tables = {
-        each.table
+def published_figure(run: Run, row: Row, scenario: str, metric: str) -> Optional[Published]:
+    """A row's published figure; for a speed-up that none states, the throughput or latency that it follows from."""
+    figures = {
+        each.metric: each
         for each in run.published
-        if (each.network, each.batch, each.contestant, each.scenario, each.metric) == (*row.key, scenario, metric)
+        if (each.network, each.batch, each.contestant, each.scenario) == (*row.key, scenario)
     }
-    return next((source for source in run.sources if source.table in tables), None)
+    return figures.get(metric, figures.get(scenario) if metric == "speedup" else None)
+
+
+def source_of(run: Run, figure: Optional[Published]) -> Optional[PublishedSource]:
+    """The table that a published figure is from; None for a figure of the suite's own."""
+    return next((source for source in run.sources if figure is not None and source.table == figure.table), None)
 
 
 def machine_text(machine: Machine) -> str:

@@ -12,15 +12,15 @@ from quantkit.report.study.summary import Study
 
 @dataclass(frozen=True)
 class Point:
-    """One placement: ``speedup`` over the smallest one, and the ``ideal`` one, proportional to the cores.
+    """One placement: ``speedup`` over the smallest one, and the ``ideal`` one, proportional to the threads.
 
-    ``cores`` is the number of threads of all instances together.
+    ``threads`` is the number of threads of all instances together.
     """
 
     contestant: str
     policy: str
     instances: int
-    cores: int
+    threads: int
     speedup: Ratio
     ideal: float
 
@@ -32,7 +32,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The placements of one variant on one build, ascending by cores, then by instances."""
+    """The placements of one variant on one build, ascending by threads, then by instances."""
 
     network: str
     batch: int
@@ -52,20 +52,20 @@ def scalings(study: Study) -> tuple[Scaling, ...]:
 
 
 def _points(cells: Sequence[Cell]) -> tuple[Point, ...]:
-    ordered = sorted(cells, key=lambda cell: (_cores(cell), len(cell.placements)))
+    ordered = sorted(cells, key=lambda cell: (_threads(cell), len(cell.placements)))
     smallest = ordered[0]
     return tuple(
         Point(
             cell.contestant.name,
             cell.contestant.policy,
             len(cell.placements),
-            _cores(cell),
+            _threads(cell),
             ratio(cell, smallest, "throughput"),
-            _cores(cell) / _cores(smallest),
+            _threads(cell) / _threads(smallest),
         )
         for cell in ordered
     )
 
 
-def _cores(cell: Cell) -> int:
+def _threads(cell: Cell) -> int:
     return sum(placement.threads for placement in cell.placements)

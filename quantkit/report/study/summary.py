@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Optional
 
 import numpy as np
 
 from quantkit.benchmark.results.cell_warnings import warnings
-from quantkit.benchmark.results.results import Cell, LeftOut, Network, Results, Run
+from quantkit.benchmark.results.results import Cell, LeftOut, Network, Published, Results, Run
 from quantkit.benchmark.results.statistics import Metric, Ratio, latencies, mean_latency, ratio, throughput
 from quantkit.errors import UserError
 from quantkit.report.study.words import listed
@@ -135,14 +135,30 @@ def summarize(results: Sequence[Results], prices: Sequence[Optional[float]] = ()
         prices: the price of each run's whole machine for an hour, in any currency; empty or None: unknown.
 
     Raises:
-        UserError: a price is not a positive number, or the prices are not as many as the runs.
+        UserError: a price is not a positive number, the prices are not as many as the runs, or one host has two.
     """
     for price in prices:
         if price is not None and not (math.isfinite(price) and price > 0):
             raise UserError(f"a price per hour is a number above zero, not {price}")
     if prices and len(prices) != len(results):
         raise UserError(f"there are {len(prices)} prices for {len(results)} runs; give one for each, or none")
+    _check_one_price([each.run for each in results], prices)
     return tuple(_study(each, price) for each, price in zip(results, prices or [None] * len(results)))
+
+
+def _check_one_price(runs: Sequence[Run], prices: Sequence[Optional[float]]) -> None:
+    """Reject two prices for one machine; ``prices`` are those of ``runs``, or none."""
+    first: dict[str, tuple[Run, float]] = {}
+    for run, price in zip(runs, prices):
+        host = run.host.get("id")
+        if price is None or host is None:
+            continue
+        other, known = first.setdefault(str(host), (run, price))
+        if known != price:
+            raise UserError(
+                f"{other.name} and {run.name} ran on one host, {_host(run)}, and have two prices per hour, {known:g} "
+                f"and {price:g}; give both the same"
+            )
 
 
 def check_same_host(one: Run, other: Run) -> None:
@@ -164,10 +180,10 @@ def _host(run: Run) -> str:
 
 
 def _study(results: Results, price: Optional[float]) -> Study:
-    run = results.run
     order = _order(results)
     done = [cell for cell in order if cell.failure is None]
     cells = {key_of(cell): cell for cell in done if cell.rounds}
+    run = replace(results.run, published=_placed(results.run, cells))
     published = _published_speedups(run)
     rows = tuple(
         _row(cell, cells.get((cell.network, cell.batch, run.baseline)), run, published, price)
@@ -226,6 +242,19 @@ def _row(
         cost=price / (speed * 3600) * 1e6 if price is not None and cell.scenario == "throughput" else None,
         warnings=warnings(cell),
     )
+
+
+def _placed(run: Run, cells: Collection[Key]) -> tuple[Published, ...]:
+    """The published figures, those for the nearest batch size at the one that the baseline was measured at."""
+    placed = []
+    for each in run.published:
+        measured = [(batch, name) for network, batch, name in cells if network == each.network]
+        batches = [batch for batch, name in measured if name == run.baseline] or [batch for batch, _ in measured]
+        if each.nearest and batches:
+            nearest = min(batches, key=lambda batch: abs(math.log(batch / each.batch)))
+            each = replace(each, batch=nearest, own_batch=each.batch if nearest != each.batch else 0)
+        placed.append(each)
+    return tuple(placed)
 
 
 def _published_speedups(run: Run) -> dict[tuple[Key, str], float]:

@@ -22,12 +22,12 @@ def verdicts(study: Study) -> tuple[str, ...]:
 
 
 def by_rank(study: Study) -> tuple[str, ...]:
-    """The names of all contestants but the baseline, INT8 first and then the fastest first."""
-    int8 = {each.name for each in study.run.contestants if VARIANTS[each.variant].int8}
+    """The names of all contestants but the baseline: INT8 first, quantkit's before others', then the fastest first."""
+    variants = {each.name: VARIANTS[each.variant] for each in study.run.contestants}
 
-    def rank(name: str) -> tuple[bool, float]:
+    def rank(name: str) -> tuple[bool, bool, float]:
         values = [ratio.value for metric in METRICS for _, ratio in compared(study, name, metric)]
-        return name not in int8, -sum(values) / max(1, len(values))
+        return not variants[name].int8, bool(variants[name].maker), -sum(values) / max(1, len(values))
 
     return tuple(sorted(study.challengers, key=rank))
 

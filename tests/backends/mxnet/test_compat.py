@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from quantkit.backends.mxnet.compat import PARALLEL_SIZE
 from tests.processes import environment
 
 
@@ -69,3 +70,18 @@ def test_scikit_learn_that_was_imported_before_stays() -> None:
         "raise SystemExit(sys.modules.get('sklearn.base') is not sklearn.base)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(("elements", "started"), [(None, 0), ("200000", 3)])
+def test_arrays_are_copied_by_one_thread_unless_the_user_says_otherwise(elements: str | None, started: int) -> None:
+    """A second team of threads would have GNU's OpenMP let those of the engine sleep between operators."""
+    code = (
+        "import os, numpy; from quantkit.backends.mxnet.compat import load_mxnet; nd = load_mxnet().nd; "
+        "copy = lambda size: nd.array(numpy.zeros(size, numpy.float32)).asnumpy(); copy(8); "
+        "before = len(os.listdir('/proc/self/task')); copy(1 << 20); "
+        f"raise SystemExit(len(os.listdir('/proc/self/task')) - before != {started})"
+    )
+    given = {"OMP_NUM_THREADS": "4", **({} if elements is None else {PARALLEL_SIZE: elements})}
+    inherited = {name: value for name, value in environment().items() if name != PARALLEL_SIZE}
+    assert subprocess.run([sys.executable, "-c", code], env={**inherited, **given}, check=False).returncode == 0

@@ -10,7 +10,8 @@ from typing import Optional
 import numpy as np
 import pytest
 
-from quantkit import api
+from quantkit import stages
+from quantkit.api import quantize
 from quantkit.backends.mxnet import instructions
 from quantkit.backends.mxnet.execute import MxnetSession
 from quantkit.backends.mxnet.symbols import symbol_of
@@ -86,19 +87,19 @@ def test_layers_that_would_saturate_are_refused(without_vnni: None, graph: Graph
 
 
 @pytest.mark.requires("onednn")
-def test_dense_layers_of_seven_bits_run(without_vnni: None) -> None:
+def test_dense_layers_whose_pairs_fit_run(without_vnni: None) -> None:
     data = sequences(4, tokens=False)
-    lowered = int8_form(sequence_network("NTC", final_states=True), data)
+    lowered = int8_form(sequence_network("NTC", "ones"), data)
     assert any(node.attrs.get("quantized") == "true" for node in lowered.nodes)
     MxnetSession(lowered).run({"data": data})
 
 
 def test_such_a_network_is_not_quantized(without_vnni: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "apply_algorithms", lambda *_: pytest.fail("it is refused before that"))
+    monkeypatch.setattr(stages, "apply_algorithms", lambda *_: pytest.fail("it is refused before that"))
     graph = dense()
     model = load_model(symbol_of(graph), params=graph.params, input_shape=VECTORS.shape[1:])
     with pytest.raises(EngineError, match="'dense' needs VNNI"):
-        api.quantize(model, VECTORS)
+        quantize(model, VECTORS)
 
 
 @pytest.mark.requires("onednn", "vnni")
@@ -138,6 +139,7 @@ def run_here(folder: Path, isa: Optional[str], script: str, *arguments: str) -> 
     ("network", "isa", "told"),
     [
         ("lstm", None, "True None"),
+        ("lstm", "", "True"),
         ("lstm", "AVX512_CORE", "False AVX512_CORE"),
         ("convolutions", None, "False None"),
         ("quantized", None, "False None"),
@@ -146,9 +148,9 @@ def run_here(folder: Path, isa: Optional[str], script: str, *arguments: str) -> 
 def test_which_networks_do_without_vnni(
     int8_engine: None, network: str, isa: Optional[str], told: str, tmp_path: Path
 ) -> None:
-    graph = mixed_network(2) if network == "convolutions" else sequence_network("NTC", final_states=True)
+    graph = mixed_network(2) if network == "convolutions" else sequence_network("NTC", "ones")
     if network == "quantized":
-        # Its LSTM layers are FP32, and its dense layer has 7 bits.
+        # Its LSTM layers are FP32, and no pair of its dense layer overflows.
         graph = int8_form(graph, sequences(4, tokens=False))
     store(graph, tmp_path, "network")
     assert run_here(tmp_path, isa, _PREPARE).strip() == told

@@ -64,6 +64,18 @@ def test_events_are_those_inside_the_window_of_their_run() -> None:
     assert second.events == (Event("Convolution", 0.001, 0.006),)
 
 
+def test_an_event_that_begins_in_the_microsecond_of_a_runs_end_is_of_the_next_run() -> None:
+    trace = {
+        "traceEvents": [
+            event("B", "Flatten", 150), event("E", "Flatten", 155),
+            event("B", "Convolution", 155), event("E", "Convolution", 160),
+        ]
+    }  # fmt: skip
+    first, second = runs_of(trace, [(150_000, 155_050), (155_100, 160_500)])
+    assert [each.operator for each in first.events] == ["Flatten"]
+    assert [each.operator for each in second.events] == ["Convolution"]
+
+
 def test_nested_and_parallel_events_are_paired_by_thread() -> None:
     trace = {
         "traceEvents": [

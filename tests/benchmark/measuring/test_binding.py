@@ -54,17 +54,21 @@ def test_what_the_user_has_set_for_others_does_not_count(build: Build) -> None:
         "MXNET_SUBGRAPH_BACKEND": "default",
         "OMP_NUM_THREADS": "2",
         "KMP_BLOCKTIME": "1",
+        "MXNET_CPU_PARALLEL_COPY_SIZE": "2147483647",
+        "MXNET_CPU_PARALLEL_SIZE": "2147483647",
         "OMP_PROC_BIND": "close",
         "OMP_PLACES": "{0},{2}",
     }
 
 
-def test_an_unpinned_instance_is_told_its_threads_alone(build: Build) -> None:
+def test_an_unpinned_instance_gets_threads_and_no_places(build: Build) -> None:
     assert environment(build, "int8", UNPINNED, inherited={}) == {
         "PYTHONNOUSERSITE": "1",
         "MXNET_SUBGRAPH_BACKEND": "default",
         "OMP_NUM_THREADS": "2",
         "KMP_BLOCKTIME": "1",
+        "MXNET_CPU_PARALLEL_COPY_SIZE": "2147483647",
+        "MXNET_CPU_PARALLEL_SIZE": "2147483647",
     }
 
 
@@ -121,6 +125,8 @@ def test_settings_of_a_contestant_come_before_those_of_the_run(build: Build, tmp
     assert variables["LD_PRELOAD"].endswith("libiomp5.so")
     assert (variables["KMP_AFFINITY"], variables["KMP_BLOCKTIME"]) == ("granularity=fine,scatter", "0")
     assert "LD_PRELOAD" not in environment(build, "fp32", PINNED, "gnu", settings=Settings("gnu"), inherited={})
+    parallel = environment(build, "fp32", PINNED, settings=Settings(copies="parallel"), inherited={})
+    assert not [name for name in parallel if name.startswith("MXNET_CPU_PARALLEL")]
 
 
 def test_no_intel_openmp(build: Build) -> None:

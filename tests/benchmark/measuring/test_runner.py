@@ -5,69 +5,25 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from types import MappingProxyType
 from typing import Any, Optional
 
 import pytest
 
-from quantkit.benchmark.measuring import group, runner, schedule, team
+from quantkit.benchmark.measuring import group, runner, schedule
 from quantkit.benchmark.measuring.outputs import FLOAT_ALLOWED, INT8_ALLOWED
-from quantkit.benchmark.measuring.runner import run_suite
-from quantkit.benchmark.measuring.team import Launch
 from quantkit.benchmark.placement.placement import Placement
 from quantkit.benchmark.results.result_files import read_results, read_run, write_cell
-from quantkit.benchmark.results.results import Agreement, Cell, Failure, Kernels, Results
+from quantkit.benchmark.results.results import Agreement, Cell, Failure, Kernels
 from quantkit.benchmark.results.statistics import finished, throughput
-from quantkit.benchmark.suites.suite import Suite
-from quantkit.benchmark.workers import instance
 from quantkit.errors import EngineError, QuantkitError, UserError
-from tests.benchmark.fakes import FakeWorkload, launch, run_of, suite
+from tests.benchmark.fakes import FakeWorkload, launch, suite
+from tests.benchmark.measuring.toy_runs import bench, by_name, children
 from tests.requirements import requires
 
-pytestmark = pytest.mark.timing
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three short rounds, and little patience."""
-    monkeypatch.setattr(instance, "_STOPPED_FOR", 0.5)
-    monkeypatch.setattr(team, "_ATTEMPTS", 2)
-    monkeypatch.setattr(schedule, "ROUNDS", 3)
-    monkeypatch.setattr(schedule, "_SLICE", 0.1)
-    monkeypatch.setattr(schedule, "_WARM_UP", 0.05)
-
-
-def bench(
-    toy: Suite,
-    folder: Path,
-    variants: Mapping[str, Mapping[str, Any]],
-    launches: Optional[Mapping[str, tuple[Launch, ...]]] = None,
-    budget: Optional[float] = None,
-    told: Optional[list[str]] = None,
-    others: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType({}),
-    minutes: float = 0.0,
-) -> Results:
-    """Run a suite; networks named in ``others`` have variants of their own."""
-    folder.mkdir(exist_ok=True)
-    workloads = {each.name: FakeWorkload(folder, others.get(each.name, variants), each.name) for each in toy.networks}
-    launches = launches or {each.name: (launch(0), launch(1)) for each in toy.contestants}
-    tell = [].append if told is None else told.append
-    run = replace(run_of(toy, budget), minutes=minutes)
-    return run_suite(toy, run, workloads, launches, folder / "out", tell)
-
-
-def by_name(results: Results) -> dict[tuple[str, int], Cell]:
-    return {(cell.contestant.name, cell.batch): cell for cell in results.cells}
-
-
-def children() -> set[int]:
-    """The processes that this one has started and that still run."""
-    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return {int(pid) for pid in listed}
+pytestmark = [pytest.mark.timing, pytest.mark.usefixtures("quick")]
 
 
 def test_contestants_take_turns_and_all_is_on_disk(tmp_path: Path) -> None:
@@ -139,6 +95,14 @@ def test_contestants_take_turns_in_no_fixed_order(tmp_path: Path, monkeypatch: p
 def test_instances_are_warmed_until_they_are_steady(tmp_path: Path) -> None:
     # Two runs tell how long one takes; the fake says that it is steady after one more.
     cell = bench(suite(), tmp_path, {"fp32": {}}).cells[0]
+    assert [len(each.durations) for each in cell.warm_up] == [3, 3]
+
+
+def test_a_first_run_that_prepares_weights_does_not_stand_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "_SLOW", 0.1)
+    cell = bench(suite(), tmp_path, {"fp32": {"first": 0.2}}).cells[0]
     assert [len(each.durations) for each in cell.warm_up] == [3, 3]
 
 
@@ -343,3 +307,21 @@ def test_time_that_others_did_not_need_goes_to_what_was_left_out(
     measured = {(cell.network, cell.batch, cell.contestant.name) for cell in results.cells if cell.rounds}
     assert measured == {("net", batch, name) for batch in (1, 2) for name in ("fp32", "int8")}
     assert sum("FAILED net1, batch 1, fp32" in text for text in told) == 1
+
+
+def test_a_form_that_could_not_be_made_is_left_out(tmp_path: Path) -> None:
+    toy = suite(("fp32", "stock-int8"), batches=(1, 2))
+    told: list[str] = []
+    results = bench(toy, tmp_path, {"fp32": {}}, told=told, obstacles={"stock-int8": "MXNet refuses it"})
+    assert set(by_name(results)) == {("fp32", 1), ("fp32", 2)}
+    assert [(each.batch, each.contestant, each.reason) for each in results.run.left_out] == [
+        (batch, "stock-int8", "MXNet refuses it") for batch in (1, 2)
+    ]
+    assert sum(text.startswith("left out net, batch 1") for text in told) == 1
+
+
+def test_a_cell_whose_form_can_no_longer_be_made_is_of_another_run(tmp_path: Path) -> None:
+    toy = suite(("fp32", "stock-int8"))
+    bench(toy, tmp_path, {"fp32": {}, "stock-int8": {}})
+    with pytest.raises(UserError, match="its checkpoint differ"):
+        bench(toy, tmp_path, {"fp32": {}}, obstacles={"stock-int8": "MXNet refuses it"})

@@ -46,6 +46,18 @@ def test_all_begin_at_the_barrier(tmp_path: Path) -> None:
     assert abs(starts[0] - starts[1]) < 15e6
 
 
+def test_the_memory_of_all_instances_is_counted(tmp_path: Path) -> None:
+    with ready(tmp_path, ANYWHERE) as one:
+        alone = one.resident()
+    with ready(tmp_path, ANYWHERE, ANYWHERE) as two:
+        both = two.resident()
+        assert two.instances[0].pid != two.instances[1].pid
+    # Each is an interpreter with NumPy.
+    assert alone > 10_000_000
+    assert both == pytest.approx(2 * alone, rel=0.2)
+    assert two.resident() == 0
+
+
 def test_a_round_without_common_time_is_repeated(tmp_path: Path) -> None:
     with ready(tmp_path, ANYWHERE, ANYWHERE, fault="measure:once late", instance=1) as two:
         low, high = two.measure(0.1, 10).window

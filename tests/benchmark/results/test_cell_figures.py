@@ -33,3 +33,9 @@ def test_the_document_tells_what_was_measured_what_failed_and_what_was_left_out(
         "minutes": 1.5,
     }  # fmt: skip
     assert [row["contestant"] for row in document["figures"]] == ["one"]
+
+
+def test_a_reason_is_without_the_engines_stack_trace() -> None:
+    failure = Failure("crashed", 0, "MXNetError: no such operator\nStack trace:\n  [bt] (0) libmxnet.so(+0x31caf83)\n")
+    assert failure.reason == "MXNetError: no such operator"
+    assert Failure("killed", 0, "killed by signal 9").reason == "killed by signal 9"

@@ -118,6 +118,12 @@ def test_a_part_keeps_what_belongs_to_it(suite: Suite) -> None:
     assert [(each.network, each.contestant) for each in published] == [("b", "MKL"), ("b", "INT8")]
 
 
+def test_nobody_is_against_a_contestant_that_is_gone(suite: Suite) -> None:
+    native, mkl, int8 = suite.contestants
+    suite = replace(suite, contestants=(native, mkl, replace(int8, against=("native", "MKL"))))
+    assert [each.against for each in part(suite, builds=["onednn"]).contestants] == [(), ("MKL",)]
+
+
 def test_published_speedups_belong_to_their_baseline(suite: Suite) -> None:
     figures = [Published("b", 1, "INT8", "throughput", metric, 2.0) for metric in ("speedup", "throughput")]
     suite = replace(suite, published=tuple(figures))
@@ -129,6 +135,8 @@ def test_other_batches_scenario_and_policies(suite: Suite) -> None:
     found = part(suite, batches=[4], scenario="latency", policies=["1x1", "2x1"])
     assert [each.batches for each in found.networks] == [(4,), (4,)]
     assert {each.scenario for each in found.networks} == {"latency"}
+    larger = replace(suite, largest=(32,))
+    assert (part(larger, batches=[4]).largest, part(larger, networks=["b"]).largest) == ((), (32,))
     assert names(found) == ["native 1x1", "native 2x1", "MKL 1x1", "MKL 2x1", "INT8 1x1", "INT8 2x1"]
 
 

@@ -40,16 +40,31 @@ def test_the_machine_nearest_in_cores_is_taken(cores: int, machine: str, monkeyp
     assert {figure.network for figure in figures} == {"resnet50_v2"}
 
 
-@pytest.mark.parametrize("machine", ["c5.xlarge", "C5.XLARGE", "EC2 C5.xlarge"])
+@pytest.mark.parametrize("machine", ["c5.xlarge", "C5.XLARGE", "EC2 C5.xlarge", "(C5.xlarge, EC2)"])
 def test_a_machine_can_be_chosen(machine: str) -> None:
     figures, sources = beside(TWO, ["alexnet", "resnet50_v1"], machine, "here")
     assert [source.machine.name for source in sources] == ["EC2 C5.xlarge"]
     assert [figure.value for figure in figures] == [36.64, 49.21, 50.12, 54.71, 60.23, 66.37]
 
 
-def test_what_did_not_fit_into_memory_has_no_figure() -> None:
-    figures, _ = beside(SCORE, ["vgg16"], "K80 (EC2 p2.2xlarge)", "here")
+@pytest.mark.parametrize("machine", ["K80 (EC2 p2.2xlarge)", "k80", "p2.2xlarge"])
+def test_what_did_not_fit_into_memory_has_no_figure(machine: str) -> None:
+    figures, _ = beside(SCORE, ["vgg16"], machine, "here")
     assert max(figure.batch for figure in figures) == 64
+
+
+def test_a_whole_name_is_that_of_one_machine_though_another_has_its_words() -> None:
+    both = [Beside(("mxnet-1.2-v100",), {"ours": "FP32"}), Beside(("mxnet-1.2-v100-float16",), {"ours": "FP16"})]
+    for name, table in (("V100 (EC2 p3.2xlarge)", "mxnet-1.2-v100"), ("float16", "mxnet-1.2-v100-float16")):
+        _, (source,) = beside(both, ["resnet50_v2"], name, "here")
+        assert source.table == table
+    with pytest.raises(UserError, match=r"here: 'v100' may be V100 \(EC2 p3\.2xlarge\), V100 .*give the whole name"):
+        beside(both, ["resnet50_v2"], "v100", "here")
+
+
+def test_a_table_without_figures_of_these_networks_is_no_source() -> None:
+    _, (source,) = beside(TWO, ["resnet50_v1"], None, "here")
+    assert source.table == "mxnet-1.5-cnn"
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,11 @@ policy = "core"
 name = "a [1]"
 """
 
+TABLE = """[[published_table]]
+tables = ["mxnet-1.5-cnn"]
+columns = {other = "FP32"}
+[[published]]"""
+
 
 def write(folder: Path, text: str) -> Path:
     path = folder / "toy.toml"
@@ -69,6 +74,8 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        ('policy = "node"', 'policy = "node"\nagainst = ["native"]', "native is against 'native'"),
+        ('policy = "node"', 'policy = "node"\nagainst = ["other"]', "native is against 'other'"),
         ('policy = "node"', 'policy = "node"\nsettings = {threads = "all"}', "give it the policy unpinned"),
         ('policy = "node"', 'policy = "node"\nsettings = {blocktime = 1}', 'give it openmp = "intel"'),
         ('policy = "node"', 'policy = "node"\nsettings = {openmp = "intel", blocktime = -1}', "blocktime of native"),
@@ -80,6 +87,8 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
         ("batches = [8, 1]", 'batches = ["x"]', "batches"),
         ("batches = [8, 1]", "batches = [0]", "batch sizes of resnet18_v1"),
         ("batches = [8, 1]", "batches = [1, 1]", "batch sizes of resnet18_v1"),
+        ("batches = [8, 1]", "batches = [1]\nlargest = [0]", "largest holds different"),
+        ("batches = [8, 1]", "batches = [1]\nlargest = [32, 32]", "largest holds different"),
         ("batches = [8, 1]", "batches = [1]\nspeed = 3", "no setting 'speed'"),
         ('"throughput"', '"fast"', "no scenario 'fast'"),
         ("batches = [8, 1]", "batches = [1]\nbudget = 0", "budget must be"),
@@ -95,6 +104,17 @@ def test_a_suite_is_read_as_written(tmp_path: Path) -> None:
         ('policy = "node"', 'policy = "node"\nthreads = 1', "contestants.0.threads"),
         ("hidden = 8", "hidden = 8, gates = 3", "networks.1.rnn.gates"),
         ('scenario = "latency"', 'scenario = "latency"\nspeed = 1', "networks.1.speed"),
+        ("layers = 2", "layers = 0", "networks.1.rnn.layers"),
+        ("steps = 5", "steps = 0", "networks.1.rnn.steps"),
+        ("inputs = 8", "inputs = -8", "networks.1.rnn.inputs"),
+        ("hidden = 8", "hidden = 0", "networks.1.rnn.hidden"),
+        ("value = 1.0", "value = 0", "published.0.value"),
+        ("value = 1.0", "value = nan", "published.0.value"),
+        ("value = 1.0", "value = inf", "published.0.value"),
+        ('metric = "speedup"', 'metric = "speed"', "metric 'speed'; choose from throughput, latency, speedup"),
+        ('scenario = "latency"\nmetric', 'scenario = "fast"\nmetric', "scenario 'fast'; choose from throughput"),
+        ("[[published]]", "[[published_table]]\ntables = []\ncolumns = {}\n[[published]]", "published_table.0.tables"),
+        ("[[published]]", TABLE, "a published table has a column for 'other', which is no contestant"),
     ],
 )
 def test_mistakes_are_named(old: str, new: str, words: str, tmp_path: Path) -> None:

@@ -52,6 +52,12 @@ def images(count: int) -> np.ndarray:
     return np.zeros((count, 3, 4, 4), np.float32)
 
 
+def test_what_is_not_images_is_called_samples(script: Path, fp32: Checkpoint) -> None:
+    told: list[str] = []
+    quantized_by_peer("nncf", "net", fp32, np.zeros((2, 5, 4), np.float32), told.append)
+    assert told == [f"net: quantizing with {MODES['nncf']}, 2 samples"]
+
+
 def test_a_network_is_quantized_once_for_the_same_images(script: Path, fp32: Checkpoint) -> None:
     told: list[str] = []
     first = quantized_by_peer("nncf", "net", fp32, images(2), told.append)

@@ -69,6 +69,12 @@ def test_a_cold_first_reading_is_told(first: float, words: str) -> None:
     assert ".rec" in found
 
 
+def test_what_is_not_images_is_called_samples() -> None:
+    cold, slow = advice(replace(feed(first=250, together=150), waiting=0.1), None, "sample")
+    assert "gave 250 samples/s" in cold and cold.endswith("cached files gave 400")
+    assert "waited for samples 10.0 % of the time" in slow
+
+
 @pytest.mark.parametrize("stored", [0, None])
 def test_a_slow_first_reading_of_cached_files_is_not_blamed_on_storage(stored: Optional[int]) -> None:
     assert advice(feed(first=250, stored=stored), PREPROCESS) == []

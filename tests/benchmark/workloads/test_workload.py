@@ -9,21 +9,26 @@ import pytest
 
 from quantkit.backends.mxnet.checkpoint import read_checkpoint
 from quantkit.backends.mxnet.execute import run
+from quantkit.backends.mxnet.symbols import symbol_of
 from quantkit.backends.registry import MXNET
 from quantkit.benchmark.measuring.outputs import INT8_ALLOWED
 from quantkit.benchmark.suites.suite import Recurrent, Subject
 from quantkit.benchmark.workers import worker
 from quantkit.benchmark.workloads import forms
-from quantkit.benchmark.workloads.forms import known_accuracy
+from quantkit.benchmark.workloads.forms import Forms, known_accuracy
 from quantkit.benchmark.workloads.images import image_batch
+from quantkit.benchmark.workloads.store import Stored
 from quantkit.benchmark.workloads.workload import Workload, prepare
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.bundle.write import write_float_bundle
-from quantkit.errors import UserError
+from quantkit.errors import EngineError, PeerError, QuantkitError, UserError
 from quantkit.evaluation.agreement import Agreement, OutputAgreement
+from quantkit.evaluation.measure import Score
 from quantkit.formats.mxnet import nnvm
 from quantkit.fusion.fused_model import FusedModel
+from quantkit.ir.graph import Graph
 from quantkit.models.load import load_model
+from tests.networks import DATA, Builder
 from tests.requirements import requires
 
 DIGITS = Subject("digits", model="digits_resnet20_v1")
@@ -124,6 +129,15 @@ def test_what_takes_long_is_told(int8_engine: None, monkeypatch: pytest.MonkeyPa
     prepare(DIGITS, ["fused", "int8"], IMAGES, tell=told.append)
     name = "digits_resnet20_v1"
     assert told == ["digits: loading", f"{name}: fusing", f"{name}: quantizing with 10 images"]
+
+
+def test_what_is_not_images_is_told_as_samples(int8_engine: None) -> None:
+    b, told = Builder(), list[str]()
+    scores = b.dense("dense", DATA, 24, 6)
+    graph = Graph(tuple(b.nodes), ("data",), (scores,), b.params)
+    model = load_model(symbol_of(graph), params=graph.params, input_shape=(24,))
+    forms.Forms(model, b.random.normal(size=(12, 24)).astype(np.float32), told.append).stored("int8")
+    assert told[-1].endswith("quantizing with 10 samples")
 
 
 def test_images_repeat_where_there_are_too_few(tmp_path: Path) -> None:
@@ -231,6 +245,34 @@ def test_recurrent_layers_are_a_network_of_sequences(engine: None) -> None:
     assert workload.reference("fp32", 6) is None
 
 
+def test_what_networks_of_sequences_read_are_no_images(engine: None) -> None:
+    rows = np.zeros((1, 8, 8), np.float32)
+    assert prepare(Subject("rows", model="digits_lstm"), ["fp32"], rows).item == "sample"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [EngineError("stock says no\nStack trace:\n  0"), PeerError("stock says no"), PeerError("stock\n  in\n  says no")],
+)
+def test_a_form_that_another_quantizer_fails_to_make_is_an_obstacle(
+    error: QuantkitError, engine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stored(each: Forms, form: str) -> Stored:
+        if form != "fp32":
+            raise error
+        return original(each, form)
+
+    original = Forms.stored
+    monkeypatch.setattr(Forms, "stored", stored)
+    told: list[str] = []
+    workload = prepare(DIGITS, ["fp32", "stock-int8"], IMAGES, tell=told.append)
+    assert workload.obstacles == {"stock-int8": "stock says no"}
+    assert set(workload.checkpoints) == {"fp32"}
+    assert "digits_resnet20_v1 has no form stock-int8: stock says no" in told
+    with pytest.raises(type(error), match="stock"):
+        prepare(DIGITS, ["fused"], IMAGES)
+
+
 def test_lstm_layers_alone_have_an_int8_form(engine: None) -> None:
     subject = Subject("gru", rnn=Recurrent(mode="gru", layers=1, steps=3, inputs=4, hidden=5))
     with pytest.raises(UserError, match="gru has gru layers, and MXNet has an INT8 kernel for lstm alone"):
@@ -241,3 +283,7 @@ def test_outputs_that_are_no_class_scores_have_their_lowest_cosine_alone() -> No
     outputs = tuple(OutputAgreement(name, cosine, 20.0, 0.1, 1.0) for name, cosine in (("a", 0.99), ("b", 0.9)))
     assert known_accuracy(Agreement(4, None, outputs)) == {"cosine": 0.9}
     assert known_accuracy(Agreement(4, 0.75, outputs)) == {"agreement on 4 calibration images": 0.75, "cosine": 0.99}
+    scores = (Score("mIoU", 0.5, 0.25, 0.75), Score("pixel accuracy", 1.0, 1.0, 1.0))
+    assert known_accuracy(Agreement(4, None, outputs, scores=scores)) == {"mIoU on 4 calibration images": 0.5}
+    nothing = (Score("mAP", None, None, None),)
+    assert known_accuracy(Agreement(4, None, outputs, scores=nothing)) == {"cosine": 0.9}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Optional
 
 import numpy as np
 import pytest
@@ -17,11 +18,12 @@ from quantkit.quantization.arithmetic import dequantize, quantize
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.simulator import Int8Network, float_results, int8_network
+from tests.initial_states import begun_network, states_of
 from tests.lowering.networks import NETWORKS
 from tests.networks import DATA, Builder, images
 from tests.quantization.algorithms.networks import planned
 from tests.quantization.recurrent_networks import quantized
-from tests.sequences import sequence_network, sequences
+from tests.sequences import STACK, sequence_network, sequences
 
 
 def network_of(graph: Graph, data: np.ndarray) -> tuple[Graph, Int8Network]:
@@ -114,10 +116,16 @@ def test_a_shift_of_tensors_is_taken_out_again() -> None:
         np.testing.assert_allclose(integers, np.rint(integers), atol=1e-3)
 
 
-def lstm_outputs(data: np.ndarray, weights: Matrices, rounded: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """What an LSTM layer puts out by definition, its state rounded after every step."""
-    state = cell = np.zeros((len(data), weights.of_state.shape[1]))
-    results = []
+def lstm_outputs(
+    data: np.ndarray,
+    weights: Matrices,
+    rounded: Callable[[np.ndarray], np.ndarray],
+    initial: Optional[Sequence[np.ndarray]] = None,
+) -> np.ndarray:
+    """What an LSTM layer puts out by definition, its state rounded before the first and after every step."""
+    zeros = np.zeros((len(data), weights.of_state.shape[1]))
+    state, cell = initial or (zeros, zeros)
+    state, results = rounded(state), []
     for step in range(data.shape[1]):
         gates = data[:, step] @ weights.of_input.T + state @ weights.of_state.T
         entering, forgetting, new, leaving = np.split(gates + weights.input_bias + weights.state_bias, 4, axis=1)
@@ -127,11 +135,15 @@ def lstm_outputs(data: np.ndarray, weights: Matrices, rounded: Callable[[np.ndar
     return np.stack(results, axis=1)
 
 
-def test_the_parts_of_an_lstm_layers_error(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = sequences(12, tokens=False)
-    fused, plan = quantized(monkeypatch, sequence_network("NTC"), data)
+@pytest.mark.parametrize("given", [False, True], ids=["zero", "given"])
+def test_the_parts_of_an_lstm_layers_error(given: bool, engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, form = sequences(12, tokens=False), replace(STACK, layers=1)
+    graph = begun_network(form) if given else sequence_network("NTC")
+    fused, plan = quantized(monkeypatch, graph, data)
     lstm, network = plan.int8_lstms[0], int8_network(plan)
-    outputs = parts(network, fused.graph, lstm.node, {lstm.data: data}, {})
+    begun = [state[0] for state in states_of(graph, form, data)] if given else None
+    states = {tensor: state[:, None].astype(np.float32) for tensor, state in zip(lstm.states, begun or ())}
+    outputs = parts(network, fused.graph, lstm.node, {lstm.data: data, **states}, {})
     exact, integers = known_matrices(fused.graph, lstm), network.lstm_weights[lstm.node.name]
     given, put = (plan.form(tensor).params for tensor in (lstm.data, lstm.node.output))
     steps = integers.scale[:, None]
@@ -143,9 +155,9 @@ def test_the_parts_of_an_lstm_layers_error(engine: None, monkeypatch: pytest.Mon
         return dequantize(quantize(values.astype(np.float32), put), put)
 
     assert outputs.weights is not None
-    np.testing.assert_allclose(outputs.weights, lstm_outputs(data, coarse, np.asarray), atol=1e-5)
+    np.testing.assert_allclose(outputs.weights, lstm_outputs(data, coarse, np.asarray, begun), atol=1e-5)
     read = dequantize(quantize(data, given), given)
-    assert np.abs(outputs.tensors - lstm_outputs(read, exact, through)).max() < 1.01 * put.scale
-    assert np.abs(outputs.own - lstm_outputs(read, coarse, through)).max() < 1.01 * put.scale
-    errors = [np.square(each - lstm_outputs(data, exact, np.asarray)).mean() for each in outputs[:3]]
+    assert np.abs(outputs.tensors - lstm_outputs(read, exact, through, begun)).max() < 1.01 * put.scale
+    assert np.abs(outputs.own - lstm_outputs(read, coarse, through, begun)).max() < 1.01 * put.scale
+    errors = [np.square(each - lstm_outputs(data, exact, np.asarray, begun)).mean() for each in outputs[:3]]
     assert errors[0] > 1.05 * errors[1] and errors[0] > 1.05 * errors[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import quantkit
-from quantkit.backends.registry import ONNX_ENGINES
+from quantkit.backends.registry import DEPLOYED, ONNX_ENGINES
 from quantkit.bundle.export import int8_onnx
 from quantkit.bundle.read import read_bundle
 from quantkit.diagnosis.parity.layers import layer_parity
@@ -32,16 +32,21 @@ def main(folder: str, *engines: str) -> None:
     directory = quantkit.quantize(quantkit.load_model(CARD), data, config).save(folder, formats=("mxnet", "onnx"))
     told: list[str] = []
     verification = verify_in_engines(directory, engines, data, layers=True, tell=told.append)
-    bundle, wrong = read_bundle(directory), {}
+    bundle, wrong, deployed = read_bundle(directory), {}, {}
     for engine in engines:
         form = FORMS.get(engine, "qdq")
-        file = parse(int8_onnx(bundle.model, bundle.network, None, lstm=form))
+        content = int8_onnx(bundle.model, bundle.network, bundle.manifest.settings, lstm=form)
+        if engine in DEPLOYED:
+            session = ONNX_ENGINES[engine].backend().open_session(content)
+            expected = session.run({session.inputs[0]: data[:1]})[0]
+            deployed[engine] = bool((quantkit.load(directory, engine=engine).predict(data[:1]) == expected).all())
+        file = parse(content)
         name = next(each.name for each in file.model.graph.initializer if "fused_0_lstm_recurrence" in each.name)
         changed = with_changed(file, name, lambda weight: np.roll(weight, 1, axis=-1))
         layers = layer_parity(bundle.network, changed, ONNX_ENGINES[engine], data)
         wrong[engine] = [layer.tensor for layer in layers if not layer.ok]
     checks = [[check.name, check.ok, check.why] for check in verification.checks]
-    print(json.dumps({"told": told, "checks": checks, "wrong": wrong}))
+    print(json.dumps({"told": told, "checks": checks, "wrong": wrong, "deployed": deployed}))
 
 
 if __name__ == "__main__":

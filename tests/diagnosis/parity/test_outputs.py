@@ -8,6 +8,8 @@ from quantkit.backends.base import Inputs
 from quantkit.backends.mxnet.execute import run
 from quantkit.diagnosis.parity.outputs import Demand, OutputParity, output_parity, parity_of
 from quantkit.errors import EngineError
+from quantkit.evaluation.measure import Score
+from quantkit.tasks.agreement import agreement_for
 from tests.networks import images, residual_v1
 
 
@@ -97,3 +99,41 @@ def test_a_low_cosine_fails() -> None:
 def test_outputs_that_cannot_be_compared_are_described(engine: None, change: object) -> None:
     with pytest.raises(EngineError, match=r"the ONNX file computes values of shape .* where MXNet"):
         parity(change)
+
+
+def detections_of(*batches: list[np.ndarray]) -> OutputParity:
+    """MXNet's detections against those of another engine, which are given for each batch."""
+    task = agreement_for("detection", [(2, 1), (2, 1), (2, 4)], (3, 20, 20), "net", ("cat", "dog"))
+    assert task is not None and task.unordered
+    return parity_of([(DETECTED, each) for each in batches], False, Demand(), task)
+
+
+BOXES = np.array([[[0, 0, 8, 8], [10, 10, 18, 18]]], np.float32)
+DETECTED = [np.array([[[0], [1]]], np.float32), np.array([[[0.9], [0.8]]], np.float32), BOXES]
+
+
+def test_detections_may_come_in_another_order_but_not_lie_elsewhere() -> None:
+    turned = detections_of([each[:, ::-1].copy() for each in DETECTED])
+    assert turned.cosine < 0.9 and turned.score is not None and turned.score.value == 1.0 and turned.ok
+    assert not detections_of([*DETECTED[:2], BOXES + np.float32(6)]).ok
+    # Nothing that one could see: the values decide.
+    nothing = [np.full_like(DETECTED[0], -1), np.full_like(DETECTED[1], -1), BOXES]
+    task = agreement_for("detection", [(2, 1), (2, 1), (2, 4)], (3, 20, 20), "net")
+    assert parity_of([(nothing, nothing)], False, Demand(), task).ok
+    task = agreement_for("detection", [(2, 1), (2, 1), (2, 4)], (3, 20, 20), "net")
+    assert not parity_of([(nothing, [*nothing[:2], BOXES[:, ::-1].copy()])], False, Demand(), task).ok
+
+
+def test_maps_need_their_score_and_their_values() -> None:
+    maps = np.random.default_rng(0).normal(size=(8, 3, 6, 6)).astype(np.float32)
+
+    def compared(other: np.ndarray) -> OutputParity:
+        task = agreement_for("segmentation", [(3, 6, 6)], (3, 12, 12), "net")
+        return parity_of([([maps], [other])], False, Demand(cosine=0.5), task)
+
+    assert compared(maps).ok
+    swapped = maps.copy()
+    swapped[:, :, :3] = maps[:, ::-1, :3]
+    assert compared(swapped).cosine > 0.5 and not compared(swapped).ok
+    assert OutputParity(8, None, 0.99, 1.0, Demand(0.9, score=0.5), Score("mIoU", 0.4, 0.3, 0.5)).ok
+    assert not OutputParity(8, None, 0.99, 1.0, Demand(0.9, score=0.5), Score("mIoU", 0.4, 0.3, 0.49)).ok

@@ -163,6 +163,16 @@ def test_what_the_format_cannot_hold() -> None:
             encoded({"w": np.asarray(value)})
 
 
+def test_check_finite_counts_what_is_repeated() -> None:
+    columns = np.broadcast_to(np.array([1, np.nan, 2, -np.inf], np.float32), (3, 5, 4))
+    for repeated, count in ((columns, 30), (columns[..., 1:2], 15), (columns[:, :, ::2], 0), (columns[:0], 0)):
+        if count:
+            with pytest.raises(ModelError, match=rf"'w' \({count} of {repeated.size} values\)"):
+                check_finite({"w": repeated}, "x.params")
+        else:
+            check_finite({"w": repeated}, "x.params")
+
+
 def test_check_finite_names_arrays() -> None:
     check_finite({"w": np.ones(3, np.float32), "i": np.ones(3, np.int8)}, "x")
     with pytest.raises(ModelError, match=r"x.params.*'w' \(2 of 3 values\)"):

@@ -6,17 +6,18 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx import ModelProto, helper
 
 from quantkit.formats.onnx.protobuf import fields
-from quantkit.formats.onnx.writing.conversion import WRITTEN_OPERATORS
+from quantkit.formats.onnx.writing.conversion import ENGINE_OPERATORS, WRITTEN_OPERATORS
 from quantkit.formats.onnx.written_form import written_problem
-from tests.sound_files import written_onnx
+from tests.sound_files import FEATURES, lstm_onnx, written_onnx
 
 
 def problem(content: bytes) -> str:
-    return written_problem(content, WRITTEN_OPERATORS) or ""
+    return written_problem(content, WRITTEN_OPERATORS, ENGINE_OPERATORS) or ""
 
 
 def varint(value: int) -> bytes:
@@ -53,8 +54,9 @@ OTHERS: dict[str, tuple[Callable[[ModelProto], object], str]] = {
     "a place of weights": (lambda m: set_to(m.graph.initializer[0], data_location=1), "a tensor has a field 14"),
     "values as a list": (lambda m: m.graph.initializer[0].float_data.append(1.0), "a tensor has a field 4"),
     "another operator": (lambda m: set_to(m.graph.node[0], op_type="Loop"), "node 'conv' is of the operator 'Loop'"),
-    "another's operator": (lambda m: set_to(m.graph.node[0], domain="ai.onnx.ml"), "a node has a field 7"),
-    "another's operators": (lambda m: m.opset_import.add(domain="com.microsoft", version=1), "field 8 of the model"),
+    "another's operator": (lambda m: set_to(m.graph.node[0], domain="ai.onnx.ml"), "operator 'ai.onnx.ml.Conv'"),
+    "another's operators": (lambda m: m.opset_import.add(domain="ai.onnx.ml", version=1), "not ONNX's own"),
+    "an operator set twice": (lambda m: m.opset_import.add(version=13), "a set of operators occurs twice"),
     "one operator set, another's": (lambda m: set_to(m.opset_import[0], domain="com.x"), "not ONNX's own"),
     "a tensor in an attribute": (
         lambda m: m.graph.node[0].attribute.append(helper.make_attribute("value", m.graph.initializer[0])),
@@ -75,6 +77,7 @@ OTHERS: dict[str, tuple[Callable[[ModelProto], object], str]] = {
         lambda m: m.graph.node[0].attribute.append(helper.make_attribute("strides", [1 << 40])),
         "an impossible 'strides'",
     ),
+    "one name for two": (lambda m: m.graph.initializer.append(m.graph.initializer[0]), "two tensors are called 'w'"),
     "too few values": (lambda m: m.graph.initializer[0].dims.append(2), "tensor 'w' of type 1 and shape"),
     "negative extents": (lambda m: m.graph.initializer[0].dims.extend([-1, -1]), "tensor 'w' of type 1 and shape"),
     "texts as values": (lambda m: set_to(m.graph.initializer[0], data_type=8), "tensor 'w' of type 8"),
@@ -85,6 +88,62 @@ OTHERS: dict[str, tuple[Callable[[ModelProto], object], str]] = {
 def test_what_quantkit_does_not_write_is_refused(case: str) -> None:
     change, message = OTHERS[case]
     assert re.search(message, problem(changed(change))), problem(changed(change))
+
+
+def test_an_integer_lstm_layer_of_an_engine_is_of_the_form() -> None:
+    assert problem(lstm_onnx()) == ""
+    assert problem(lstm_onnx("x w r b . h c . s z s z")) == ""
+    assert "not ONNX's own" in (written_problem(lstm_onnx(), WRITTEN_OPERATORS) or "")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lstm_onnx(w=np.zeros((1, FEATURES, 4), np.int8)),
+        lstm_onnx(w=np.zeros((1, FEATURES, 8), np.uint8)),
+        lstm_onnx(w=np.zeros((1, 0, 8), np.int8)),
+        lstm_onnx(w=np.zeros((24,), np.int8)),
+        lstm_onnx(r=np.zeros((1, 1, 8), np.int8)),
+        lstm_onnx(b=np.zeros((1, 8), np.float32)),
+        lstm_onnx(s=np.ones((1, 1), np.float32)),
+        lstm_onnx(z=np.zeros((1, 4), np.int8)),
+        lstm_onnx("x w b b . . . . s z s z"),
+        lstm_onnx("x w r s . . . . s z s z"),
+        lstm_onnx("x w r b . . . . z z s z"),
+        lstm_onnx("x w r b . . . . s s s z"),
+        lstm_onnx("x w r b . . . . s z z z"),
+        lstm_onnx("x w r b . . . . s z s w"),
+        lstm_onnx("x w r b . . . . s z s x"),
+        lstm_onnx(attributes={"hidden_size": 3}),
+        lstm_onnx(attributes={"hidden_size": 0}),
+        # Of no units, each fits the others.
+        lstm_onnx(
+            attributes={"hidden_size": 0},
+            w=np.zeros((1, FEATURES, 0), np.int8),
+            r=np.zeros((1, 0, 0), np.int8),
+            b=np.zeros((1, 0), np.float32),
+            s=np.ones((1, 0), np.float32),
+            z=np.zeros((1, 0), np.int8),
+        ),
+    ],
+)
+def test_constants_that_do_not_fit_a_layer_are_refused(content: bytes) -> None:
+    assert "node 'lstm' has constants that do not fit an LSTM layer of" in problem(content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lstm_onnx(attributes={"direction": "bidirectional"}),
+        lstm_onnx("x w r b z . . . s z s z"),
+        lstm_onnx("x w r b . . . z s z s z"),
+        lstm_onnx("x w r b . . . . s z s z w"),
+        lstm_onnx("x w r b . . . . s z s"),
+        lstm_onnx("x w r b"),
+    ],
+)
+def test_other_layers_are_refused(content: bytes) -> None:
+    assert "node 'lstm' is no LSTM layer in one direction" in problem(content)
 
 
 def test_a_key_that_readers_cut_off_is_refused() -> None:

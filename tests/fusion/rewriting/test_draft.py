@@ -83,6 +83,34 @@ def test_changes_of_random_networks(seed: int) -> None:
         assert_tells(draft, graph)
 
 
+def chain(count: int) -> Graph:
+    """Operators after each other, a sum of all their results, and the second's result."""
+    nodes = [Node(f"n{index}", "op", (Tensor(f"n{index - 1}" if index else "data"),)) for index in range(count)]
+    total = Node("sum", "op", tuple(node.output for node in nodes))
+    return Graph((*nodes, total), ("data",), (total.output, Tensor("n1")))
+
+
+def test_one_operator_takes_the_place_of_many() -> None:
+    draft = Draft(chain(4))
+    whole = Node("n0", "whole", (Tensor("data"),))
+    draft.replace((whole,), {}, {Tensor(f"n{index}"): Tensor("n0", index) for index in range(1, 4)})
+    total = Node("sum", "op", tuple(Tensor("n0", index) for index in range(4)))
+    assert_tells(draft, Graph((whole, total), ("data",), (total.output, Tensor("n0", 1))))
+
+
+def test_a_reader_changes_once_however_many_tensors_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed: list[Node] = []
+
+    def counted(node: Node, **fields: tuple[Tensor, ...]) -> Node:
+        changed.append(node)
+        return replace(node, **fields)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("quantkit.fusion.rewriting.draft.replace", counted)
+    moved = {Tensor(f"n{index}"): Tensor("n0", index) for index in range(1, 100)}
+    Draft(chain(100)).replace((Node("n0", "whole", (Tensor("data"),)),), {}, moved)
+    assert [node.name for node in changed].count("sum") == 1
+
+
 def test_what_nothing_reads_is_left_out_from_the_start() -> None:
     nodes = (Node("dead", "op", (Tensor("data"),)), Node("alive", "op", (Tensor("data"),)))
     draft = Draft(Graph(nodes, ("data",), (Tensor("alive"),)))

@@ -16,6 +16,7 @@ from quantkit.progress import silent
 from quantkit.quantization.algorithms.analytic_bias import clipped_normal_mean, with_analytic_biases
 from quantkit.quantization.algorithms.apply import apply_algorithms
 from quantkit.quantization.algorithms.own_params import with_own_params
+from quantkit.quantization.layer_weights import WeightRounding
 from quantkit.quantization.ptq_config import PTQConfig
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.integer_sums import integer_weights
@@ -25,6 +26,7 @@ from tests.quantization.algorithms.networks import planned
 pytestmark = pytest.mark.usefixtures("engine")
 
 SEEN = images(64)
+ENGINE = WeightRounding("engine")
 
 
 @pytest.mark.parametrize(("low", "high"), [(-np.inf, np.inf), (0.0, np.inf), (0.0, 6.0), (0.5, 1.5)])
@@ -71,7 +73,7 @@ def test_the_mean_shift_of_rounded_weights_is_taken_back(activation: str, fix_ga
     own, new, layer = corrected(normalized(activation, fix_gamma))
     (data,) = run(float_graph(own.with_outputs([layer.data]).pruned()), {"data": SEEN})
     weight = own.params[layer.weight.node]
-    shift = np.einsum("oi,i->o", (integer_weights(weight, None).real - weight)[:, :, 0, 0], data.mean(axis=(0, 2, 3)))
+    shift = np.einsum("oi,i->o", (integer_weights(weight, ENGINE).real - weight)[:, :, 0, 0], data.mean(axis=(0, 2, 3)))
     assert layer.bias is not None
     change = own.params[layer.bias.node] - new.params[layer.bias.node]
     assert np.abs(shift).max() > 1e-4
@@ -90,7 +92,7 @@ def test_a_channel_that_is_switched_off_has_its_shift_for_mean() -> None:
     z = np.linspace(-12, 12, 100_001)
     density = np.exp(-np.square(z) / 2) / np.sqrt(2 * np.pi)
     mean = np.array([np.trapz(np.maximum(0.5 + each * z, 0) * density, z) for each in np.abs(gamma)])
-    wanted = (integer_weights(weight, None).real - weight).astype(np.float64).sum(axis=(2, 3)) @ mean
+    wanted = (integer_weights(weight, ENGINE).real - weight).astype(np.float64).sum(axis=(2, 3)) @ mean
     assert layer.bias is not None
     change = own.params[layer.bias.node].astype(np.float64) - new.params[layer.bias.node]
     np.testing.assert_allclose(change, wanted, atol=1e-6)

@@ -7,9 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
+from quantkit.host.pair_sums import may_overflow
 from quantkit.quantization import threads
 from quantkit.quantization.algorithms import rounding
 from quantkit.quantization.algorithms.rounding import Matrix, OfRows, round_jointly, with_ridge
+from quantkit.quantization.reduced_range import without_overflow
 
 
 def layer(seed: int, weights: int, channels: int = 6, rows: int = 50) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -53,6 +55,28 @@ def test_blocks_do_not_change_the_aim(monkeypatch: pytest.MonkeyPatch) -> None:
     curvature = np.diagonal(inputs, axis1=1, axis2=2)[:, None]
     gain = np.abs(2 * slope[:, :, 1:]) - curvature[:, :, 1:]
     assert gain.max() < 1e-3 * curvature.max()
+
+
+@pytest.mark.parametrize("weights", [4, 5])
+def test_in_pairs_near_the_best_of_all_integers_that_fit(weights: int) -> None:
+    moves = np.array(list(product(range(-3, 4), repeat=weights)), np.float32)[:, None, None]
+    ours, clipped, best = (np.empty((20, 6)) for _ in range(3))
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        rows = random.normal(size=(50, weights)) @ random.normal(size=(weights, weights))
+        inputs = (rows.T @ rows + 5 * np.eye(weights)).astype(np.float32)[None]
+        weight = random.uniform(45, 90, (1, 6, weights)).astype(np.float32)
+        found = round_jointly(weight, np.ones((1, 6), np.float32), Matrix(inputs), keeps="pairs")
+        assert not may_overflow(found[0].astype(np.int8))
+        near = without_overflow(weight[0])[None].astype(np.float32)
+        tried = near + moves
+        sums = np.abs(tried[..., 0:-1:2] + tried[..., 1::2]).max(axis=-1)[:, 0]
+        # Channels are apart, and so are their errors.
+        errors_of_all = np.stack([errors(each, weight, inputs)[0] for each in tried])
+        ours[seed], clipped[seed] = errors(found, weight, inputs)[0], errors(near, weight, inputs)[0]
+        best[seed] = np.where(sums <= 128, errors_of_all, np.inf).min(axis=0)
+    assert np.all(ours <= clipped * (1 + 1e-4))
+    assert (ours - best).sum() <= 0.5 * (clipped - best).sum()
 
 
 def test_groups_are_rounded_apart() -> None:

@@ -161,6 +161,31 @@ def test_rounded_weights_are_those_of_joint_rounding(name: str, refit: bool) -> 
     assert (integers.reshape(flat.shape) != wanted).mean() < (0.1 if fits else 0.03)
 
 
+def test_joint_rounding_keeps_the_scales_of_groups_of_channels() -> None:
+    """These follow from other channels' weights, too."""
+    b = Builder(3)
+    graph = b.graph(b.conv("layer", DATA, 8, 16, groups=2))
+    weight = (graph.params["layer_weight"] * np.exp(b.random.normal(size=(16, 1, 1, 1)))).astype(np.float32)
+    graph = replace(graph, params={**graph.params, "layer_weight": weight})
+    data = np.abs(images(6, 8, 8, seed=2))
+    _, plan = planned(graph, data)
+    network = reconstruct(QuantizedGraph(graph, plan), data, PTQConfig(rounding=True), silent)
+    found = engine_integers(network.graph.params["layer_weight"], groups=2)
+    nearest = engine_integers(weight, groups=2)
+    np.testing.assert_allclose(found[1], nearest[1], rtol=1e-6)
+    assert 0.02 < (found[0] != nearest[0]).mean() < 0.7
+
+    def error(integers: np.ndarray, scale: np.ndarray) -> float:
+        change = {
+            "layer_weight": integers * scale[:, None, None, None] - weight,
+            "layer_bias": np.zeros(16, np.float32),
+        }
+        result = numpy_engine.run(replace(graph, params=change), {"data": data})[0]
+        return float(np.square(result - result.mean(axis=(0, 2, 3), keepdims=True)).mean())
+
+    assert error(*found) < 0.95 * error(*nearest)
+
+
 def test_of_many_rows_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as there is memory for, within bounds; each with its own target, and known by its image."""
     case = layer("1x1")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from quantkit.backends.mxnet.execute import run
-from quantkit.benchmark.workloads.recurrent import recurrent_graph
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.progress import silent
@@ -17,9 +16,10 @@ from quantkit.quantization.ptq_config import PRESETS
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.simulation.constants import batch_constants, with_constants_folded
 from quantkit.quantization.simulation.simulator import SideBySide, int8_network
+from tests.initial_states import encoder_and_decoder
 from tests.networks import DATA, Builder, images, residual_v1
 from tests.quantization.algorithms.networks import computed_weights, planned
-from tests.sequences import FEATURES, STACK, STEPS, sequence_network, sequences
+from tests.sequences import FEATURES, STEPS, sequence_network, sequences
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -78,24 +78,10 @@ def unrolled() -> Graph:
     return b.graph(b.dense("dense", state, 8, 3))
 
 
-def encoder_and_decoder() -> Graph:
-    """An LSTM that begins with the final states of another."""
-    b = Builder()
-    steps_first = b.op("SwapAxis", "swap", DATA, dim1=0, dim2=1)
-    shape = (STACK.layers, 0, STACK.hidden)
-    states = [b.op("_zeros", name, shape=shape) for name in ("state", "cell")]
-    (flat,) = recurrent_graph(STACK).params.values()
-    attrs = {"mode": "lstm", "num_layers": STACK.layers, "state_size": STACK.hidden, "state_outputs": True}
-    b.op("RNN", "encoder", steps_first, b.param("flat", flat), *states, **attrs)
-    b.op("RNN", "decoder", steps_first, Tensor("flat"), Tensor("encoder", 1), Tensor("encoder", 2), **attrs)
-    first = b.op("SwapAxis", "back", Tensor("decoder"), dim1=0, dim2=1)
-    return b.graph(b.dense("dense", b.op("Flatten", "flat_steps", first), STEPS * STACK.hidden, 3))
-
-
 @pytest.mark.parametrize(
     "graph",
-    [unrolled(), sequence_network("NTC", final_states=True), encoder_and_decoder()],
-    ids=["unrolled", "final states", "encoder and decoder"],
+    [unrolled(), sequence_network("NTC", "ones"), sequence_network("NTC", final_states=True), encoder_and_decoder()],
+    ids=["unrolled", "constant states", "final states", "encoder and decoder"],
 )
 def test_constants_of_an_open_batch(graph: Graph) -> None:
     # More than are run at once.
@@ -107,9 +93,9 @@ def test_constants_of_an_open_batch(graph: Graph) -> None:
     both = SideBySide(fused.graph, int8_network(found), data)
     for _ in both.run():
         pass
-    for tensor, values in zip(graph.outputs, run(graph, {"data": data})):
+    for tensor, values in zip(fused.graph.outputs, run(graph, {"data": data})):
         np.testing.assert_allclose(both.exact[tensor], values, atol=1e-5 * np.abs(values).max())
-    scores = graph.outputs[0]
+    scores = fused.graph.outputs[0]
     difference = np.abs(both.quantized[scores] - both.exact[scores])
     assert 0 < difference.max() < 0.1 * np.abs(both.exact[scores]).max()
 

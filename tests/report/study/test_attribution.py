@@ -101,18 +101,19 @@ def test_each_network_is_shown_where_it_has_the_most_steps() -> None:
     assert [each.batch for each in one_per_network(attributions(study(slow)))] == [1]
 
 
-def test_scaling_is_relative_to_the_fewest_cores() -> None:
+def test_scaling_is_relative_to_the_fewest_threads() -> None:
     random = np.random.default_rng(0)
     policies = {"8x1": (8, 1), "1x1": (1, 1), "2x2": (2, 2)}
     contestants = tuple(Contestant(name, "onednn", "int8", name) for name in policies)
     cells = []
     for each in contestants:
-        count, cores = policies[each.name]
-        base = cell("net", 1, each, rounds(random, 40 / cores, count))
-        cells.append(replace(base, placements=tuple(replace(base.placements[0], threads=cores) for _ in range(count))))
+        count, threads = policies[each.name]
+        base = cell("net", 1, each, rounds(random, 40 / threads, count))
+        placement = replace(base.placements[0], threads=threads)
+        cells.append(replace(base, placements=(placement,) * count))
     given = results(("net",), (1,), contestants, speed=dict.fromkeys(policies, 1.0), instances={})
     (found,) = scalings(study(Results(given.run, tuple(cells))))
-    assert [(point.policy, point.instances, point.cores, point.ideal) for point in found.points] == [
+    assert [(point.policy, point.instances, point.threads, point.ideal) for point in found.points] == [
         ("1x1", 1, 1, 1.0),
         ("2x2", 2, 4, 4.0),
         ("8x1", 8, 8, 8.0),
@@ -134,4 +135,4 @@ def test_contestants_with_settings_of_their_own_are_no_placements() -> None:
 def test_efficiency_is_the_share_of_the_ideal() -> None:
     (found,) = scalings(study(results(batches=(1,), contestants=(NATIVE, INT8, PINNED))))
     for point in found.points:
-        assert point.efficiency == point.speedup.value * found.points[0].cores / point.cores
+        assert point.efficiency == point.speedup.value * found.points[0].threads / point.threads

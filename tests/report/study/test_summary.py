@@ -140,6 +140,27 @@ def test_prices_are_positive_numbers(price: float) -> None:
         summarize([results(batches=(1,))], [price])
 
 
+def test_a_host_has_one_price() -> None:
+    runs = [results(batches=(1,), name=name) for name in ("first", "second")]
+    with pytest.raises(UserError, match=r"first and second ran on one host, 0123456789abcdef .*per hour, 1.5 and 2;"):
+        summarize(runs, [1.5, 2.0])
+    for prices in ([1.5, 1.5], [1.5, None]):
+        assert [study.price for study in summarize(runs, prices)] == prices
+
+
 def test_there_is_a_price_for_each_run_or_for_none() -> None:
     with pytest.raises(UserError, match="2 prices for 1 runs"):
         summarize([results(batches=(1,))], [1.0, 2.0])
+
+
+def test_a_figure_for_the_nearest_batch_size_stands_beside_that() -> None:
+    ours, theirs = published("INT8", "throughput", 300.0), published("native", "throughput", 20.0)
+    figures = tuple(replace(each, batch=224, nearest=True) for each in (ours, theirs))
+    study = only(results(published=figures))
+    largest = max(row.batch for row in study.rows)
+    assert {row.key: row.published for row in study.rows if row.published} == {
+        (study.rows[0].network, largest, "INT8"): {"throughput": 15.0}
+    }
+    assert {each.own_batch for each in study.run.published} == {224}
+    exact = only(results(published=tuple(replace(each, nearest=False) for each in figures)))
+    assert not any(row.published for row in exact.rows)

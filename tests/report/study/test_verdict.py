@@ -10,8 +10,8 @@ import pytest
 from quantkit.benchmark.results.results import Contestant, LeftOut, Network, Results
 from quantkit.benchmark.results.statistics import Ratio
 from quantkit.report.study.summary import Study, summarize
-from quantkit.report.study.verdict import reservations, verdicts
-from tests.report.synthetic import INT8, NATIVE, cell, failed, results, rounds, run, served
+from quantkit.report.study.verdict import by_rank, reservations, verdicts
+from tests.report.synthetic import FUSED, INT8, NATIVE, cell, failed, results, rounds, run, served
 
 
 def study(given: Results) -> Study:
@@ -42,6 +42,13 @@ def test_one_comparison_has_its_interval() -> None:
     ratio = next(row.speedup for row in given.rows if row.speedup)
     where = f"on net at batch size 1 (throughput, 95 % interval {ratio.low:.2f} to {ratio.high:.2f})"
     assert verdicts(given) == (f"INT8 runs {ratio.value:.2f} times as fast as native {where}.",)
+
+
+def test_our_own_int8_leads_before_that_of_faster_others() -> None:
+    theirs = replace(INT8, name="stock INT8", variant="stock-int8")
+    speed = {"native": 1.0, "fused": 60.0, "INT8": 20.0, "stock INT8": 40.0}
+    given = study(results(batches=(1,), contestants=(NATIVE, FUSED, theirs, INT8), speed=speed))
+    assert by_rank(given) == ("INT8", "stock INT8", "fused")
 
 
 def test_doubt_is_said() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from quantkit.formats.onnx.reading.values import (
     BATCH,
+    MOST_ELEMENTS,
     ONLY_IMAGES,
     Budget,
     Computed,
@@ -20,6 +21,7 @@ from quantkit.formats.onnx.reading.values import (
     Value,
     elements,
     in_batch,
+    repeats_one,
     shown,
 )
 from quantkit.ir.graph import Node, Tensor
@@ -30,9 +32,6 @@ Attr = Union[str, int, float, tuple[int, ...]]
 # Shapes, axes, limits, and the parts of what is split.
 _MOST_INTEGERS = 2**16
 
-# Values of the largest tensor for one image; far beyond any network, and within the engine's indices.
-MOST_ELEMENTS = 2**29
-
 
 @dataclass
 class Construction:
@@ -40,7 +39,8 @@ class Construction:
 
     ``values`` is what each ONNX tensor has become. ``fixed`` is the batch size that the file is made for, None if it
     is open. ``names`` holds the names added so far, and reserves those of inputs, outputs and operators. ``budget`` is
-    the memory that parameters and folded constants may take. ``shapes`` are those of the operators' first outputs.
+    the memory that parameters and folded constants may take; ``filled`` what parameters that repeat one number may take
+    once the network runs. ``shapes`` are those of the operators' first outputs.
     """
 
     opset: int
@@ -48,6 +48,7 @@ class Construction:
     outputs: frozenset[str]
     names: Names
     budget: Budget
+    filled: Budget
     fixed: Optional[int] = None
     values: dict[str, Value] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -104,17 +105,22 @@ class Construction:
         return tuple(int(each) for each in value.array.reshape(-1))
 
     def parameter(self, wanted: str, array: np.ndarray) -> Tensor:
-        """Add a parameter under the wanted name, or a free one like it.
+        """Add a parameter under the wanted name, or a free one like it; one number repeated takes no memory.
 
         Raises:
-            Refused: the budget is used up, or the array has the batch as an axis.
+            Refused: its budget is used up, or the array has the batch as an axis.
         """
         if any(map(in_batch, array.shape)):
             raise Refused(f"it reads a constant of shape {shown(array.shape)}; {ONLY_IMAGES}")
-        self.budget.take(4 * array.size)
         name = self.names.take(wanted)
         # MXNet has neither scalars nor read-only arrays of other types.
-        self.params[name] = np.ascontiguousarray(array, np.float32).reshape(array.shape or (1,))
+        shape = array.shape or (1,)
+        if repeats_one(array):
+            self.filled.take(4 * array.size)
+            self.params[name] = np.broadcast_to(array.flat[0].astype(np.float32), shape)
+        else:
+            self.budget.take(4 * array.size)
+            self.params[name] = np.ascontiguousarray(array, np.float32).reshape(shape)
         return Tensor(name)
 
     def step(

@@ -1,15 +1,14 @@
-"""Layers with weights: convolution, dense, normalization. After the ONNX operator specification."""
+"""Layers with weights: convolution, dense. After the ONNX operator specification."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from typing import Optional
 
 import numpy as np
 
-from quantkit.formats.onnx.reading.construction import Attr, Construction, Converter, reshaped
-from quantkit.formats.onnx.reading.values import Computed, Constant, OnnxNode, Refused, Shape, axis_of, broadcast, shown
+from quantkit.formats.onnx.reading.construction import Attr, Construction, Converter
+from quantkit.formats.onnx.reading.values import Computed, Constant, OnnxNode, Refused, Shape, broadcast, shown
 from quantkit.formats.onnx.reading.windows import Windows, listed, padded, windows_of
 from quantkit.ir.graph import Tensor
 from quantkit.ir.operators import integers
@@ -139,6 +138,7 @@ def _gemm(state: Construction, node: OnnxNode) -> None:
     if not node.integer("transB", 0):
         rows, name = rows.T, f"{node.name}_weight"
     if alpha != 1:
+        state.budget.take(4 * rows.size)
         rows, name = rows * alpha, f"{node.name}_weight"
     beta = np.float32(node.number("beta", 1.0))
     if bias is None:
@@ -146,9 +146,12 @@ def _gemm(state: Construction, node: OnnxNode) -> None:
         return
     if isinstance(bias, Computed) or broadcast(bias.shape, (1, len(rows))) != (1, len(rows)):
         raise Refused("what it adds is not a constant for each of its units")
-    values = np.broadcast_to(bias.array.reshape(-1), len(rows))
+    values = bias.array.reshape(-1)
+    if beta != 1:
+        state.budget.take(4 * values.size)
+        values = values * beta
     own = bias.name if beta == 1 and bias.shape == (len(rows),) else f"{node.name}_bias"
-    _dense(state, node, data, Constant(name, rows), Constant(own, values * beta if beta != 1 else values))
+    _dense(state, node, data, Constant(name, rows), Constant(own, np.broadcast_to(values, len(rows))))
 
 
 def _product(state: Construction, node: OnnxNode) -> None:
@@ -176,71 +179,9 @@ def _dense(state: Construction, node: OnnxNode, data: Computed, weight: Constant
     )
 
 
-def _batch_norm(state: Construction, node: OnnxNode) -> None:
-    data = state.computed(node)
-    if node.integer("training_mode", 0) or any(node.outputs[1:]):
-        raise Refused("it is in training mode; export the network for inference")
-    parameters = [state.weights(node, position) for position in range(1, 5)]
-    if len(data.shape) < 2 or any(each.shape != data.shape[1:2] for each in parameters):
-        raise Refused(f"its parameters do not fit input {shown(data.shape)}")
-    inputs = [state.parameter(each.name, each.array) for each in parameters]
-    state.finish(
-        node, "BatchNorm", [data.tensor, *inputs], data.shape, eps=node.number("epsilon", 1e-5), fix_gamma=False
-    )
-
-
-def _instance_norm(state: Construction, node: OnnxNode) -> None:
-    data, parameters = state.computed(node), [state.weights(node, 1), state.weights(node, 2)]
-    if len(data.shape) < 3 or any(each.shape != data.shape[1:2] for each in parameters):
-        raise Refused(f"its parameters do not fit input {shown(data.shape)}")
-    inputs = [state.parameter(each.name, each.array) for each in parameters]
-    state.finish(node, "InstanceNorm", [data.tensor, *inputs], data.shape, eps=node.number("epsilon", 1e-5))
-
-
-def _layer_norm(state: Construction, node: OnnxNode) -> None:
-    data, scale, shift = state.computed(node), state.weights(node, 1), state.constant(node, 2)
-    axis = axis_of(node.integer("axis", -1), len(data.shape))
-    normalized = data.shape[axis:]
-    if any(node.outputs[1:]) or axis == 0:
-        raise Refused("it normalizes over the batch, or puts out its statistics")
-    state.budget.take(8 * prod(normalized))
-    gamma = np.broadcast_to(scale.array, normalized).reshape(-1)
-    beta = np.zeros_like(gamma) if shift is None else np.broadcast_to(shift.array, normalized).reshape(-1)
-    names = scale.name, f"{node.name}_bias" if shift is None else shift.name
-    inputs = [state.parameter(name, array) for name, array in zip(names, (gamma, beta))]
-    epsilon = node.number("epsilon", 1e-5)
-    if len(normalized) == 1:
-        state.finish(node, "LayerNorm", [data.tensor, *inputs], data.shape, axis=-1, eps=epsilon)
-        return
-    flat = reshaped(state, node, data, (*data.shape[:axis], prod(normalized)), "flat")
-    normal = state.step(node, "normal", "LayerNorm", [flat.tensor, *inputs], flat.shape, axis=-1, eps=epsilon)
-    reshaped(state, node, normal, data.shape)
-
-
-def _local_response(state: Construction, node: OnnxNode) -> None:
-    data = state.computed(node)
-    size = node.integer("size")
-    if not 1 <= size < 2 * data.shape[1] or size % 2 == 0:
-        raise Refused(f"it sums over {size} channels; the engine sums over an odd number, of those that there are")
-    state.finish(
-        node,
-        "LRN",
-        [data.tensor],
-        data.shape,
-        nsize=size,
-        alpha=node.number("alpha", 1e-4),
-        beta=node.number("beta", 0.75),
-        knorm=node.number("bias", 1.0),
-    )
-
-
 LAYERS: Mapping[str, Converter] = {
     "Conv": _convolution,
     "ConvTranspose": _transposed_convolution,
     "Gemm": _gemm,
     "MatMul": _product,
-    "BatchNormalization": _batch_norm,
-    "InstanceNormalization": _instance_norm,
-    "LayerNormalization": _layer_norm,
-    "LRN": _local_response,
 }

@@ -1,4 +1,4 @@
-"""Operators that move values: shapes, axes, parts, padding; and softmax, which works along axes."""
+"""Operators that move values: shapes, axes, padding; and softmax, which works along axes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from math import prod
 from typing import Optional
 
 from quantkit.formats.onnx.reading.construction import Construction, Converter, reshaped, transposed
-from quantkit.formats.onnx.reading.folding import slices
 from quantkit.formats.onnx.reading.values import (
     BATCH,
     Computed,
-    Constant,
     OnnxNode,
     Refused,
     Shape,
@@ -23,7 +21,6 @@ from quantkit.formats.onnx.reading.values import (
     in_batch,
     shown,
 )
-from quantkit.ir.graph import Tensor
 
 
 def _reshape(state: Construction, node: OnnxNode) -> None:
@@ -108,98 +105,15 @@ def _concat(state: Construction, node: OnnxNode) -> None:
     state.finish(node, "Concat", [part.tensor for part in parts], shape, num_args=len(parts), dim=axis)
 
 
-def _slice(state: Construction, node: OnnxNode) -> None:
-    data = state.computed(node)
-    given = [state.integers(node, position) for position in range(1, 5)]
-    chosen = slices(node, data.shape, given)
-    limits = [part.indices(extent) for part, extent in zip(chosen, data.shape)]
-    shape = tuple(len(range(*each)) for each in limits)
-    cut = [axis for axis, extent in enumerate(data.shape) if limits[axis] != (0, extent, 1)]
-    if any(in_batch(data.shape[axis]) for axis in cut):
-        raise Refused("it takes images out of a batch")
-    if not cut:
-        state.alias(node, data)
-    elif len(cut) == 1 and limits[cut[0]][2] == 1:
-        begin, end, _ = limits[cut[0]]
-        state.finish(node, "slice_axis", [data.tensor], shape, axis=cut[0], begin=begin, end=end)
-    else:
-        texts = [
-            tuple(None if each < 0 or axis not in cut else each for each in limits[axis][:2])
-            for axis in range(len(shape))
-        ]
-        steps = tuple(limits[axis][2] for axis in range(len(shape)))
-        begins, ends = (str(tuple(pair[side] for pair in texts)) for side in range(2))
-        state.finish(node, "slice", [data.tensor], shape, begin=begins, end=ends, step=steps)
-
-
-def _split(state: Construction, node: OnnxNode) -> None:
-    data = state.computed(node)
-    axis = axis_of(node.integer("axis", 0), len(data.shape))
-    extent, count = data.shape[axis], len(node.outputs)
-    sizes = state.integers(node, 1, "split")
-    if sizes is None:
-        size = -(-extent // count)
-        sizes = tuple(min(size, extent - size * number) for number in range(count))
-    if in_batch(extent) or len(sizes) != count or sum(sizes) != extent or min(sizes) < 1:
-        raise Refused(f"it splits {extent} into {sizes}")
-    shapes = [(*data.shape[:axis], size, *data.shape[axis + 1 :]) for size in sizes]
-    if count == 1:
-        state.alias(node, data)
-    elif len(set(sizes)) == 1 and not state.outputs.intersection(node.outputs):
-        whole = state.finish(node, "SliceChannel", [data.tensor], shapes[0], num_outputs=count, axis=axis)
-        for number, output in enumerate(node.outputs):
-            if output:
-                state.values[output] = Computed(Tensor(whole.tensor.node, number), shapes[number])
-    else:
-        begin = 0
-        for number, (size, shape) in enumerate(zip(sizes, shapes)):
-            limits = {"axis": axis, "begin": begin, "end": begin + size}
-            if node.outputs[number]:
-                state.part(node, number, "slice_axis", [data.tensor], shape, **limits)
-            begin += size
-
-
-def _gather(state: Construction, node: OnnxNode) -> None:
-    if isinstance(state.value(node, 0), Constant):
-        _embedding(state, node)
-        return
-    data, chosen = state.computed(node), state.weights(node, 1)
-    axis = axis_of(node.integer("axis", 0), len(data.shape))
-    extent = data.shape[axis]
-    indices = chosen.array
-    if indices.dtype.kind not in "iu" or in_batch(extent) or indices.min() < -extent or indices.max() >= extent:
-        raise Refused(f"it takes {indices.size} values of axis {axis} of {shown(data.shape)}, or images of a batch")
-    indices = indices % extent
-    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
-    if indices.size == 1:
-        begin = int(indices.reshape(-1)[0])
-        part = state.step(
-            node, "part", "slice_axis", [data.tensor], (*data.shape[:axis], 1, *data.shape[axis + 1 :]), axis=axis,
-            begin=begin, end=begin + 1,
-        )  # fmt: skip
-        reshaped(state, node, part, shape)
-        return
-    places = state.parameter(f"{node.name}_indices", indices)
-    state.finish(node, "take", [data.tensor, places], shape, axis=axis, mode="clip")
-
-
-def _embedding(state: Construction, node: OnnxNode) -> None:
-    """Rows of a constant table, chosen by the image: by tokens."""
-    table, tokens = state.weights(node, 0), state.computed(node, 1)
-    if table.array.ndim != 2 or table.array.dtype.kind != "f" or axis_of(node.integer("axis", 0), 2) != 0:
-        raise Refused(f"it chooses by the image from a constant of shape {table.shape}, other than rows of a table")
-    if not tokens.integral:
-        raise Refused("it chooses by floating-point numbers; export the network with int64 tokens as its input")
-    rows, features = table.shape
-    weight = state.parameter(table.name, table.array)
-    shape = (*tokens.shape, features)
-    state.finish(node, "Embedding", [tokens.tensor, weight], shape, input_dim=rows, output_dim=features)
-
-
 def _expand(state: Construction, node: OnnxNode) -> None:
     data, asked = state.computed(node), state.integers(node, 1)
     if asked is None:
         raise Refused("it names no shape")
+    # A file for one batch size names that size.
+    asked = tuple(
+        1 if extent == BATCH and size == state.fixed else size
+        for extent, size in zip((*[1] * (len(asked) - len(data.shape)), *data.shape)[-len(asked) :], asked)
+    )
     shape = broadcast(data.shape, asked)
     full = reshaped(state, node, data, (1,) * (len(shape) - len(data.shape)) + data.shape, "rank")
     axes = tuple(axis for axis, extent in enumerate(shape) if extent != full.shape[axis])
@@ -208,6 +122,24 @@ def _expand(state: Construction, node: OnnxNode) -> None:
         return
     sizes = tuple(shape[axis] for axis in axes)
     state.finish(node, "broadcast_axis", [full.tensor], shape, axis=axes, size=sizes)
+
+
+def _tile(state: Construction, node: OnnxNode) -> None:
+    """Each axis repeated as one more, which then becomes part of it."""
+    data, repeats = state.computed(node), state.integers(node, 1)
+    rank = len(data.shape)
+    if repeats is None or len(repeats) != rank or min(repeats) < 1:
+        raise Refused(f"it repeats {shown(data.shape)} by {repeats}")
+    if any(times > 1 and in_batch(extent) for times, extent in zip(repeats, data.shape)):
+        raise Refused("it makes a larger batch of several")
+    for axis, times in enumerate(repeats):
+        if times > 1:
+            front, back = data.shape[:axis], data.shape[axis:]
+            parts = reshaped(state, node, data, (prod(front), 1, prod(back)), f"parts{axis}")
+            many = (prod(front), times, prod(back))
+            copies = state.step(node, f"copies{axis}", "broadcast_axis", [parts.tensor], many, axis=(1,), size=(times,))
+            data = reshaped(state, node, copies, (*front, times * back[0], *back[1:]), f"tiled{axis}")
+    state.alias(node, data)
 
 
 def _pad(state: Construction, node: OnnxNode) -> None:
@@ -226,7 +158,7 @@ def _pad(state: Construction, node: OnnxNode) -> None:
     if not any(begin + end):
         state.alias(node, data)
         return
-    if rank not in (4, 5) or any(begin[:2] + end[:2]) or min(begin + end) < 0 or value is None:
+    if rank not in (3, 4, 5) or any(begin[:2] + end[:2]) or min(begin + end) < 0 or value is None:
         raise Refused(f"it pads {begin} before and {end} behind; the engine pads spatial axes only, with one value")
     if mode not in ("constant", "edge", "reflect"):
         raise Refused(f"it pads by {mode!r}")
@@ -234,7 +166,16 @@ def _pad(state: Construction, node: OnnxNode) -> None:
         raise Refused(f"it mirrors more than its input {shown(data.shape)} has")
     shape = tuple(sum(each) for each in zip(data.shape, begin, end))
     widths = tuple(width for pair in zip(begin, end) for width in pair)
-    state.finish(node, "Pad", [data.tensor], shape, mode=mode, pad_width=widths, constant_value=float(value))
+    if rank > 3:
+        state.finish(node, "Pad", [data.tensor], shape, mode=mode, pad_width=widths, constant_value=float(value))
+        return
+    # The engine pads two or three axes.
+    plane = reshaped(state, node, data, (*data.shape[:2], 1, data.shape[2]), "plane")
+    wide = state.step(
+        node, "wide", "Pad", [plane.tensor], (*shape[:2], 1, shape[2]), mode=mode,
+        pad_width=(0, 0, 0, 0, 0, 0, *widths[4:]), constant_value=float(value),
+    )  # fmt: skip
+    reshaped(state, node, wide, shape)
 
 
 def _softmax(op: str, state: Construction, node: OnnxNode) -> None:
@@ -294,10 +235,8 @@ LAYOUT: Mapping[str, Converter] = {
     "Unsqueeze": _unsqueeze,
     "Transpose": _transpose,
     "Concat": _concat,
-    "Slice": _slice,
-    "Split": _split,
-    "Gather": _gather,
     "Expand": _expand,
+    "Tile": _tile,
     "Pad": _pad,
     "Softmax": partial(_softmax, "softmax"),
     "LogSoftmax": partial(_softmax, "log_softmax"),

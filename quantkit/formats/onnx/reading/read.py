@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -19,7 +19,9 @@ from quantkit.formats.onnx.reading.tensors import Files, array_of, shape_of
 from quantkit.formats.onnx.reading.values import Attribute, OnnxNode
 from quantkit.ir.names import Names
 
-OPSETS = range(9, 22)
+OPSETS = range(6, 25)
+"""The versions of ONNX's operators that are read. Those before 6 have other attributes throughout."""
+
 OWN_DOMAINS = ("", "ai.onnx")
 
 _REMEDY = "the file is damaged, or no ONNX network: export it again"
@@ -65,7 +67,7 @@ def read_network(path: Path) -> OnnxNetwork:
 
     Raises:
         ModelError: the file cannot be read, is damaged, contradicts the specification, or holds what quantkit does not
-            read: subgraphs, functions, sparse or text tensors, other opsets than 9 to 21, an INT8 network.
+            read: subgraphs, functions, sparse or text tensors, other opsets than those of ``OPSETS``, an INT8 network.
         UserError: the package ``onnx`` is not installed.
     """
     content = _content(path)
@@ -112,7 +114,7 @@ def _network(content: bytes, path: Path) -> OnnxNetwork:
     constants = {
         name: array_of(tensor, files, f"{path}: tensor {name!r}") for name, tensor in tensors.items() if name in read
     }
-    nodes = tuple(_operators(needed, files, path))
+    nodes = tuple(_operators(needed, read, files, path))
     inputs = tuple(_input(each) for each in declared if each.name in read and each.name not in tensors)
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     return OnnxNetwork(
@@ -195,8 +197,11 @@ def _needed(nodes: Sequence[Any], outputs: Iterable[str]) -> list[Any]:
     return needed[::-1]
 
 
-def _operators(nodes: Sequence[Any], files: Files, path: Path) -> Iterable[OnnxNode]:
-    """The operators with unique names: one without a name, or with a name that is taken, gets its first output's."""
+def _operators(nodes: Sequence[Any], read: Container[str], files: Files, path: Path) -> Iterable[OnnxNode]:
+    """The operators with unique names: one without a name, or with a name that is taken, gets its first output's.
+
+    Of further outputs, such as the mask of Dropout, those that are not in ``read`` are left out as ONNX does it.
+    """
     names = [node.name for node in nodes]
     free = Names(names)
     seen: set[str] = set()
@@ -210,7 +215,8 @@ def _operators(nodes: Sequence[Any], files: Files, path: Path) -> Iterable[OnnxN
         attributes = {
             each.name: _attribute(each, files, f"{where}: attribute {each.name!r}") for each in node.attribute
         }
-        yield OnnxNode(node.op_type, name, tuple(node.input), tuple(node.output), attributes, node.domain)
+        outputs = (*node.output[:1], *(output if output in read else "" for output in node.output[1:]))
+        yield OnnxNode(node.op_type, name, tuple(node.input), outputs, attributes, node.domain)
 
 
 def _attribute(attribute: Any, files: Files, where: str) -> Attribute:

@@ -131,11 +131,16 @@ def _sequences(state: Construction, node: OnnxNode, batches_first: bool) -> Comp
 
 def _check_lengths(state: Construction, node: OnnxNode, steps: int) -> None:
     lengths = state.value(node, _SEQUENCE_LENGTHS)
-    if lengths is not None and (isinstance(lengths, Computed) or np.any(lengths.array != steps)):
+    if lengths is not None and (isinstance(lengths, Computed) or not _all_are(steps, lengths.array)):
         raise Refused(
             f"its sequences have lengths of their own, and the engine runs all {steps} steps; "
             "export it for sequences of one length, without sequence_lens"
         )
+
+
+def _all_are(value: int, array: np.ndarray) -> bool:
+    """Whether all values, which may be one repeated a million times, are the same."""
+    return array.size == 0 or bool(array.min() == value == array.max())
 
 
 def _parameters(state: Construction, node: OnnxNode, kind: _Kind, directions: int, features: int) -> tuple[int, Tensor]:

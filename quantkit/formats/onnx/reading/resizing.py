@@ -8,8 +8,12 @@ from typing import Optional
 import numpy as np
 
 from quantkit.formats.onnx.reading.construction import Attr, Construction, Converter
+from quantkit.formats.onnx.reading.interpolation import Interpolation, interpolated
 from quantkit.formats.onnx.reading.values import Computed, Constant, OnnxNode, Refused, Shape, axes_of, in_batch, shown
 from quantkit.ir.attribute_bounds import MOST_RESIZED
+
+# The coordinates that the engine's operator knows, and whether they align the corners.
+_ENGINES = {"align_corners": True, "half_pixel": False, "pytorch_half_pixel": False}
 
 # The most pixels by which a scale may miss the ratio of the resulting sizes.
 _EXACT = 1e-4
@@ -18,27 +22,31 @@ _EXACT = 1e-4
 def _resize(state: Construction, node: OnnxNode) -> None:
     data = state.computed(node)
     if node.op == "Upsample" or state.opset < 11:
-        scales, sizes = state.constant(node, 1), None
+        scales, sizes = _scales(state, node), None
         coordinates, rounding = "asymmetric", "floor"
     else:
         scales, sizes = state.constant(node, 2), state.constant(node, 3)
         coordinates = node.text("coordinate_transformation_mode", "half_pixel")
         rounding = node.text("nearest_mode", "round_prefer_floor")
-    if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Refused("it smooths what it shrinks, or keeps proportions")
     ratios, shape = _target(node, data, scales, sizes)
-    if any(one != other for one, other in zip(shape[:2], data.shape)) or len(shape) != 4:
-        raise Refused(f"it makes {shown(shape)} of {shown(data.shape)}; only height and width can be changed")
+    if shape[:2] != data.shape[:2] or len(shape) not in (3, 4, 5):
+        raise Refused(f"it makes {shown(shape)} of {shown(data.shape)}; only spatial axes can be changed")
     state.check(shape)
     mode = node.text("mode", "nearest")
     if shape == data.shape and all(ratio == 1 for ratio in ratios):
         state.alias(node, data)
-    elif mode == "nearest":
+    elif mode == "nearest" and not node.integer("antialias", 0):
         _nearest(state, node, data, shape, ratios[2:], coordinates, rounding)
-    elif mode in ("linear", "bilinear"):
-        _linear(state, node, data, shape, ratios[2:], coordinates)
+    elif mode in ("linear", "bilinear", "cubic"):
+        _between(state, node, data, shape, ratios[2:], coordinates)
     else:
-        raise Refused(f"it resizes by {mode!r}; nearest and linear are known")
+        raise Refused(f"it resizes by {mode!r}; nearest, linear and cubic are known")
+
+
+def _scales(state: Construction, node: OnnxNode) -> Optional[Constant]:
+    """The scales of an enlargement: an attribute in opsets 7 and 8, an input since."""
+    listed = node.numbers("scales")
+    return state.constant(node, 1) if listed is None else Constant(node.name, np.array(listed, np.float32))
 
 
 def _target(
@@ -53,17 +61,36 @@ def _target(
     if len(axes) != given.array.size:
         raise Refused(f"it names {given.array.size} scales or sizes for {len(axes)} axes")
     ratios, shape = [1.0] * rank, list(data.shape)
-    for axis, value in zip(axes, given.array.tolist()):
-        if in_batch(data.shape[axis]):
+    values = dict(zip(axes, given.array.tolist()))
+    common = _common_ratio(node, data, values) if given is sizes else None
+    for axis, value in values.items():
+        extent = data.shape[axis]
+        if in_batch(extent):
             # A file for one batch size names that size.
             continue
-        if given is sizes:
-            shape[axis], ratios[axis] = int(value), value / data.shape[axis]
+        if common is not None:
+            shape[axis], ratios[axis] = int(extent * common + 0.5), common
+        elif given is sizes:
+            shape[axis], ratios[axis] = int(value), value / extent
         else:
             if not 0 < value < 2**20:
                 raise Refused(f"it scales by {value}")
-            shape[axis], ratios[axis] = int(np.floor(data.shape[axis] * value)), value
+            shape[axis], ratios[axis] = int(np.floor(extent * value)), value
     return ratios, tuple(shape)
+
+
+def _common_ratio(node: OnnxNode, data: Computed, sizes: Mapping[int, float]) -> Optional[float]:
+    """The ratio of all axes where proportions are kept; None if they are not."""
+    ratios = [1.0 if in_batch(data.shape[axis]) else size / data.shape[axis] for axis, size in sizes.items()]
+    policy = node.text("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return None
+    if policy not in _POLICIES:
+        raise Refused(f"it keeps proportions by {policy!r}")
+    return _POLICIES[policy](ratios)
+
+
+_POLICIES: Mapping[str, Callable[[list[float]], float]] = {"not_larger": min, "not_smaller": max}
 
 
 def _nearest(
@@ -77,19 +104,19 @@ def _nearest(
         for extent, count, ratio in zip(data.shape[2:], shape[2:], ratios)
     ]
     times = shape[2] // data.shape[2]
-    if all(
+    if len(shape) == 4 and all(
         count == times * extent and (place == np.arange(count) // times).all()
         for extent, count, place in zip(data.shape[2:], shape[2:], places)
     ):
         attrs: dict[str, Attr] = {"scale": times, "sample_type": "nearest", "num_args": 1}
         state.finish(node, "UpSampling", [data.tensor], shape, **attrs)
         return
-    rows = state.step(
-        node, "rows", "take", [data.tensor, state.parameter(f"{node.name}_row_indices", places[0])],
-        (*shape[:3], data.shape[3]), axis=2, mode="clip",
-    )  # fmt: skip
-    columns = state.parameter(f"{node.name}_column_indices", places[1])
-    state.finish(node, "take", [rows.tensor, columns], shape, axis=3, mode="clip")
+    for axis, chosen in enumerate(places[:-1], 2):
+        indices = state.parameter(f"{node.name}_indices{axis}", chosen)
+        size = (*shape[: axis + 1], *data.shape[axis + 1 :])
+        data = state.step(node, f"axis{axis}", "take", [data.tensor, indices], size, axis=axis, mode="clip")
+    last = state.parameter(f"{node.name}_indices", places[-1])
+    state.finish(node, "take", [data.tensor, last], shape, axis=len(shape) - 1, mode="clip")
 
 
 def _places(extent: int, count: int, ratio: float, coordinates: str, rounding: str) -> np.ndarray:
@@ -117,22 +144,28 @@ def _places(extent: int, count: int, ratio: float, coordinates: str, rounding: s
     return chosen
 
 
-def _linear(
+def _between(
     state: Construction, node: OnnxNode, data: Computed, shape: Shape, ratios: list[float], coordinates: str
 ) -> None:
-    known = {"align_corners": True, "half_pixel": False, "pytorch_half_pixel": False}
-    if coordinates not in known or (coordinates == "pytorch_half_pixel" and 1 in shape[2:]):
-        raise Refused(f"it interpolates with coordinates {coordinates!r}; half_pixel and align_corners are known")
-    if coordinates != "align_corners" and any(
-        abs(ratio - count / extent) * extent > _EXACT for ratio, count, extent in zip(ratios, shape[2:], data.shape[2:])
-    ):
-        raise Refused(f"its scales {ratios} do not make whole sizes of {shown(data.shape)}")
+    """Interpolate by the engine's operator if it has what is wanted, else by matrices."""
+    mode = node.text("mode", "nearest")
+    cubic = node.number("cubic_coeff_a", -0.75) if mode == "cubic" else None
+    smooth, outside = bool(node.integer("antialias", 0)), not node.integer("exclude_outside", 0)
+    aligned = _ENGINES.get(coordinates)
+    exact = all(
+        abs(ratio - count / extent) * extent <= _EXACT
+        for ratio, count, extent in zip(ratios, shape[2:], data.shape[2:])
+    )
+    known = aligned is not None and exact and not (coordinates == "pytorch_half_pixel" and 1 in shape[2:])
+    if cubic is not None or smooth or not known or len(shape) != 4:
+        interpolated(state, node, data, shape, ratios, Interpolation(coordinates, cubic, outside, smooth))
+        return
     if max(shape[2:]) > MOST_RESIZED:
         raise Refused(f"it makes {shown(shape)}, and MXNet interpolates to sides of {MOST_RESIZED} at most")
     # Before MXNet 1.7 corners were always aligned, and the parameter did not exist.
-    aligned: dict[str, Attr] = {} if known[coordinates] else {"align_corners": "False"}
+    attrs: dict[str, Attr] = {} if aligned else {"align_corners": "False"}
     inputs = [data.tensor]
-    state.finish(node, "_contrib_BilinearResize2D", inputs, shape, height=shape[2], width=shape[3], **aligned)
+    state.finish(node, "_contrib_BilinearResize2D", inputs, shape, height=shape[2], width=shape[3], **attrs)
 
 
 RESIZING: Mapping[str, Converter] = dict.fromkeys(("Resize", "Upsample"), _resize)

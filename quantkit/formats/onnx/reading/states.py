@@ -12,8 +12,8 @@ from quantkit.formats.onnx.reading.read import Input, OnnxNetwork
 from quantkit.formats.onnx.reading.recurrent import INITIAL_STATES, RECURRENT
 from quantkit.formats.onnx.reading.values import BATCH, OnnxNode
 
-# Exporters take a layer's part out of the states of all with these.
-_PARTS = frozenset({"Identity", "Slice", "Squeeze", "Unsqueeze"})
+# Exporters take a layer's part out of the states of all with these, or bring its batch to another place.
+_PARTS = frozenset({"Identity", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
 # Of the axes of a state, in either layout: directions, batch and units.
 _AXES = 3

@@ -19,7 +19,11 @@ Attribute = Union[int, float, str, tuple[int, ...], tuple[float, ...], tuple[str
 # (Shape, Gather, Mul, Concat before a Reshape) is done in integers, and the result still shows the batch.
 BATCH = 1_000_003
 
+# Values of the largest tensor for one image; far beyond any network, and within the engine's indices.
+MOST_ELEMENTS = 2**29
+
 ONLY_IMAGES = "only images may have the batch as an axis"
+OUT_OF_PROPORTION = "what it computes takes memory out of proportion to the size of the file"
 
 _NO_ATTRIBUTE = "it has no attribute {!r}, which ONNX requires"
 
@@ -42,7 +46,7 @@ class Budget:
         """
         self.left -= count
         if self.left < 0:
-            raise Refused("what it computes takes memory out of proportion to the size of the file")
+            raise Refused(OUT_OF_PROPORTION)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +110,15 @@ class OnnxNode:
             raise Refused(f"its attribute {name!r} is not a list of integers")
         return tuple(int(each) for each in value)
 
+    def numbers(self, name: str) -> Optional[tuple[float, ...]]:
+        """An attribute that is a list of numbers; None if it is missing."""
+        if name not in self.attributes:
+            return None
+        value = self.attributes[name]
+        if not isinstance(value, tuple) or not all(isinstance(each, (int, float)) for each in value):
+            raise Refused(f"its attribute {name!r} is not a list of numbers")
+        return tuple(float(each) for each in value)
+
     def _attribute(self, name: str, kind: Any, default: Any) -> Any:
         value = self.attributes.get(name, default)
         if value is None:
@@ -153,6 +166,11 @@ def broadcast(*shapes: Shape) -> Shape:
 def in_batch(extent: int) -> bool:
     """Whether an extent, or a computed integer, depends on the batch size."""
     return extent != 0 and extent % BATCH == 0
+
+
+def repeats_one(array: np.ndarray) -> bool:
+    """Whether an array holds one number in memory, however often it repeats it."""
+    return array.size > 0 and all(stride == 0 or extent == 1 for stride, extent in zip(array.strides, array.shape))
 
 
 def shown(shape: Sequence[int]) -> str:

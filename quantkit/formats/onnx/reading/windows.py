@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quantkit.formats.onnx.reading.construction import Construction
+from quantkit.formats.onnx.reading.construction import Construction, reshaped
 from quantkit.formats.onnx.reading.values import Computed, OnnxNode, Refused, Shape
 
 # Larger strides, kernels and pads would overflow the engine's integers.
@@ -28,6 +28,10 @@ class Windows:
     @property
     def symmetric(self) -> bool:
         return self.begin == self.end
+
+    @property
+    def dilated(self) -> bool:
+        return any(size > 1 and gap > 1 for size, gap in zip(self.kernel, self.dilations))
 
 
 def windows_of(node: OnnxNode, extents: Shape, kernel: Shape) -> Windows:
@@ -91,15 +95,14 @@ def listed(node: OnnxNode, name: str, count: int, default: int) -> Shape:
 
 
 def padded(state: Construction, node: OnnxNode, data: Computed, begin: Shape, end: Shape, value: float) -> Computed:
-    """The image with more pixels before and behind, as an intermediate step.
-
-    Raises:
-        Refused: the engine has no such padding.
-    """
+    """The image, of one to three spatial axes, with more pixels before and behind, as an intermediate step."""
     if not any(begin + end):
         return data
-    if len(begin) not in (2, 3):
-        raise Refused(f"it pads {begin} before and {end} behind, which the engine does over two or three axes only")
+    if len(begin) == 1:
+        # The engine pads two or three axes.
+        plane = reshaped(state, node, data, (*data.shape[:2], 1, data.shape[2]), "plane")
+        wide = padded(state, node, plane, (0, *begin), (0, *end), value)
+        return reshaped(state, node, wide, (*data.shape[:2], wide.shape[3]), "row")
     shape = data.shape[:2] + tuple(map(sum, zip(data.shape[2:], begin, end)))
     widths = (0, 0, 0, 0, *(width for pair in zip(begin, end) for width in pair))
     return state.step(node, "pad", "Pad", [data.tensor], shape, mode="constant", pad_width=widths, constant_value=value)

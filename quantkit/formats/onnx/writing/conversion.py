@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Union
 
 import numpy as np
@@ -11,16 +12,18 @@ import numpy as np
 from quantkit.errors import ModelError
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.names import Names
+from quantkit.ir.operators import integers
 
 WRITTEN_OPERATORS = frozenset([
     "Abs", "Add", "ArgMax", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Clip", "Concat", "Conv",
-    "ConvTranspose", "Cos", "DepthToSpace", "DequantizeLinear", "Div", "Elu", "Erf", "Exp", "Expand", "Flatten",
-    "Floor", "GRU", "Gather", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "HardSigmoid", "Identity",
-    "InstanceNormalization", "LRN", "LSTM", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "MatMul", "Max",
-    "MaxPool", "Min", "Mul", "Neg", "PRelu", "Pad", "Pow", "QuantizeLinear", "RNN", "Reciprocal", "ReduceMax",
-    "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "Selu", "Shape", "Sigmoid", "Sin", "Slice",
-    "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Transpose",
-    "Unsqueeze",
+    "ConvTranspose", "Cos", "DepthToSpace", "DequantizeLinear", "Div", "Elu", "Equal", "Erf", "Exp", "Expand",
+    "Flatten", "Floor", "GRU", "Gather", "GatherND", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "Greater",
+    "GreaterOrEqual", "HardSigmoid", "Identity", "InstanceNormalization", "LRN", "LSTM", "LayerNormalization",
+    "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "MaxPool", "Min", "Mul", "Neg",
+    "NonMaxSuppression", "PRelu", "Pad", "Pow", "QuantizeLinear", "RNN", "Reciprocal", "ReduceMax", "ReduceMean",
+    "ReduceMin", "ReduceSum", "Relu", "Reshape", "Resize", "ScatterND", "Selu", "Shape", "Sigmoid", "Sin", "Slice",
+    "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile",
+    "TopK", "Transpose", "Unsqueeze", "Where",
 ])  # fmt: skip
 """The operators that converters may write, and bundles may hold."""
 
@@ -31,7 +34,13 @@ DYNAMIC_QUANTIZE_LSTM = "DynamicQuantizeLSTM"
 """ONNX Runtime's LSTM in integers, of that domain."""
 
 ENGINE_OPERATORS = frozenset({(MICROSOFT, DYNAMIC_QUANTIZE_LSTM)})
-"""Domain and name of the operators of engines that converters may write, but bundles may not hold."""
+"""Domain and name of the operators of engines that converters may write, and bundles may hold."""
+
+FLOAT, INT64, BOOL = 1, 7, 9
+"""The numbers of the types float32, int64 and bool in ONNX."""
+
+END = 2**63 - 1
+"""The end of an axis, of whatever extent, for ``Slice``."""
 
 Attribute = Union[int, float, str, Sequence[int], Sequence[str]]
 Shape = tuple[int, ...]
@@ -65,6 +74,17 @@ class Conversion:
 
     def __post_init__(self) -> None:
         self.names = Names(self.graph.names)
+
+    @cached_property
+    def batched(self) -> frozenset[str]:
+        """The inputs, and the nodes whose values depend on theirs, not on the sizes of single images alone."""
+        names = set(self.graph.inputs)
+        for node in self.graph.nodes:
+            cut = integers(node, "axes") if node.op == "slice_like" else ()
+            read = node.inputs[:1] if cut and 0 not in cut else node.inputs
+            if any(tensor.node in names for tensor in read):
+                names.add(node.name)
+        return frozenset(names)
 
     def read(self, tensor: Tensor) -> str:
         """The name of a tensor of the graph; parameters become constants when they are first read."""

@@ -13,18 +13,17 @@ import numpy as np
 
 from quantkit.formats.onnx.writing.conversion import (
     DYNAMIC_QUANTIZE_LSTM,
+    FLOAT,
     MICROSOFT,
     Conversion,
     Converter,
     Operator,
+    name_of,
 )
-from quantkit.ir.graph import Node
+from quantkit.formats.onnx.writing.recurrent import LSTM_GATES
+from quantkit.ir.graph import Node, Tensor
 from quantkit.ir.operators import DYNAMIC_LSTM, STATIC_LSTM
-
-# The gates of ONNX (input, output, forget, cell) by their positions in MXNet's order (input, forget, cell, output).
-_GATES = [0, 3, 1, 2]
-
-_FLOAT = 1
+from quantkit.ir.recurrent_layer import CELL_OUTPUT
 
 
 def _static(conversion: Conversion, node: Node) -> None:
@@ -34,7 +33,7 @@ def _static(conversion: Conversion, node: Node) -> None:
     """
     of_input, of_state, scales, bias, *_, zero_point = _values(conversion, node)
     data, data_scale, data_zero_point, state_scale, state_zero_point = (
-        conversion.read(tensor) for tensor in (node.inputs[0], *node.inputs[-4:])
+        conversion.read(tensor) for tensor in (node.inputs[0], *_constants(conversion, node)[-4:])
     )
     if columns := of_input.shape[1] - conversion.shape(node.inputs[0])[2]:
         pads = conversion.integers(node, "pads", (0, 0, 0, 0, 0, columns))
@@ -43,21 +42,21 @@ def _static(conversion: Conversion, node: Node) -> None:
 
     def dequantized(what: str, integers: str) -> str:
         # Written out, since OpenVINO does not see through DequantizeLinear, whose zero point is an integer.
-        floats = conversion.step(node, f"{what}_floats", "Cast", integers, to=_FLOAT)
+        floats = conversion.step(node, f"{what}_floats", "Cast", integers, to=FLOAT)
         centered = conversion.step(node, f"{what}_centered", "Sub", floats, subtracted)
         return conversion.step(node, f"{what}_dequantized", "Mul", centered, state_scale)
 
     integers = conversion.step(node, "data_integers", "QuantizeLinear", data, data_scale, data_zero_point)
     # Constant integers instead would do in theory; with a fixed batch, OpenVINO fails on them.
-    zeros = _zeros(conversion, node)
-    zeros = conversion.step(node, "state_integers", "QuantizeLinear", zeros, state_scale, state_zero_point)
+    state, *cell = _states(conversion, node) or (_zeros(conversion, node),)
+    rounded = conversion.step(node, "state_integers", "QuantizeLinear", state, state_scale, state_zero_point)
     row_scales = conversion.constant(node, "row_scales", _rows(scales))
     weights = []
     for what, matrix in (("weights", of_input), ("recurrence", of_state)):
         stored = conversion.constant(node, f"{what}_integers", _rows(matrix)[None])
         weights.append(conversion.step(node, what, "DequantizeLinear", stored, row_scales, axis=1))
     biases = conversion.constant(node, "biases", _biases(bias))
-    inputs = (dequantized("data", integers), *weights, biases, "", dequantized("state", zeros))
+    inputs = (dequantized("data", integers), *weights, biases, "", dequantized("state", rounded), *cell)
     _finish(conversion, node, inputs)
 
 
@@ -85,7 +84,8 @@ def _dynamic(conversion: Conversion, node: Node) -> None:
         "recurrence_scale": _rows(state_scales)[None],
     }
     names = {what: conversion.constant(node, what, value) for what, value in values.items()}
-    inputs = [data, names["weights"], names["recurrence"], names["biases"], "", "", "", ""]
+    state, cell = _states(conversion, node) or ("", "")
+    inputs = [data, names["weights"], names["recurrence"], names["biases"], "", state, cell, ""]
     inputs += [names[what] for what in ("weights_scale", "zero_point", "recurrence_scale", "zero_point")]
     _finish(conversion, node, tuple(inputs), MICROSOFT)
 
@@ -95,18 +95,32 @@ def _finish(conversion: Conversion, node: Node, inputs: tuple[str, ...], domain:
     name = conversion.names.take(f"{node.name}_layer")
     hidden = conversion.shape(node.output)[2]
     operator = DYNAMIC_QUANTIZE_LSTM if domain else "LSTM"
-    conversion.add(Operator(operator, name, inputs, (name,), {"hidden_size": hidden}, domain))
+    cell = Tensor(node.name, CELL_OUTPUT)
+    outputs: tuple[str, ...] = (name,)
+    if cell in conversion.graph.consumers:
+        outputs = (name, conversion.names.take(f"{node.name}_final_state"), name_of(cell))
+    conversion.add(Operator(operator, name, inputs, outputs, {"hidden_size": hidden}, domain))
     conversion.finish(node, "Squeeze", name, conversion.integers(node, "directions", (1,)))
 
 
+def _constants(conversion: Conversion, node: Node) -> list[Tensor]:
+    return [tensor for tensor in node.inputs[1:] if tensor.node in conversion.graph.params]
+
+
 def _values(conversion: Conversion, node: Node) -> list[np.ndarray]:
-    return [conversion.graph.params[tensor.node] for tensor in node.inputs[1:]]
+    return [conversion.graph.params[tensor.node] for tensor in _constants(conversion, node)]
+
+
+def _states(conversion: Conversion, node: Node) -> tuple[str, ...]:
+    """The initial states of layer and cells, (1, batch, hidden), which follow the constants; empty if they are zero."""
+    constants = _constants(conversion, node)
+    return tuple(conversion.read(tensor) for tensor in node.inputs[1:] if tensor not in constants)
 
 
 def _rows(values: np.ndarray) -> np.ndarray:
     """What belongs to rows of gates, in ONNX's order."""
     quarters = np.split(values, 4)
-    return np.concatenate([quarters[gate] for gate in _GATES])
+    return np.concatenate([quarters[gate] for gate in LSTM_GATES])
 
 
 def _biases(bias: np.ndarray) -> np.ndarray:

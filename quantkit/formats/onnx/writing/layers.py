@@ -110,6 +110,17 @@ def _mean_of_last(conversion: Conversion, node: Node, what: str, data: str) -> s
     return conversion.step(node, what, "ReduceMean", data, axes=(-1,), keepdims=1)
 
 
+def _l2_normalization(conversion: Conversion, node: Node) -> None:
+    """Values over the root of the sum of squares: of their image, of all channels at their place, or of their map."""
+    data, rank = conversion.read(node.inputs[0]), len(conversion.shape(node.inputs[0]))
+    axes = {"instance": range(1, rank), "channel": range(1, 2), "spatial": range(2, rank)}
+    summed = conversion.integers(node, "axes", axes[node.attrs.get("mode", "instance")])
+    squares = conversion.step(node, "squares", "Mul", data, data)
+    total = conversion.step(node, "total", "ReduceSum", squares, summed, keepdims=1)
+    safe = conversion.step(node, "safe", "Add", total, conversion.floats(node, "eps", number(node, "eps", 1e-10)))
+    conversion.finish(node, "Div", data, conversion.step(node, "root", "Sqrt", safe))
+
+
 def _local_response(conversion: Conversion, node: Node) -> None:
     sizes = {"alpha": number(node, "alpha", 1e-4), "beta": number(node, "beta", 0.75), "bias": number(node, "knorm", 2)}
     conversion.finish(node, "LRN", conversion.read(node.inputs[0]), size=integer(node, "nsize", 1), **sizes)
@@ -153,9 +164,24 @@ def _pooling(conversion: Conversion, node: Node) -> None:
 
 
 def _adaptive_pooling(conversion: Conversion, node: Node) -> None:
-    if set(integers(node, "output_size")) != {1}:
-        raise refused(node, "adaptive pooling to more than one value a channel")
-    conversion.finish(node, "GlobalAveragePool", conversion.read(node.inputs[0]))
+    """Means over windows that may overlap: to more than one value, products with the matrices that take them."""
+    extents, wanted = (conversion.shape(tensor)[2:] for tensor in (node.inputs[0], node.output))
+    data = conversion.read(node.inputs[0])
+    if set(wanted) == {1}:
+        conversion.finish(node, "GlobalAveragePool", data)
+        return
+    rows, columns = map(_windows, extents, wanted)
+    by_rows = conversion.step(node, "of_rows", "MatMul", conversion.constant(node, "rows", rows), data)
+    conversion.finish(node, "MatMul", by_rows, conversion.constant(node, "columns", columns.T))
+
+
+def _windows(extent: int, count: int) -> np.ndarray:
+    """The matrix (count, extent) whose rows average windows, from i extent / count, rounded down, to the next, up."""
+    matrix = np.zeros((count, extent), np.float32)
+    for place, row in enumerate(matrix):
+        window = slice(place * extent // count, -(-(place + 1) * extent // count))
+        row[window] = 1 / (window.stop - window.start)
+    return matrix
 
 
 def _check_layout(node: Node) -> None:
@@ -171,6 +197,7 @@ LAYERS: Mapping[str, Converter] = {
     "BatchNorm": _batch_norm,
     "InstanceNorm": _instance_norm,
     "LayerNorm": _layer_norm,
+    "L2Normalization": _l2_normalization,
     "LRN": _local_response,
     "Pooling": _pooling,
     "_contrib_AdaptiveAvgPooling2D": _adaptive_pooling,

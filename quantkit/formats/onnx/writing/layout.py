@@ -8,14 +8,9 @@ from typing import Optional
 
 import numpy as np
 
-from quantkit.formats.onnx.writing.conversion import Conversion, Converter, Operator, name_of, refused
+from quantkit.formats.onnx.writing.conversion import END, FLOAT, Conversion, Converter, Operator, name_of, refused
 from quantkit.ir.graph import Node, Tensor
 from quantkit.ir.operators import flag, integer, integers, number
-
-_END = 2**63 - 1
-
-# The number of the type float32 in ONNX.
-_FLOAT = 1
 
 # From these opsets on, the axes of a reduction are an input instead of an attribute.
 _AXES_AS_INPUT = {"ReduceMean": 18, "ReduceMax": 18, "ReduceMin": 18, "ReduceSum": 13}
@@ -28,9 +23,14 @@ def _flatten(conversion: Conversion, node: Node) -> None:
 def _reshape(conversion: Conversion, node: Node) -> None:
     """Of MXNet's shape codes only the first, for the batch, matters where that is first; the other extents are known.
 
-    In sequences the batch may be any axis. The codes 0 and -1 mean the same in ONNX.
+    In sequences the batch may be any axis. The codes 0 and -1 mean the same in ONNX. What does not depend on images,
+    such as anchors, has no batch.
     """
     codes = integers(node, "shape")
+    if node.name not in conversion.batched:
+        whole = conversion.integers(node, "shape", conversion.shape(node.output))
+        conversion.finish(node, "Reshape", conversion.read(node.inputs[0]), whole)
+        return
     if _reads_sequences(conversion, node) and not flag(node, "reverse") and -1 <= min(codes, default=-2) <= 0:
         target = conversion.integers(node, "shape", codes)
         conversion.finish(node, "Reshape", conversion.read(node.inputs[0]), target)
@@ -81,7 +81,7 @@ def _slice_axis(conversion: Conversion, node: Node) -> None:
     end = node.attrs.get("end", "None")
     limits = {
         "starts": integer(node, "begin", 0),
-        "ends": _END if end == "None" else int(end),
+        "ends": END if end == "None" else int(end),
         "axes": integer(node, "axis", 0),
     }
     arguments = [conversion.integers(node, what, (value,)) for what, value in limits.items()]
@@ -95,7 +95,7 @@ def _slice(conversion: Conversion, node: Node) -> None:
     for axis, (begin, end) in enumerate(zip(_listed(node, "begin"), _listed(node, "end"))):
         step = (steps[axis] if axis < len(steps) else None) or 1
         if (begin, end, step) != (None, None, 1):
-            first, last = (0, _END) if step > 0 else (_END, -_END)
+            first, last = (0, END) if step > 0 else (END, -END)
             cuts.append((first if begin is None else begin, last if end is None else end, axis, step))
     if not cuts:
         conversion.finish(node, "Identity", conversion.read(node.inputs[0]))
@@ -131,6 +131,18 @@ def _broadcast_axis(conversion: Conversion, node: Node) -> None:
     conversion.finish(node, "Expand", conversion.read(node.inputs[0]), conversion.integers(node, "shape", target))
 
 
+def _broadcast_like(conversion: Conversion, node: Node) -> None:
+    if any(node.attrs.get(axes, "None") not in ("None", "()") for axes in ("lhs_axes", "rhs_axes")):
+        raise refused(node, "it takes single axes from the other tensor")
+    data, other = map(conversion.read, node.inputs)
+    conversion.finish(node, "Expand", data, conversion.step(node, "shape", "Shape", other))
+
+
+def _filled_like(value: float, conversion: Conversion, node: Node) -> None:
+    shape = conversion.step(node, "shape", "Shape", conversion.read(node.inputs[0]))
+    conversion.finish(node, "Expand", conversion.floats(node, "value", value), shape)
+
+
 def _arg_max(conversion: Conversion, node: Node) -> None:
     """MXNet returns indices as float32."""
     if node.attrs.get("axis", "None") == "None":
@@ -138,7 +150,7 @@ def _arg_max(conversion: Conversion, node: Node) -> None:
     keepdims = int(flag(node, "keepdims"))
     data = conversion.read(node.inputs[0])
     index = conversion.step(node, "index", "ArgMax", data, axis=integer(node, "axis", 0), keepdims=keepdims)
-    conversion.finish(node, "Cast", index, to=_FLOAT)
+    conversion.finish(node, "Cast", index, to=FLOAT)
 
 
 def _blocks(op: str, conversion: Conversion, node: Node) -> None:
@@ -205,7 +217,8 @@ def _up_sampling(conversion: Conversion, node: Node) -> None:
 
 
 def _bilinear(conversion: Conversion, node: Node) -> None:
-    if node.attrs.get("mode", "size") != "size" or len(node.inputs) != 1:
+    # In the form `like` a second input has the wanted size, which is known here.
+    if (node.attrs.get("mode", "size"), len(node.inputs)) not in (("size", 1), ("like", 2)):
         raise refused(node, "a size that follows from another tensor, or a scale")
     extents, wanted = (conversion.shape(tensor)[2:] for tensor in (node.inputs[0], node.output))
     scales = conversion.constant(node, "scales", np.array([1, 1, *map(_scale, extents, wanted)], np.float32))
@@ -238,6 +251,9 @@ LAYOUT: Mapping[str, Converter] = {
     "slice": _slice,
     "take": _take,
     "broadcast_axis": _broadcast_axis,
+    "broadcast_like": _broadcast_like,
+    "ones_like": partial(_filled_like, 1.0),
+    "zeros_like": partial(_filled_like, 0.0),
     "argmax": _arg_max,
     "depth_to_space": partial(_blocks, "DepthToSpace"),
     "space_to_depth": partial(_blocks, "SpaceToDepth"),

@@ -11,18 +11,20 @@ import numpy as np
 from quantkit.errors import ModelError, UserError
 from quantkit.extras import using
 from quantkit.formats.onnx.writing.conversion import Conversion, Operator, Shape, name_of
+from quantkit.formats.onnx.writing.detection import DETECTION
 from quantkit.formats.onnx.writing.elementwise import ELEMENTWISE
 from quantkit.formats.onnx.writing.int8_lstm import INT8_LSTM
 from quantkit.formats.onnx.writing.layers import LAYERS
 from quantkit.formats.onnx.writing.layout import LAYOUT
 from quantkit.formats.onnx.writing.recurrent import RECURRENT, holds_tokens, with_flat_parameters
+from quantkit.formats.onnx.writing.selection import SELECTION
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.version import __version__
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-CONVERTERS = {**LAYERS, **ELEMENTWISE, **LAYOUT, **RECURRENT, **INT8_LSTM}
+CONVERTERS = {**LAYERS, **ELEMENTWISE, **LAYOUT, **SELECTION, **DETECTION, **RECURRENT, **INT8_LSTM}
 
 OPSETS = range(13, 22)
 DEFAULT_OPSET = 13

@@ -12,15 +12,27 @@ from typing import Optional
 import numpy as np
 
 from quantkit.errors import ModelError
-from quantkit.formats.onnx.writing.conversion import Attribute, Conversion, Converter, Operator, name_of, refused
+from quantkit.formats.onnx.writing.conversion import (
+    END,
+    INT64,
+    Attribute,
+    Conversion,
+    Converter,
+    Operator,
+    name_of,
+    refused,
+)
 from quantkit.ir.graph import Graph, Node, Tensor
 from quantkit.ir.operators import flag, integer
-from quantkit.ir.recurrent_layer import GATES
+from quantkit.ir.recurrent_layer import GATES, RecurrentLayer, matrices, parameter_count
 
-# By MXNet's mode: ONNX's operator, and the positions of its gates in MXNet's order. LSTM has input, forget, cell,
-# output in MXNet, and input, output, forget, cell in ONNX; GRU has reset, update, new, and update, reset, new.
+LSTM_GATES = (0, 3, 1, 2)
+"""The gates of ONNX's LSTM (input, output, forget, cell) by their positions in MXNet (input, forget, cell, output)."""
+
+# By MXNet's mode: ONNX's operator, and its gates by their positions in MXNet. GRU has reset, update, new there, and
+# update, reset, new in ONNX.
 _OPERATORS = {
-    "lstm": ("LSTM", (0, 3, 1, 2)),
+    "lstm": ("LSTM", LSTM_GATES),
     "gru": ("GRU", (1, 0, 2)),
     "rnn_tanh": ("RNN", (0,)),
     "rnn_relu": ("RNN", (0,)),
@@ -36,10 +48,6 @@ _PLAIN = {
 
 _ZEROS = frozenset({"_zeros", "_zeros_without_dtype"})
 _MOVES = frozenset({"SwapAxis", "transpose", "_copy"})
-
-# The number of the type int64 in ONNX.
-_INT64 = 7
-_END = 2**63 - 1
 
 
 def with_flat_parameters(graph: Graph) -> Graph:
@@ -84,7 +92,7 @@ def _embedding(conversion: Conversion, node: Node) -> None:
     tokens, table = node.inputs
     places, first = conversion.read(tokens), _first_of(conversion.graph, tokens)
     if first.node not in conversion.graph.inputs or not holds_tokens(conversion.graph, first):
-        places = conversion.step(node, "tokens", "Cast", places, to=_INT64)
+        places = conversion.step(node, "tokens", "Cast", places, to=INT64)
     conversion.finish(node, "Gather", conversion.read(table), places, axis=0)
 
 
@@ -115,8 +123,7 @@ def _recurrent(conversion: Conversion, node: Node) -> None:
             raise refused(node, f"{name}={node.attrs[name]}")
     directions = 2 if flag(node, "bidirectional") else 1
     layers, units = integer(node, "num_layers", 1), integer(node, "state_size", 0)
-    features = conversion.shape(node.inputs[0])[2]
-    weights = _weights(conversion, node, [features, *[directions * units] * (layers - 1)], directions)
+    weights = _weights(conversion, node)
     states = [_state(conversion, node, tensor) for tensor in node.inputs[2 : 4 if mode == "lstm" else 3]]
     used = [Tensor(node.name, index) for index in (1, 2)]
     used = [each for each in used if conversion.graph.consumers.get(each) or each in conversion.graph.outputs]
@@ -151,29 +158,21 @@ def _attributes(mode: str, units: int, directions: int) -> Mapping[str, Attribut
     return attributes
 
 
-def _weights(
-    conversion: Conversion, node: Node, widths: list[int], directions: int
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """ONNX's W, R and B of each layer, from MXNet's vector: all matrices, then all biases."""
-    mode, units = node.attrs["mode"], integer(node, "state_size", 0)
-    rows = GATES[mode] * units
-    order = np.arange(rows).reshape(GATES[mode], units)[list(_OPERATORS[mode][1])].reshape(-1)
-    rest = conversion.graph.params[node.inputs[1].node].reshape(-1)
-    wanted = directions * sum(rows * (width + units + 2) for width in widths)
-    if rest.size != wanted:
-        raise ModelError(f"node {node.name!r} (RNN) has {rest.size} parameters and needs {wanted}; correct them")
-
-    def taken(*shape: int) -> np.ndarray:
-        nonlocal rest
-        count = int(np.prod(shape))
-        first, rest = rest[:count].reshape(shape), rest[count:]
-        return np.asarray(first[order])
-
-    matrices = [[(taken(rows, width), taken(rows, units)) for _ in range(directions)] for width in widths]
-    biases = [[np.concatenate([taken(rows), taken(rows)]) for _ in range(directions)] for _ in widths]
+def _weights(conversion: Conversion, node: Node) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """ONNX's W, R and B of each layer, from MXNet's vector."""
+    layer, features = RecurrentLayer(node), conversion.shape(node.inputs[0])[2]
+    flat = conversion.graph.params[layer.parameters.node].reshape(-1)
+    if flat.size != (wanted := parameter_count(layer, features)):
+        raise ModelError(f"node {node.name!r} (RNN) has {flat.size} parameters and needs {wanted}; correct them")
+    gates = GATES[layer.mode]
+    order = np.arange(gates * layer.hidden).reshape(gates, -1)[list(_OPERATORS[layer.mode][1])].reshape(-1)
     return [
-        (np.stack([one for one, _ in of_layer]), np.stack([other for _, other in of_layer]), np.stack(own))
-        for of_layer, own in zip(matrices, biases)
+        (
+            np.stack([each.of_input[order] for each in directions]),
+            np.stack([each.of_state[order] for each in directions]),
+            np.stack([np.concatenate([each.input_bias[order], each.state_bias[order]]) for each in directions]),
+        )
+        for directions in matrices(layer, flat, features)
     ]
 
 
@@ -213,7 +212,7 @@ def _reverse(conversion: Conversion, node: Node) -> None:
     axis = integer(node, "axis", 0)
     arguments = [
         conversion.integers(node, what, (value,))
-        for what, value in {"starts": -1, "ends": -_END, "axes": axis, "steps": -1}.items()
+        for what, value in {"starts": -1, "ends": -END, "axes": axis, "steps": -1}.items()
     ]
     conversion.finish(node, "Slice", conversion.read(node.inputs[0]), *arguments)
 

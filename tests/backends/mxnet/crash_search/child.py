@@ -9,6 +9,7 @@ when it has ended.
 from __future__ import annotations
 
 import pickle
+import re
 import resource
 import sys
 from pathlib import Path
@@ -36,10 +37,14 @@ def main(cases: str, first: str, notes: str, gibibytes: str) -> None:
     with open(notes, "a", buffering=1) as file:
         for number in range(int(first), len(found)):
             file.write(f"{number} begins\n")
-            file.write(
-                f"{number} {_outcome(found[number])} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}\n"
-            )
+            file.write(f"{number} {_outcome(found[number])} {_peak()}\n")
         file.write("end\n")
+
+
+def _peak() -> int:
+    """The largest RSS of this process so far, in MiB; ``ru_maxrss`` would include its parent's at the fork."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) >> 10
 
 
 def _outcome(case: Case | NetworkCase) -> str:

@@ -90,7 +90,7 @@ def _two_producers(model: ModelProto) -> None:
 
 
 def _opset(model: ModelProto) -> None:
-    model.opset_import[0].version = 8
+    model.opset_import[0].version = 5
 
 
 def _domain(model: ModelProto) -> None:
@@ -196,7 +196,7 @@ DAMAGE: dict[str, tuple[Change, str]] = {
     "cycle": (_cycle, "not a valid ONNX network.*t1"),
     "reads what is not there": (_nothing, "not a valid ONNX network.*nobody"),
     "two producers": (_two_producers, "not a valid ONNX network.*t0"),
-    "old opset": (_opset, "opset 8; 9 to 21 are read"),
+    "old opset": (_opset, "opset 5; 6 to 24 are read"),
     "other domain": (_domain, "Relu 'relu'.*'nobody.knows'"),
     "attribute of another type": (_wrong_attribute, "strides"),
     "enormous padding": (_long_attribute, "Conv 'Conv_0': its attribute 'pads'"),

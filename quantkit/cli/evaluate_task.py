@@ -1,0 +1,96 @@
+"""``quantkit evaluate`` of detectors and the like: networks judged by the metric of their task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Optional
+
+if TYPE_CHECKING:
+    from quantkit.cli.console import RenderableType
+    from quantkit.cli.terminal import Terminal
+    from quantkit.evaluation.evaluate import Role
+    from quantkit.evaluation.measure import Score, ScoreDrop
+    from quantkit.evaluation.network import Network
+    from quantkit.tasks.evaluate import TaskEvaluation
+    from quantkit.tasks.task import TaskName
+
+_LABELS: dict[Role, str] = {"network": "score", "reference": "reference", "against": "other"}
+
+
+def show_task(
+    terminal: Terminal,
+    networks: Mapping[Role, Network],
+    named: Mapping[Role, Optional[str]],
+    task: TaskName,
+    data: str,
+    batch_size: int,
+    num_samples: Optional[int],
+    max_drop: Optional[float],
+) -> bool:
+    """Judge networks by their task, print what was measured, and tell whether the goal, if there is one, was met.
+
+    Raises:
+        UserError: the networks do not fit the task.
+        DataError: the data cannot be used, or a goal is given and there is nothing to measure the loss against.
+    """
+    from quantkit.errors import DataError
+    from quantkit.tasks.judge import judge
+
+    if max_drop is not None and networks.keys() == {"network"}:
+        raise DataError("--max-drop is about what a network loses against another; give a --reference")
+    evaluation = judge(task, networks, data, batch_size, num_samples, terminal.progress)
+    met = max_drop is None or (evaluation.loss is not None and evaluation.loss <= max_drop)
+    first = networks["network"]
+    result: dict[str, Any] = {
+        "network": named.get("network"),
+        "reference": named.get("reference"),
+        "against": named.get("against"),
+        "kind": first.kind,
+        "weights": first.weights,
+        "data": data,
+        **evaluation.document,
+        "max_drop": max_drop,
+        "met": None if max_drop is None else met,
+    }
+    terminal.show(result, *_tables(result, evaluation))
+    return met
+
+
+def _tables(result: Mapping[str, Any], evaluation: TaskEvaluation) -> list[RenderableType]:
+    from rich.text import Text
+
+    from quantkit.cli.summary import grid_of
+
+    rows = [("images", f"{evaluation.images} of {result['data']}"), *_rows(evaluation)]
+    if result["max_drop"] is not None:
+        loss = "unknown" if evaluation.loss is None else f"{evaluation.loss:.2f}"
+        rows.append(("goal", f"{'met' if result['met'] else 'MISSED'}: loss {loss} of {result['max_drop']:g} points"))
+    if result["weights"] == "random":
+        rows.append(("weights", "RANDOM: scores mean nothing"))
+    others = [result[role] for role in ("reference", "against") if result[role]]
+    against = f" against {' and '.join(others)}" if others else ""
+    title = f"\n{result['network']} ({result['kind'].upper()}){against}: {evaluation.task}"
+    return [Text(title, "bold"), grid_of(rows)]
+
+
+def _rows(evaluation: TaskEvaluation) -> Iterator[tuple[str, str]]:
+    for role, label in _LABELS.items():
+        if role in evaluation.scores:
+            yield label, _texts(evaluation.scores[role])
+    for label, role in (("agreement", "network"), ("of other", "against")):
+        if role in evaluation.agreement:
+            yield label, _texts(evaluation.agreement[role])
+    for label, role in (("to reference", "reference"), ("to other", "against")):
+        if role in evaluation.drops:
+            yield label, _drop_text(evaluation.drops[role])
+
+
+def _texts(scores: tuple[Score, ...]) -> str:
+    return "\n".join(score.text for score in scores)
+
+
+def _drop_text(drop: ScoreDrop) -> str:
+    if drop.points is None or drop.low is None or drop.high is None:
+        return f"{drop.name}: nothing to score"
+    # Gains are positive, as where networks are compared by accuracy.
+    return f"{drop.name} {-drop.points:+.2f} points [{-drop.high:+.2f}, {-drop.low:+.2f}]: {drop.verdict}"

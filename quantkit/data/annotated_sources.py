@@ -1,0 +1,83 @@
+"""Opening annotated images by one name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Optional, Union
+
+import numpy as np
+
+from quantkit.data.annotated import AnnotatedImages
+from quantkit.data.boxes import Boxes
+from quantkit.data.coco import coco_boxes
+from quantkit.data.coco_people import coco_people
+from quantkit.data.people import Person
+from quantkit.data.resizing import Size
+from quantkit.data.samples import Samples
+from quantkit.data.scenes import scene_boxes, scene_masks
+from quantkit.data.sources import load_data
+from quantkit.data.voc import is_voc, voc_boxes, voc_masks
+from quantkit.errors import DataError
+
+_SCENES = "scenes:"
+
+
+def is_coco(spec: str) -> bool:
+    """Whether a name is that of a COCO file."""
+    return spec.lower().endswith(".json") and os.path.isfile(spec)
+
+
+def load_boxes(spec: str, classes: Sequence[str] = ()) -> Union[AnnotatedImages[Boxes], Samples]:
+    """Images with objects: a VOC folder, ``FOLDER:SPLIT``, a COCO file, or ``scenes:test``; else images alone.
+
+    Args:
+        spec: the name.
+        classes: the names of the network's classes; empty for those of the data.
+
+    Raises:
+        DataError: it does not exist, is of no known kind, or cannot be read.
+    """
+    if spec.startswith(_SCENES):
+        return scene_boxes(spec.removeprefix(_SCENES))
+    if is_coco(spec):
+        return coco_boxes(Path(spec), classes)
+    voc = _voc(spec)
+    return load_data(spec) if voc is None else voc_boxes(*voc, classes)
+
+
+def load_masks(spec: str, classes: Sequence[str] = ()) -> Union[AnnotatedImages[np.ndarray], Samples]:
+    """Images with the class of every pixel: a VOC folder, ``FOLDER:SPLIT``, or ``scenes:test``; else images alone.
+
+    Raises:
+        DataError: as for ``load_boxes``; or it is a COCO file.
+    """
+    if spec.startswith(_SCENES):
+        return scene_masks(spec.removeprefix(_SCENES))
+    if is_coco(spec):
+        raise DataError(f"{spec} holds boxes, not the class of every pixel; give a VOC folder with SegmentationClass")
+    voc = _voc(spec)
+    return load_data(spec) if voc is None else voc_masks(*voc, classes)
+
+
+def load_people(spec: str, input_size: Size, joints: int) -> Union[AnnotatedImages[Person], Samples]:
+    """People with their joints: a COCO file; else images alone, each of one person.
+
+    Args:
+        spec: the name.
+        input_size: the height and the width of the network's input.
+        joints: how many the network tells apart.
+
+    Raises:
+        DataError: as for ``load_boxes``.
+    """
+    return coco_people(Path(spec), input_size, joints) if is_coco(spec) else load_data(spec)
+
+
+def _voc(spec: str) -> Optional[tuple[Path, Optional[str]]]:
+    """The folder and the split that a name means; None if it is no VOC folder."""
+    if os.path.isdir(spec) and is_voc(Path(spec)):
+        return Path(spec), None
+    folder, colon, split = spec.rpartition(":")
+    return (Path(folder), split) if colon and os.path.isdir(folder) and is_voc(Path(folder)) else None

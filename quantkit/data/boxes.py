@@ -1,0 +1,81 @@
+"""The objects in an image: boxes with their classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantkit.data.resizing import Size
+from quantkit.errors import DataError
+
+# Tools round in different ways; a box may reach so far beyond the image, in pixels, and is cut off.
+_BEYOND = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """The objects in an image.
+
+    Attributes:
+        size: of the image.
+        corners: left, top, right and bottom edges in pixels, float64 of shape (boxes, 4); an image of width w reaches
+            from 0 to w.
+        labels: class indices, int64 of shape (boxes,).
+        ignored: booleans of shape (boxes,): detections of these count neither for nor against a network. They are
+            VOC's difficult objects and COCO's crowds.
+    """
+
+    size: Size
+    corners: np.ndarray
+    labels: np.ndarray
+    ignored: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def boxes_of(
+    size: Size, corners: Sequence[Sequence[float]], labels: Sequence[int], ignored: Sequence[bool], where: str
+) -> Boxes:
+    """Objects from lists, with boxes that lie in the image; what is up to a pixel outside is cut off.
+
+    Args:
+        size: of the image.
+        corners: left, top, right and bottom edges of each box.
+        labels: the class index of each.
+        ignored: whether detections of each count.
+        where: names the image in errors.
+
+    Raises:
+        DataError: a box is empty, or reaches out of the image.
+    """
+    height, width = size
+    array = np.array(corners, np.float64).reshape(-1, 4)
+    limits = np.array([width, height, width, height], np.float64)
+    clipped = np.clip(array, 0, limits)
+    outside = ((array < -_BEYOND) | (array > limits + _BEYOND)).any(axis=1)
+    empty = (clipped[:, 2] <= clipped[:, 0]) | (clipped[:, 3] <= clipped[:, 1])
+    for bad, what, remedy in (
+        (outside, f"reaches out of the image of {width}x{height} pixels", "correct it, or the size of the image"),
+        (empty, "holds no pixel", "give left < right and top < bottom, or remove the object"),
+    ):
+        if bad.any():
+            number = int(np.flatnonzero(bad)[0])
+            edges = ", ".join(f"{value:g}" for value in array[number])
+            raise DataError(f"object {number + 1} of {where}, from left to bottom {edges}, {what}; {remedy}")
+    return Boxes(size, clipped, np.array(labels, np.int64), np.array(ignored, bool))
+
+
+def check_size(size: Size, image: np.ndarray, where: str) -> None:
+    """Check that an image has the size that its objects were marked in; ``where`` names it.
+
+    Raises:
+        DataError: it has another.
+    """
+    if image.shape[:2] != size:
+        raise DataError(
+            f"image {where} has {image.shape[1]}x{image.shape[0]} pixels as it is shown, its annotation says "
+            f"{size[1]}x{size[0]}; annotate the image as it is, or store it without a camera's orientation"
+        )

@@ -1,0 +1,112 @@
+"""Photographs with objects as COCO lists them."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from quantkit.data.annotated import AnnotatedImages
+from quantkit.data.boxes import Boxes, boxes_of, check_size
+from quantkit.data.coco_json import CocoCategory, CocoDocument, CocoImage, CocoObject, read_coco
+from quantkit.data.decode import decode
+from quantkit.data.resizing import Size
+from quantkit.data.samples import Sample, Samples
+from quantkit.errors import DataError
+from quantkit.files.files import as_text
+
+_SHOWN = 100
+
+
+def coco_boxes(path: Path, classes: Sequence[str] = ()) -> AnnotatedImages[Boxes]:
+    """The photographs of a COCO file with their objects; crowds are ``ignored``.
+
+    The photographs lie beside the file, in ``images`` there, or, as COCO has them, in a folder beside the file's that
+    has the end of its name: ``val2017`` for ``annotations/instances_val2017.json``. Images without objects count.
+
+    Args:
+        path: the JSON file.
+        classes: the names of the classes in the order of the network's indices; empty for those of the file, by their
+            numbers.
+
+    Raises:
+        DataError: the file cannot be used, an object has an unknown class or lies outside its image, an image does not
+            exist, or there is no object at all.
+    """
+    document = read_coco(path)
+    if not document.annotations:
+        raise DataError(f"{path} lists no object; give annotated images")
+    names = tuple(each.name for each in sorted(document.categories, key=_number))
+    known = tuple(classes) or names
+    used = {each.category_id for each in document.annotations}
+    indices = _indices([each for each in document.categories if each.id in used], known, path)
+    objects = _by_image(document)
+    images = sorted(document.images, key=_number)
+    files = image_files(path, images)
+    truths = [
+        _boxes(image, objects[image.id], indices, f"image {image.file_name[:_SHOWN]} of {path}") for image in images
+    ]
+
+    def size(position: int) -> Size:
+        return truths[position].size
+
+    def read(positions: Iterable[int]) -> Iterator[Sample]:
+        for position in positions:
+            file = files[position]
+            pixels = decode(file, str(file))
+            check_size(size(position), pixels, str(file))
+            yield Sample(pixels, None, file.name)
+
+    samples = Samples(as_text(path.name), read, len(files), independent=True)
+    return AnnotatedImages(samples, known, size, truths.__getitem__)
+
+
+def _number(entry: CocoImage | CocoCategory) -> int:
+    return entry.id
+
+
+def _indices(used: Sequence[CocoCategory], known: Sequence[str], path: Path) -> dict[int, int]:
+    """The network's index of each category that objects have."""
+    places = {name: index for index, name in enumerate(known)}
+    unknown = next((each.name for each in used if each.name not in places), None)
+    if unknown is not None:
+        raise DataError(
+            f"{path} has objects of class {unknown[:_SHOWN]!r}, which is none of the network's {len(known)} "
+            f"({', '.join(known[:5])}, ...); correct it, or give the network's classes (`labels` in its card)"
+        )
+    return {each.id: places[each.name] for each in used}
+
+
+def _by_image(document: CocoDocument) -> Mapping[int, list[CocoObject]]:
+    objects: dict[int, list[CocoObject]] = defaultdict(list)
+    for each in document.annotations:
+        objects[each.image_id].append(each)
+    return objects
+
+
+def _boxes(image: CocoImage, objects: Sequence[CocoObject], indices: Mapping[int, int], where: str) -> Boxes:
+    return boxes_of(
+        (image.height, image.width),
+        [(left, top, left + width, top + height) for left, top, width, height in (each.bbox for each in objects)],
+        [indices[each.category_id] for each in objects],
+        [each.iscrowd == 1 for each in objects],
+        where,
+    )
+
+
+def image_files(path: Path, images: Sequence[CocoImage]) -> list[Path]:
+    """The images' files, which lie in one of the usual folders."""
+    beside, above, split = path.parent, path.absolute().parent.parent, path.stem.rpartition("_")[2]
+    folders = (beside, beside / "images", above / split, above / "images" / split, above / "images")
+    for image in images:
+        if os.path.isabs(image.file_name) or ".." in Path(image.file_name).parts:
+            raise DataError(f"image {image.file_name[:_SHOWN]!r} of {path} lies outside the folder; name files in it")
+    folder = next((each for each in folders if os.path.isfile(each / images[0].file_name)), beside)
+    missing = next((each for each in images if not os.path.isfile(folder / each.file_name)), None)
+    if missing is not None:
+        raise DataError(
+            f"image {missing.file_name[:_SHOWN]!r} of {path} does not exist in {folder}; add the file there, in "
+            f"{folders[1]} or in {folders[2]}, or take it off the list"
+        )
+    return [folder / each.file_name for each in images]

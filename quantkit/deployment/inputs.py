@@ -1,0 +1,143 @@
+"""What a deployment hands to a network, files, pixels or arrays, as batches of the network's input."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, Union
+
+import numpy as np
+
+from quantkit.data.decode import decode
+from quantkit.data.preparation import Preparation, network_input
+from quantkit.data.preprocess import check_input
+from quantkit.data.sample_noun import SampleNoun, sample_noun
+from quantkit.data.vocabulary import Vocabulary
+from quantkit.errors import DataError
+
+T = TypeVar("T")
+
+Image = Union[np.ndarray, str, "os.PathLike[str]"]
+"""A file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of shape (channels, height, width)."""
+
+Images = Union[Image, Iterable[Image]]
+"""One image or several; an image is a file, uint8 RGB pixels of shape (height, width, 3), or preprocessed float32 of
+shape (channels, height, width)."""
+
+# Engines prepare a network for each batch size, MXNet for powers of two.
+_LARGEST_BATCH = 16
+
+
+class NamedArray(NamedTuple):
+    """One sample as it was given, from a file or an array, and its name for messages."""
+
+    array: np.ndarray
+    name: str
+
+
+@dataclass(frozen=True)
+class InputReader:
+    """Reads samples for a network.
+
+    Attributes:
+        shape: of one input without the batch.
+        preparation: how samples become the input.
+    """
+
+    shape: tuple[int, ...]
+    preparation: Preparation
+
+    @property
+    def noun(self) -> SampleNoun:
+        """What one sample is called."""
+        return sample_noun(self.shape)
+
+    def batches(self, samples: Any) -> Iterator[np.ndarray]:
+        """Batches of the network's input; a stream is read as far as the batch needs.
+
+        Args:
+            samples: one sample, or several.
+
+        Raises:
+            DataError: a sample cannot be read, or does not fit; the message names it.
+        """
+        listed = self._listed(samples)
+        floats = isinstance(listed, np.ndarray) and listed.dtype == np.float32 and self._reads_floats
+        if isinstance(listed, np.ndarray) and floats and listed.shape[1:] == self.shape:
+            yield from self._slices(listed)
+            return
+        prepared = (self.prepared(self._read(each, f"{self.noun} {index}")) for index, each in enumerate(listed))
+        for chunk in _chunks(prepared):
+            yield np.stack(chunk)
+
+    def arrays(self, samples: Any) -> Iterator[list[NamedArray]]:
+        """The samples as they are given, as many at a time as are run at once; see ``batches``."""
+        return _chunks(self._read(each, f"{self.noun} {index}") for index, each in enumerate(self._listed(samples)))
+
+    def prepared(self, sample: NamedArray) -> np.ndarray:
+        """One sample as the network reads it.
+
+        Raises:
+            DataError: it does not fit.
+        """
+        return network_input(self.preparation, sample.array, self.shape, sample.name)
+
+    def _listed(self, samples: Any) -> Iterable[Any]:
+        """One sample or several as several."""
+        if hasattr(samples, "asnumpy"):
+            samples = samples.asnumpy()
+        if isinstance(samples, (str, os.PathLike)) or (
+            isinstance(samples, np.ndarray) and samples.ndim == len(self.shape)
+        ):
+            return [samples]
+        if isinstance(samples, np.ndarray) and samples.ndim != len(self.shape) + 1:
+            kind = "float32" if self._reads_floats else "int64 token ids"
+            pixels = "uint8 of shape (images, height, width, 3) or " if len(self.shape) == 3 else ""
+            raise DataError(
+                f"the {self.noun}s are {samples.dtype} of shape {samples.shape}; give {pixels}{kind} of shape "
+                f"({self.noun}s, {', '.join(map(str, self.shape))})"
+            )
+        if not hasattr(samples, "__iter__"):
+            raise DataError(f"{type(samples).__name__} is not an array; give {self._readable}")
+        several: Iterable[Any] = samples
+        return several
+
+    @property
+    def _readable(self) -> str:
+        if self.noun == "image":
+            return "files, or arrays of uint8 pixels or float32 input"
+        kind = "float32" if self._reads_floats else "int32 or int64 token ids"
+        return f"arrays of {kind} of shape {self.shape}"
+
+    @property
+    def _reads_floats(self) -> bool:
+        return not isinstance(self.preparation, Vocabulary)
+
+    def _slices(self, samples: np.ndarray) -> Iterator[np.ndarray]:
+        """Preprocessed input in batches, as views."""
+        for start in range(0, len(samples), _LARGEST_BATCH):
+            batch = samples[start : start + _LARGEST_BATCH]
+            if not np.isfinite(batch).all():
+                for index, sample in enumerate(batch, start):
+                    check_input(sample, self.shape, f"{self.noun} {index}")
+            yield batch
+
+    def _read(self, sample: Any, name: str) -> NamedArray:
+        if isinstance(sample, (str, os.PathLike)):
+            name = os.fspath(sample)
+            sample = decode(Path(name), name)
+        elif hasattr(sample, "asnumpy"):
+            sample = sample.asnumpy()
+        if not isinstance(sample, np.ndarray):
+            raise DataError(f"{name} is a {type(sample).__name__}, not an array; give {self._readable}")
+        return NamedArray(sample, name)
+
+
+def _chunks(stream: Iterable[T]) -> Iterator[list[T]]:
+    """A stream, as many at a time as are run at once."""
+    rest = iter(stream)
+    while chunk := list(islice(rest, _LARGEST_BATCH)):
+        yield chunk

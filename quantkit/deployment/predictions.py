@@ -1,0 +1,160 @@
+"""What a bundle's network says of image files, and pictures of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Optional, Union
+
+import numpy as np
+
+from quantkit.data.decode import decode
+from quantkit.data.folder import SUFFIXES
+from quantkit.data.sample_noun import sample_noun
+from quantkit.deployment.predictor import Predictor
+from quantkit.errors import DataError, UserError
+from quantkit.tasks.choose import make_task, task_of
+from quantkit.tasks.detections import Detections, above
+from quantkit.tasks.keypoints import Keypoints
+from quantkit.tasks.task import Task, TaskName
+
+Kind = Union[Literal["classification"], TaskName]
+"""What is predicted of an image."""
+
+# Decoded photographs of so many files are held at once.
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, eq=False)
+class FilePrediction:
+    """What a network says of a file.
+
+    Attributes:
+        file: the image.
+        values: as JSON: of classification ``class`` and ``score``; of detection also ``box``: left, top, right,
+            bottom in pixels; of segmentation ``class`` and ``share`` of the pixels; the first is the best, or largest.
+            Of pose ``joint``, ``score`` and ``point``: x and y in pixels.
+        picture: uint8 of shape (height, width, 3), RGB; None unless it was asked for.
+    """
+
+    file: Path
+    values: list[dict[str, Any]]
+    picture: Optional[np.ndarray]
+
+
+def image_files(paths: Sequence[Path]) -> list[Path]:
+    """The files among some paths, and the images in the folders among them, by name.
+
+    Raises:
+        DataError: a path does not exist, or a folder holds no images.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES and each.is_file())
+            if not inside:
+                raise DataError(f"{path} holds no images; give files ending in {', '.join(sorted(SUFFIXES))}")
+            files += inside
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise DataError(f"there is no image {path}; give files, or folders of images")
+    return files
+
+
+def kind_of(predictor: Predictor, said: Optional[Kind] = None) -> Kind:
+    """What a network predicts: what the user or its bundle says, classes where it puts out their scores, or what fits.
+
+    Raises:
+        UserError: nothing fits, or the network reads no images.
+    """
+    if sample_noun(predictor.input_shape) != "image":
+        raise UserError(
+            f"{predictor.name} reads inputs of shape {predictor.input_shape}, not images; call Predictor.predict() in "
+            "Python with arrays"
+        )
+    if (stated := said or predictor.manifest.task) is not None:
+        return stated
+    if predictor.manifest.class_scores:
+        return "classification"
+    name = task_of(_shapes(predictor))
+    if name is None:
+        listed = ", ".join(map(str, _shapes(predictor)))
+        raise UserError(
+            f"{predictor.name} puts out {listed} for each image: neither classes, nor detections, nor a map of "
+            "classes; call Predictor.predict() in Python"
+        )
+    return name
+
+
+def predictions(
+    predictor: Predictor, files: Sequence[Path], kind: Kind, least: float, top: int, pictures: bool
+) -> Iterator[FilePrediction]:
+    """What a network says of each file, a few at a time.
+
+    Args:
+        predictor: the network.
+        files: the images.
+        kind: what it predicts.
+        least: the least score of a detection.
+        top: the most classes of an image.
+        pictures: whether to draw pictures.
+
+    Raises:
+        UserError: the outputs do not fit, or there is nothing to draw.
+        DataError: an image cannot be read.
+    """
+    if pictures and kind == "classification":
+        raise UserError(f"{predictor.name} tells the class of an image, so there is nothing to draw; leave --draw out")
+    rest = iter(files)
+    while chunk := list(islice(rest, _AT_ONCE)):
+        if kind == "classification":
+            for file, best in zip(chunk, predictor.classify(chunk, top)):
+                yield FilePrediction(file, [{"class": name, "score": score} for name, score in best], None)
+            continue
+        task: Task[Any, Any, Any] = make_task(
+            kind, _shapes(predictor), predictor.input_shape, predictor.name, predictor.labels
+        )
+        seen = _predicted(predictor, kind, chunk)
+        for file, prediction in zip(chunk, seen):
+            if isinstance(prediction, Detections):
+                prediction = above(prediction, least)
+                values = _objects(prediction, predictor.labels)
+            elif isinstance(prediction, Keypoints):
+                values = _joints(prediction)
+            else:
+                values = _shares(prediction, predictor.labels)[:top]
+            picture = task.draw(decode(file, str(file)), prediction) if pictures else None
+            yield FilePrediction(file, values, picture)
+
+
+def _predicted(predictor: Predictor, kind: TaskName, files: Sequence[Path]) -> Sequence[Any]:
+    if kind == "detection":
+        return predictor.detect(files)
+    return predictor.segment(files) if kind == "segmentation" else predictor.pose(files)
+
+
+def _shapes(predictor: Predictor) -> tuple[tuple[int, ...], ...]:
+    return tuple(output.shape for output in predictor.manifest.outputs)
+
+
+def _objects(detections: Detections, labels: Sequence[str]) -> list[dict[str, Any]]:
+    rows = zip(detections.labels.tolist(), detections.scores.tolist(), detections.boxes.tolist())
+    return [{"class": _name(label, labels), "score": score, "box": box} for label, score, box in rows]
+
+
+def _joints(keypoints: Keypoints) -> list[dict[str, Any]]:
+    rows = enumerate(zip(keypoints.scores.tolist(), keypoints.points.tolist()))
+    return [{"joint": joint, "score": score, "point": point} for joint, (score, point) in rows]
+
+
+def _shares(classes: np.ndarray, labels: Sequence[str]) -> list[dict[str, Any]]:
+    numbers, counts = np.unique(classes[classes >= 0], return_counts=True)
+    pairs = sorted(zip(counts.tolist(), numbers.tolist()), key=lambda pair: (-pair[0], pair[1]))
+    return [{"class": _name(number, labels), "share": count / classes.size} for count, number in pairs]
+
+
+def _name(index: int, labels: Sequence[str]) -> str:
+    return labels[index] if index < len(labels) else str(index)

@@ -1,0 +1,124 @@
+"""The task of a network, from its outputs and what the user says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Optional, Union, get_args
+
+from quantkit.data.resizing import Size
+from quantkit.errors import UserError
+from quantkit.tasks.detection import Detection, Rules, classes_of, detection_form
+from quantkit.tasks.pose import Pose, is_pose
+from quantkit.tasks.segmentation import Segmentation, is_segmentation
+from quantkit.tasks.task import TaskName
+
+AnyTask = Union[Detection, Segmentation, Pose]
+
+_NEEDS: dict[TaskName, str] = {
+    "detection": "classes, scores and boxes of shapes (boxes, 1), (boxes, 1) and (boxes, 4), or scores and boxes of "
+    "shapes (boxes, 1 + classes) and (boxes, 4)",
+    "segmentation": "scores of shape (classes, rows, columns)",
+    "pose": "heatmaps of shape (joints, rows, columns)",
+}
+
+
+def task_named(said: Any, network: str = "") -> TaskName:
+    """The task of a name.
+
+    Args:
+        said: the name.
+        network: the network whose card or bundle says it; empty where the caller does.
+
+    Raises:
+        UserError: there is none.
+    """
+    name = judged_task(said)
+    if name is None:
+        which = f"{network} does not say which task it is for" if network else f"there is no task {said!r}"
+        raise UserError(f"{which}; give {' or '.join(get_args(TaskName))}")
+    return name
+
+
+def judged_task(said: Optional[str]) -> Optional[TaskName]:
+    """What a network is for as the task that its outputs are read by; None where class scores or plain values tell."""
+    names: tuple[TaskName, ...] = get_args(TaskName)
+    return next((name for name in names if name == said), None)
+
+
+def task_of(shapes: Sequence[tuple[int, ...]]) -> Optional[TaskName]:
+    """The task that outputs of these shapes, without the batch axis, fit; None if none. Poses are taken for maps."""
+    if detection_form(shapes) is not None:
+        return "detection"
+    return "segmentation" if is_segmentation(shapes) else None
+
+
+def stated_task(
+    said: Optional[str],
+    shapes: Sequence[tuple[int, ...]],
+    input_shape: Sequence[int],
+    network: str,
+    classes: tuple[str, ...] = (),
+) -> Optional[AnyTask]:
+    """The task of a network that is for ``said``; None where that is no task; see ``make_task``."""
+    name = judged_task(said)
+    return None if name is None else make_task(name, shapes, input_shape, network, classes)
+
+
+def make_task(
+    name: TaskName,
+    shapes: Sequence[tuple[int, ...]],
+    input_shape: Sequence[int],
+    network: str,
+    classes: tuple[str, ...] = (),
+    rules: Rules = "voc",
+) -> AnyTask:
+    """A task of a network.
+
+    Args:
+        name: which.
+        shapes: those of the network's outputs for one image, without the batch axis.
+        input_shape: (channels, height, width).
+        network: the network's name, for errors.
+        classes: the names of its classes, or of those of the data if the network's have none.
+        rules: whose rules detections are judged by.
+
+    Raises:
+        UserError: the outputs do not fit the task.
+    """
+    size = _input_size(input_shape, network)
+    if name == "segmentation" and is_segmentation(shapes):
+        return Segmentation(shapes[0][0])
+    if name == "pose" and is_pose(shapes):
+        return Pose(shapes[0][0], size)
+    form = detection_form(shapes) if name == "detection" else None
+    if form is None:
+        listed = ", ".join(map(str, shapes))
+        raise UserError(
+            f"{name} needs outputs that are {_NEEDS[name]}; {network} puts out {listed} for each image: give the task "
+            "that it was trained for (--task, `task` in its card), or classification to compare outputs as they are"
+        )
+    number = classes_of(form, shapes)
+    if number is not None and classes and len(classes) != number:
+        raise UserError(
+            f"{network} puts out scores of {number} classes besides the background, and {len(classes)} have names; "
+            "give as many names (`labels` in its card)"
+        )
+    return Detection(form, size, classes, number or len(classes) or None, rules)
+
+
+def _input_size(input_shape: Sequence[int], network: str) -> Size:
+    if len(input_shape) != 3:
+        raise UserError(f"{network} reads inputs of shape {tuple(input_shape)}, not images; it has none of these tasks")
+    return input_shape[1], input_shape[2]
+
+
+def class_count(shapes: Sequence[tuple[int, ...]], names: int) -> Optional[int]:
+    """The number of classes that detections or a map tell apart; None where outputs of these shapes are neither.
+
+    Args:
+        shapes: those of the outputs for one image, without the batch axis.
+        names: how many classes have names, which decides where outputs do not.
+    """
+    if (form := detection_form(shapes)) is not None:
+        return classes_of(form, shapes) or max(names, 1)
+    return shapes[0][0] if is_segmentation(shapes) else None

@@ -1,0 +1,165 @@
+"""Judging networks by the metric of their task."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain, tee
+from typing import Any, Optional
+
+import numpy as np
+
+from quantkit.backends.mxnet.stream import outputs_of
+from quantkit.data.annotated import AnnotatedImages
+from quantkit.data.batches import Batch, batches
+from quantkit.data.placement import placement
+from quantkit.data.samples import Samples
+from quantkit.errors import DataError
+from quantkit.evaluation.evaluate import BATCH_SIZE, Role, check_comparable
+from quantkit.evaluation.measure import Measure, Score, ScoreDrop, score, score_drop
+from quantkit.evaluation.network import Network
+from quantkit.kinds import whole_number
+from quantkit.progress import Progress, silent
+from quantkit.tasks.task import Task, TaskName
+
+
+@dataclass(frozen=True)
+class TaskEvaluation:
+    """The results of judging networks by their task.
+
+    Attributes:
+        task: which.
+        images: the number of images.
+        scores: of each network against what is true, the one it is judged by first; empty without annotations.
+        agreement: of each other network against the reference's predictions; empty without a reference.
+        drops: what the judged network loses against each other in the first score.
+    """
+
+    task: TaskName
+    images: int
+    scores: Mapping[Role, tuple[Score, ...]]
+    agreement: Mapping[Role, tuple[Score, ...]]
+    drops: Mapping[Role, ScoreDrop]
+
+    @property
+    def loss(self) -> Optional[float]:
+        """What the judged network loses in points: against its reference, or, without annotations, of agreement.
+
+        None without a reference, or where there is nothing to score.
+        """
+        if "reference" in self.drops:
+            return self.drops["reference"].points
+        if "network" not in self.agreement:
+            return None
+        agreed = self.agreement["network"][0].value
+        return None if agreed is None else 100 * (1 - agreed)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The results as JSON values: scores from 0 to 1, drops in points; null for what could not be scored."""
+        return {
+            "task": self.task,
+            "images": self.images,
+            "scores": {role: [asdict(each) for each in scores] for role, scores in self.scores.items()},
+            "agreement": {role: [asdict(each) for each in scores] for role, scores in self.agreement.items()},
+            "drops": {role: {**asdict(each), "verdict": each.verdict} for role, each in self.drops.items()},
+        }
+
+
+def evaluate_task(
+    task: Task[Any, Any, Any],
+    networks: Mapping[Role, Network],
+    data: Samples | AnnotatedImages[Any],
+    batch_size: int = BATCH_SIZE,
+    num_samples: Optional[int] = None,
+    progress: Progress = silent,
+) -> TaskEvaluation:
+    """Run networks over images in one pass and judge their predictions; see ``TaskEvaluation``.
+
+    Args:
+        task: how outputs are read and scored.
+        networks: the networks by role; ``network`` is required.
+        data: annotated images; images alone if there is a reference to agree with.
+        batch_size: the number of images in a run.
+        num_samples: the number of images to use, the first ones; None for all.
+        progress: wraps the stream of batches.
+
+    Raises:
+        UserError: the networks cannot be compared, or a number is not a whole one from 1 up.
+        DataError: the images cannot be used, or there is nothing to judge by.
+        ExtraMissing: a score needs a package that is not installed.
+    """
+    batch_size = whole_number("batch_size", batch_size, 1, BATCH_SIZE)
+    if num_samples is not None:
+        num_samples = whole_number("num_samples", num_samples, 1)
+    check_comparable(networks)
+    annotated = data if isinstance(data, AnnotatedImages) else None
+    samples = data.samples if isinstance(data, AnnotatedImages) else data
+    if annotated is None and "reference" not in networks:
+        raise DataError(
+            f"{samples.name} has no annotations that {task.name} could be judged by; give a VOC folder or a COCO file, "
+            "or a --reference to agree with"
+        )
+    first = networks["network"]
+    stream = iter(batches(samples, first.preparation, first.input_shape, batch_size, num_samples))
+    begun = next(stream)
+    known = [number for number in (samples.size, num_samples) if number is not None]
+    total = -(-min(known, default=0) // batch_size)
+    counted = progress(chain([begun], stream), total, f"{task.name} on {samples.name}")
+    true, agreed, images = _compared(task, networks, annotated, iter(counted), batch_size)
+    return _judged(task, true, agreed, images)
+
+
+def _compared(
+    task: Task[Any, Any, Any],
+    networks: Mapping[Role, Network],
+    annotated: Optional[AnnotatedImages[Any]],
+    stream: Iterator[Batch],
+    batch_size: int,
+) -> tuple[Mapping[Role, list[Any]], Mapping[Role, list[Any]], int]:
+    """Each network's predictions compared with what is true, and with the reference's; and the number of images."""
+    true: dict[Role, list[Any]] = defaultdict(list)
+    agreed: dict[Role, list[Any]] = defaultdict(list)
+    height, width = networks["network"].input_shape[1:]
+    preprocess = networks["network"].preprocess
+    images = 0
+    for predicted in _predictions(task, networks, stream, batch_size):
+        for index in range(len(predicted["network"])):
+            for role, predictions in predicted.items():
+                if annotated is not None:
+                    placed = placement(preprocess, annotated.size(images), (height, width))
+                    seen = task.in_image(predictions[index], placed)
+                    true[role].append(task.compare(annotated.truth(images), seen))
+                if "reference" in predicted and role != "reference":
+                    wanted = task.as_truth(predicted["reference"][index], (height, width))
+                    agreed[role].append(task.compare(wanted, predictions[index]))
+            images += 1
+    return true, agreed, images
+
+
+def _predictions(
+    task: Task[Any, Any, Any], networks: Mapping[Role, Network], stream: Iterator[Batch], batch_size: int
+) -> Iterator[dict[Role, list[Any]]]:
+    """The predictions of all networks, batch by batch."""
+    inputs: Sequence[Iterator[np.ndarray]] = [(batch.data for batch in copy) for copy in tee(stream, len(networks))]
+    runs = [outputs_of(network.graph, data, batch_size) for network, data in zip(networks.values(), inputs)]
+    for results in zip(*runs):
+        yield {role: task.decode(outputs) for role, outputs in zip(networks, results)}
+
+
+def _judged(
+    task: Task[Any, Any, Any], true: Mapping[Role, list[Any]], agreed: Mapping[Role, list[Any]], images: int
+) -> TaskEvaluation:
+    measured: dict[Role, tuple[Measure, ...]] = {role: task.measures(each) for role, each in true.items()}
+    return TaskEvaluation(
+        task.name,
+        images,
+        {role: tuple(map(score, measures)) for role, measures in measured.items()},
+        {role: tuple(map(score, task.agreement(each))) for role, each in agreed.items()},
+        {
+            role: score_drop(measured["network"][0], measures[0])
+            for role, measures in measured.items()
+            if role != "network"
+        },
+    )

@@ -1,0 +1,83 @@
+"""``quantkit models``: lists, searches, and the description of one network."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from quantkit.models.card import cards
+from tests.cli.conftest import Run
+
+
+def listed(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    result = run("models", *arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    known: list[dict[str, Any]] = json.loads(result.stdout)["models"]
+    return known
+
+
+def test_cards_are_listed_by_default(run: Run) -> None:
+    assert [each["name"] for each in listed(run)] == [card.name for card in cards()]
+
+
+def test_networks_for_a_task(run: Run, engine: None) -> None:
+    known = listed(run, "--task", "detection")
+    assert {each["task"] for each in known} == {"detection"}
+    assert {"ssd", "yolo3", "center_net", "rcnn"} == {each["family"] for each in known}
+    refused = {each["name"] for each in known if each["obstacle"]}
+    assert refused and all(name.endswith("_int8") for name in refused)
+
+
+def test_networks_of_a_family_with_and_without_a_card(run: Run, engine: None) -> None:
+    names = {each["name"] for each in listed(run, "--family", "resnet", "--task", "classification")}
+    assert {"resnet50_v1", "cifar_resnet20_v1", "resnet50_v1d", "digits_resnet20_v1"} <= names
+    assert not any("resnext" in name for name in names)
+
+
+def test_a_glob_finds_names_and_aliases(run: Run, engine: None) -> None:
+    names = {each["name"] for each in listed(run, "ssd_512_*_voc")}
+    assert "ssd_512_resnet50_v1_voc" in names and all(name.endswith("_voc") for name in names)
+    assert [each["name"] for each in listed(run, "inception_v[3]")] == ["inceptionv3"]
+
+
+def test_lists_in_words(run: Run, engine: None) -> None:
+    shown = run("models", "*squeezenet*", "--long").stdout
+    assert "squeezenet1.0  SqueezeNet 1.0" in shown and "short side to 256" in shown
+    shown = run("models", "ssd_300_vgg16_atrous_voc*").stdout
+    assert "cannot be quantized" in shown and "3x300x300" in shown
+
+
+def test_nothing_matches(run: Run, engine: None) -> None:
+    result = run("models", "--task", "detektion")
+    assert result.exit_code == 2
+    assert "tasks are" in result.stderr and "detection" in result.stderr
+
+
+def test_one_network(run: Run, engine: None) -> None:
+    """He et al. 2016: a first convolution, three stages of six with 16, 32, 64 channels on 32, 16, 8 pixels, a dense
+    layer; two shortcuts are convolutions of 1x1."""
+    stages = 6 * 1024 * 16 * 16 * 9 + (5 * 256 * 32 * 32 + 256 * 32 * 16) * 9 + (5 * 64 * 64 * 64 + 64 * 64 * 32) * 9
+    layers = 1024 * 16 * 27 + stages + 256 * 32 * 16 + 64 * 64 * 32 + 640
+    (known,) = listed(run, "cifar_resnet20")
+    assert known["coverage"]["macs"] == layers
+    assert (known["coverage"]["share"], known["coverage"]["layers"]) == (1.0, 22)
+    shown = run("models", "cifar_resnet20").stdout
+    assert f"{layers / 1e9:.3f} GMAC" in shown and "22 of 22 layers, 100.0 % of the MACs" in shown
+    assert "classification, family resnet" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("resnet51",), "did you mean"),
+        (("resnet50_v1_int8",), "give resnet50_v1"),
+        (("resnet50", "--task", "detection"), "give --task and --family with a glob"),
+        (("tiny-symbol.json",), "is a file and not a network by name"),
+    ],
+)
+def test_a_name_that_is_none(run: Run, engine: None, arguments: tuple[str, ...], told: str) -> None:
+    result = run("models", *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr

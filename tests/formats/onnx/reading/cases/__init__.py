@@ -1,0 +1,1 @@
+"""Networks of one ONNX operator each, by the readers of these operators."""

@@ -1,0 +1,67 @@
+"""Networks whose answers are known: a detector that reads its detections from pixels, and one that reads colours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import numpy as np
+
+from quantkit.data.preprocess import Preprocess
+from quantkit.evaluation.network import Network
+from quantkit.ir.graph import Graph
+from quantkit.tasks.task import TaskName
+from tests.networks import DATA, Builder
+
+ROWS, COLUMNS = 12, 6
+RAW = Preprocess(scale=1.0, fit="stretch")
+"""Pixels as they are, of images that have the size of the input."""
+
+
+def pixel_detector(shift: float = 0.0) -> Graph:
+    """Reads a detection from each row of the red channel: class + 1, score * 200, and edges * 10, and moves it."""
+    b = Builder()
+    red = b.op("slice_axis", "red", DATA, axis=1, begin=0, end=1)
+    rows = b.op("Reshape", "rows", red, shape=(0, -1, COLUMNS))
+    ids = b.op("_minus_scalar", "ids", b.op("slice_axis", "c0", rows, axis=2, begin=0, end=1), scalar=1)
+    scores = b.op("_div_scalar", "scores", b.op("slice_axis", "c1", rows, axis=2, begin=1, end=2), scalar=200)
+    edges = b.op("_div_scalar", "edges", b.op("slice_axis", "c2", rows, axis=2, begin=2, end=6), scalar=10)
+    return b.graph(ids, scores, b.op("_plus_scalar", "boxes", edges, scalar=shift))
+
+
+def pixels(*detections: tuple[tuple[float, float, float, float], float, int]) -> np.ndarray:
+    """An image, (``ROWS``, ``COLUMNS``), in which ``pixel_detector`` sees these edges, scores and classes."""
+    image = np.zeros((ROWS, COLUMNS, 3), np.uint8)
+    for row, (edges, score, label) in enumerate(detections):
+        image[row, :, 0] = [label + 1, round(score * 200), *(round(edge * 10) for edge in edges)]
+    return image
+
+
+def colour_segmenter(size: int, threshold: float = 0.5) -> Graph:
+    """Class 1 where red is above a threshold, class 2 where green is, else the background; of input (3, size, size)."""
+    b = Builder()
+    weight = b.param("weight", np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0]]).reshape(3, 3, 1, 1))
+    bias = b.param("bias", np.array([threshold, 0, 0]))
+    return b.graph(b.op("Convolution", "scores", DATA, weight, bias, kernel=(1, 1), num_filter=3))
+
+
+def network(graph: Graph, shape: tuple[int, ...], preprocess: Preprocess, labels: tuple[str, ...] = ()) -> Network:
+    return Network("net", "fp32", graph, shape, preprocess, "given", labels)
+
+
+def bundle(
+    graph: Graph,
+    shape: tuple[int, ...],
+    preprocess: Preprocess,
+    labels: tuple[str, ...],
+    path: Path,
+    task: Optional[TaskName] = None,
+) -> Path:
+    """The network as a bundle in FP32."""
+    from quantkit.bundle import write_float_bundle
+    from quantkit.fusion.fused_model import fuse_model
+    from quantkit.models.model import Model, Source
+
+    samples = np.random.default_rng(0).integers(0, 256, (2, *shape[1:], 3), np.uint8)
+    model = Model("net", graph, shape, preprocess, Source("net", "given", "made by hand", "5" * 64), labels, task=task)
+    return write_float_bundle(fuse_model(model, samples), path)
