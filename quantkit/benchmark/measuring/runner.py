@@ -12,35 +12,26 @@ from typing import Optional
 
 import numpy as np
 
-from quantkit.benchmark.measuring.group import Bench, Entry, Search, empty_cell
+from quantkit.benchmark.measuring.group import Bench, Entry, Search
+from quantkit.benchmark.measuring.kept_cells import kept_cells
 from quantkit.benchmark.measuring.memory import Memory, larger_than
 from quantkit.benchmark.measuring.room import Room
 from quantkit.benchmark.measuring.schedule import Forecast, affordable, least_cost, pace, share
 from quantkit.benchmark.measuring.server import Served, Watch, search_rate
 from quantkit.benchmark.measuring.team import Launch
-from quantkit.benchmark.results.result_files import (
-    as_recorded,
-    read_cells,
-    read_run,
-    remove_cell,
-    write_cell,
-    write_run,
-)
+from quantkit.benchmark.results.result_files import read_run, write_cell, write_run
 from quantkit.benchmark.results.results import Cell, Contestant, Failure, LeftOut, Results, Run
 from quantkit.benchmark.results.run_folder import begin
 from quantkit.benchmark.results.statistics import mean_latency
 from quantkit.benchmark.suites.suite import Subject, Suite, batches_of
 from quantkit.benchmark.variants import form_of
 from quantkit.benchmark.workloads.network import Workload
-from quantkit.errors import QuantkitError, UserError
+from quantkit.errors import QuantkitError
 from quantkit.files.folders import scratch_folder
 from quantkit.progress import Tell
 
 # Seconds of requests in each run of the server scenario.
 _TRIAL_SECONDS = 5.0
-
-# The fields that two measurements of one cell must have in common.
-_CONDITIONS = ("scenario", "placements", "environment", "checkpoint", "input")
 
 Key = tuple[int, str]
 
@@ -73,7 +64,7 @@ def run_suite(
         UserError: the folder holds cells of another run.
         QuantkitError: the run's description cannot be written; a cell that cannot be written has failed.
     """
-    before = _kept(suite, workloads, launches, latency_bound, folder)
+    before = kept_cells(suite, workloads, launches, latency_bound, folder)
     begin(run, folder)
     search = None if latency_bound is None else partial(_search, latency_bound, run.seed, tell)
     runner = _Runner(suite, run, before, workloads, launches, folder, tell, started or time.monotonic(), search)
@@ -88,47 +79,6 @@ def run_suite(
         raise
     # Not read from disk, which may have been too full for some cells.
     return Results(read_run(folder), runner.cells())
-
-
-def _kept(
-    suite: Suite,
-    workloads: Mapping[str, Workload],
-    launches: Mapping[str, Sequence[Launch]],
-    latency_bound: Optional[float],
-    folder: Path,
-) -> list[Cell]:
-    """The cells of an interrupted run that count for this one, without failed ones, which are measured again.
-
-    Raises:
-        UserError: one is not part of the suite, or would be measured differently now.
-    """
-    expected = {each.name: (each, (*batches_of(suite, each), *suite.largest)) for each in suite.networks}
-    cells = read_cells(folder)
-    for cell in cells:
-        network, batches = expected.get(cell.network, (None, ()))
-        if network is None or cell.batch not in batches or cell.contestant not in suite.contestants:
-            differ = ["suite"]
-        elif _form(cell.contestant, launches) in workloads[network.name].obstacles:
-            differ = ["checkpoint"]
-        else:
-            scenario = network.scenario or suite.scenario
-            now = as_recorded(
-                empty_cell(
-                    workloads[network.name], scenario, cell.contestant, cell.batch, launches[cell.contestant.name]
-                )
-            )
-            differ = [name for name in _CONDITIONS if getattr(cell, name) != getattr(now, name)]
-            if cell.server is not None and cell.server.bound != latency_bound:
-                differ.append("latency bound")
-        if differ:
-            raise UserError(
-                f"{folder} holds another run ({cell.network}, batch {cell.batch}, {cell.contestant.name}: its "
-                f"{' and '.join(differ)} differ); choose another folder with --out, or discard it with --force"
-            )
-    for cell in cells:
-        if cell.failure is not None:
-            remove_cell(cell, folder)
-    return [cell for cell in cells if cell.failure is None]
 
 
 def _form(contestant: Contestant, launches: Mapping[str, Sequence[Launch]]) -> str:
