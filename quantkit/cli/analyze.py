@@ -40,17 +40,17 @@ _TOP = 12
     "--data", required=True, metavar="SPEC", help="Samples: a folder, FOLDER:SPLIT, .npz, .npy, .rec, digits:test."
 )
 @click.option("--reference", metavar="MODEL", help="The FP32 network.  [default: the one that the bundle names]")
-@click.option("--weights", metavar="FILE", help="The FP32 network's weights, where its name alone does not find them.")
+@click.option("--weights", metavar="FILE", help="The FP32 network's weights, if its name alone does not find them.")
 @click.option(
     "--layout",
     metavar="NTC|NT|TNC|TN",
-    help="Of sequences: TNC, TN where the FP32 network reads (steps, batch, ...) and has no card that says so.",
+    help="The layout of sequences: TNC or TN if the FP32 network reads (steps, batch, ...) and no card says so.",
 )
 @click.option(
     "--num-samples",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many of the samples.  [default: 100, or all where there are fewer]",
+    help="Use the first N samples only.  [default: 100, or all if there are fewer]",
 )
 @click.option(
     "--out",
@@ -58,7 +58,9 @@ _TOP = 12
     metavar="DIR",
     help="The folder to write.  [default: BUNDLE-analysis in the current folder]",
 )
-@click.option("--all", "everything", is_flag=True, help=f"Show all layers, not only the {_TOP} that add most error.")
+@click.option(
+    "--all", "everything", is_flag=True, help=f"Show all layers, not only the {_TOP} that add the most error."
+)
 @force_option
 @output_options
 def analyze(
@@ -75,10 +77,10 @@ def analyze(
 ) -> None:
     """Say why an INT8 network differs from FP32, layer by layer.
 
-    Both networks run side by side over the samples, the INT8 one in exact integers. For each layer there is the
-    error in the network, what the layer adds itself, and how much of that is due to weights and how much
-    to tensors; for each tensor how its values fit into 8 bits; for the calibration whether it holds for
-    these samples. Writes DIR/index.html, a page that needs no network, and DIR/analysis.json.
+    Both networks run side by side over the samples, the INT8 one in exact integers. The analysis shows for each layer
+    the error in the network, what the layer itself adds, and how much of that is due to weights and how much to
+    tensors; for each tensor, how its values fit into 8 bits; and whether the calibration holds for these samples.
+    It writes DIR/index.html, a page that needs no network connection, and DIR/analysis.json.
     """
     if not is_bundle(bundle):
         raise UserError(f"{bundle} is not a bundle; give the folder that `quantkit quantize` wrote")

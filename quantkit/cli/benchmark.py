@@ -70,11 +70,13 @@ class Contest:
     published: Optional[str] = option(
         "--published",
         metavar="MACHINE",
-        help="Of a SUITE with published figures of several machines: those of which, such as C5.xlarge or K80.  "
+        help="For a SUITE with published figures of several machines: the machine to show, such as C5.xlarge or K80.  "
         "[default: the one with about as many cores as this one]",
     )
     scenario: Optional[str] = option(
-        "--scenario", type=click.Choice(("throughput", "latency", "server")), help="What counts.  [default: throughput]"
+        "--scenario",
+        type=click.Choice(("throughput", "latency", "server")),
+        help="What to measure.  [default: throughput]",
     )
 
 
@@ -83,7 +85,7 @@ class Circumstances:
     """How it is measured."""
 
     latency_bound: Optional[float] = option(
-        "--latency-bound", type=Milliseconds(), help="The p99 that the server scenario has to keep, such as 15ms."
+        "--latency-bound", type=Milliseconds(), help="The bound on p99 in the server scenario, such as 15ms."
     )
     budget: Optional[float] = option(
         "--budget", type=Minutes(), metavar="MINUTES", help="Stop after this many minutes."
@@ -148,9 +150,8 @@ def benchmark(
     engine of this environment. All contestants of a network take turns in random order; ratios come
     with 95 % intervals.
 
-    Results are on disk as soon as they are measured. The same command goes on where an earlier one
-    was interrupted. `quantkit report DIR` turns them into a page. Ends with 1 where a cell failed,
-    or where nothing was measured.
+    Results are on disk as soon as they are measured. The same command continues where an earlier one was interrupted.
+    `quantkit report DIR` turns them into a page. Exit code 1: a cell failed, or nothing was measured.
     """
     from quantkit.benchmark.suites.suite import find_suite
 

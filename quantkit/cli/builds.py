@@ -42,9 +42,9 @@ class _Builds(click.Group):
 def builds() -> None:
     """Make and check the engines that benchmarks compare.
 
-    Each is a wheel of an engine with NumPy in a virtual environment under
-    QUANTKIT_HOME/builds. `quantkit benchmark` makes those that it needs by itself; MXNet's differ in version
-    and in whether MKL-DNN is inside. `peers` holds the quantizers of ONNX Runtime and of OpenVINO (NNCF).
+    A build is the wheel of an engine with NumPy in a virtual environment under QUANTKIT_HOME/builds.
+    `quantkit benchmark` makes the builds that it needs by itself. Those of MXNet differ in their version, and in
+    whether they contain MKL-DNN. `peers` holds the quantizers of ONNX Runtime and of OpenVINO (NNCF).
     """
 
 

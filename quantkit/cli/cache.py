@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def cache(terminal: Terminal, clean: tuple[str, ...]) -> None:
     """List what is kept in QUANTKIT_HOME, or remove it.
 
-    Everything here is made or fetched again when it is needed. Workloads are bounded: beyond 10 GB
-    (QUANTKIT_WORKLOADS_GB) the least recently used are removed. What a running process uses stays, and so does
-    what links lead to, an interpreter of your own, and the record of weights that were trusted once.
+    Everything here is made or downloaded again when it is needed. If workloads take more than 10 GB
+    (QUANTKIT_WORKLOADS_GB), the least recently used are removed. What a running process uses stays, and so do the
+    targets of links, your own interpreters, and the records of weights that were trusted on first use.
     """
     from quantkit.files.cache import remove_unused
     from quantkit.files.files import home

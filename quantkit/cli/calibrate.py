@@ -47,8 +47,8 @@ def calibrate(
 ) -> None:
     """Measure the ranges of a network's tensors and save them as a table.
 
-    The ranges go to a table, which `quantkit quantize MODEL --calib-table FILE` takes instead of
-    calibrating again. It holds for the same network with the same weights only.
+    `quantkit quantize MODEL --calib-table FILE` uses the table instead of calibrating again. A table holds only for
+    the same network with the same weights.
     """
     check_not_bundle(model)
     check_file_target(out, force)

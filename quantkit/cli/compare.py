@@ -60,7 +60,7 @@ def compare(
     A ratio above 1 means that NEW is faster. It comes with a 95 % interval, a bootstrap over the rounds of each
     run; if that contains 1, the two are not distinguishable. The interval does not cover the variation from one
     run to the next: two runs of the same thing may differ by more. Repeat both runs before you believe a
-    small difference. A cell that others disturbed in either run gets no verdict.
+    small difference. A cell that other processes disturbed in either run gets no verdict.
 
     Cells of the server scenario are compared by their rates, whatever the metric. A search finds a single rate,
     without an interval: two rates differ if they are further apart than the resolution of the searches.

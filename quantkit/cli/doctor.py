@@ -21,9 +21,9 @@ _MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "b
 def doctor(terminal: Terminal) -> None:
     """Check the engine and the machine, and say what to change.
 
-    Engine, NumPy, the instruction sets that INT8 needs (VNNI, AMX), OpenMP, threads against cores,
-    the container's quota, and who else keeps the cores busy. Ends with 1 if something must be
-    fixed before quantkit can work, else with 0.
+    Checks the engine, NumPy, the extras, the instruction sets that INT8 needs (VNNI, AMX), OpenMP, the number of
+    threads and cores, the container's quota, and whether other processes keep the cores busy. Exit code 1: something
+    must be fixed before quantkit can work.
     """
     from quantkit.backends.mxnet.build import installed
     from quantkit.backends.registry import DEPLOYED_ONNX, installed_versions

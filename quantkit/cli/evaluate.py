@@ -43,21 +43,22 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
 @click.option(
     "--against",
     metavar="BUNDLE|MODEL",
-    help="Tell which of the two is better: agrees more often with the reference, and with labels.",
+    help="Compare with this network: which of the two agrees more often with the reference, and with the labels.",
 )
 @click.option("--num-samples", type=click.IntRange(min=1), metavar="N", help="Use the first N samples only.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
 @click.option(
     "--task",
     type=click.Choice(["classification", "detection", "segmentation", "pose"]),
-    help="Judge by the metric of this task. Of detection and segmentation --data is a VOC folder (FOLDER:SPLIT for one "
-    "of its splits), of detection and pose a COCO file (.json).  [default: what the network's card or bundle says]",
+    help="Judge by the metric of this task. For detection and segmentation, --data is a VOC folder (FOLDER:SPLIT for "
+    "one of its splits) or scenes:test; for detection and pose, a COCO file (.json).  [default: what the network's "
+    "card or bundle says]",
 )
 @click.option(
     "--max-drop",
     type=click.FloatRange(min=0, max=100),
     metavar="POINTS",
-    help="Of detection, segmentation and pose: end with exit code 4 if the network loses more against the reference.",
+    help="For detection, segmentation and pose: end with exit code 4 if the network loses more against the reference.",
 )
 @class_scores_option
 @collected("loading", Loading)
@@ -79,20 +80,21 @@ def evaluate(
 ) -> None:
     """Measure accuracy, and agreement with a reference.
 
-    Top-1 and top-5 need class scores and labels: a labels.csv in the folder, one folder a class, or `y` in the .npz.
-    With --reference, the share of images with the same top-1 and the mean cosine of the outputs need
-    none. Differences come with the p-value of McNemar's test over the samples, a 95 % interval, and a verdict.
+    Top-1 and top-5 need class scores and labels: a labels.csv in the folder, one folder per class, or `y` in the .npz.
+    With --reference, agreement needs no labels: the share of images with the same top-1, and the mean cosine of the
+    outputs. Differences come with the p-value of McNemar's test over the samples, a 95 % interval, and a verdict.
 
-    Where every step of a sequence has class scores and a label (`y` of shape samples, steps), as in language models:
-    cross-entropy in nats a step, perplexity and top-1 of steps, and the change of perplexity with its interval.
+    If every step of a sequence has class scores and a label (`y` of shape samples, steps), as in language models, it
+    measures cross-entropy in nats per step, perplexity and top-1 of steps, and the change of perplexity with its
+    interval.
 
     For networks without class scores (several outputs, maps, embeddings), each output is compared with the
     reference's: its cosine, its signal-to-noise ratio, and its largest deviation.
 
-    Of detectors, mean average precision: of VOC folders as in 2012 and 2007, of COCO files that of COCO; of networks
-    that segment, mean intersection over union and pixel accuracy; of poses, average precision by the similarity of
-    keypoints (OKS), people being given. Scores have 95 % bootstrap intervals over
-    images, agreement takes the confident predictions of the reference for the truth.
+    Detectors are judged by mean average precision, as in VOC 2012 and 2007 on VOC folders and as in COCO on COCO
+    files; segmentation networks by mean intersection over union and pixel accuracy; pose networks by average precision
+    over object keypoint similarity (OKS), with the people given. Scores have 95 % bootstrap intervals over images.
+    Agreement takes the confident predictions of the reference as the truth.
 
     --weights, --input-shape and the preprocessing are for MODELs; a bundle has its own.
     """

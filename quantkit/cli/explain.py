@@ -51,9 +51,9 @@ def explain(
 ) -> None:
     """Say what became of each operator, and why.
 
-    Each is listed by its original name, together with those that were fused with it: whether they run
-    in INT8 or why not, and which fusions were rejected and why. A MODEL is quantized in memory with a
-    few samples; nothing is written.
+    Each operator is listed by its original name, with those that were fused into it: whether it runs in INT8 or why
+    not, and which fusions were rejected and why. A MODEL is quantized in memory with a few samples; nothing is
+    written.
     """
     if is_bundle(network):
         if (planning, loading, preprocessing) != (Planning(), Loading(), Preprocessing()):

@@ -49,16 +49,16 @@ _LSTM = {
     type=click.Choice(["none", "auto", "all"]),
     default="none",
     show_default=True,
-    help="For processors without VNNI, where sums of two 8-bit products overflow 16 bits: auto: coarser weights in the "
-    "channels where they can, only as coarse as it takes; all: 7 bits everywhere, less accurate.",
+    help="For processors without VNNI, where sums of two 8-bit products can overflow 16 bits. auto: coarser weights in "
+    "the channels where this can happen, only as coarse as necessary; all: 7 bits everywhere, less accurate.",
 )
 @click.option(
     "--lstm",
     type=click.Choice(["qdq", "dynamic"]),
     default="qdq",
     show_default=True,
-    help="How INT8 LSTM layers are written: qdq: in ONNX's own operators, INT8 in OpenVINO and FP32 in other engines; "
-    "dynamic: as DynamicQuantizeLSTM, INT8 in ONNX Runtime, which alone runs the file.",
+    help="How INT8 LSTM layers are written. qdq: in ONNX's own operators, INT8 in OpenVINO and FP32 in other engines; "
+    "dynamic: as DynamicQuantizeLSTM, INT8 in ONNX Runtime, the only engine that runs the file.",
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.  [default: NAME.onnx]")
 @collected("loading", Loading)

@@ -73,12 +73,12 @@ def feed(
     loading: Loading,
     preprocessing: Preprocessing,
 ) -> None:
-    """Tell whether decoding images keeps up with a network.
+    """Measure whether decoding images keeps up with a network.
 
     Measures in turns how fast images are decoded, with one worker and with all, how fast the network reads them, and
-    both together. Sequences and vectors are loaded instead of decoded. A BUNDLE is measured as it is; of a MODEL the
-    INT8 form, calibrated with 10 of the samples. The verdict is FED, STARVED or NOT DISTINGUISHABLE; where the network
-    starves, remedies follow.
+    both together. Sequences and vectors are loaded instead of decoded. A BUNDLE is measured as it is, a MODEL in INT8,
+    calibrated with 10 of the samples. The verdict is FED, STARVED or NOT DISTINGUISHABLE; if the network starves,
+    remedies follow.
     """
     from quantkit.backends.mxnet.build import check_int8
     from quantkit.benchmark.workloads.feed import measure_feeding, quantized

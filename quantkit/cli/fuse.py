@@ -50,9 +50,9 @@ def fuse(
 ) -> None:
     """Fuse a network's operators and keep it in FP32.
 
-    Batch normalizations are folded into weights; sums and activations join their convolutions. Each
-    fusion is checked, and the fused network is compared with the original on real images: it may not
-    deviate by more than rounding explains.
+    Batch normalizations are folded into weights; sums and activations become part of their convolutions. Each fusion is
+    checked, and the fused network is compared with the original on real images: it must not deviate by more than
+    rounding explains.
     """
     check_not_bundle(model)
     check_bundle_target(out, writing.force)

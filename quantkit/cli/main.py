@@ -52,13 +52,13 @@ _VERBS = {
     "analyze": "Say why an INT8 network differs from FP32, layer by layer.",
     "explain": "Say what became of each operator, and why.",
     "verify": "Check that a bundle is complete and unaltered.",
-    "predict": "Say what a bundle's network sees in images.",
+    "predict": "Run a bundle's network on images and show what it finds.",
     "export": "Write a network as an ONNX file.",
     "benchmark": "Measure throughput and latency across builds and pinned instances.",
     "report": "Make a report of benchmark results.",
     "compare": "Compare two runs of a benchmark, cell by cell.",
     "profile": "Show where the time goes: by layer, by operator and by kernel.",
-    "feed": "Tell whether decoding images keeps up with a network.",
+    "feed": "Measure whether decoding images keeps up with a network.",
     "builds": "Make and check the engines that benchmarks compare.",
     "fuse": "Fuse a network's operators and keep it in FP32.",
     "calibrate": "Measure the ranges of a network's tensors and save them as a table.",
@@ -153,12 +153,12 @@ def cli(work: Work, debug: bool) -> None:
     """Turn trained MXNet, GluonCV and ONNX networks into INT8 networks that you can trust and deploy.
 
     A network is a name (`quantkit models` lists them), a model card, the prefix of an MXNet
-    checkpoint, or an ONNX file. The result is a bundle: a folder with a stock MXNet checkpoint, its calibration, its
-    preprocessing, its labels and a manifest with hashes.
+    checkpoint, or an ONNX file. The result is a bundle: a folder with an ordinary MXNet checkpoint, the calibration,
+    the preprocessing, the labels and a manifest with hashes.
 
-    Exit codes: 0 done, 1 the work failed, 2 the request cannot be served as given, 3 slower than
-    `compare` allows, 4 the goal of `quantize` or `evaluate` was missed, 130 interrupted (143 by SIGTERM,
-    129 by SIGHUP), 141 nobody reads the output any more.
+    Exit codes: 0 done, 1 the work failed, 2 the request is wrong as given, 3 slower than `compare` allows,
+    4 the goal of `quantize` or `evaluate` was missed, 130 interrupted (143 by SIGTERM, 129 by SIGHUP),
+    141 the program that read the output has ended.
     """
     work.debug = debug
 

@@ -36,8 +36,10 @@ _MOST_REASONS = 5
     ),
 )
 @click.argument("pattern", metavar="[NAME|GLOB]", required=False)
-@click.option("--task", metavar="TASK", help="Only networks for it: classification, detection, segmentation, pose ...")
-@click.option("--family", metavar="NAME", help="Only networks of an architecture, such as resnet or ssd.")
+@click.option(
+    "--task", metavar="TASK", help="Only networks for this task: classification, detection, segmentation, pose ..."
+)
+@click.option("--family", metavar="NAME", help="Only networks of this architecture, such as resnet or ssd.")
 @click.option(
     "--long", "as_long", is_flag=True, help="Also say how images are preprocessed and where weights come from."
 )
@@ -47,9 +49,9 @@ def models(
 ) -> None:
     """List networks by name, or describe one.
 
-    Each can be given as MODEL by its name or alias. Without a NAME, a GLOB, a task or a family, the networks that have
-    a model card are listed; with one, those of GluonCV's zoo without a card as well. Of one NAME the number of
-    parameters, the multiply-accumulates and their share in INT8 are told, for which it is built with random weights.
+    Each can be given as MODEL by its name or alias. Without a NAME, a GLOB, a task or a family, this lists the networks
+    that have a model card; with one, those of GluonCV's zoo without a card as well. For one NAME it builds the network
+    with random weights, and shows the number of parameters, the multiply-accumulates and their share in INT8.
     """
     from quantkit.models.card import cards
     from quantkit.models.catalogue import catalogue, is_glob, of_cards, search

@@ -24,28 +24,28 @@ class Loading:
         default="auto",
         show_default=True,
         metavar="auto|pretrained|random|FILE",
-        help="auto: trained weights, random ones where none can be reached; pretrained: fail instead; "
-        "FILE: .params, .npz or .safetensors. ONNX files have their own.",
+        help="auto: trained weights, or random ones if none can be reached; pretrained: trained weights or an error; "
+        "FILE: .params, .npz or .safetensors. ONNX files hold their own.",
     )
     input_shape: Optional[tuple[int, ...]] = option(
         "--input-shape",
         type=Shape(),
-        help="Channels, height, width; of vectors their length; of sequences steps, features, or steps of token ids. "
-        "Where unknown or other than usual.",
+        help="The shape of one input, if it is unknown or not the usual one: channels, height, width of images; the "
+        "length of vectors; steps, features of sequences, or steps of token ids.",
     )
     layout: Optional[str] = option(
         "--layout",
         metavar="NTC|NT|TNC|TN",
-        help="Of sequences: TNC, TN where the network reads (steps, batch, ...). What is loaded and written reads "
-        "batches first.  [default: NTC, NT, or the card's]",
+        help="The layout of sequences: TNC or TN if the network reads (steps, batch, ...). What is written reads the "
+        "batch first.  [default: NTC, NT, or the card's]",
     )
     states: StatesKind = option(
         "--states",
         type=click.Choice(["zero", "inputs"]),
         default="zero",
         show_default=True,
-        help="Of recurrent layers. zero: every sequence begins at zero. inputs: what is written reads initial states "
-        "and puts out final ones, so that a sequence can be run in pieces.",
+        help="The states of recurrent layers. zero: every sequence begins at zero. inputs: what is written reads "
+        "initial states and returns final ones, so that a sequence can be run in pieces.",
     )
 
 
@@ -65,17 +65,19 @@ class Preprocessing:
         "--fit",
         type=click.Choice(["stretch", "letterbox"]),
         help="Instead of --resize and --crop: scale the whole image to the input, each side on its own, or in "
-        "proportion with black bars. Detectors see whole images so.",
+        "proportion with black bars. Detectors need this to see whole images.",
     )
-    rotate180: Optional[bool] = option("--rotate180/--no-rotate180", default=None, help="Turn it upside down.")
+    rotate180: Optional[bool] = option("--rotate180/--no-rotate180", default=None, help="Rotate images by 180 degrees.")
     scale: Optional[float] = option(
-        "--scale", type=Number(above_zero=True), help="Divide by this.  [default: 255, or the card's]"
+        "--scale", type=Number(above_zero=True), help="Divide pixels by this.  [default: 255, or the card's]"
     )
     mean: Optional[tuple[float, ...]] = option(
-        "--mean", type=Channels(), help="Subtract this, in units of what was divided.  [default: 0, or the card's]"
+        "--mean", type=Channels(), help="Then subtract this from each channel.  [default: 0, or the card's]"
     )
     std: Optional[tuple[float, ...]] = option(
-        "--std", type=Channels(above_zero=True), help="Finally divide by this.  [default: 1, or the card's]"
+        "--std",
+        type=Channels(above_zero=True),
+        help="Finally divide each channel by this.  [default: 1, or the card's]",
     )
 
 
@@ -87,13 +89,14 @@ class Calibrating:
         "--calib",
         type=click.IntRange(min=1),
         metavar="N",
-        help="How many samples to calibrate with.  [default: 32, or all where there are fewer]",
+        help="How many samples to calibrate with.  [default: 32, or all if there are fewer]",
     )
     calib_data: Optional[str] = option(
         "--calib-data",
         metavar="SPEC",
         help="Samples: a folder of images (FOLDER:SPLIT for one split of its labels.csv), .npz, .npy, .rec, builtin "
-        "(photographs), digits:train.  [default: builtin, for `quantize` a table that ships for the weights]",
+        "(photographs), digits:train, scenes:train.  [default: builtin; `quantize` uses a table that ships for the "
+        "weights, if there is one]",
     )
     method: Optional[str] = option(
         "--method",
@@ -128,21 +131,21 @@ class MixedPrecisionGoal:
         "--max-drop",
         type=click.FloatRange(min=0, max=100),
         metavar="POINTS|PERCENT",
-        help="Return layers to FP32 until INT8 loses at most this many points of top-1 accuracy on --eval-data (of "
-        "detectors of mAP, of networks that segment of mIoU; without labels or annotations of agreement with FP32), "
-        "such as 0.3. Of language models: until perplexity rises by at most this many percent.",
+        help="Return layers to FP32 until INT8 loses at most this many points on --eval-data, such as 0.3: of top-1, "
+        "for detectors of mAP, for segmentation networks of mIoU, without labels or annotations of agreement with "
+        "FP32. For language models: until perplexity rises by at most this many percent.",
     )
     eval_data: Optional[str] = option(
         "--eval-data",
         metavar="SPEC",
-        help="Samples to measure the drop on, other than --calib-data; of detectors and networks that segment as for "
+        help="Samples to measure the drop on, other than --calib-data; for detectors and segmentation networks as for "
         "`quantkit evaluate`.",
     )
     min_speedup: Optional[float] = option(
         "--min-speedup",
         type=click.FloatRange(min=0, min_open=True),
         metavar="RATIO",
-        help="Return layers to FP32 only as far as the network stays this many times as fast as FP32. Without "
+        help="Return layers to FP32 only as long as the network stays this many times as fast as FP32. Without "
         "--max-drop: as many as that allows.",
     )
     search_minutes: Optional[float] = option(
@@ -150,7 +153,7 @@ class MixedPrecisionGoal:
         type=click.FloatRange(min=0),
         metavar="MINUTES",
         help="How long to search for layers to return to FP32, for a goal and for --never-slower each; the best "
-        "network until then is written.  [default: 10]",
+        "network found by then is written.  [default: 10]",
     )
 
 
@@ -162,9 +165,8 @@ class BundleWriting:
     keep_sample: bool = option(
         "--keep-sample",
         is_flag=True,
-        help="Store the first of your samples in the bundle, as the sample that `verify` runs. Without it, an image "
-        "that quantkit has anyway (a photograph, or one of the digits if these are the images) or noise is stored, "
-        "and nothing of yours.",
+        help="Store the first of your samples in the bundle, as the sample that `verify` runs. Without this, a "
+        "built-in image or noise is stored, and none of your samples.",
     )
 
 
@@ -172,13 +174,13 @@ class_scores_option = click.option(
     "--classes/--no-classes",
     "classes",
     default=None,
-    help="Say that the (first) output is a row of class scores, or that it is none.  [default: told by the network's "
-    "end, its labels and those of the samples]",
+    help="Whether the (first) output is a row of class scores.  [default: recognized by the network's last operators, "
+    "its labels and those of the samples]",
 )
 
 task_option = click.option(
     "--task",
     type=click.Choice(["classification", "detection", "segmentation", "pose"]),
-    help="What the network is for, by which its outputs are judged. For ONNX files and checkpoints, or where it is not "
-    "what the card says.  [default: the card's]",
+    help="What the network is for; its outputs are judged accordingly. For ONNX files and checkpoints, or to override "
+    "the card.  [default: the card's]",
 )

@@ -34,13 +34,13 @@ _SHOWN = 10
 @click.option(
     "--task",
     type=click.Choice(["classification", "detection", "segmentation", "pose"]),
-    help="What the outputs mean.  [default: what the bundle says, else what their shapes tell]",
+    help="What the outputs mean.  [default: what the bundle says, else what their shapes suggest]",
 )
 @click.option(
     "--draw",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Draw boxes, the class of every pixel, or joints over the images, and write them into this folder as PNG.",
+    help="Draw boxes, the class of every pixel, or joints over the images, and write PNG files into this folder.",
 )
 @click.option(
     "--least-score",
@@ -48,15 +48,20 @@ _SHOWN = 10
     default=0.5,
     show_default=True,
     metavar="SCORE",
-    help="Leave out detections that score less.",
+    help="Omit detections with a lower score.",
 )
 @click.option(
-    "--top", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="The most classes of an image."
+    "--top",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="The most classes to show for an image.",
 )
 @click.option(
     "--engine",
     type=click.Choice(["mxnet", "onnxruntime", "openvino", "auto"]),
-    help="The engine that runs it.  [default: mxnet if it is installed]",
+    help="The engine.  [default: mxnet if it is installed, else another that is]",
 )
 @force_option
 @output_options
@@ -71,10 +76,11 @@ def predict(
     engine: Optional[str],
     force: bool,
 ) -> None:
-    """Say what a bundle's network sees in images.
+    """Run a bundle's network on images and show what it finds.
 
-    Classes with their scores; of detectors, boxes in pixels of the image; of segmentation, the share of the image that
-    each class has; of pose, the joints of a person. IMAGES are files, or folders of them.
+    Classifiers show classes with their scores; detectors, boxes in pixels of the image; segmentation networks, the
+    share of the image that each class covers; pose networks, the joints of a person. IMAGES are files or folders of
+    files.
     """
     from quantkit.cli.networks import warn_of_bundle
     from quantkit.deployment.loading import load

@@ -83,9 +83,9 @@ def profile(
 ) -> None:
     """Show where the time goes: by layer, by operator and by kernel.
 
-    Layers have their original names. Times are those of MXNet's profiler and add up to one run; the
-    kernels and the instruction set are what the engine itself reports. Speeds are in 10^9
-    multiply-accumulates a second, beside the peak that this machine reaches in the same precision.
+    Layers have their original names. Times are from MXNet's profiler and add up to one run; kernels and instruction
+    sets are those that the engine itself reports. Speeds are in 10^9 multiply-accumulates per second, beside the peak
+    that this machine reaches in the same precision.
     """
     from quantkit.diagnosis.profile.chrome import chrome_trace
     from quantkit.diagnosis.profile.document import profile_document

@@ -82,17 +82,17 @@ def quantize(
 
     MODEL is a name (`quantkit models` lists them), a model card (.toml), an MXNet checkpoint
     (its prefix, or the -symbol.json file), or an ONNX file (.onnx). Operators are fused first, and the fused network is
-    compared with the original on real images; then the ranges of its tensors are measured on the
-    sample images (or taken from a table that ships for just these weights, where you give no images),
-    weights and biases are adapted to rounding, and the INT8 network is compared with FP32.
+    compared with the original on real images. Then the ranges of its tensors are measured on the samples (or taken
+    from a table that ships for exactly these weights, if you give no samples), weights and biases are adapted to
+    rounding, and the INT8 network is compared with FP32.
 
-    With a goal, --max-drop or --min-speedup or both, layers are returned to FP32 where that buys the most
-    accuracy per measured millisecond. A search that was interrupted goes on where it was when the same command is
-    given again. Exit code 4: the goal was not met; the best network found is written all the same.
+    With a goal (--max-drop, --min-speedup or both), layers return to FP32 where that gains the most accuracy per
+    measured millisecond. If the search is interrupted, the same command continues where it stopped. Exit code 4: the
+    goal was not met; the best network found is written all the same.
 
-    Latency is measured at last, and where INT8 is not faster than FP32, fused and unfused, that is said. With
-    --never-slower INT8 is kept only if the whole is faster than FP32; with a --max-drop as well, what is faster in
-    FP32 is returned first.
+    At the end latency is measured, with a notice if INT8 is not faster than FP32, fused and unfused. With
+    --never-slower, layers that are faster in FP32 return to it, and INT8 is kept only if the network as a whole is
+    faster than FP32. With --max-drop as well, layers return for speed first.
     """
     check_not_bundle(model)
     out = target.out or default_bundle(model)

@@ -38,15 +38,15 @@ class Configuration(Planning):
     preset: Optional[PresetName] = option(
         "--preset",
         type=click.Choice(["none", "fast", "balanced", "best"]),
-        help="How much to do against the loss of accuracy. fast: biases and channel shift, in seconds. balanced: "
-        "weights too, below a minute for ResNet-50. best: the same with up to 128 samples. The INT8 network is as "
-        "fast with all.  [default: balanced; none with random weights]",
+        help="How much to do to reduce the loss of accuracy. fast: biases and channel shift, in seconds. balanced: "
+        "weights too, in less than a minute for ResNet-50. best: the same with up to 128 samples. The INT8 network is "
+        "equally fast with all.  [default: balanced; none with random weights]",
     )
     config: Optional[Path] = option(
         "--config",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="A configuration in TOML, such as a bundle's config.toml; options given beside it take precedence.",
+        help="A configuration in TOML, such as a bundle's config.toml; options on the command line override it.",
     )
 
 
@@ -65,7 +65,7 @@ class Target(BundleWriting):
         default="mxnet",
         show_default=True,
         metavar="mxnet|mxnet,onnx",
-        help="What the bundle holds the INT8 network as: with onnx also as an ONNX file, for ONNX Runtime and "
+        help="The formats of the INT8 network in the bundle; with onnx, also an ONNX file, for ONNX Runtime and "
         "OpenVINO.",
     )
 
@@ -77,9 +77,9 @@ class Timing:
     never_slower: bool = option(
         "--never-slower",
         is_flag=True,
-        help="Return layers and groups to FP32 that are proven to be faster there on this machine, as they stand in "
-        "the network, within --search-minutes; the others stay in INT8. Where the network as a whole is not proven to "
-        "be faster than FP32, every layer stays in FP32. MXNet is timed: other engines (--format) get the same layers.",
+        help="Return layers and groups of layers to FP32 that are proven to be faster there on this machine, within "
+        "--search-minutes; the others stay in INT8. If the network as a whole is not proven to be faster than FP32, "
+        "every layer stays in FP32. MXNet is timed; other engines (--format) get the same layers.",
     )
     speed_batch: Optional[int] = option(
         "--speed-batch",

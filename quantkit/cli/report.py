@@ -52,7 +52,7 @@ _NUMBER = re.compile(r"\d{1,15}(?:\.\d{0,15})?|\.\d{1,15}", re.ASCII)
 @click.option(
     "--latency-bound",
     type=Milliseconds(),
-    help="With --across-hosts: the p99 that the best choice has to keep, such as 15ms.",
+    help="With --across-hosts: the bound on p99 that the best choice must keep, such as 15ms.",
 )
 @click.option("--title", metavar="TEXT", help="Title of the report.  [default: that of the run]")
 @output_options
@@ -68,9 +68,9 @@ def report(
 ) -> None:
     """Make a report of benchmark results.
 
-    Writes index.html, a page that needs no network, report.md, report.json, cells.csv, and the figures as
-    PNG and SVG. Several RESULTS go into one report if they were measured on the same host. Ratios are formed within
-    a host alone; --across-hosts sets absolute figures side by side.
+    Writes index.html (a page that needs no network connection), report.md, report.json, cells.csv, and the figures as
+    PNG and SVG. Several RESULTS go into one report if they were measured on the same host. Ratios are formed only
+    within a host; --across-hosts shows absolute figures side by side.
     """
     from quantkit.benchmark.results.result_files import read_results
     from quantkit.report.write import PAGE, make_report, write_report

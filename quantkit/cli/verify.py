@@ -71,15 +71,15 @@ def verify(
 ) -> None:
     """Check that a bundle is complete and unaltered.
 
-    Compares files and hashes, the signature, the quantized network with the symbol, and the output for a stored
-    sample with what was written. Ends with 0 if all is well and with 1 if not.
+    Checks the files against their hashes, the signature, the quantized network against the symbol, and the output for
+    the stored sample. Exit code 1: one of them is wrong.
 
-    With --engine the INT8 network as an ONNX file (the bundle's own, or one that is written for the purpose) must
-    compute what MXNet does: the mean cosine of the outputs is at least 0.998 (or what INT8 has with FP32, if that
-    is less), the top-1 is the same for 95 % of the images (or as many as for INT8 and FP32) as far as their number
-    allows one to tell (2 of 4 and 5 of 32 may differ; of detections and maps of classes, mAP or mIoU against MXNet's is
-    at least 95 %), and no layer that should run in INT8 runs in FP32. Without
-    images to compare on, and where MXNet is not installed, the stored sample is compared.
+    With --engine, the ONNX file of the INT8 network (the bundle's own, or one that is written for the purpose) must
+    compute what MXNet does. The mean cosine of the outputs must be at least 0.998, or that of INT8 with FP32 if it is
+    lower. The top-1 must be the same for 95 % of the images, or for as many as with INT8 and FP32, as far as their
+    number allows a verdict: 2 of 4 and 5 of 32 may differ. Detections and maps of classes need an mAP or mIoU against
+    MXNet's of at least 95 %. No layer that should run in INT8 may run in FP32. Without images to compare on, and where
+    MXNet is not installed, the stored sample is compared.
     """
     if not is_bundle(bundle):
         raise UserError(f"{bundle} is not a bundle: it has no manifest.json; give a folder that quantkit wrote")
