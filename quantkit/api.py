@@ -50,11 +50,11 @@ def quantize(
 
     Args:
         model: a Model, or anything that ``load_model`` takes.
-        calibration_data: what to calibrate with, adjust and compare on; None: the calibration table that ships for just
-            these weights where there is one, else the built-in photographs.
+        calibration_data: what to calibrate with, adjust and compare on; None: the calibration table that ships for
+            exactly these weights if there is one, else the built-in photographs.
         config: how to quantize.
-        evaluation_data: what to measure the drop of accuracy on, where ``config.goal`` bounds it: other samples than
-            those that are calibrated with.
+        evaluation_data: what to measure the drop of accuracy on, if ``config.goal`` bounds it: other samples than
+            those of the calibration.
         table: an earlier calibration of the same network, instead of a new one.
         progress: wraps streams of batches.
 
@@ -63,8 +63,8 @@ def quantize(
             another kind.
         ModelError: the network cannot be loaded, or the table belongs to another one.
         DataError: data cannot be used.
-        FusionError: the fused network computes something else than the original.
-        EngineError: this environment's engine cannot run INT8, or not in this process.
+        FusionError: the fused network does not compute what the original does.
+        EngineError: the engine of this environment cannot run INT8, or cannot in this process.
     """
     of_kind("config", config, QuantizationConfig, "such as QuantizationConfig.read('config.toml')")
     if table is not None:
@@ -94,11 +94,13 @@ def evaluate(
         against: another form of the same network: which of the two is better?
         num_samples: how many of the images, the first; None: all.
         batch_size: how many are run at once.
-        class_scores: whether the first output is a row of class scores, where it would be judged wrongly.
+        class_scores: whether the first output is a row of class scores, if quantkit would decide wrongly; None: it
+            decides.
         progress: wraps the stream of batches.
 
     Raises:
-        UserError: a network cannot be loaded, or they cannot be compared; or the dataset is preprocessed for another.
+        UserError: a network cannot be loaded, the networks cannot be compared, or the dataset is preprocessed for
+            another network.
         BundleError: a bundle is damaged.
         DataError: the images cannot be used, or there is nothing to measure on them.
     """
@@ -118,16 +120,18 @@ def evaluate_task(
     batch_size: int = BATCH_SIZE,
     progress: Progress = silent,
 ) -> TaskEvaluation:
-    """Judge a detector or a segmentation network by the metric of its task.
+    """Judge a detector, a segmentation network or a pose network by the metric of its task.
 
-    Detection: mean average precision, of VOC folders as in 2012 and 2007, of COCO files that of COCO. Segmentation:
-    mean intersection over union, and pixel accuracy. Intervals are the percentile bootstrap's over images.
+    Detection: mean average precision, as in VOC 2012 and 2007 on VOC folders and as in COCO on COCO files.
+    Segmentation: mean intersection over union, and pixel accuracy. Pose: average precision over object keypoint
+    similarity (OKS), with the people given, and the mean OKS. Intervals are those of the percentile bootstrap over
+    images.
 
     Args:
         network: a bundle's directory, a Model, a QuantizedModel, or anything that ``load_model`` takes.
-        evaluation_data: a VOC folder, ``FOLDER:SPLIT`` for one of its splits, or a COCO file (detection only); with a
-            reference also images alone, on which the two can agree.
-        task: ``detection`` or ``segmentation``; None for what the network is for, as its card or bundle says.
+        evaluation_data: a VOC folder or ``FOLDER:SPLIT`` for one of its splits (detection, segmentation), a COCO file
+            (detection, pose), or ``scenes:test``; with a reference also images alone, on which the two can agree.
+        task: ``detection``, ``segmentation`` or ``pose``; None for what the network is for, as its card or bundle says.
         reference: what the network should compute: the FP32 network.
         against: another form of the same network.
         num_samples: how many of the images, the first; None: all.

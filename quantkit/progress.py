@@ -1,4 +1,4 @@
-"""How long work tells how far it has come; who calls it decides what becomes of that."""
+"""How long work reports its progress; the caller decides what to do with the reports."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 Tell = Callable[[str], None]
-"""Is told in a few words what begins or happens."""
+"""Called with a few words when something begins or happens."""
 
 
 class Progress(Protocol):
-    """Is shown how far a stream has come."""
+    """A function that shows how far a stream of steps has come, such as tqdm."""
 
     def __call__(self, stream: Iterable[T], total: int, title: str) -> Iterable[T]:
-        """The same stream, to be read in place of the other.
+        """Return the same stream, to be read in place of the one given.
 
         Args:
             stream: the steps.
-            total: how many there will be; 0 where nobody knows.
+            total: how many there will be; 0 if that is unknown.
             title: what they do together.
         """
 

@@ -22,10 +22,10 @@ def load(
         bundle: its directory.
         engine: ``mxnet``, ``onnxruntime``, ``openvino`` or ``auto``, as for ``Predictor``; None: MXNet if it is
             installed, else another installed engine.
-        allow_random_weights: whether a network may be loaded whose predictions mean nothing.
+        allow_random_weights: whether to load a network with random weights, whose predictions are meaningless.
 
     Raises:
-        UserError: the directory is no bundle, the bundle's weights are random, or it holds no ONNX file, which the
+        UserError: the directory is not a bundle, the bundle's weights are random, or it lacks the ONNX file that the
             engine needs.
         BundleError: a file of the bundle is missing or was changed.
         EngineError: the bundle's network cannot run here.

@@ -46,7 +46,7 @@ class Predictor:
 
         Args:
             bundle: the bundle.
-            allow_random_weights: whether to load a network with random weights, whose predictions mean nothing.
+            allow_random_weights: whether to load a network with random weights, whose predictions are meaningless.
             engine: ``mxnet``; ``onnxruntime`` or ``openvino``, for bundles with an ONNX file; ``auto``: the engine
                 that runs one image fastest here, measured for a second or two the first time and
                 remembered under ``QUANTKIT_HOME``; None: MXNet if it is installed, else another installed engine.
@@ -115,7 +115,7 @@ class Predictor:
             The network's (first) output for each sequence, float32 (sequences, ...), and the states for the next call.
 
         Raises:
-            UserError: the network's states are no inputs.
+            UserError: the network's states are not inputs.
             DataError: there are no sequences, a state is missing or of another shape; or as for ``predict``.
             EngineError, BundleError, ForkError: as for ``predict``.
         """
@@ -145,8 +145,8 @@ class Predictor:
         in a softmax or sigmoid. It ranks the classes of one image; it is not a calibrated probability.
 
         Raises:
-            UserError: ``top`` is no whole number from 1 up, or the network puts out no class scores, as the bundle's
-                manifest says.
+            UserError: ``top`` is not a whole number from 1 up, or the network does not put out class scores, as the
+                bundle's manifest says.
             DataError: as for ``predict``.
             EngineError: as for ``predict``.
         """
@@ -161,15 +161,15 @@ class Predictor:
         return [[(self._label(index), float(row[index])) for index in best] for row, best in zip(scores, ranked)]
 
     def detect(self, images: Images) -> list[Detections]:
-        """The objects in each image, by falling score, with their boxes in pixels of the image.
+        """The objects in each image, by descending score, with their boxes in pixels of the image.
 
-        Keep those with a score that suits the purpose, such as 0.5; a label is an index of ``labels``.
+        Keep those whose score is high enough for your purpose, such as 0.5; a label is an index of ``labels``.
 
         Args:
             images: as for ``predict``; boxes in an array that is preprocessed already are those of the network's input.
 
         Raises:
-            UserError: the outputs of the network are no detections.
+            UserError: the outputs of the network are not detections.
             DataError: as for ``predict``.
             EngineError: the network cannot be run.
             BundleError: the outputs do not match the bundle's manifest.
@@ -185,7 +185,7 @@ class Predictor:
             images: as for ``predict``; the map of an array that is preprocessed already is that of the network's input.
 
         Raises:
-            UserError: the first output of the network is no map of class scores.
+            UserError: the first output of the network is not a map of class scores.
             DataError: as for ``predict``.
             EngineError: the network cannot be run.
             BundleError: the outputs do not match the bundle's manifest.
@@ -201,7 +201,7 @@ class Predictor:
             images: as for ``predict``, each of one person.
 
         Raises:
-            UserError: the first output of the network are no heatmaps.
+            UserError: the first output of the network is not a set of heatmaps.
             DataError: as for ``predict``.
             EngineError: the network cannot be run.
             BundleError: the outputs do not match the bundle's manifest.

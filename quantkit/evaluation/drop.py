@@ -22,7 +22,7 @@ class Drop:
     Attributes:
         images: the number of images, or sequences.
         measure: what the loss is of: top-1 accuracy where images have labels, else agreement with FP32; perplexity
-            where every step of a sequence has a label; of detectors and the like the first score of their task.
+            where every step of a sequence has a label; of a task, such as detection, its first score.
         reference: the share of images, from 0 to 1, for which the reference is right, as it is for all without labels;
             or its perplexity, or its score.
         other: the same of the network.

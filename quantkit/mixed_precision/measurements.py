@@ -78,7 +78,7 @@ class JudgedNetwork:
         layers: those in FP32.
         again: whether the algorithms were applied again for them.
         divergence: how far the outputs are from FP32's on a subset of the images: the mean Kullback-Leibler divergence
-            of class scores in nats; of detectors and the like how far predictions are apart, from 0 to 1; of other
+            of class scores in nats; of a task, such as detection, how far predictions are apart, from 0 to 1; of other
             outputs the noise as a share of the signal, of several in units of the noise of the network all in INT8.
         drop: against FP32, on all images; None if nothing is measured there, see ``images.Judged``.
         milliseconds: median latencies at batch 1 of ``fp32``, ``fp32_fused``, ``int8`` (all of it) and ``mixed``,

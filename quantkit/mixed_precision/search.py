@@ -101,11 +101,11 @@ def search_mixed_precision(
 ) -> SearchResult:
     """Make an INT8 network that meets a goal, with as few layers in FP32 as that takes.
 
-    Layers, and groups that belong together, are returned to FP32 one after the other, those first that bring the
-    outputs nearest to FP32's per measured millisecond. The goal is checked on all images. Algorithms
+    Layers, and groups of layers that belong together, return to FP32 one after the other. First are those that bring
+    the outputs closest to FP32's per measured millisecond. The goal is checked on all images. Algorithms
     are applied to the last network once more, its FP32 layers left alone, and the result is kept if it is better.
-    Every measurement is written down at once: a search that was interrupted, or whose budget ended, goes on where it
-    was when it is begun again.
+    Every measurement is stored at once: a search that was interrupted, or whose budget ended, continues where it
+    stopped when it is started again.
 
     Args:
         source: the fused model.

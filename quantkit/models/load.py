@@ -82,31 +82,31 @@ def load_model(
     """Load a network with its weights.
 
     Args:
-        spec: a name or alias (``resnet50``; names win over files: write ``./resnet50`` for those), a card's TOML
+        spec: a name or alias (``resnet50``; names win over files: write ``./resnet50`` for a file), a card's TOML
             file, a checkpoint's prefix (``PREFIX-symbol.json`` with the newest ``PREFIX-0000.params``), a
             symbol file, an ONNX file, or in Python a gluon ``HybridBlock``, an MXNet
             ``Symbol`` (with ``params``) or a tuple of Symbol, argument and auxiliary parameters.
         weights: ``auto``, ``pretrained``, ``random`` or a weights file. ONNX files have their own.
         params: arrays by name (NDArray or NumPy), instead of ``weights``.
-        input_shape: of one input without the batch, where it is unknown or other than the card's: (channels, height,
-            width) of images, (channels, frames, height, width) of clips, (features,) of vectors, (steps, features) of
+        input_shape: of one input without the batch, if it is unknown or not the card's: (channels, height, width)
+            of images, (channels, frames, height, width) of clips, (features,) of vectors, (steps, features) of
             sequences, (steps,) of token ids.
-        layout: of sequences, where it is unknown or other than the card's: ``NTC`` or ``NT`` (batch, steps, ...), or
-            ``TNC`` or ``TN`` (steps, batch, ...). The loaded network reads and puts out batches first in any case.
+        layout: of sequences, if it is unknown or not the card's: ``NTC`` or ``NT`` (batch, steps, ...), or ``TNC`` or
+            ``TN`` (steps, batch, ...). The inputs and outputs of the loaded network always begin with the batch.
         states: of recurrent layers. ``zero``: every sequence begins at zero. ``inputs``: initial states are inputs of
-            what is deployed, and final states outputs, so that a sequence can be run in pieces; see
+            the deployed network, and final states outputs, so that a sequence can be run in pieces; see
             ``Predictor.step``.
         preprocess: instead of the card's, or what quantkit's own ONNX files say; a checkpoint without a card has none.
             A ``PreprocessChange`` replaces single steps.
-        class_scores: whether the outputs are class scores, where it would be judged wrongly; see ``Model``.
-        task: what the network is for, where it has no card or for something else than the card says, such as
-            ``detection``: its outputs are judged accordingly.
+        class_scores: whether the outputs are class scores, if quantkit would decide wrongly; see ``Model``.
+        task: what the network is for, such as ``detection``, if it has no card or to override the card; its outputs are
+            judged accordingly.
         quiet: without progress bars.
 
     Raises:
-        ModelError: the name is unknown (the nearest are offered), a file is missing or damaged, the network is an INT8
-            one, weights and network do not fit, the input shape or the layout is unknown or does not fit, states
-            cannot be inputs, or an argument is of another kind or contradicts another.
+        ModelError: the name is unknown (similar names are suggested), a file is missing or damaged, the network is
+            INT8 already, weights and network do not fit, the input shape or the layout is unknown or does not fit,
+            states cannot be inputs, or an argument is of another kind or contradicts another.
         WeightsUnavailable: ``weights`` is ``pretrained`` and no source has them.
         EngineMissing: mxnet is not installed, or gluoncv for one of its networks.
     """

@@ -32,12 +32,12 @@ def calibrate(
 ) -> CalibrationTable:
     """Measure the ranges of the fused network's tensors.
 
-    Warns with ``DefaultSamplesWarning`` where the built-in photographs cannot stand for what the network reads.
+    Warns with ``DefaultSamplesWarning`` if the built-in photographs cannot stand in for what the network reads.
 
     Args:
         source: the fused model.
         calibration_data: what to measure them on.
-        num_samples: how many samples; None: 32, or all where there are fewer.
+        num_samples: how many samples; None: 32, or all if there are fewer.
         method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon where it takes one.
         progress: wraps the stream of batches.
 

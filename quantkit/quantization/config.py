@@ -29,14 +29,14 @@ DEFAULT_MINUTES = 10.0
 class QuantizationConfig:
     """How a network is to be quantized.
 
-    The same configuration, network and data give the same INT8 network, but for a goal and ``never_slower``, which are
-    reached by measured milliseconds, and for a calibration table that takes the place of a calibration.
+    The same configuration, network and data give the same INT8 network, except with a goal or ``never_slower``, which
+    depend on measured milliseconds, and with a calibration table that replaces a calibration.
 
-    As a file it is TOML: the attributes by their names, ``goal`` and ``algorithms`` as tables; what is left out has
-    its default.
+    As a file it is TOML: the attributes by their names, ``goal`` and ``algorithms`` as tables. Attributes that are left
+    out have their defaults.
 
     Attributes:
-        num_samples: how many samples to calibrate with; None: 32, or all where there are fewer.
+        num_samples: how many samples to calibrate with; None: 32, or all if there are fewer.
         method: the calibration method: ``minmax``, ``percentile``, ``entropy`` or ``mse``, with a number after a colon
             where it takes one (``percentile:99.9``).
         exclude: what stays in FP32: original node names, globs over them, or operator types.
@@ -44,10 +44,10 @@ class QuantizationConfig:
         preset: the algorithms that reduce the loss of accuracy, by name; None: ``balanced``, but ``none`` for random
             weights.
         algorithms: the algorithms one by one, instead of a preset.
-        goal: what the network must keep; layers return to FP32 until it does. None: all that can runs in INT8.
+        goal: what the network must keep; layers return to FP32 until it does. None: whatever can run in INT8 does.
         search_minutes: how long to search for these layers, and for those of ``never_slower``.
-        never_slower: whether layers return to FP32 where they are faster there on this machine, and all of them where
-            the network is not proven to be faster than in FP32. A goal beside it needs a ``max_drop``.
+        never_slower: whether layers return to FP32 that are faster there on this machine, and all of them if the
+            network is not proven to be faster than in FP32. A goal beside it needs a ``max_drop``.
         speed_batch: how many images a run has in these timings.
 
     Raises:

@@ -21,9 +21,9 @@ class Goal:
     """What the network must keep.
 
     Attributes:
-        max_drop: how much it may lose against FP32; None: anything. Points of top-1 accuracy, of detectors of mean
-            average precision, of networks that segment of mean intersection over union, and of agreement with FP32
-            where images have no labels or annotations; of language models the rise of perplexity in percent.
+        max_drop: how much it may lose against FP32; None: anything. In points of top-1 accuracy; for detectors of mean
+            average precision, for segmentation networks of mean intersection over union, and of agreement with FP32
+            if images have no labels or annotations; for language models the rise of perplexity in percent.
         min_speedup: how many times as fast as the original FP32 network it must be; None: the faster the better.
 
     Raises:

@@ -29,27 +29,27 @@ _LIVE = 10
 
 @dataclass(frozen=True)
 class PTQConfig:
-    """The techniques, in the order in which they work.
+    """The techniques, in the order in which they run.
 
     Attributes:
-        analytic_bias: biases take up the mean error that batch normalization lets expect. It needs no images, and
-            stands alone: batch normalization does not know what the others change.
+        analytic_bias: biases absorb the mean error that the statistics of batch normalization predict. It needs no
+            images, and cannot be combined with the others, whose changes these statistics do not reflect.
         channel_shift: signed tensors are shifted channel by channel into the middle of the integers.
-        equalize: tensors are scaled channel by channel to the same range, where weights lose nothing by it.
-        observers: each tensor has the range of the calibration method that disturbs its readers least.
+        equalize: the channels of a tensor are scaled to the same range, where the weights lose nothing by it.
+        observers: each tensor gets the range of the calibration method that changes the outputs of its readers least.
         refit: weights, and biases with them, are fitted by ridge regression to the inputs that the quantized layers
-            before have left.
+            before them compute.
         rounding: weights are rounded so that the layer's output changes least; before that, to the same end, embeddings
             that LSTM layers read are rounded, and ranges of their states chosen.
-        bias: biases take up the mean error of each channel.
-        mirror: where there are fewer samples than ``num_samples`` says, their mirror images are looked at too, as in
+        bias: biases absorb the mean error of each channel.
+        mirror: if there are fewer samples than ``num_samples``, their mirror images are used too, as is usual in
             training (Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012).
-        num_samples: how many images of 224 x 224 pixels they look at, at most; of smaller ones as many as hold the
-            same number of pixels; of sequences and vectors as many as hold the same number of values, where a pixel
-            has three. Fewer where the network's largest tensor would need more than about 4 GB.
+        num_samples: the most images of 224 x 224 pixels that they look at; of smaller images as many as hold the same
+            number of pixels; of sequences and vectors as many as hold the same number of values, where a pixel has
+            three. Fewer if the network's largest tensor would need more than about 4 GB.
 
     Raises:
-        UserError: ``analytic_bias`` is not alone.
+        UserError: ``analytic_bias`` is combined with techniques that need images.
     """
 
     analytic_bias: bool = False

@@ -22,7 +22,7 @@ _HUNDRED_AND_ONE = np.linspace(0.0, 1.0, 101)
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """The detections of one class in all images, by falling score, and what became of them.
+    """The detections of one class in all images, by descending score, and what became of them.
 
     Attributes:
         images: the index of each one's image, of shape (detections,).

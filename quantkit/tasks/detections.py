@@ -13,7 +13,7 @@ from quantkit.data.resizing import Size
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """The objects that a network sees in an image, by falling score.
+    """The objects that a network sees in an image, by descending score.
 
     Attributes:
         boxes: left, top, right and bottom edges in pixels, float64 of shape (detections, 4).

@@ -40,14 +40,14 @@ def voc_matches(images: Sequence[Seen], classes: int) -> list[Matches]:
 
 
 def _joined(parts: Sequence[Part], objects: np.ndarray) -> Matches:
-    """What became of the detections of a class in all images, by falling score."""
+    """What became of the detections of a class in all images, by descending score."""
     scores, places, outcomes = map(np.concatenate, zip(*parts))
     order = np.argsort(-scores, kind="stable")
     return Matches(places[order], outcomes[order][None], objects)
 
 
 def _outcomes(corners: np.ndarray, objects: np.ndarray, ignored: np.ndarray) -> np.ndarray:
-    """What becomes of the detections of one class in one image, by falling score."""
+    """What becomes of the detections of one class in one image, by descending score."""
     if not len(objects):
         return np.full(len(corners), WRONG, np.int8)
     shared = overlaps(corners, objects)

@@ -24,16 +24,16 @@ DISCARDED = "discarded"
 
 @dataclass(frozen=True)
 class Settings:
-    """How a contestant's threads are set, where that differs from what every other contestant of MXNet gets.
+    """How a contestant's threads are set, where this differs from the other contestants of MXNet.
 
     Attributes:
         openmp: the runtime, ``gnu`` or ``intel``; empty for that of the run.
         threads: OMP_NUM_THREADS: ``placed``, as many as the placement has; ``all`` or ``half`` of the usable hardware
             threads; ``one``; ``unset``, which leaves the number to MXNet.
-        affinity: KMP_AFFINITY, ``granularity=fine,compact,1,0``, say; empty for the placement's.
+        affinity: KMP_AFFINITY, such as ``granularity=fine,compact,1,0``; empty for the placement's.
         blocktime: KMP_BLOCKTIME in ms; None for 1.
-        copies: whether one thread copies arrays, however large, or as MXNet does by itself, ``parallel``: several where
-            there are more than 200,000 elements.
+        copies: whether one thread copies all arrays, or ``parallel``, as is MXNet's default, several copy arrays of
+            more than 200,000 elements.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid"}

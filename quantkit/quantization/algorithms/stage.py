@@ -66,17 +66,17 @@ def apply_algorithms(
     algorithms: Union[PresetName, PTQConfig, None] = None,
     progress: Progress = silent,
 ) -> AdjustedNetwork:
-    """Change weights, biases and ranges so that the INT8 network loses less, by the techniques of ``PTQConfig``.
+    """Change weights, biases and ranges, by the techniques of ``PTQConfig``, so that the INT8 network loses less.
 
-    The quantized network is complete afterwards: it has the pre-add ranges too, with whatever preset.
+    Afterwards the quantized network is complete: with every preset it has the pre-add ranges, too.
 
     Args:
         source: the fused model.
         table: its calibration.
-        plan: what becomes INT8. Algorithms give nothing back to FP32.
-        calibration_data: what to look at: the first samples, at most as many as were calibrated with. Where the table
-            is of other images than the built-in photographs and these are to stand for them, channels are not shifted:
-            their new ranges would be those of the photographs.
+        plan: what becomes INT8. Algorithms return nothing to FP32.
+        calibration_data: what to look at: the first samples, at most as many as the calibration used. If the built-in
+            photographs stand in for other images with which the table was made, channels are not shifted: their new
+            ranges would be those of the photographs.
         algorithms: a preset's name (``none``, ``fast``, ``balanced``, ``best``), or the techniques one by one;
             None: ``balanced``, but ``none`` for random weights, which have no accuracy to recover.
         progress: wraps the walk over the operators.
