@@ -10,6 +10,7 @@ import click
 
 from quantkit.cli.evaluate_task import show_task
 from quantkit.cli.option_groups import Loading, Preprocessing, class_scores_option
+from quantkit.cli.option_types import TASK
 from quantkit.cli.options import Verb, collected, output_options
 from quantkit.cli.quantize import GOAL_MISSED
 from quantkit.cli.terminal import Terminal
@@ -49,7 +50,7 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, metavar="N")
 @click.option(
     "--task",
-    type=click.Choice(["classification", "detection", "segmentation", "pose"]),
+    type=TASK,
     help="Judge by the metric of this task. For detection and segmentation, --data is a VOC folder (FOLDER:SPLIT for "
     "one of its splits) or scenes:test; for detection and pose, a COCO file (.json).  [default: what the network's "
     "card or bundle says]",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Optional
 
 import click
 
-from quantkit.cli.option_types import SIDE, Channels, Number, Shape
+from quantkit.cli.option_types import SIDE, TASK, Channels, Number, Shape
 from quantkit.cli.options import option
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class_scores_option = click.option(
 
 task_option = click.option(
     "--task",
-    type=click.Choice(["classification", "detection", "segmentation", "pose"]),
+    type=TASK,
     help="What the network is for; its outputs are judged accordingly. For ONNX files and checkpoints, or to override "
     "the card.  [default: the card's]",
 )

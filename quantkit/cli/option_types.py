@@ -11,6 +11,9 @@ import click
 SIDE = click.IntRange(min=1, max=(1 << 31) - 1)
 """A number of pixels."""
 
+TASK = click.Choice(["classification", "detection", "segmentation", "pose"])
+"""What a network is for: one of ``TaskName``, or classification."""
+
 
 def listed(text: Optional[str]) -> list[str]:
     """The distinct entries of a comma-separated list, in order."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from quantkit.backends.registry import DEPLOYED
+from quantkit.cli.option_types import TASK
 from quantkit.cli.options import Verb, force_option, output_options
 from quantkit.cli.targets import check_file_target
 from quantkit.cli.terminal import Terminal
@@ -33,7 +35,7 @@ _SHOWN = 10
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--task",
-    type=click.Choice(["classification", "detection", "segmentation", "pose"]),
+    type=TASK,
     help="What the outputs mean.  [default: what the bundle says, else what their shapes suggest]",
 )
 @click.option(
@@ -60,7 +62,7 @@ _SHOWN = 10
 )
 @click.option(
     "--engine",
-    type=click.Choice(["mxnet", "onnxruntime", "openvino", "auto"]),
+    type=click.Choice([*DEPLOYED, "auto"]),
     help="The engine.  [default: mxnet if it is installed, else another that is]",
 )
 @force_option

@@ -6,12 +6,15 @@ import ast
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
 
 import quantkit.cli
 from quantkit.cli.main import cli
+from quantkit.cli.option_types import TASK
+from quantkit.tasks.task import TaskName
 
 MOST_PARAMETERS = 12
 
@@ -96,3 +99,7 @@ def test_commands_calculate_nothing(path: Path) -> None:
 def test_the_check_of_arithmetic_notices() -> None:
     source = "if TYPE_CHECKING:\n    import scipy\ndef f():\n    import numpy as np\n    from statistics import median"
     assert calculating(ast.parse(source)) == ["numpy", "statistics"]
+
+
+def test_every_task_can_be_asked_for() -> None:
+    assert [*TASK.choices] == ["classification", *get_args(TaskName)]
