@@ -50,11 +50,11 @@ def _without_first(graph: Graph, scores: Tensor) -> bool:
 
 def _predictors(graph: Graph, tensor: Tensor) -> Iterator[Node]:
     """The layers whose results a tensor consists of."""
-    node = graph.producer(tensor)
-    if node is None:
-        return
-    if node.op in ("Convolution", "FullyConnected"):
-        yield node
-    elif node.op in _MOVES:
-        for each in dict.fromkeys(node.inputs):
-            yield from _predictors(graph, each)
+    seen, left = {tensor}, [tensor]
+    while left:
+        node = graph.producer(left.pop())
+        if node is not None and node.op in ("Convolution", "FullyConnected"):
+            yield node
+        elif node is not None and node.op in _MOVES:
+            left += dict.fromkeys(each for each in node.inputs if each not in seen)
+            seen.update(node.inputs)

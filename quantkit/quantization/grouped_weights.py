@@ -74,9 +74,10 @@ def engine_form(weight: np.ndarray, groups: int) -> np.ndarray:
         return weight
     flat = weight.reshape(len(weight), -1).astype(np.float32)
     peaks = engine_peaks(flat, groups)
-    ratio = peaks[references(len(flat), groups)] / peaks
+    with np.errstate(over="ignore"):
+        ratio = peaks[references(len(flat), groups)] / peaks
     # Weights that become 0 stay as they are.
-    ratio[(ratio > 1) & (peaks <= np.abs(flat).max(axis=1))] = 1
+    ratio[(ratio > 1) & (peaks <= np.abs(flat).max(axis=1, initial=_LEAST_PEAK))] = 1
     form: np.ndarray = flat * ratio[:, None]
     largest = np.abs(flat).argmax(axis=1)[:, None]
     np.put_along_axis(form, largest, np.copysign(peaks[:, None], np.take_along_axis(flat, largest, axis=1)), axis=1)

@@ -98,6 +98,8 @@ def test_an_activation_of_a_map_with_other_readers_stays() -> None:
         ({"stride": (1, 1)}, "does not enlarge"),
         ({"stride": (2, 3)}, "does not enlarge"),
         ({"dilate": (2, 2)}, "dilated"),
+        ({"kernel": (1, 1), "stride": (3, 3)}, "would be 0"),
+        ({"kernel": (2, 2), "stride": (200, 200)}, "would be 0"),
         ({"target_shape": (32, 32)}, "its padding follows"),
         ({"kernel": (2, 2), "adj": (1, 1)}, "more than its weights reach"),
     ],

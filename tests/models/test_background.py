@@ -46,6 +46,17 @@ def test_other_softmax_layers_have_none(graph: Graph) -> None:
     assert background_biases(graph, SHAPES) == {}
 
 
+def test_layers_that_many_paths_lead_to_are_found_in_time() -> None:
+    b = Builder()
+    logits = b.op("Convolution", "conv", DATA, Tensor("w2"), Tensor("b2"), kernel=(1, 1), num_filter=5, no_bias=False)
+    for number in range(2000):
+        sides = (b.op("Flatten", f"{side}{number}", logits) for side in ("left", "right"))
+        logits = b.op("Concat", f"both{number}", *sides, dim=1, num_args=2)
+    scores = b.op("softmax", "scores", logits, axis=-1)
+    objects = b.op("slice_axis", "objects", scores, axis=-1, begin=1, end="None")
+    assert set(background_biases(Graph(tuple(b.nodes), ("data", *SHAPES), (objects,)), SHAPES)) == {"b2"}
+
+
 def test_untrained_detectors_see_about_as_much_as_trained_ones(engine: None) -> None:
     model = load_model("ssd_300_vgg16_atrous_voc", weights="random")
     (scores,) = [node.output for node in model.graph.nodes if node.op == "softmax"]

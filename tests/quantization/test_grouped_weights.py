@@ -122,6 +122,15 @@ def test_channels_of_zeros_disturb_no_others(dead: int) -> None:
     assert grouped_scale(weight, 4)[dead] == 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_channels_of_zeros_beside_enormous_ones_stay() -> None:
+    weight = np.float32(1e12) * weights(4, "random")
+    weight[5] = 0
+    form = engine_form(weight, 4)
+    assert np.isfinite(form).all()
+    assert np.abs(form[5]).max() < 1e-29
+
+
 def test_all_channels_of_zeros() -> None:
     integers, scale = engine_integers(np.zeros((8, 2, 3, 3), np.float32), groups=4)
     assert np.abs(integers * scale[:, None, None, None]).max() < 1e-29

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from typing import Optional
 
 import numpy as np
@@ -24,6 +25,10 @@ NAME = "transposed convolution as a convolution of subpixels"
 EARLIER_NAME = "activation before the rearrangement of subpixels"
 
 _ACTIVATIONS = frozenset({"relu", "relu6"})
+
+# How many times as many weights the convolution may have: where strides are far larger than the kernel, nearly all of
+# them are 0, and take memory out of proportion to the network.
+_MOST_TIMES = 4
 
 
 def _fold(draft: Draft, node: Node, shapes: Shapes) -> Match:
@@ -70,6 +75,8 @@ def _as_convolution(draft: Draft, node: Node, shapes: Shapes) -> Match:
         return Rejection(NAME, node.name, "it is dilated, or has another layout than NCHW")
     size = stride[0]
     taps = tuple(-(-extent // size) for extent in kernel)
+    if size**2 * prod(taps) > _MOST_TIMES * prod(kernel):
+        return Rejection(NAME, node.name, "most weights of that convolution would be 0")
     reached = (size * (extent + tap - 1) for extent, tap in zip(shapes[node.inputs[0]][2:], taps))
     cut = [
         (first, extent - first - kept) for extent, first, kept in zip(reached, pad or (0, 0), shapes[node.output][2:])

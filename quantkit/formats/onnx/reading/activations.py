@@ -121,8 +121,8 @@ def _mish(state: Construction, node: OnnxNode) -> None:
 def _celu(state: Construction, node: OnnxNode) -> None:
     """Barron 2017, "Continuously Differentiable Exponential Linear Units": alpha elu(x / alpha)."""
     data, alpha = state.computed(node), node.number("alpha", 1.0)
-    if alpha == 0:
-        raise Refused("it divides by its alpha of 0")
+    if alpha <= 0:
+        raise Refused(f"its alpha of {alpha} is not positive")
     scaled = state.step(node, "scaled", "_div_scalar", [data.tensor], data.shape, scalar=alpha)
     bent = state.step(node, "elu", "LeakyReLU", [scaled.tensor], data.shape, act_type="elu", slope=1.0)
     state.finish(node, "_mul_scalar", [bent.tensor], data.shape, scalar=alpha)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Optional, Union
 
 import numpy as np
 
+from quantkit.formats.mxnet.symbol_entries import MOST_NODES
 from quantkit.formats.onnx.reading.values import (
     BATCH,
     MOST_ELEMENTS,
@@ -40,7 +42,9 @@ class Construction:
     ``values`` is what each ONNX tensor has become. ``fixed`` is the batch size that the file is made for, None if it
     is open. ``names`` holds the names added so far, and reserves those of inputs, outputs and operators. ``budget`` is
     the memory that parameters and folded constants may take; ``filled`` what parameters that repeat one number may take
-    once the network runs. ``shapes`` are those of the operators' first outputs.
+    once the network runs. ``shapes`` are those of the operators' first outputs. ``orders`` are kept where the file has
+    a batch size of its own: for each operator whose result has the batch and other extents as one axis, how many times
+    the batch comes around on it, 1 where the values of an image lie together.
     """
 
     opset: int
@@ -54,6 +58,7 @@ class Construction:
     nodes: dict[str, Node] = field(default_factory=dict)
     params: dict[str, np.ndarray] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
+    orders: dict[str, int] = field(default_factory=dict)
 
     def value(self, node: OnnxNode, position: int) -> Optional[Value]:
         """An input, or None if the operator leaves it out."""
@@ -165,10 +170,12 @@ class Construction:
         """Check that a tensor can have a shape.
 
         Raises:
-            Refused: it is empty, or larger than any tensor of a network.
+            Refused: it is empty, or larger than any tensor of a network, or has two axes of images.
         """
         if any(extent <= 0 for extent in shape):
             raise Refused(f"its result would have the shape {shown(shape)}; the input is too small for the network")
+        if sum(map(in_batch, shape)) > 1:
+            raise Refused(f"its result would have the shape {shown(shape)}, which pairs the images of a batch")
         if elements(shape) > MOST_ELEMENTS:
             raise Refused(f"its result would have the shape {shown(shape)}, which is beyond all memory")
 
@@ -176,11 +183,23 @@ class Construction:
         self, name: str, node: OnnxNode, op: str, inputs: Iterable[Tensor], shape: Shape, attrs: dict[str, Attr]
     ) -> Computed:
         self.check(shape)
+        if len(self.nodes) >= MOST_NODES:
+            raise Refused(f"with it the network has more than {MOST_NODES} operators of the engine")
+        inputs = tuple(inputs)
         texts = {key: value if isinstance(value, str) else repr(value) for key, value in attrs.items()}
         self.shapes[name] = shape
+        self._keep_order(name, inputs)
         # The node's own name first: reports of the original network use it.
-        self.nodes[name] = Node(name, op, tuple(inputs), texts, tuple(dict.fromkeys((name, node.name))))
+        self.nodes[name] = Node(name, op, inputs, texts, tuple(dict.fromkeys((name, node.name))))
         return Computed(Tensor(name), shape)
+
+    def _keep_order(self, name: str, inputs: Sequence[Tensor]) -> None:
+        """Give the result the order that its inputs have."""
+        found = {self.orders[tensor.node] for tensor in inputs if tensor.node in self.orders}
+        if len(found) > 1:
+            raise Refused("it combines values of different images; export the network with an open batch size")
+        for order in found:
+            self.orders[name] = order
 
 
 Converter = Callable[[Construction, OnnxNode], None]
@@ -193,7 +212,10 @@ def reshaped(state: Construction, node: OnnxNode, value: Computed, shape: Sequen
         Refused: the shapes hold different numbers of values, or the batch would be mixed with another axis.
     """
     target = tuple(shape)
-    if elements(target) != elements(value.shape) or sum(map(in_batch, target)) != 1:
+    order = None
+    if elements(target) == elements(value.shape) and sum(map(in_batch, target)) == 1:
+        order = _order(state, value, target)
+    if order is None:
         raise Refused(
             f"it reshapes {shown(value.shape)} to {shown(target)}, which mixes images of a batch or fits one batch "
             "size only; export the network with an open batch size"
@@ -212,7 +234,33 @@ def reshaped(state: Construction, node: OnnxNode, value: Computed, shape: Sequen
         0 if position == 0 and extent == value.shape[0] else -1 if in_batch(extent) else extent
         for position, extent in enumerate(target)
     )
-    return _result(state, node, what, "Reshape", value.tensor, target, shape=codes)
+    result = _result(state, node, what, "Reshape", value.tensor, target, shape=codes)
+    state.orders.pop(result.tensor.node, None)
+    if state.fixed is not None and BATCH not in target:
+        state.orders[result.tensor.node] = order
+    return result
+
+
+def _order(state: Construction, value: Computed, target: Shape) -> Optional[int]:
+    """How many times the batch comes around on the axis of ``target`` that has it; None if it would be mixed.
+
+    Reshaping leaves the values in their order: so often as the batch comes around in all, it does so still.
+    """
+    if state.fixed is None:
+        # A network for batches of any size means what it does.
+        return 1
+    place = _place_of_batch(target)
+    order, left = divmod(turns(state, value), prod(target[:place]))
+    return None if left or target[place] // BATCH % order else order
+
+
+def turns(state: Construction, value: Computed) -> int:
+    """How many times the batch comes around in a tensor of a network for one batch size, in the order of its values."""
+    return prod(value.shape[: _place_of_batch(value.shape)]) * state.orders.get(value.tensor.node, 1)
+
+
+def _place_of_batch(shape: Shape) -> int:
+    return [in_batch(extent) for extent in shape].index(True)
 
 
 def transposed(state: Construction, node: OnnxNode, value: Computed, axes: Sequence[int], what: str = "") -> Computed:

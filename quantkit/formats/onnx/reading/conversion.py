@@ -41,10 +41,8 @@ CONVERTERS: Mapping[str, Converter] = {
 
 _SHOWN = 8
 
-# Their results are integers where what they read is.
-_MOVES = frozenset([
-    "Expand", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
-])  # fmt: skip
+# Of integers ONNX computes these in integers, and the engine in floating-point numbers, with a fraction.
+_ROUNDING = frozenset(["Div", "Pow", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean"])
 
 # The exceptions that arithmetic with numbers from a damaged file raises.
 _CONTRADICTIONS = (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError, MemoryError)
@@ -88,19 +86,28 @@ def _convert_one(state: Construction, node: OnnxNode, fold: Folding) -> None:
         arrays = [None if value is None else value.array for value in given if not isinstance(value, Computed)]
         state.values[node.outputs[0]] = Constant(node.outputs[0], fold(node, arrays))
     elif node.op in CONVERTERS:
+        integral = _reads_integers(node, given)
+        if integral and node.op in _ROUNDING:
+            raise Refused("it rounds integers, which the engine has as floating-point numbers; cast them before")
         CONVERTERS[node.op](state, node)
-        _keep_type(state, node, given)
+        if integral:
+            _mark_integers(state, node)
     else:
         raise Refused("the engine has no such operator")
 
 
-def _keep_type(state: Construction, node: OnnxNode, given: Sequence[Optional[Value]]) -> None:
-    """Mark as integers what moves integers."""
-    if node.op in _MOVES and given and isinstance(given[0], Computed) and given[0].integral:
-        for name in node.outputs:
-            value = state.values.get(name)
-            if isinstance(value, Computed):
-                state.values[name] = replace(value, integral=True)
+def _reads_integers(node: OnnxNode, given: Sequence[Optional[Value]]) -> bool:
+    """Whether an operator computes integers from integers."""
+    if node.op == "Cast" or (node.op == "Gather" and isinstance(given[0], Constant)):
+        return False
+    return any(isinstance(value, Computed) and value.integral for value in given)
+
+
+def _mark_integers(state: Construction, node: OnnxNode) -> None:
+    for name in node.outputs:
+        value = state.values.get(name)
+        if isinstance(value, Computed):
+            state.values[name] = replace(value, integral=True)
 
 
 def _extents(node: OnnxNode, shape: Shape) -> np.ndarray:

@@ -94,9 +94,10 @@ def slices(node: OnnxNode, shape: Shape, given: Sequence[Optional[Sequence[int]]
     for axis, start, end, step in zip(axes_of(axes, len(shape)), starts, ends, steps):
         if step == 0:
             raise Refused("its step is 0")
-        # ONNX reads ends beyond the front of a backward slice as Python's None.
+        # What lies beyond the front of a backward slice ONNX reads as the first value, and as Python's None for an end.
+        first = max(int(start), -shape[axis]) if step < 0 else int(start)
         last = None if step < 0 and end < -shape[axis] else int(end)
-        chosen[axis] = slice(int(start), last, int(step))
+        chosen[axis] = slice(first, last, int(step))
     return tuple(chosen)
 
 
@@ -204,6 +205,7 @@ FOLDS: Mapping[str, Fold] = {
     "Identity": lambda node, arrays: array_at(arrays, 0),
     "Not": partial(_every, np.logical_not),
     "Mod": _modulo,
+    "Pow": partial(_same_type, np.power),
     "Constant": _constant,
     "ConstantOfShape": _filled,
     "Cast": _cast,

@@ -16,6 +16,9 @@ from quantkit.formats.onnx.reading.values import Computed, OnnxNode, Refused, Sh
 
 _MOST_REACH = 1024
 
+# The most pixels by which a scale may miss the ratio of the sizes.
+_EXACT = 1e-4
+
 
 @dataclass(frozen=True)
 class Interpolation:
@@ -101,16 +104,21 @@ def _kernel(distance: np.ndarray, cubic: Optional[float]) -> np.ndarray:
 def _places(extent: int, count: int, ratio: float, coordinates: str) -> np.ndarray:
     """The place in the input of each value of the result."""
     target = np.arange(count, dtype=np.float64)
-    # Before it is rounded down to a size.
-    length = ratio * extent
+    length = length_of(extent, count, ratio)
     if coordinates == "align_corners":
         return target * (extent - 1) / (length - 1) if length != 1 else target * 0
     if coordinates == "asymmetric":
         return target / ratio
     if coordinates == "pytorch_half_pixel" and length == 1:
-        return target - 0.5
+        return target * 0
     if coordinates in ("half_pixel", "pytorch_half_pixel"):
         return (target + 0.5) / ratio - 0.5
     if coordinates == "half_pixel_symmetric":
         return extent / 2 * (1 - count / length) + (target + 0.5) / ratio - 0.5
     raise Refused(f"its coordinates are {coordinates!r}")
+
+
+def length_of(extent: int, count: int, ratio: float) -> float:
+    """The size of a resized axis before it is rounded down to ``count``, which it is where only arithmetic differs."""
+    length = ratio * extent
+    return count if abs(length - count) <= _EXACT else length

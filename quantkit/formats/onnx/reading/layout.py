@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from math import prod
-from typing import Optional
 
-from quantkit.formats.onnx.reading.construction import Construction, Converter, reshaped, transposed
+from quantkit.formats.onnx.reading.construction import Construction, Converter, reshaped, transposed, turns
 from quantkit.formats.onnx.reading.values import (
     BATCH,
     Computed,
@@ -41,18 +40,20 @@ def _reshape(state: Construction, node: OnnxNode) -> None:
             target[target.index(-1)] = total // rest
         elif state.fixed is not None and total * state.fixed % (rest * BATCH) == 0:
             target[target.index(-1)] = total * state.fixed // (rest * BATCH)
-    reshaped(state, node, data, _freed(target, state.fixed, total))
+    reshaped(state, node, data, _freed(state, data, target))
 
 
-def _freed(target: list[int], fixed: Optional[int], total: int) -> Shape:
-    """A shape for one batch size as a shape for any, if its first axis is the batch."""
-    if fixed is None or not target or in_batch(target[0]) or target[0] % fixed:
+def _freed(state: Construction, data: Computed, target: list[int]) -> Shape:
+    """A shape for one batch size as a shape for any: with the batch where the data have it, or in the first axis."""
+    fixed = state.fixed
+    if fixed is None or not target or in_batch(target[0]):
         return tuple(target)
-    free = [
-        target[0] // fixed * BATCH,
-        *(extent // BATCH * fixed if in_batch(extent) else extent for extent in target[1:]),
-    ]
-    return tuple(free) if prod(free) == total else tuple(target)
+    plain = [extent // BATCH * fixed if in_batch(extent) else extent for extent in target]
+    before = [prod(plain[:place]) for place in range(len(plain))]
+    alone = (place for place, extent in enumerate(plain) if (extent, before[place]) == (fixed, turns(state, data)))
+    place = next(alone, 0)
+    free = [*plain[:place], plain[place] // fixed * BATCH, *plain[place + 1 :]]
+    return tuple(free) if prod(free) == prod(data.shape) else tuple(target)
 
 
 def _flatten(state: Construction, node: OnnxNode) -> None:

@@ -119,32 +119,39 @@ def _imported(
 
 
 def _graph(state: Construction, outputs: Sequence[str], image: str, path: Path) -> Graph:
-    tensors = []
-    for name in outputs:
-        value = state.values.get(name)
-        if not isinstance(value, Computed):
-            raise ModelError(f"{path}: the output {name!r} does not depend on the image; leave it out of the network")
-        if BATCH in value.shape[1:]:
-            value = _batch_first(state, name, value)
-        elif value.shape[:1] != (BATCH,):
-            raise ModelError(
-                f"{path}: the output {name!r} has the shape {shown(value.shape)}, not the batch as its first axis; "
-                "end the network before that"
-            )
-        tensors.append(value.tensor)
-    return Graph(tuple(state.nodes.values()), (image,), tuple(tensors), state.params).pruned()
+    values = {name: _output(state, name, path) for name in outputs}
+    inside = {name: value for name, value in values.items() if value.shape[0] != BATCH}
+    values.update(_batch_first(state, inside))
+    tensors = tuple(values[name].tensor for name in outputs)
+    return Graph(tuple(state.nodes.values()), (image,), tensors, state.params).pruned()
 
 
-def _batch_first(state: Construction, output: str, value: Computed) -> Computed:
-    """An output with its batch moved to the front, under its name; what it was has another from here on."""
-    own = Tensor(state.names.take(f"{output}_batch_inside"))
+def _output(state: Construction, name: str, path: Path) -> Computed:
+    value = state.values.get(name)
+    if not isinstance(value, Computed):
+        raise ModelError(f"{path}: the output {name!r} does not depend on the image; leave it out of the network")
+    if BATCH not in value.shape:
+        raise ModelError(
+            f"{path}: the output {name!r} has the shape {shown(value.shape)}, not the batch as its first axis; "
+            "end the network before that"
+        )
+    return value
+
+
+def _batch_first(state: Construction, outputs: Mapping[str, Computed]) -> dict[str, Computed]:
+    """Outputs with their batch moved to the front, under their names; what they were has others from here on."""
+    own = {name: Tensor(state.names.take(f"{name}_batch_inside")) for name in outputs}
+    moved = {value.tensor: own[name] for name, value in outputs.items()}
     nodes = tuple(state.nodes.values())
     state.nodes.clear()
     for node in nodes:
-        name = own.node if node.name == output else node.name
-        inputs = tuple(own if each == value.tensor else each for each in node.inputs)
+        name = own[node.name].node if node.name in own else node.name
+        inputs = tuple(moved.get(each, each) for each in node.inputs)
         state.nodes[name] = replace(node, name=name, inputs=inputs)
-    position = value.shape.index(BATCH)
-    axes = (position, *(axis for axis in range(len(value.shape)) if axis != position))
-    entry = OnnxNode("Transpose", output, (output,), (output,), {})
-    return transposed(state, entry, replace(value, tensor=own), axes)
+    found = {}
+    for name, value in outputs.items():
+        position = value.shape.index(BATCH)
+        axes = (position, *(axis for axis in range(len(value.shape)) if axis != position))
+        entry = OnnxNode("Transpose", name, (name,), (name,), {})
+        found[name] = transposed(state, entry, replace(value, tensor=own[name]), axes)
+    return found

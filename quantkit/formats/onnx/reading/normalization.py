@@ -122,6 +122,8 @@ def _lp_norm(state: Construction, node: OnnxNode) -> None:
 def _local_response(state: Construction, node: OnnxNode) -> None:
     data = state.computed(node)
     size = node.integer("size")
+    if len(data.shape) != 4:
+        raise Refused(f"it reads {shown(data.shape)}, and the engine images alone")
     if not 1 <= size < 2 * data.shape[1] or size % 2 == 0:
         raise Refused(f"it sums over {size} channels; the engine sums over an odd number, of those that there are")
     state.finish(

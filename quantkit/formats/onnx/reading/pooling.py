@@ -24,6 +24,9 @@ def _windows(node: OnnxNode, data: Computed) -> Windows:
     if kernel is None or len(data.shape) not in (3, 4, 5):
         raise Refused(f"it has no window, or its input {shown(data.shape)} no spatial axes")
     windows = windows_of(node, data.shape[2:], kernel)
+    spans = [(size - 1) * gap + 1 for size, gap in zip(kernel, windows.dilations)]
+    if any(max(pads) >= span for *pads, span in zip(windows.begin, windows.end, spans)):
+        raise Refused(f"its padding {windows.begin + windows.end} is as large as its window")
     if any(node.outputs[1:]):
         raise Refused("it puts out indices")
     return windows

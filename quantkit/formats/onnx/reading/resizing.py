@@ -8,15 +8,12 @@ from typing import Optional
 import numpy as np
 
 from quantkit.formats.onnx.reading.construction import Attr, Construction, Converter
-from quantkit.formats.onnx.reading.interpolation import Interpolation, interpolated
+from quantkit.formats.onnx.reading.interpolation import Interpolation, interpolated, length_of
 from quantkit.formats.onnx.reading.values import Computed, Constant, OnnxNode, Refused, Shape, axes_of, in_batch, shown
 from quantkit.ir.attribute_bounds import MOST_RESIZED
 
 # The coordinates that the engine's operator knows, and whether they align the corners.
 _ENGINES = {"align_corners": True, "half_pixel": False, "pytorch_half_pixel": False}
-
-# The most pixels by which a scale may miss the ratio of the resulting sizes.
-_EXACT = 1e-4
 
 
 def _resize(state: Construction, node: OnnxNode) -> None:
@@ -67,6 +64,8 @@ def _target(
         extent = data.shape[axis]
         if in_batch(extent):
             # A file for one batch size names that size.
+            if given is scales and value != 1:
+                raise Refused("it makes another number of images")
             continue
         if common is not None:
             shape[axis], ratios[axis] = int(extent * common + 0.5), common
@@ -75,7 +74,8 @@ def _target(
         else:
             if not 0 < value < 2**20:
                 raise Refused(f"it scales by {value}")
-            shape[axis], ratios[axis] = int(np.floor(extent * value)), value
+            # In float32, where 10 times 0.7 is 7.
+            shape[axis], ratios[axis] = int(np.floor(np.float32(extent) * np.float32(value))), value
     return ratios, tuple(shape)
 
 
@@ -153,10 +153,10 @@ def _between(
     smooth, outside = bool(node.integer("antialias", 0)), not node.integer("exclude_outside", 0)
     aligned = _ENGINES.get(coordinates)
     exact = all(
-        abs(ratio - count / extent) * extent <= _EXACT
-        for ratio, count, extent in zip(ratios, shape[2:], data.shape[2:])
+        length_of(extent, count, ratio) == count for extent, count, ratio in zip(data.shape[2:], shape[2:], ratios)
     )
-    known = aligned is not None and exact and not (coordinates == "pytorch_half_pixel" and 1 in shape[2:])
+    # Of one value the engine makes the first, with any coordinates.
+    known = exact and aligned is not None and (aligned or 1 not in shape[2:])
     if cubic is not None or smooth or not known or len(shape) != 4:
         interpolated(state, node, data, shape, ratios, Interpolation(coordinates, cubic, outside, smooth))
         return

@@ -50,3 +50,48 @@ def test_a_batch_is_not_repeated(tmp_path: Path) -> None:
     w = Writer(shape=(2, 3, 8, 8))
     path = save(w.model(w.op("Tile", "x", np.array([2, 1, 1, 1]))), tmp_path / "net.onnx")
     assert "it makes a larger batch of several" in refused(path)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_steps_as_rows_belong_to_their_sequences(batch: int, tmp_path: Path) -> None:
+    w = Writer(shape=(batch, 5, 4))
+    rows = w.op("Tanh", w.op("Reshape", "x", np.array([-1, 4])))
+    graph = import_network(save(w.model(w.op("Reshape", rows, np.array([batch, 5, 4]))), tmp_path / "net.onnx")).graph
+    sequences = np.random.default_rng(0).normal(size=(3, 5, 4)).astype(np.float32)
+    np.testing.assert_allclose(run(graph, {"x": sequences})[0], np.tanh(sequences), rtol=1e-6)
+
+
+MIXED: dict[str, Callable[[Writer, str], str]] = {
+    "all at once": lambda w, steps: w.op("Reshape", steps, np.array([1, -1])),
+    "flattened": lambda w, steps: w.op("Transpose", w.op("Flatten", steps, axis=2), perm=[1, 0]),
+    "by rows": lambda w, steps: w.op(
+        "Reshape", w.op("Tanh", w.op("Reshape", steps, np.array([-1, 4]))), np.array([1, 5, 4])
+    ),
+    "two orders": lambda w, steps: w.op(
+        "Reshape",
+        w.op("Add", w.op("Reshape", steps, np.array([-1, 4])), w.op("Reshape", "x", np.array([-1, 4]))),
+        np.array([1, 5, 4]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_what_would_mix_images_of_a_larger_batch_is_refused(name: str, tmp_path: Path) -> None:
+    """Of one sequence, steps first is the same as batch first."""
+    w = Writer(shape=(1, 5, 4))
+    result = MIXED[name](w, w.op("Transpose", "x", perm=[1, 0, 2]))
+    message = refused(save(w.model(result), tmp_path / "net.onnx"))
+    assert "export the network with an open batch size" in message or "not the batch as its first axis" in message
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 4), (2, 5, 4)])
+def test_steps_as_rows_with_the_steps_first(shape: tuple[int, ...], tmp_path: Path) -> None:
+    """Rows of steps first are steps again where their order is the one that they had."""
+    w = Writer(shape=shape)
+    rows = w.op("Reshape", w.op("Transpose", "x", perm=[1, 2, 0]), np.array([20, shape[0]]))
+    back = w.op("Reshape", w.op("Tanh", rows), np.array([5, 4, shape[0]]))
+    graph = import_network(
+        save(w.model(w.op("Transpose", back, perm=[2, 0, 1])), tmp_path / "net.onnx"), steps_first=False
+    ).graph
+    sequences = np.random.default_rng(0).normal(size=(3, 5, 4)).astype(np.float32)
+    np.testing.assert_allclose(run(graph, {"x": sequences})[0], np.tanh(sequences), rtol=1e-6)

@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 
 import numpy as np
 import pytest
@@ -135,6 +136,24 @@ def test_a_network_of_ten_thousand_operators(tmp_path: Path) -> None:
     for _ in range(10_000):
         data = w.op("Neg", data)
     assert len(import_network(save(w.model(data), tmp_path / "net.onnx")).graph.nodes) > 10_000
+
+
+def test_as_many_outputs_as_operators_with_the_batch_inside(tmp_path: Path) -> None:
+    w = Writer(shape=("N", 3, 2))
+    outputs = [w.op("Transpose", "x", perm=[1, 0, 2]) for _ in range(2000)]
+    path = save(w.model(*outputs), tmp_path / "net.onnx")
+    started = process_time()
+    assert len(import_network(path).graph.outputs) == 2000
+    assert process_time() - started < 2
+
+
+def test_operators_of_many_steps_have_an_end(tmp_path: Path) -> None:
+    """A file of small operators, each of which takes more than two hundred of the engine's."""
+    w = Writer(opset=19, shape=("N", 1, 20, 20))
+    data = "x"
+    for _ in range(1000):
+        data = w.op("MaxPool", data, kernel_shape=[8, 16], dilations=[1, 2], auto_pad="SAME_UPPER")
+    assert "more than 50000 operators of the engine" in refused(save(w.model(data), tmp_path / "net.onnx"))
 
 
 def _tiled(w: Writer) -> str:

@@ -48,6 +48,7 @@ CASES: dict[str, Build] = {
     "conv, as TensorFlow": conv(auto_pad="SAME_UPPER", strides=[2, 2]),
     "conv, same lower": conv(auto_pad="SAME_LOWER", kernel=2),
     "conv, valid": conv(auto_pad="VALID"),
+    "conv, padding wider than its window": conv(kernel=1, pads=[1, 2, 0, 2]),
     "conv after padding": lambda w: w.conv(w.op("Pad", "x", np.array([0, 0, 1, 1, 0, 0, 1, 1])), 6, 8),
     "conv after padding of ones": lambda w: w.conv(w.op("Pad", "x", np.array([0, 0, 1, 1, 0, 0, 1, 1]), 1.0), 6, 8),
     "conv after padding behind": lambda w: w.conv(

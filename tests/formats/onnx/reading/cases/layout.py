@@ -32,6 +32,9 @@ CASES: dict[str, Build] = {
     "slice": one("Slice", np.array([1]), np.array([2**62]), np.array([3])),
     "slice in steps": one("Slice", np.array([0, 1]), np.array([9, -1]), np.array([2, 3]), np.array([2, 3])),
     "slice backwards": one("Slice", np.array([-1]), np.array([-(2**62)]), np.array([1]), np.array([-1])),
+    "slice backwards from before the front": one(
+        "Slice", np.array([-100]), np.array([-200]), np.array([1]), np.array([-1])
+    ),
     "slice of all": one("Slice", np.array([0]), np.array([2**62]), np.array([0])),
     "split in equal parts": split([2, 2, 2]),
     "split in unequal parts": split([1, 3, 2]),

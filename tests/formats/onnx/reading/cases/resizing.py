@@ -58,6 +58,14 @@ CASES: dict[str, Build] = {
     "cubic, nothing outside": resized(sizes=[2, 6, 13, 9], mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1),
     "linear": resized(sizes=[2, 6, 18, 21], **LINEAR),
     "linear, smaller": resized(sizes=[2, 6, 5, 6], **LINEAR, coordinate_transformation_mode="pytorch_half_pixel"),
+    "by a scale that float32 rounds": lambda w: w.op(
+        "Resize", w.op("Pad", "x", np.array([0, 0, 0, 0, 0, 0, 1, 6])), "", np.array([1, 1, 0.7, 0.7], np.float32),
+        **LINEAR,
+    ),
+    "linear, to one row": resized(sizes=[2, 6, 1, 21], **LINEAR),
+    "cubic, to one row": resized(
+        sizes=[2, 6, 1, 21], mode="cubic", coordinate_transformation_mode="pytorch_half_pixel"
+    ),
     "linear, corners aligned": resized(scales=[1, 1, 2, 3], **LINEAR, coordinate_transformation_mode="align_corners"),
 }  # fmt: skip
 
