@@ -63,15 +63,17 @@ class Detection:
     rules: Rules = "voc"
 
     def decode(self, outputs: Sequence[np.ndarray]) -> list[Detections]:
-        """The detections of each image; see ``Task``."""
+        """The detections of each image, without those that hold NaN or infinite values; see ``Task``."""
         if self.form == "suppressed":
             ids, scores, boxes = outputs[:3]
             return [_valid(boxes[image], scores[image].ravel(), ids[image].ravel()) for image in range(len(ids))]
         scores, boxes = _scores_and_boxes(outputs)
         height, width = self.input_size
+        sides = [width, height, width, height]
+        finite = np.isfinite(boxes).all(axis=2) & np.isfinite(scores).all(axis=2)
         return [
-            suppressed(corners.astype(np.float64) * [width, height, width, height], each[:, 1:])
-            for corners, each in zip(boxes, scores)
+            suppressed(corners[kept].astype(np.float64) * sides, each[kept, 1:])
+            for corners, each, kept in zip(boxes, scores, finite)
         ]
 
     def in_image(self, prediction: Detections, placed: Placement) -> Detections:
@@ -153,5 +155,6 @@ def _boxes_first(shapes: Sequence[tuple[int, ...]]) -> bool:
 
 
 def _valid(corners: np.ndarray, scores: np.ndarray, ids: np.ndarray) -> Detections:
-    kept = ids >= 0
+    """Those of a class, in finite numbers: to pycocotools, a box of NaN matches every object."""
+    kept = (ids >= 0) & np.isfinite(scores) & np.isfinite(corners).all(axis=1)
     return detections_of(corners[kept], scores[kept], ids[kept])

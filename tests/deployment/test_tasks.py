@@ -14,7 +14,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.deployment.loading import load
 from quantkit.deployment.predictions import image_files, kind_of, predictions
 from quantkit.deployment.predictor import Predictor
-from quantkit.errors import DataError, UserError
+from quantkit.errors import DataError, EngineError, UserError
 from quantkit.fusion.fused_model import FusedModel
 from tests.tasks.networks import COLUMNS, RAW, ROWS, bundle, colour_segmenter, pixel_detector, pixels
 
@@ -72,6 +72,26 @@ def test_each_pixel_of_an_image_has_its_class(segmenter: Predictor) -> None:
     assert first.shape == (8, 12) and second.shape == (24, 12)
     for classes in (first, second):
         assert (classes[:, :4] == 1).all() and (classes[:, 4:8] == 0).all() and (classes[:, 8:] == 2).all()
+
+
+@pytest.mark.parametrize(("read", "bad"), [("detect", 0), ("detect", 2), ("segment", 0), ("pose", 0)])
+def test_the_image_with_nan_in_its_outputs_is_named(
+    detector: Predictor, segmenter: Predictor, monkeypatch: pytest.MonkeyPatch, read: str, bad: int
+) -> None:
+    predictor = detector if read == "detect" else segmenter
+    whole = predictor._network.run
+
+    def overflowing(batch: np.ndarray) -> list[np.ndarray]:
+        outputs = [output.copy() for output in whole(batch)]
+        if len(batch) == 2:  # what remains after the first 16
+            outputs[bad][1].flat[-1] = np.nan
+        return outputs
+
+    monkeypatch.setattr(predictor, "_network", replace(predictor._network, run=overflowing))
+    image = pixels() if read == "detect" else coloured()
+    assert len(getattr(predictor, read)([image] * 16)) == 16
+    with pytest.raises(EngineError, match="computes NaN or infinite values for image 17"):
+        getattr(predictor, read)([image] * 18)
 
 
 def test_outputs_that_do_not_fit_are_refused(detector: Predictor, segmenter: Predictor, classifier: Predictor) -> None:
