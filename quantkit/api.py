@@ -118,16 +118,17 @@ def evaluate_task(
     batch_size: int = BATCH_SIZE,
     progress: Progress = silent,
 ) -> TaskEvaluation:
-    """Judge a detector or a segmentation network by the metric of its task.
+    """Judge a detector, a segmentation or a pose network by the metric of its task.
 
     Detection: mean average precision, of VOC folders as in 2012 and 2007, of COCO files that of COCO. Segmentation:
-    mean intersection over union, and pixel accuracy. Intervals are the percentile bootstrap's over images.
+    mean intersection over union, and pixel accuracy. Pose: average precision by the similarity of keypoints (OKS),
+    people being given, and the mean similarity. Intervals are the percentile bootstrap's over images.
 
     Args:
         network: a bundle's directory, a Model, a QuantizedModel, or anything that ``load_model`` takes.
-        evaluation_data: a VOC folder, ``FOLDER:SPLIT`` for one of its splits, or a COCO file (detection only); with a
-            reference also images alone, on which the two can agree.
-        task: ``detection`` or ``segmentation``; None for what the network is for, as its card or bundle says.
+        evaluation_data: a VOC folder, ``FOLDER:SPLIT`` for one of its splits, or a COCO file (detection and pose);
+            with a reference also images alone, on which the two can agree.
+        task: ``detection``, ``segmentation`` or ``pose``; None for what the network is for, as its card or bundle says.
         reference: what the network should compute: the FP32 network.
         against: another form of the same network.
         num_samples: how many of the images, the first; None: all.

@@ -82,10 +82,13 @@ def test_evaluate_holds_a_network_to_its_goal(run: Run, bundles: Path, voc: Path
     done = run("evaluate", bundles / "net", "--reference", bundles / "net", *common)
     assert done.exit_code == 0, done.stderr
     assert "goal" in done.stdout and "met: loss 0.00 of 0.5 points" in done.stdout
+    assert "VOC12 mAP +0.00 points [+0.00, +0.00]: not distinguishable" in done.stdout
     done = run("evaluate", bundles / "far", "--reference", bundles / "net", *common)
     assert done.exit_code == 4, done.stderr
     assert "MISSED: loss 100.00 of 0.5 points" in done.stdout and "-100.00 points" in done.stdout
-    assert run("evaluate", bundles / "net", *common).exit_code == 2
+    for others in ([], ["--against", bundles / "net"]):
+        alone = run("evaluate", bundles / "net", *others, *common)
+        assert alone.exit_code == 2 and "loses against its reference; give a --reference" in alone.stderr
     unnamed = run("evaluate", bundles / "net", "--data", voc, "--max-drop", "1")
     assert unnamed.exit_code == 2 and "give --task as well" in unnamed.stderr
 
