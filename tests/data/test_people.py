@@ -11,7 +11,7 @@ import pytest
 
 from quantkit.data.annotated_sources import load_people
 from quantkit.data.coco_people import coco_people
-from quantkit.data.decode import decode
+from quantkit.data.decode import PIXELS_VARIABLE, decode
 from quantkit.data.people import Region, region_around
 from quantkit.data.samples import Samples
 from quantkit.errors import DataError
@@ -84,6 +84,15 @@ def test_only_people_with_marked_joints_count(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
     path = coco_file(tmp_path, document(**changes))
     with pytest.raises(DataError, match=problem):
+        coco_people(path, INPUT, 3)
+
+
+def test_a_part_has_no_more_pixels_than_an_image_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A strip as wide as the image takes 100 x 133 pixels in the proportions of the input.
+    path = coco_file(tmp_path, document(bbox=[0, 20, 80, 1]))
+    assert coco_people(path, INPUT, 3).size(0) == (133, 100)
+    monkeypatch.setenv(PIXELS_VARIABLE, "13299")
+    with pytest.raises(DataError, match=r"a\.png of .* has a box of 80x1 pixels, which takes 100x133 .* than 13299; "):
         coco_people(path, INPUT, 3)
 
 
