@@ -47,6 +47,7 @@ def test_predict_tells_and_draws(run: Run, bundles: Path, voc: Path, tmp_path: P
     assert np.asarray(Image.open(tmp_path / "out/drawn/a.png")).shape == (ROWS, COLUMNS, 3)
     again = run("predict", bundles / "net", voc / "JPEGImages", "--draw", "out/drawn")
     assert again.exit_code == 2 and "out/drawn/a.png exists already; replace it with --force" in again.stderr
+    assert "or choose another place with --draw" in again.stderr
     forced = run("predict", bundles / "net", voc / "JPEGImages", "--draw", "out/drawn", "--force")
     assert forced.exit_code == 0 and "a.png -> out/drawn/a.png\n  0.900 cat 0 0 3 6\n" in forced.stdout
 
@@ -60,9 +61,10 @@ def test_predict_refuses_pictures_that_would_replace_others(run: Run, bundles: P
     assert np.array_equal(np.asarray(Image.open(images / "a.png")), pixels(CAT, DOG))
 
 
-def test_predict_refuses_what_does_not_fit(run: Run, bundles: Path, voc: Path) -> None:
-    done = run("predict", bundles / "net", voc / "JPEGImages", "--task", "segmentation")
+def test_predict_refuses_what_does_not_fit(run: Run, bundles: Path, voc: Path, tmp_path: Path) -> None:
+    done = run("predict", bundles / "net", voc / "JPEGImages", "--task", "segmentation", "--draw", "drawn")
     assert done.exit_code == 2 and "segmentation needs outputs that are scores" in done.stderr
+    assert not (tmp_path / "drawn").exists()
     done = run("predict", bundles / "net", "nowhere.png")
     assert done.exit_code == 2 and "there is no image nowhere.png" in done.stderr
 
