@@ -115,7 +115,9 @@ def _names(path: Path, split: Optional[str], task: str, folder: str, suffix: str
     if not (path / folder).is_dir():
         raise DataError(f"{path} has no folder {folder}; give a folder of VOC's form, such as VOCdevkit/VOC2007")
     if split is None:
-        names = sorted(entry.stem for entry in (path / folder).iterdir() if entry.suffix == suffix and entry.is_file())
+        # Hidden files are those that macOS adds.
+        entries = (entry for entry in (path / folder).iterdir() if not entry.name.startswith("."))
+        names = sorted(entry.stem for entry in entries if entry.suffix == suffix and entry.is_file())
     else:
         names = _listed(path / SPLITS / task, split)
     if not names:

@@ -102,6 +102,12 @@ def test_images_that_are_missing_or_of_another_size(folder: Path) -> None:
         voc_boxes(folder)
 
 
+def test_hidden_files_are_none_of_the_annotations(folder: Path, masks: Path) -> None:
+    for hidden in (folder / "Annotations" / "._a.xml", masks / "SegmentationClass" / "._a.png"):
+        hidden.write_bytes(b"x")
+    assert len(voc_boxes(folder).samples) == 2 and len(voc_masks(masks).samples) == 1
+
+
 def test_a_suffix_may_be_in_capitals(folder: Path) -> None:
     for name in ("a", "b"):
         (folder / "JPEGImages" / f"{name}.png").rename(folder / "JPEGImages" / f"{name}.PNG")

@@ -151,6 +151,7 @@ def test_classes_are_named_and_not_drawn(classifier: Predictor, tmp_path: Path) 
 def test_files_come_from_folders_by_name(tmp_path: Path) -> None:
     folder = saved(tmp_path / "a", b=pixels(), a=pixels())
     (folder / "notes.txt").write_text("not an image")
+    (folder / "._a.png").write_bytes(b"hidden")
     assert [file.name for file in image_files([folder / "b.png", folder])] == ["b.png", "a.png", "b.png"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty holds no images"):
