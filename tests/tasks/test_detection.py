@@ -87,6 +87,22 @@ def test_what_is_no_number_is_no_detection(value: float) -> None:
     assert (seen.scores.tolist(), seen.boxes.tolist()) == ([0.5], [[0, 0, 10, 10]])
 
 
+def test_a_class_beyond_all_is_refused() -> None:
+    task = Detection("suppressed", SIZE, (), None)
+    for label, refused in ((9_999, False), (10_000, True), (10**18, True)):
+        image = task.compare(Boxes(SIZE, np.empty((0, 4)), np.empty(0, np.int64), np.empty(0, bool)), detections(
+            ((0, 0, 9, 9), 0.9, label)
+        ))  # fmt: skip
+        if not refused:
+            assert np.isnan(task.agreement([image])[0].value)
+            continue
+        with pytest.raises(UserError, match=f"a detection of class {label}, more than any detector has; give the task"):
+            task.agreement([image])
+    ids = np.array([[[np.inf], [1]]], np.float32)
+    (seen,) = task.decode([ids, np.ones((1, 2, 1), np.float32), np.ones((1, 2, 4), np.float32)])
+    assert seen.labels.tolist() == [1]
+
+
 def test_a_box_of_nan_is_right_by_no_rules() -> None:
     requires("pycocotools")
     truth = Boxes((20, 20), np.array([[0, 0, 10, 10.0]]), np.array([0]), np.array([False]))
