@@ -59,6 +59,26 @@ def test_each_person_is_an_image(tmp_path: Path) -> None:
         np.testing.assert_array_equal(sample.image[y, x], photograph[JOINTS[index][1], JOINTS[index][0]])
 
 
+def test_people_go_with_their_own_parts_and_joints(tmp_path: Path) -> None:
+    given = document()
+    (first,) = given["annotations"]
+    given["images"].append({"id": 3, "file_name": "b.png", "height": 50, "width": 40})
+    joints = [8, 9, 2, 0, 0, 0, 12, 30, 2]
+    given["annotations"] += [
+        first | {"image_id": 3, "bbox": [5, 4, 20, 40], "keypoints": joints, "area": 300},
+        first | {"bbox": [30, 20, 20, 20], "keypoints": [40, 30, 2] * 3, "area": 200},
+    ]
+    people = coco_people(coco_file(tmp_path, given), INPUT, 3)
+    wanted = (("b.png", [8, 9], 300), ("a.png", [20, 10], 900.5), ("a.png", [40, 30], 200))
+    for position, (sample, (name, (x, y), area)) in enumerate(zip(people.samples, wanted, strict=True)):
+        truth = people.truth(position)
+        assert sample.name == f"{name} (person {position})" and truth.area == area
+        assert sample.image.shape[:2] == people.size(position)
+        column, row = (round(value) for value in truth.points[0])
+        photograph = decode(tmp_path / "val" / name, name)
+        np.testing.assert_array_equal(sample.image[row, column], photograph[y, x])
+
+
 def test_only_people_with_marked_joints_count(tmp_path: Path) -> None:
     given = document()
     hidden = given["annotations"][0] | {"id": 2, "keypoints": [0] * 9}

@@ -140,6 +140,14 @@ def test_files_have_values_and_pictures(detector: Predictor, segmenter: Predicto
     assert painted.picture is not None and painted.picture.shape == (8, 12, 3)
 
 
+def test_shares_are_of_the_whole_image(engine: None, tmp_path: Path) -> None:
+    crop = bundle(colour_segmenter(8), (3, 8, 8), Preprocess(crop=8), ("nothing", "red", "green"), tmp_path / "net")
+    image = np.zeros((8, 16, 3), np.uint8)
+    image[:, 8:, 0] = 255
+    (seen,) = predictions(load(crop), image_files([saved(tmp_path / "a", it=image)]), "segmentation", 0, 5, False)
+    assert seen.values == [{"class": "nothing", "share": 1 / 4}, {"class": "red", "share": 1 / 4}]
+
+
 def test_classes_are_named_and_not_drawn(classifier: Predictor, tmp_path: Path) -> None:
     files = [saved(tmp_path / "a", one=np.zeros((32, 32, 3), np.uint8)) / "one.png"]
     (only,) = predictions(classifier, files, "classification", 0.5, 3, False)

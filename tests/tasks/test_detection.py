@@ -57,6 +57,11 @@ def test_boxes_in_shares_become_pixels_and_the_background_none(boxes_first: bool
     assert seen.boxes.tolist() == [[10, 10, 20, 20], [0, 0, 40, 20], [10, 10, 20, 20]]
 
 
+def test_what_is_seen_with_a_score_of_half_should_be_seen() -> None:
+    seen = detections(((0, 0, 9, 9), 0.5, 0), ((20, 0, 29, 9), 0.49, 0))
+    assert Detection("suppressed", SIZE, (), 3).as_truth(seen, SIZE).ignored.tolist() == [False, True]
+
+
 def test_a_network_agrees_wholly_with_itself() -> None:
     task = Detection("suppressed", SIZE, (), 3)
     # As after suppression: no two detections of a class overlap much.
