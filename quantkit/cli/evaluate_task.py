@@ -36,8 +36,8 @@ def show_task(
     from quantkit.errors import DataError
     from quantkit.tasks.judge import judge
 
-    if max_drop is not None and networks.keys() == {"network"}:
-        raise DataError("--max-drop is about what a network loses against another; give a --reference")
+    if max_drop is not None and "reference" not in networks:
+        raise DataError("--max-drop is about what a network loses against its reference; give a --reference")
     evaluation = judge(task, networks, data, batch_size, num_samples, terminal.progress)
     met = max_drop is None or (evaluation.loss is not None and evaluation.loss <= max_drop)
     first = networks["network"]
@@ -92,5 +92,6 @@ def _texts(scores: tuple[Score, ...]) -> str:
 def _drop_text(drop: ScoreDrop) -> str:
     if drop.points is None or drop.low is None or drop.high is None:
         return f"{drop.name}: nothing to score"
-    # Gains are positive, as where networks are compared by accuracy.
-    return f"{drop.name} {-drop.points:+.2f} points [{-drop.high:+.2f}, {-drop.low:+.2f}]: {drop.verdict}"
+    # Gains are positive, as where networks are compared by accuracy; no gain is +0.00, not -0.00.
+    gain, low, high = (0.0 - loss for loss in (drop.points, drop.high, drop.low))
+    return f"{drop.name} {gain:+.2f} points [{low:+.2f}, {high:+.2f}]: {drop.verdict}"

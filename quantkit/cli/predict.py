@@ -114,8 +114,7 @@ def _targets(folder: Path, files: Sequence[Path], force: bool) -> list[Path]:
     for target in targets:
         if target.resolve() in inputs:
             raise UserError(f"{target} is one of the images, which its picture would replace; draw into another folder")
-        check_file_target(target, force, make_folder=True)
-    folder.mkdir(parents=True, exist_ok=True)
+        check_file_target(target, force, make_folder=True, option="--draw")
     return targets
 
 
@@ -124,6 +123,7 @@ def _write(path: Path, picture: np.ndarray) -> None:
 
     from quantkit.files.files import writing
 
+    path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path) as file:
         Image.fromarray(picture).save(file, "PNG")
 

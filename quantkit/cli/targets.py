@@ -73,27 +73,31 @@ def check_target(path: Path, force: bool, kind: Kind) -> None:
     _check_folder(path)
 
 
-def check_file_target(path: Path, force: bool, make_folder: bool = False) -> None:
+def check_file_target(path: Path, force: bool, make_folder: bool = False, option: str = "--out") -> None:
     """Make sure that a file can be written to ``path``; its folder has to be there, unless ``make_folder``.
+
+    ``option`` is the one that names another place.
 
     Raises:
         UserError: something is there already, its folder is missing or cannot be written, or it is a bundle's, whose
             files have hashes.
     """
     if path.is_dir():
-        raise UserError(f"{path} is a folder; give a file with --out")
+        raise UserError(f"{path} is a folder; give a file with {option}")
     if path.exists() and not path.is_file():
-        raise UserError(f"{path} is a device, a pipe or a socket, which would be replaced; give a file with --out")
+        raise UserError(f"{path} is a device, a pipe or a socket, which would be replaced; give a file with {option}")
     if is_bundle(path.resolve().parent):
-        raise UserError(f"{path} lies in a bundle, which would be damaged by it; choose a file elsewhere with --out")
+        raise UserError(
+            f"{path} lies in a bundle, which would be damaged by it; choose a place elsewhere with {option}"
+        )
     if path.exists() and not force:
-        raise UserError(f"{path} exists already; replace it with --force, or choose another file with --out")
+        raise UserError(f"{path} exists already; replace it with --force, or choose another place with {option}")
     if not (make_folder or path.parent.is_dir()):
-        raise UserError(f"there is no folder {path.parent}; make it, or choose another file with --out")
-    _check_folder(path)
+        raise UserError(f"there is no folder {path.parent}; make it, or choose another place with {option}")
+    _check_folder(path, option)
 
 
-def _check_folder(path: Path) -> None:
+def _check_folder(path: Path, option: str = "--out") -> None:
     existing = next(folder for folder in path.absolute().parents if folder.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(f"{existing} cannot be written; choose another place with --out")
+        raise UserError(f"{existing} cannot be written; choose another place with {option}")

@@ -40,7 +40,7 @@ def load_boxes(spec: str, classes: Sequence[str] = ()) -> Union[AnnotatedImages[
         DataError: it does not exist, is of no known kind, or cannot be read.
     """
     if spec.startswith(_SCENES):
-        return scene_boxes(spec.removeprefix(_SCENES))
+        return scene_boxes(spec.removeprefix(_SCENES), classes)
     if is_coco(spec):
         return coco_boxes(Path(spec), classes)
     voc = _voc(spec)
@@ -54,7 +54,7 @@ def load_masks(spec: str, classes: Sequence[str] = ()) -> Union[AnnotatedImages[
         DataError: as for ``load_boxes``; or it is a COCO file.
     """
     if spec.startswith(_SCENES):
-        return scene_masks(spec.removeprefix(_SCENES))
+        return scene_masks(spec.removeprefix(_SCENES), classes)
     if is_coco(spec):
         raise DataError(f"{spec} holds boxes, not the class of every pixel; give a VOC folder with SegmentationClass")
     voc = _voc(spec)

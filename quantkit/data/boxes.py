@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,8 @@ from quantkit.errors import DataError
 
 # Tools round in different ways; a box may reach so far beyond the image, in pixels, and is cut off.
 _BEYOND = 1.0
+
+_SHOWN = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +69,33 @@ def boxes_of(
             edges = ", ".join(f"{value:g}" for value in array[number])
             raise DataError(f"object {number + 1} of {where}, from left to bottom {edges}, {what}; {remedy}")
     return Boxes(size, clipped, np.array(labels, np.int64), np.array(ignored, bool))
+
+
+def class_indices(used: Iterable[str], known: Sequence[str], where: str) -> dict[str, int]:
+    """The index of each class by its name.
+
+    Args:
+        used: the names of the classes that objects have.
+        known: the names of all classes, in the order of their indices.
+        where: names the file or the data in errors.
+
+    Raises:
+        DataError: a class that objects have is not known, or two are called so.
+    """
+    counts = Counter(known)
+    indices = {name: index for index, name in enumerate(known)}
+    for name in used:
+        if name not in counts:
+            raise DataError(
+                f"{where} has an object of class {name[:_SHOWN]!r}, which is none of the {len(known)} classes "
+                f"({', '.join(known[:5])}, ...); correct it, or give the network's classes (`labels` in its card)"
+            )
+        if counts[name] > 1:
+            raise DataError(
+                f"{where} has an object of class {name[:_SHOWN]!r}, and {counts[name]} of the {len(known)} classes are "
+                "called so; give each a name of its own (in the file, or `labels` in the network's card)"
+            )
+    return indices
 
 
 def check_size(size: Size, image: np.ndarray, where: str) -> None:

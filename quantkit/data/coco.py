@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from quantkit.data.annotated import AnnotatedImages
-from quantkit.data.boxes import Boxes, boxes_of, check_size
+from quantkit.data.boxes import Boxes, boxes_of, check_size, class_indices
 from quantkit.data.coco_json import CocoCategory, CocoDocument, CocoImage, CocoObject, read_coco
 from quantkit.data.decode import decode
 from quantkit.data.resizing import Size
@@ -40,7 +40,9 @@ def coco_boxes(path: Path, classes: Sequence[str] = ()) -> AnnotatedImages[Boxes
     names = tuple(each.name for each in sorted(document.categories, key=_number))
     known = tuple(classes) or names
     used = {each.category_id for each in document.annotations}
-    indices = _indices([each for each in document.categories if each.id in used], known, path)
+    named = {each.id: each.name for each in document.categories if each.id in used}
+    places = class_indices(named.values(), known, str(path))
+    indices = {number: places[name] for number, name in named.items()}
     objects = _by_image(document)
     images = sorted(document.images, key=_number)
     files = image_files(path, images)
@@ -64,18 +66,6 @@ def coco_boxes(path: Path, classes: Sequence[str] = ()) -> AnnotatedImages[Boxes
 
 def _number(entry: CocoImage | CocoCategory) -> int:
     return entry.id
-
-
-def _indices(used: Sequence[CocoCategory], known: Sequence[str], path: Path) -> dict[int, int]:
-    """The network's index of each category that objects have."""
-    places = {name: index for index, name in enumerate(known)}
-    unknown = next((each.name for each in used if each.name not in places), None)
-    if unknown is not None:
-        raise DataError(
-            f"{path} has objects of class {unknown[:_SHOWN]!r}, which is none of the network's {len(known)} "
-            f"({', '.join(known[:5])}, ...); correct it, or give the network's classes (`labels` in its card)"
-        )
-    return {each.id: places[each.name] for each in used}
 
 
 def _by_image(document: CocoDocument) -> Mapping[int, list[CocoObject]]:

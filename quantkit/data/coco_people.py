@@ -11,8 +11,8 @@ from quantkit.data.annotated import AnnotatedImages
 from quantkit.data.boxes import boxes_of, check_size
 from quantkit.data.coco import image_files
 from quantkit.data.coco_json import CocoPerson, read_coco_people
-from quantkit.data.decode import decode
-from quantkit.data.people import Person, region_around
+from quantkit.data.decode import PIXELS_VARIABLE, decode, most_pixels
+from quantkit.data.people import Person, Region, region_around
 from quantkit.data.resizing import Size
 from quantkit.data.samples import Sample, Samples
 from quantkit.errors import DataError
@@ -30,8 +30,8 @@ def coco_people(path: Path, input_size: Size, joints: int) -> AnnotatedImages[Pe
         joints: how many the network tells apart.
 
     Raises:
-        DataError: the file cannot be used, a person has another number of joints or lies outside the image, an image
-            does not exist, or no person has a marked joint.
+        DataError: the file cannot be used, a person has another number of joints, lies outside the image or needs a
+            larger part of it than an image may have pixels, an image does not exist, or no person has a marked joint.
     """
     document = read_coco_people(path)
     images = {each.id: each for each in document.images}
@@ -55,7 +55,7 @@ def coco_people(path: Path, input_size: Size, joints: int) -> AnnotatedImages[Pe
         image, (left, top, width, height) = images[marked.image_id], marked.bbox
         corners = [(left, top, left + width, top + height)]
         boxes_of((image.height, image.width), corners, [0], [False], f"image {image.file_name[:_SHOWN]} of {path}")
-        regions.append(region_around(marked.bbox, input_size))
+        regions.append(_region(marked, input_size, f"image {image.file_name[:_SHOWN]} of {path}"))
     used = [images[number] for number in sorted({marked.image_id for marked, _ in people})]
     files = dict(zip((image.id for image in used), image_files(path, used)))
 
@@ -71,3 +71,16 @@ def coco_people(path: Path, input_size: Size, joints: int) -> AnnotatedImages[Pe
 
     samples = Samples(as_text(path.name), read, len(people), independent=True)
     return AnnotatedImages(samples, (), lambda position: regions[position].size, truth)
+
+
+def _region(person: CocoPerson, input_size: Size, where: str) -> Region:
+    """The part of an image that shows a person, which is no larger than an image may be."""
+    region = region_around(person.bbox, input_size)
+    if region.width * region.height > (most := most_pixels()):
+        width, height = person.bbox[2:]
+        raise DataError(
+            f"a person in {where} has a box of {width:g}x{height:g} pixels, which takes {region.width}x{region.height} "
+            f"in the proportions of the network's input, more than {most}; correct the box, leave the person out, or "
+            f"set {PIXELS_VARIABLE}"
+        )
+    return region

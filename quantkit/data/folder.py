@@ -134,8 +134,9 @@ def _by_class(path: Path) -> list[Entry]:
 
 def _images(path: Path) -> list[str]:
     """The names of the image files in a folder, sorted."""
-    return sorted(
-        entry.name
-        for entry in path.iterdir()
-        if entry.suffix.lower() in SUFFIXES and entry.is_file() and not entry.name.startswith(".")
-    )
+    return sorted(entry.name for entry in path.iterdir() if is_image(entry))
+
+
+def is_image(entry: Path) -> bool:
+    """Whether an entry of a folder counts as an image; hidden files, such as those that macOS adds, do not."""
+    return entry.suffix.lower() in SUFFIXES and entry.is_file() and not entry.name.startswith(".")

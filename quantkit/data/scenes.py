@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
 from typing import TypeVar
@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from quantkit.data.annotated import AnnotatedImages
-from quantkit.data.boxes import Boxes, boxes_of
+from quantkit.data.boxes import Boxes, boxes_of, class_indices
 from quantkit.data.builtin import digits, photographs
 from quantkit.data.resizing import Size
 from quantkit.data.samples import Sample, Samples
@@ -56,28 +56,51 @@ def scene_images(split: str) -> Samples:
         for position in positions:
             yield Sample(scene(position).image, None, f"scene {position}")
 
-    name = f"scenes of digits over photographs, split {split}"
-    return Samples(name, read, _SCENES[split], any_order=True, independent=True, builtin=True)
+    return Samples(_title(split), read, _SCENES[split], any_order=True, independent=True, builtin=True)
 
 
-def scene_boxes(split: str) -> AnnotatedImages[Boxes]:
+def scene_boxes(split: str, classes: Sequence[str] = ()) -> AnnotatedImages[Boxes]:
     """Scenes of one to four digits each, with their boxes; the classes are the digits.
 
+    Args:
+        split: ``train`` or ``test``.
+        classes: the names of the classes in the order of the network's indices; empty for the digits.
+
     Raises:
-        DataError: as for ``scene_images``.
+        DataError: as for ``scene_images``; or a digit is none of the classes.
     """
-    scene = scenes(split)
-    return _annotated(split, DIGITS, lambda position: scene(position).boxes)
+    scene, known = scenes(split), tuple(classes) or DIGITS
+    indices = class_indices(DIGITS, known, _title(split))
+    of_digits = np.array([indices[digit] for digit in DIGITS])
+
+    def truth(position: int) -> Boxes:
+        boxes = scene(position).boxes
+        return replace(boxes, labels=of_digits[boxes.labels])
+
+    return _annotated(split, known, truth)
 
 
-def scene_masks(split: str) -> AnnotatedImages[np.ndarray]:
+def scene_masks(split: str, classes: Sequence[str] = ()) -> AnnotatedImages[np.ndarray]:
     """The same scenes with the class of each pixel: the background, and the digits after it.
 
+    Args:
+        split: ``train`` or ``test``.
+        classes: the names of the network's classes, of which there must be as many; empty for those of the scenes.
+
     Raises:
-        DataError: as for ``scene_images``.
+        DataError: as for ``scene_images``; or there is another number of classes.
     """
-    scene = scenes(split)
-    return _annotated(split, ("background", *DIGITS), lambda position: scene(position).classes)
+    scene, known = scenes(split), ("background", *DIGITS)
+    if classes and len(classes) != len(known):
+        raise DataError(
+            f"the {_title(split)} have {len(known)} classes, the background and the digits, and the network tells "
+            f"{len(classes)} apart; give the images that it was trained for"
+        )
+    return _annotated(split, known, lambda position: scene(position).classes)
+
+
+def _title(split: str) -> str:
+    return f"scenes of digits over photographs, split {split}"
 
 
 def _annotated(split: str, classes: tuple[str, ...], truth: Callable[[int], T]) -> AnnotatedImages[T]:

@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Optional
 
 import numpy as np
 
 from quantkit.data.annotated import AnnotatedImages
-from quantkit.data.boxes import Boxes, boxes_of, check_size
+from quantkit.data.boxes import Boxes, boxes_of, check_size, class_indices
 from quantkit.data.decode import decode, decode_classes
 from quantkit.data.folder import SUFFIXES, images_folder
 from quantkit.data.resizing import Size
@@ -55,8 +56,7 @@ def voc_boxes(path: Path, split: Optional[str] = None, classes: Sequence[str] = 
     """
     known = tuple(classes) or VOC_CLASSES
     names = _names(path, split, "Main", ANNOTATIONS, ".xml")
-    indices = {name: index for index, name in enumerate(known)}
-    truths = [_boxes(path / ANNOTATIONS / f"{name}.xml", indices) for name in names]
+    truths = [_boxes(path / ANNOTATIONS / f"{name}.xml", known) for name in names]
     if not any(map(len, truths)):
         raise DataError(f"no image of {_title(path, split)} has an object; give annotated images")
 
@@ -115,11 +115,16 @@ def _names(path: Path, split: Optional[str], task: str, folder: str, suffix: str
     if not (path / folder).is_dir():
         raise DataError(f"{path} has no folder {folder}; give a folder of VOC's form, such as VOCdevkit/VOC2007")
     if split is None:
-        names = sorted(entry.stem for entry in (path / folder).iterdir() if entry.suffix == suffix and entry.is_file())
+        # Hidden files are those that macOS adds.
+        entries = (entry for entry in (path / folder).iterdir() if not entry.name.startswith("."))
+        names = sorted(entry.stem for entry in entries if entry.suffix == suffix and entry.is_file())
     else:
         names = _listed(path / SPLITS / task, split)
     if not names:
         raise DataError(f"{_title(path, split)} names no images; give some in {folder}, or another split")
+    if len({*names}) < len(names):
+        twice = next(one for one, two in pairwise(sorted(names)) if one == two)
+        raise DataError(f"{_title(path, split)} names the image {twice[:_SHOWN]!r} twice; name each image once")
     return names
 
 
@@ -139,15 +144,10 @@ def _listed(folder: Path, split: str) -> list[str]:
     return names
 
 
-def _boxes(file: Path, indices: dict[str, int]) -> Boxes:
+def _boxes(file: Path, known: Sequence[str]) -> Boxes:
     annotation = read_voc_annotation(file)
-    unknown = next((each.name for each in annotation.objects if each.name not in indices), None)
-    if unknown is not None:
-        raise DataError(
-            f"{file} has an object of class {unknown[:_SHOWN]!r}, which is none of the {len(indices)} classes "
-            f"({', '.join([*indices][:5])}, ...); correct it, or give the network's classes (`labels` in its card)"
-        )
     objects = annotation.objects
+    indices = class_indices(dict.fromkeys(each.name for each in objects), known, str(file))
     return boxes_of(
         annotation.size,
         [each.edges for each in objects],
@@ -173,10 +173,11 @@ def _images(path: Path, split: Optional[str], names: Sequence[str], size: Option
 
 
 def _photograph(folder: Path, name: str) -> Path:
-    """The file of an image, which may have any suffix of images; JPEG comes first."""
+    """The file of an image, which may have any suffix of images, also in capitals; JPEG comes first."""
     for suffix in (".jpg", *sorted(SUFFIXES - {".jpg"})):
-        if os.path.isfile(file := folder / f"{name}{suffix}"):
-            return file
+        for written in (suffix, suffix.upper()):
+            if os.path.isfile(file := folder / f"{name}{written}"):
+                return file
     raise DataError(f"image {name[:_SHOWN]!r} does not exist in {folder}; add the file, or take it off the list")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Optional, Union
 import numpy as np
 
 from quantkit.data.decode import decode
-from quantkit.data.folder import SUFFIXES
+from quantkit.data.folder import SUFFIXES, is_image
 from quantkit.data.sample_noun import sample_noun
 from quantkit.deployment.predictor import Predictor
 from quantkit.errors import DataError, UserError
@@ -53,7 +53,7 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(each for each in path.iterdir() if each.suffix.lower() in SUFFIXES and each.is_file())
+            inside = sorted(each for each in path.iterdir() if is_image(each))
             if not inside:
                 raise DataError(f"{path} holds no images; give files ending in {', '.join(sorted(SUFFIXES))}")
             files += inside

@@ -23,6 +23,9 @@ from quantkit.tasks.detections import Detections
 from quantkit.tasks.keypoints import Keypoints
 from quantkit.tasks.task import Task
 
+# The outputs that detections are read from: classes, scores and boxes, or scores and boxes.
+_DETECTIONS_IN = 3
+
 
 class Predictor:
     """A bundle's network, ready to run.
@@ -171,7 +174,7 @@ class Predictor:
         Raises:
             UserError: the outputs of the network are not detections.
             DataError: as for ``predict``.
-            EngineError: the network cannot be run.
+            EngineError: an output that is read holds NaN or infinite values.
             BundleError: the outputs do not match the bundle's manifest.
             ForkError: this process is a fork of the one that loaded the network.
         """
@@ -187,7 +190,7 @@ class Predictor:
         Raises:
             UserError: the first output of the network is not a map of class scores.
             DataError: as for ``predict``.
-            EngineError: the network cannot be run.
+            EngineError: an output that is read holds NaN or infinite values.
             BundleError: the outputs do not match the bundle's manifest.
             ForkError: this process is a fork of the one that loaded the network.
         """
@@ -203,7 +206,7 @@ class Predictor:
         Raises:
             UserError: the first output of the network is not a set of heatmaps.
             DataError: as for ``predict``.
-            EngineError: the network cannot be run.
+            EngineError: an output that is read holds NaN or infinite values.
             BundleError: the outputs do not match the bundle's manifest.
             ForkError: this process is a fork of the one that loaded the network.
         """
@@ -217,8 +220,12 @@ class Predictor:
     def _predictions(self, task: Task[Any, Any, Any], images: Images) -> Iterator[Any]:
         """What a task reads from the outputs for each image, in the image's own coordinates."""
         inner = self.input_shape[1], self.input_shape[2]
+        start, read = 0, _DETECTIONS_IN if task.name == "detection" else 1
         for chunk in self._inputs.arrays(images):
             outputs = self._run(self._network.run, np.stack([self._inputs.prepared(image) for image in chunk]))
+            for output in outputs[:read]:
+                self._finite(output, start)
+            start += len(chunk)
             for prediction, image in zip(task.decode(outputs), chunk):
                 is_input, size = image.array.dtype != np.uint8, (image.array.shape[0], image.array.shape[1])
                 yield task.in_image(

@@ -40,22 +40,33 @@ def mean_average_precision(name: str, images: int, classes: Sequence[Matches], i
 
     A class without objects is left out, as in the publishers' own programs.
     """
+    told = [np.flatnonzero((each.outcomes != WRONG).any(axis=0)) for each in classes]
+    curves = [(each, places, each.outcomes[:, places]) for each, places in zip(classes, told)]
 
     def weighted(weights: np.ndarray) -> float:
-        values = [_average_precision(each, weights, interpolate) for each in classes]
+        values = [_average_precision(*each, weights, interpolate) for each in curves]
         known = [value for value in values if value is not None]
         return float(np.mean(known)) if known else float("nan")
 
     return Measure(name, images, weighted)
 
 
-def _average_precision(matches: Matches, weights: np.ndarray, interpolate: Interpolation) -> float | None:
+def _average_precision(
+    matches: Matches, places: np.ndarray, outcomes: np.ndarray, weights: np.ndarray, interpolate: Interpolation
+) -> float | None:
+    """The average precision of a class; None if it has no objects.
+
+    Curves have a point at each of ``places``, where a detection is not wrong at every threshold; ``outcomes`` are those
+    there. Between them recall stays and precision falls, and most detections lie there.
+    """
     objects = float(matches.objects @ weights)
     if not objects:
         return None
     counts = weights[matches.images]
-    right = np.cumsum((matches.outcomes == RIGHT) * counts, axis=1)
-    counted = np.cumsum((matches.outcomes != UNCOUNTED) * counts, axis=1)
+    own = counts[places]
+    between = np.cumsum(counts)[places] - np.cumsum(own)
+    right = np.cumsum((outcomes == RIGHT) * own, axis=1)
+    counted = between + np.cumsum((outcomes != UNCOUNTED) * own, axis=1)
     precision = np.divide(right, counted, out=np.zeros_like(right), where=counted > 0)
     return float(interpolate(right / objects, precision).mean())
 

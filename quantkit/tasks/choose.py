@@ -87,6 +87,7 @@ def make_task(
     """
     size = _input_size(input_shape, network)
     if name == "segmentation" and is_segmentation(shapes):
+        _check_names(network, shapes[0][0], "", classes)
         return Segmentation(shapes[0][0])
     if name == "pose" and is_pose(shapes):
         return Pose(shapes[0][0], size)
@@ -98,12 +99,17 @@ def make_task(
             "that it was trained for (--task, `task` in its card), or classification to compare outputs as they are"
         )
     number = classes_of(form, shapes)
-    if number is not None and classes and len(classes) != number:
-        raise UserError(
-            f"{network} puts out scores of {number} classes besides the background, and {len(classes)} have names; "
-            "give as many names (`labels` in its card)"
-        )
+    if number is not None:
+        _check_names(network, number, " besides the background", classes)
     return Detection(form, size, classes, number or len(classes) or None, rules)
+
+
+def _check_names(network: str, number: int, besides: str, classes: tuple[str, ...]) -> None:
+    if classes and len(classes) != number:
+        raise UserError(
+            f"{network} puts out scores of {number} classes{besides}, and {len(classes)} have names; give as many "
+            "names (`labels` in its card)"
+        )
 
 
 def _input_size(input_shape: Sequence[int], network: str) -> Size:

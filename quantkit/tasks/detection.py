@@ -11,6 +11,7 @@ import numpy as np
 from quantkit.data.boxes import Boxes
 from quantkit.data.placement import Placement
 from quantkit.data.resizing import Size
+from quantkit.errors import UserError
 from quantkit.evaluation.measure import Measure
 from quantkit.tasks.average_precision import (
     Matches,
@@ -42,6 +43,9 @@ Rules = Literal["voc", "coco"]
 CONFIDENT = 0.5
 """The score from which on another network should see what the reference sees."""
 
+# The largest sets of data have some thousands.
+_MOST_CLASSES = 10_000
+
 
 @dataclass(frozen=True)
 class Detection:
@@ -63,15 +67,17 @@ class Detection:
     rules: Rules = "voc"
 
     def decode(self, outputs: Sequence[np.ndarray]) -> list[Detections]:
-        """The detections of each image; see ``Task``."""
+        """The detections of each image, without those that hold NaN or infinite values; see ``Task``."""
         if self.form == "suppressed":
             ids, scores, boxes = outputs[:3]
             return [_valid(boxes[image], scores[image].ravel(), ids[image].ravel()) for image in range(len(ids))]
         scores, boxes = _scores_and_boxes(outputs)
         height, width = self.input_size
+        sides = [width, height, width, height]
+        finite = np.isfinite(boxes).all(axis=2) & np.isfinite(scores).all(axis=2)
         return [
-            suppressed(corners.astype(np.float64) * [width, height, width, height], each[:, 1:])
-            for corners, each in zip(boxes, scores)
+            suppressed(corners[kept].astype(np.float64) * sides, each[kept, 1:])
+            for corners, each, kept in zip(boxes, scores, finite)
         ]
 
     def in_image(self, prediction: Detections, placed: Placement) -> Detections:
@@ -112,10 +118,20 @@ class Detection:
         return difference(reference, prediction)
 
     def _number(self, images: Sequence[Seen]) -> int:
-        """The number of classes, or of those that occur."""
+        """The number of classes, or of those that occur.
+
+        Raises:
+            UserError: these are more than any detector has.
+        """
         if self.number is not None:
             return self.number
-        return 1 + max((int(side.labels.max(initial=-1)) for image in images for side in image), default=-1)
+        number = 1 + max((int(side.labels.max(initial=-1)) for image in images for side in image), default=-1)
+        if number > _MOST_CLASSES:
+            raise UserError(
+                f"the network puts out a detection of class {number - 1}, more than any detector has; give the task "
+                "that it is for (--task, `task` in its card)"
+            )
+        return number
 
     def draw(self, image: np.ndarray, prediction: Detections) -> np.ndarray:
         """The image with a frame around each detection; see ``Task``."""
@@ -153,5 +169,6 @@ def _boxes_first(shapes: Sequence[tuple[int, ...]]) -> bool:
 
 
 def _valid(corners: np.ndarray, scores: np.ndarray, ids: np.ndarray) -> Detections:
-    kept = ids >= 0
+    """Those of a class, in finite numbers: to pycocotools, a box of NaN matches every object."""
+    kept = (ids >= 0) & np.isfinite(ids) & np.isfinite(scores) & np.isfinite(corners).all(axis=1)
     return detections_of(corners[kept], scores[kept], ids[kept])

@@ -47,6 +47,7 @@ def test_predict_tells_and_draws(run: Run, bundles: Path, voc: Path, tmp_path: P
     assert np.asarray(Image.open(tmp_path / "out/drawn/a.png")).shape == (ROWS, COLUMNS, 3)
     again = run("predict", bundles / "net", voc / "JPEGImages", "--draw", "out/drawn")
     assert again.exit_code == 2 and "out/drawn/a.png exists already; replace it with --force" in again.stderr
+    assert "or choose another place with --draw" in again.stderr
     forced = run("predict", bundles / "net", voc / "JPEGImages", "--draw", "out/drawn", "--force")
     assert forced.exit_code == 0 and "a.png -> out/drawn/a.png\n  0.900 cat 0 0 3 6\n" in forced.stdout
 
@@ -60,9 +61,10 @@ def test_predict_refuses_pictures_that_would_replace_others(run: Run, bundles: P
     assert np.array_equal(np.asarray(Image.open(images / "a.png")), pixels(CAT, DOG))
 
 
-def test_predict_refuses_what_does_not_fit(run: Run, bundles: Path, voc: Path) -> None:
-    done = run("predict", bundles / "net", voc / "JPEGImages", "--task", "segmentation")
+def test_predict_refuses_what_does_not_fit(run: Run, bundles: Path, voc: Path, tmp_path: Path) -> None:
+    done = run("predict", bundles / "net", voc / "JPEGImages", "--task", "segmentation", "--draw", "drawn")
     assert done.exit_code == 2 and "segmentation needs outputs that are scores" in done.stderr
+    assert not (tmp_path / "drawn").exists()
     done = run("predict", bundles / "net", "nowhere.png")
     assert done.exit_code == 2 and "there is no image nowhere.png" in done.stderr
 
@@ -82,10 +84,13 @@ def test_evaluate_holds_a_network_to_its_goal(run: Run, bundles: Path, voc: Path
     done = run("evaluate", bundles / "net", "--reference", bundles / "net", *common)
     assert done.exit_code == 0, done.stderr
     assert "goal" in done.stdout and "met: loss 0.00 of 0.5 points" in done.stdout
+    assert "VOC12 mAP +0.00 points [+0.00, +0.00]: not distinguishable" in done.stdout
     done = run("evaluate", bundles / "far", "--reference", bundles / "net", *common)
     assert done.exit_code == 4, done.stderr
     assert "MISSED: loss 100.00 of 0.5 points" in done.stdout and "-100.00 points" in done.stdout
-    assert run("evaluate", bundles / "net", *common).exit_code == 2
+    for others in ([], ["--against", bundles / "net"]):
+        alone = run("evaluate", bundles / "net", *others, *common)
+        assert alone.exit_code == 2 and "loses against its reference; give a --reference" in alone.stderr
     unnamed = run("evaluate", bundles / "net", "--data", voc, "--max-drop", "1")
     assert unnamed.exit_code == 2 and "give --task as well" in unnamed.stderr
 

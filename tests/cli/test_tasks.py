@@ -82,7 +82,7 @@ def test_annotations_that_cannot_be_used(
         (lambda d: d["annotations"][0].update(bbox=[0, 0, 99, 3]), "reaches out of the image"),
         (lambda d: d["annotations"].clear(), "lists no object"),
         (lambda d: d["images"][0].update(file_name="gone.png"), "'gone.png' of"),
-        (lambda d: d["categories"][0].update(name="cow"), "objects of class 'cow'"),
+        (lambda d: d["categories"][0].update(name="cow"), "an object of class 'cow'"),
         (lambda d: d.pop("images"), "is damaged at images"),
     ],
 )

@@ -53,8 +53,11 @@ def test_images_lie_in_one_of_the_usual_folders(tmp_path: Path, document: dict[s
 def test_the_networks_classes_count(tmp_path: Path, document: dict[str, Any]) -> None:
     path = coco_file(tmp_path, document)
     assert coco_boxes(path, ("dog", "bird", "cat")).truth(1).labels.tolist() == [0, 2]
-    with pytest.raises(DataError, match=r"has objects of class 'cat', which is none of the network's 2 \(dog, cow"):
+    with pytest.raises(DataError, match=r"has an object of class 'cat', which is none of the 2 classes \(dog, cow"):
         coco_boxes(path, ("dog", "cow"))
+    with pytest.raises(DataError, match=r"object of class 'cat', and 2 of the 3 classes are called so; give each a"):
+        coco_boxes(path, ("cat", "dog", "cat"))
+    assert coco_boxes(path, ("cow", "cat", "dog", "cow")).truth(1).labels.tolist() == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +71,7 @@ def test_the_networks_classes_count(tmp_path: Path, document: dict[str, Any]) ->
         (("images", 0, "width"), "30", r"images\.0\.width: .* valid integer"),
         (("images", 0, "id"), 8, r"two entries of .* are image 8; give each its own id"),
         (("categories", 0, "id"), 17, "are category 17"),
+        (("categories", 0, "name"), "cat", r"object of class 'cat', and 2 of the 3 classes are called so"),
         (("annotations", 0, "image_id"), 3, r"annotations\.0 of .* names the image 3, which is not listed"),
         (("annotations", 1, "category_id"), 3, r"annotations\.1 of .* names the category 3"),
         (("annotations", 0, "bbox"), [1, 2, 3], r"annotations\.0\.bbox"),

@@ -11,7 +11,7 @@ import pytest
 
 from quantkit.data.annotated_sources import load_people
 from quantkit.data.coco_people import coco_people
-from quantkit.data.decode import decode
+from quantkit.data.decode import PIXELS_VARIABLE, decode
 from quantkit.data.people import Region, region_around
 from quantkit.data.samples import Samples
 from quantkit.errors import DataError
@@ -59,6 +59,26 @@ def test_each_person_is_an_image(tmp_path: Path) -> None:
         np.testing.assert_array_equal(sample.image[y, x], photograph[JOINTS[index][1], JOINTS[index][0]])
 
 
+def test_people_go_with_their_own_parts_and_joints(tmp_path: Path) -> None:
+    given = document()
+    (first,) = given["annotations"]
+    given["images"].append({"id": 3, "file_name": "b.png", "height": 50, "width": 40})
+    joints = [8, 9, 2, 0, 0, 0, 12, 30, 2]
+    given["annotations"] += [
+        first | {"image_id": 3, "bbox": [5, 4, 20, 40], "keypoints": joints, "area": 300},
+        first | {"bbox": [30, 20, 20, 20], "keypoints": [40, 30, 2] * 3, "area": 200},
+    ]
+    people = coco_people(coco_file(tmp_path, given), INPUT, 3)
+    wanted = (("b.png", [8, 9], 300), ("a.png", [20, 10], 900.5), ("a.png", [40, 30], 200))
+    for position, (sample, (name, (x, y), area)) in enumerate(zip(people.samples, wanted, strict=True)):
+        truth = people.truth(position)
+        assert sample.name == f"{name} (person {position})" and truth.area == area
+        assert sample.image.shape[:2] == people.size(position)
+        column, row = (round(value) for value in truth.points[0])
+        photograph = decode(tmp_path / "val" / name, name)
+        np.testing.assert_array_equal(sample.image[row, column], photograph[y, x])
+
+
 def test_only_people_with_marked_joints_count(tmp_path: Path) -> None:
     given = document()
     hidden = given["annotations"][0] | {"id": 2, "keypoints": [0] * 9}
@@ -84,6 +104,15 @@ def test_only_people_with_marked_joints_count(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
     path = coco_file(tmp_path, document(**changes))
     with pytest.raises(DataError, match=problem):
+        coco_people(path, INPUT, 3)
+
+
+def test_a_part_has_no_more_pixels_than_an_image_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A strip as wide as the image takes 100 x 133 pixels in the proportions of the input.
+    path = coco_file(tmp_path, document(bbox=[0, 20, 80, 1]))
+    assert coco_people(path, INPUT, 3).size(0) == (133, 100)
+    monkeypatch.setenv(PIXELS_VARIABLE, "13299")
+    with pytest.raises(DataError, match=r"a\.png of .* has a box of 80x1 pixels, which takes 100x133 .* than 13299; "):
         coco_people(path, INPUT, 3)
 
 

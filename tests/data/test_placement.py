@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from quantkit.data.placement import Placement, placement
 from quantkit.data.preprocess import Preprocess, apply
+from quantkit.data.resizing import letterbox_size
 
 # Factors are whole numbers, so that a rectangle of the image is a rectangle of the input.
 EXACT = [
@@ -90,6 +91,11 @@ def test_boxes_come_back_from_the_input(
     np.testing.assert_allclose(placed.boxes_in_image(placed.boxes_in_input(box)), box, atol=1e-6)
     whole = placed.boxes_in_input(np.array([[0.0, 0.0, size[1], size[0]]]))[0]
     assert whole.min() >= -1e-9 and whole[2] <= input_size[1] + 1e-9 and whole[3] <= input_size[0] + 1e-9
+
+
+def test_sizes_in_proportion_are_rounded() -> None:
+    assert letterbox_size((40, 61), (30, 30)) == (20, 30) and letterbox_size((61, 40), (30, 30)) == (30, 20)
+    assert letterbox_size((40, 64), (30, 30)) == (19, 30) and letterbox_size((1, 300), (30, 30)) == (1, 30)
 
 
 def test_without_preprocessing_nothing_moves() -> None:

@@ -50,6 +50,24 @@ def test_scenes_are_the_same_each_time_and_differ_from_each_other() -> None:
         scene_images("val")
 
 
+def test_the_networks_classes_count() -> None:
+    by_digit, turned = scene_boxes("test"), load_boxes("scenes:test", ("none", *reversed(DIGITS)))
+    assert isinstance(turned, AnnotatedImages) and turned.classes == ("none", *reversed(DIGITS))
+    for position in range(8):
+        digits, others = by_digit.truth(position), turned.truth(position)
+        assert others.labels.tolist() == (10 - digits.labels).tolist()
+        np.testing.assert_array_equal(others.corners, digits.corners)
+    with pytest.raises(DataError, match=r"split test has an object of class '0', which is none of the 2 classes"):
+        load_boxes("scenes:test", ("cat", "dog"))
+
+
+def test_maps_of_scenes_need_as_many_classes() -> None:
+    assert isinstance(load_masks("scenes:test", tuple(map(str, range(11)))), AnnotatedImages)
+    for number in (3, 21):
+        with pytest.raises(DataError, match=f"have 11 classes, .*, and the network tells {number} apart; give the ima"):
+            load_masks("scenes:test", tuple(map(str, range(number))))
+
+
 def test_scenes_have_a_name() -> None:
     assert load_data("scenes:test").name == "scenes of digits over photographs, split test"
     for loaded in (load_boxes("scenes:test"), load_masks("scenes:test")):

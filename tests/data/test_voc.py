@@ -55,6 +55,9 @@ def test_a_split_names_images_in_its_order(folder: Path) -> None:
     split(folder, "far", "../Annotations/b\n")
     with pytest.raises(DataError, match=r"image '\.\./Annotations/b' of .*far\.txt lies outside the folder"):
         voc_boxes(folder, "far")
+    split(folder, "twice", "b\na\nb\n")
+    with pytest.raises(DataError, match="VOC2007, split twice names the image 'b' twice; name each image once"):
+        voc_boxes(folder, "twice")
     split(folder, "none", "\n")
     with pytest.raises(DataError, match="VOC2007, split none names no images"):
         voc_boxes(folder, "none")
@@ -64,6 +67,8 @@ def test_the_networks_classes_count(folder: Path) -> None:
     assert voc_boxes(folder, classes=("cat", "dog")).truth(1).labels.tolist() == [1, 0]
     with pytest.raises(DataError, match=r"b\.xml has an object of class 'dog', which is none of the 2 .*`labels` in"):
         voc_boxes(folder, classes=("cat", "cow"))
+    with pytest.raises(DataError, match=r"b\.xml has an object of class 'dog', and 2 of the 3 classes are called so"):
+        voc_boxes(folder, classes=("cat", "dog", "dog"))
 
 
 @pytest.mark.parametrize(
@@ -95,6 +100,18 @@ def test_images_that_are_missing_or_of_another_size(folder: Path) -> None:
     (folder / "JPEGImages" / "b.png").unlink()
     with pytest.raises(DataError, match=r"image 'b' does not exist in .*JPEGImages; add the file, or take it off"):
         voc_boxes(folder)
+
+
+def test_hidden_files_are_none_of_the_annotations(folder: Path, masks: Path) -> None:
+    for hidden in (folder / "Annotations" / "._a.xml", masks / "SegmentationClass" / "._a.png"):
+        hidden.write_bytes(b"x")
+    assert len(voc_boxes(folder).samples) == 2 and len(voc_masks(masks).samples) == 1
+
+
+def test_a_suffix_may_be_in_capitals(folder: Path) -> None:
+    for name in ("a", "b"):
+        (folder / "JPEGImages" / f"{name}.png").rename(folder / "JPEGImages" / f"{name}.PNG")
+    assert [sample.name for sample in voc_boxes(folder).samples] == ["a.PNG", "b.PNG"]
 
 
 def test_nothing_to_find(folder: Path) -> None:

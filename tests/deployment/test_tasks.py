@@ -14,7 +14,7 @@ from quantkit.data.preprocess import Preprocess
 from quantkit.deployment.loading import load
 from quantkit.deployment.predictions import image_files, kind_of, predictions
 from quantkit.deployment.predictor import Predictor
-from quantkit.errors import DataError, UserError
+from quantkit.errors import DataError, EngineError, UserError
 from quantkit.fusion.fused_model import FusedModel
 from tests.tasks.networks import COLUMNS, RAW, ROWS, bundle, colour_segmenter, pixel_detector, pixels
 
@@ -74,6 +74,26 @@ def test_each_pixel_of_an_image_has_its_class(segmenter: Predictor) -> None:
         assert (classes[:, :4] == 1).all() and (classes[:, 4:8] == 0).all() and (classes[:, 8:] == 2).all()
 
 
+@pytest.mark.parametrize(("read", "bad"), [("detect", 0), ("detect", 2), ("segment", 0), ("pose", 0)])
+def test_the_image_with_nan_in_its_outputs_is_named(
+    detector: Predictor, segmenter: Predictor, monkeypatch: pytest.MonkeyPatch, read: str, bad: int
+) -> None:
+    predictor = detector if read == "detect" else segmenter
+    whole = predictor._network.run
+
+    def overflowing(batch: np.ndarray) -> list[np.ndarray]:
+        outputs = [output.copy() for output in whole(batch)]
+        if len(batch) == 2:  # what remains after the first 16
+            outputs[bad][1].flat[-1] = np.nan
+        return outputs
+
+    monkeypatch.setattr(predictor, "_network", replace(predictor._network, run=overflowing))
+    image = pixels() if read == "detect" else coloured()
+    assert len(getattr(predictor, read)([image] * 16)) == 16
+    with pytest.raises(EngineError, match="computes NaN or infinite values for image 17"):
+        getattr(predictor, read)([image] * 18)
+
+
 def test_outputs_that_do_not_fit_are_refused(detector: Predictor, segmenter: Predictor, classifier: Predictor) -> None:
     with pytest.raises(UserError, match="segmentation needs outputs that are"):
         detector.segment(pixels())
@@ -120,6 +140,14 @@ def test_files_have_values_and_pictures(detector: Predictor, segmenter: Predicto
     assert painted.picture is not None and painted.picture.shape == (8, 12, 3)
 
 
+def test_shares_are_of_the_whole_image(engine: None, tmp_path: Path) -> None:
+    crop = bundle(colour_segmenter(8), (3, 8, 8), Preprocess(crop=8), ("nothing", "red", "green"), tmp_path / "net")
+    image = np.zeros((8, 16, 3), np.uint8)
+    image[:, 8:, 0] = 255
+    (seen,) = predictions(load(crop), image_files([saved(tmp_path / "a", it=image)]), "segmentation", 0, 5, False)
+    assert seen.values == [{"class": "nothing", "share": 1 / 4}, {"class": "red", "share": 1 / 4}]
+
+
 def test_classes_are_named_and_not_drawn(classifier: Predictor, tmp_path: Path) -> None:
     files = [saved(tmp_path / "a", one=np.zeros((32, 32, 3), np.uint8)) / "one.png"]
     (only,) = predictions(classifier, files, "classification", 0.5, 3, False)
@@ -131,6 +159,7 @@ def test_classes_are_named_and_not_drawn(classifier: Predictor, tmp_path: Path) 
 def test_files_come_from_folders_by_name(tmp_path: Path) -> None:
     folder = saved(tmp_path / "a", b=pixels(), a=pixels())
     (folder / "notes.txt").write_text("not an image")
+    (folder / "._a.png").write_bytes(b"hidden")
     assert [file.name for file in image_files([folder / "b.png", folder])] == ["b.png", "a.png", "b.png"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="empty holds no images"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pytest
 
+from quantkit.data.boxes import Boxes
 from quantkit.tasks.average_precision import (
     RIGHT,
     WRONG,
@@ -18,10 +20,11 @@ from quantkit.tasks.average_precision import (
     hundred_and_one_points,
     mean_average_precision,
 )
-from quantkit.tasks.coco_ap import _detections, _truths, coco_matches
+from quantkit.tasks.coco_ap import coco_matches
+from quantkit.tasks.detections import detections_of
 from quantkit.tasks.voc_map import Seen, voc_matches
 from tests.requirements import requires
-from tests.tasks.scenes import CLASSES, scenes
+from tests.tasks.scenes import CLASSES, SIZE, boxes, scenes
 
 VOC = {"VOC12": area, "VOC07": eleven_points}
 
@@ -49,22 +52,44 @@ def test_map_is_that_of_gluoncv(engine: None, seed: int) -> None:
         assert voc(images, rule).value == pytest.approx(judge.get()[1], abs=1e-12)
 
 
+def entries(images: list[Seen], objects: bool) -> list[dict[str, Any]]:
+    """The objects, or the detections, as COCO lists them."""
+    listed: list[dict[str, Any]] = []
+    for image, (truth, seen) in enumerate(images, 1):
+        corners, labels = (truth.corners, truth.labels) if objects else (seen.boxes, seen.labels)
+        for place, ((left, top, right, bottom), label) in enumerate(zip(corners.tolist(), labels.tolist())):
+            width, height = right - left, bottom - top
+            entry = {"image_id": image, "category_id": 1 + label, "bbox": [left, top, width, height]}
+            told = {"iscrowd": int(truth.ignored[place])} if objects else {"score": seen.scores[place]}
+            listed.append({"id": 1 + len(listed), "area": width * height, **entry, **told})
+    return listed
+
+
+def crowded() -> Seen:
+    """130 detections, of which COCO counts the best 100; the last 50 are right."""
+    random = np.random.default_rng(9)
+    corners = boxes(random, 130)
+    scores = np.linspace(0.9, 0.1, 130)
+    objects = Boxes(SIZE, corners[80:], np.zeros(50, np.int64), np.zeros(50, bool))
+    return objects, detections_of(corners, scores, np.zeros(130, np.int64))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_ap_is_that_of_pycocotools(seed: int) -> None:
     requires("pycocotools")
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
-    images = scenes(seed)
+    images = [*scenes(seed), crowded()]
     matches = coco_matches(images, CLASSES)
     ours = mean_average_precision("AP", len(images), matches, hundred_and_one_points).value
     truth, seen = COCO(), COCO()
     with contextlib.redirect_stdout(io.StringIO()):
-        for side, listed in ((truth, _truths(images)), (seen, _detections(images))):
+        for side, objects in ((truth, True), (seen, False)):
             side.dataset = {
                 "images": [{"id": 1 + place} for place in range(len(images))],
                 "categories": [{"id": 1 + label} for label in range(CLASSES)],
-                "annotations": list(listed),
+                "annotations": entries(images, objects),
             }
             side.createIndex()
         judge = COCOeval(truth, seen, "bbox")
@@ -124,9 +149,28 @@ def test_classes_without_objects_are_left_out() -> None:
     assert np.isnan(mean_average_precision("AP", 1, [only_wrong], area).value)
 
 
-def test_perfect_detections_have_a_map_of_one() -> None:
-    from quantkit.tasks.detections import detections_of
+@pytest.mark.timing
+def test_wrong_detections_take_little_time() -> None:
+    """Most detections are wrong at all overlaps; an interval takes the score a thousand times."""
+    random, number = np.random.default_rng(0), 200_000
+    outcomes = np.zeros((10, number), np.int8)
+    outcomes[:, random.permutation(number)[:500]] = RIGHT
+    images, objects = random.integers(0, 1_000, number), np.ones(1_000)
 
+    def seconds(thresholds: int) -> float:
+        matches = Matches(images, outcomes[:thresholds], objects)
+        measure = mean_average_precision("AP", 1_000, [matches], hundred_and_one_points)
+        turns = []
+        for _ in range(5):
+            start = perf_counter()
+            assert 0 < measure.value < 1
+            turns.append(perf_counter() - start)
+        return min(turns)
+
+    assert seconds(10) < 3 * seconds(1)
+
+
+def test_perfect_detections_have_a_map_of_one() -> None:
     perfect = [
         (truth, detections_of(truth.corners, np.linspace(1, 0.5, len(truth)), truth.labels))
         for truth, _ in scenes(3, ignored=0.0)

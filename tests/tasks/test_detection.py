@@ -57,6 +57,11 @@ def test_boxes_in_shares_become_pixels_and_the_background_none(boxes_first: bool
     assert seen.boxes.tolist() == [[10, 10, 20, 20], [0, 0, 40, 20], [10, 10, 20, 20]]
 
 
+def test_what_is_seen_with_a_score_of_half_should_be_seen() -> None:
+    seen = detections(((0, 0, 9, 9), 0.5, 0), ((20, 0, 29, 9), 0.49, 0))
+    assert Detection("suppressed", SIZE, (), 3).as_truth(seen, SIZE).ignored.tolist() == [False, True]
+
+
 def test_a_network_agrees_wholly_with_itself() -> None:
     task = Detection("suppressed", SIZE, (), 3)
     # As after suppression: no two detections of a class overlap much.
@@ -73,6 +78,44 @@ def test_a_network_agrees_wholly_with_itself() -> None:
     for seen, value in ((weak, 0.0), (strong, 1.0)):
         pairs = [task.compare(task.as_truth(one, SIZE), other) for one, other in zip(apart, seen)]
         assert task.agreement(pairs)[0].value == value
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_no_number_is_no_detection(value: float) -> None:
+    ids, scores = np.zeros((1, 3, 1), np.float32), np.array([[[0.5], [0.9], [0.8]]], np.float32)
+    corners = np.array([[[0, 0, 10, 10], [0, 0, 10, 10], [0, 0, 10, 10]]], np.float32)
+    scores[0, 1], corners[0, 2, 2] = value, value
+    (seen,) = Detection("suppressed", (20, 20), (), 1).decode([ids, scores, corners])
+    assert (seen.scores.tolist(), seen.boxes.tolist()) == ([0.5], [[0, 0, 10, 10]])
+    rows = np.concatenate([1 - scores, scores], axis=2)
+    (seen,) = Detection("all boxes", (20, 20), (), 1).decode([rows, corners / 20])
+    assert (seen.scores.tolist(), seen.boxes.tolist()) == ([0.5], [[0, 0, 10, 10]])
+
+
+def test_a_class_beyond_all_is_refused() -> None:
+    task = Detection("suppressed", SIZE, (), None)
+    for label, refused in ((9_999, False), (10_000, True), (10**18, True)):
+        image = task.compare(Boxes(SIZE, np.empty((0, 4)), np.empty(0, np.int64), np.empty(0, bool)), detections(
+            ((0, 0, 9, 9), 0.9, label)
+        ))  # fmt: skip
+        if not refused:
+            assert np.isnan(task.agreement([image])[0].value)
+            continue
+        with pytest.raises(UserError, match=f"a detection of class {label}, more than any detector has; give the task"):
+            task.agreement([image])
+    ids = np.array([[[np.inf], [1]]], np.float32)
+    (seen,) = task.decode([ids, np.ones((1, 2, 1), np.float32), np.ones((1, 2, 4), np.float32)])
+    assert seen.labels.tolist() == [1]
+
+
+def test_a_box_of_nan_is_right_by_no_rules() -> None:
+    requires("pycocotools")
+    truth = Boxes((20, 20), np.array([[0, 0, 10, 10.0]]), np.array([0]), np.array([False]))
+    outputs = [np.zeros((1, 1, 1)), np.ones((1, 1, 1)), np.full((1, 1, 4), np.nan)]
+    for rules in ("voc", "coco"):
+        task = Detection("suppressed", (20, 20), (), 1, rules)  # type: ignore[arg-type]
+        (seen,) = task.decode(outputs)
+        assert [each.value for each in task.measures([(truth, seen)])] == [0.0, 0.0]
 
 
 def test_whose_rules_count() -> None:
@@ -109,6 +152,8 @@ def test_outputs_that_do_not_fit_the_task_are_named() -> None:
         make_task("segmentation", SUPPRESSED, (3, 8, 8), "net")
     with pytest.raises(UserError, match=r"scores of 2 classes besides the background, and 3 have names"):
         make_task("detection", [(9, 3), (9, 4)], (3, 8, 9), "net", ("a", "b", "c"))
+    with pytest.raises(UserError, match=r"net puts out scores of 21 classes, and 3 have names; give as many names"):
+        make_task("segmentation", [(21, 8, 8)], (3, 8, 8), "net", ("a", "b", "c"))
     with pytest.raises(UserError, match=r"net reads inputs of shape \(8,\), not images"):
         make_task("detection", SUPPRESSED, (8,), "net")
     with pytest.raises(UserError, match="there is no task 'cooking'; give detection or segmentation or pose"):

@@ -79,6 +79,18 @@ def test_suppression_is_greedy_and_bounded() -> None:
     assert kept.scores.tolist() == [score for score, _, _ in chosen][:KEPT]
 
 
+def test_the_bounds_of_suppression_are_those_of_gluoncvs_ssd() -> None:
+    """Overlaps up to 0.45 and scores above 0.01 stay; 400 are considered and 100 kept."""
+    for bottom, number in ((4.5, 2), (4.6, 1)):
+        assert len(suppressed(np.array([[0, 0, 10, 10], [0, 0, 10, bottom]]), np.array([[0.9], [0.8]]))) == number
+    assert suppressed(np.array([[0, 0, 9, 9.0]] * 2), np.array([[0.01, 0.011], [0, 0]])).labels.tolist() == [1]
+    apart = np.arange(150)[:, None] * 10 + np.array([0, 0, 9, 9.0])
+    assert len(suppressed(apart, np.linspace(0.9, 0.5, 150)[:, None])) == 100
+    for copies, number in ((399, 2), (400, 1)):
+        corners = np.array([[0, 0, 9, 9.0]] * copies + [[20, 20, 29, 29]])
+        assert len(suppressed(corners, np.linspace(0.9, 0.5, copies + 1)[:, None])) == number
+
+
 def by_formula(a: np.ndarray, b: np.ndarray) -> float:
     width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
     shared = max(0.0, width) * max(0.0, height)

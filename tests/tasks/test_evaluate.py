@@ -126,6 +126,19 @@ def masked(tmp_path: Path) -> Path:
     return root
 
 
+def test_each_image_has_its_own_size(engine: None, masked: Path) -> None:
+    for folder in ("JPEGImages", "SegmentationClass"):
+        image = Image.open(masked / folder / "a.png")
+        image.resize((30, 8), Image.Resampling.NEAREST).save(masked / folder / "b.png")
+        image.resize((12, 20), Image.Resampling.NEAREST).save(masked / folder / "c.png")
+    net = network(colour_segmenter(24), (3, 24, 24), Preprocess(fit="stretch"))
+    task = make_task("segmentation", net.output_shapes, net.input_shape, net.name)
+    data = voc_masks(masked, classes=("background", "red", "green"))
+    for batch_size in (1, 2):
+        evaluation = evaluate_task(task, {"network": net}, data, batch_size)
+        assert values(evaluation.scores["network"]) == {"mIoU": 1.0, "pixel accuracy": 1.0}
+
+
 @pytest.mark.parametrize(("threshold", "union", "accuracy"), [(0.5, 1.0, 1.0), (2.0, 1 / 9, 1 / 3)])
 def test_maps_are_judged_on_the_images_own_pixels(
     engine: None, masked: Path, threshold: float, union: float, accuracy: float

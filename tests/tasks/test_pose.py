@@ -79,6 +79,14 @@ def test_similarity_and_precision_are_cocos() -> None:
     assert mean.value == pytest.approx(np.mean([similarity(*pair) for pair in pairs]))
 
 
+def test_other_joints_than_cocos_have_one_spread() -> None:
+    person = Person(np.zeros((3, 2)), np.ones(3, bool), 200.0)
+    # A spread of 0.05: a reach of 2 * 200 * (2 * 0.05) ** 2 = 4 for the square of the distance.
+    assert similarity(person, Keypoints(np.array([[2.0, 0], [0, 2], [0, 0]]), np.ones(3))) == pytest.approx(
+        (2 * np.exp(-1) + 1) / 3
+    )
+
+
 def test_people_without_visible_joints_do_not_count() -> None:
     task, pairs = Pose(JOINTS, (256, 192)), people()
     hidden = Person(np.zeros((JOINTS, 2)), np.zeros(JOINTS, bool), 100.0)
@@ -117,6 +125,8 @@ def test_joints_come_back_onto_the_image() -> None:
 
 def test_only_what_the_reference_sees_should_be_seen() -> None:
     task = Pose(2, (64, 48))
+    scores = Keypoints(np.zeros((2, 2)), np.array([0.2, 0.19]))
+    assert task.as_truth(scores, (64, 48)).visible.tolist() == [True, False]
     reference = Keypoints(np.array([[10.0, 10.0], [30.0, 30.0]]), np.array([0.9, CONFIDENT / 2]))
     elsewhere = Keypoints(np.array([[10.0, 10.0], [5.0, 60.0]]), np.array([0.9, 0.9]))
     assert task.compare(task.as_truth(reference, (64, 48)), elsewhere)[0] == 1.0
