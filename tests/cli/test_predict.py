@@ -85,6 +85,8 @@ def test_evaluate_holds_a_network_to_its_goal(run: Run, bundles: Path, voc: Path
     assert done.exit_code == 0, done.stderr
     assert "goal" in done.stdout and "met: loss 0.00 of 0.5 points" in done.stdout
     assert "VOC12 mAP +0.00 points [+0.00, +0.00]: not distinguishable" in done.stdout
+    whole = ["--task", "detection", "--data", voc, "--max-drop", "100"]
+    assert run("evaluate", bundles / "far", "--reference", bundles / "net", *whole).exit_code == 0
     done = run("evaluate", bundles / "far", "--reference", bundles / "net", *common)
     assert done.exit_code == 4, done.stderr
     assert "MISSED: loss 100.00 of 0.5 points" in done.stdout and "-100.00 points" in done.stdout

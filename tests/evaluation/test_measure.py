@@ -18,8 +18,8 @@ def test_the_interval_of_a_mean_is_that_of_statistics() -> None:
     assert measured == score(mean_of(values)) and measured.value == pytest.approx(values.mean())
     assert measured.low is not None and measured.high is not None
     half = 1.96 * values.std() / 20
-    assert measured.low == pytest.approx(values.mean() - half, abs=half / 5)
-    assert measured.high == pytest.approx(values.mean() + half, abs=half / 5)
+    assert measured.low == pytest.approx(values.mean() - half, abs=half / 10)
+    assert measured.high == pytest.approx(values.mean() + half, abs=half / 10)
 
 
 def test_losses_are_paired() -> None:

@@ -140,8 +140,40 @@ def test_annotations_are_part_of_what_is_measured(engine: None, tmp_path: Path) 
     first = judged_by_task(DETECTOR, "detection", str(path), silent)
     assert first.measure == "COCO AP" and first.facts["task"] == "detection"
     assert first.drop_of_fp32 is not None and first.drop_of_fp32.other == pytest.approx(1.0)
-    path.write_text(path.read_text().replace('"bbox": [0.0', '"bbox": [0.25'))
-    assert judged_by_task(DETECTOR, "detection", str(path), silent).sha256 != first.sha256
+    hashes, text = {first.sha256}, path.read_text()
+    for old, new in (
+        ('"bbox": [0.0', '"bbox": [0.25'),
+        ('"iscrowd": 0', '"iscrowd": 1'),
+        ('tegory_id": 1', 'tegory_id": 2'),
+    ):
+        path.write_text(text.replace(old, new))
+        hashes.add(judged_by_task(DETECTOR, "detection", str(path), silent).sha256)
+    assert len(hashes) == 4
+
+
+def test_people_are_part_of_what_is_measured(engine: None, tmp_path: Path) -> None:
+    b = Builder()
+    pose = Model("net", b.graph(b.relu("maps", DATA)), (3, 16, 12), Preprocess(fit="stretch"), SOURCE, task="pose")
+    person = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [2, 2, 8, 10], "area": 64, "keypoints": [4, 5, 2] * 3}
+    image = {"id": 1, "file_name": "a.png", "height": 16, "width": 12}
+    given = {"images": [image], "categories": [{"id": 1, "name": "person"}], "annotations": [person]}
+    path = coco_file(tmp_path, given)
+    hashes, text = set(), path.read_text()
+    for old, new in (("", ""), ('"area": 64', '"area": 65'), ("[4, 5, 2,", "[4, 6, 2,"), ("[4, 5, 2,", "[4, 5, 0,")):
+        path.write_text(text.replace(old, new, 1))
+        hashes.add(judged_by_task(pose, "pose", str(path), silent).sha256)
+    assert len(hashes) == 4
+
+
+def test_each_image_has_its_own_size(engine: None, tmp_path: Path) -> None:
+    for name, (height, width) in (("a", (8, 12)), ("b", (20, 6))):
+        image, mask = np.zeros((height, width, 3), np.uint8), np.zeros((height, width), np.uint8)
+        image[: height // 2, :, 0], mask[: height // 2] = 255, 1
+        for folder, array in (("JPEGImages", image), ("SegmentationClass", mask)):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            Image.fromarray(array).save(tmp_path / folder / f"{name}.png")
+    judged = judged_by_task(MODEL, "segmentation", str(tmp_path), silent)
+    assert judged.drop_of_fp32 is not None and (judged.count, judged.drop_of_fp32.reference) == (2, 1.0)
 
 
 def test_goals_that_cannot_be_measured(engine: None, tmp_path: Path) -> None:

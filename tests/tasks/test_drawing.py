@@ -30,6 +30,8 @@ def test_detections_without_names_or_at_the_border_are_drawn() -> None:
     image = np.zeros((20, 20, 3), np.uint8)
     drawn = with_boxes(image, detections(((0, 0, 20, 20), 0.9, 5), ((3, 3, 3, 3), 0.8, 6)), ())
     assert (drawn[19, 0] == colour(6)).all() and (drawn[19, 19] == colour(6)).all()
+    unnamed = detections(((0, 0, 20, 20), 0.9, 1))
+    assert (with_boxes(image, unnamed, ("cat",)) == with_boxes(image, unnamed, ("cat", "1"))).all()
 
 
 def test_classes_tint_but_the_background_does_not() -> None:

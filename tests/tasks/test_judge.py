@@ -41,6 +41,7 @@ def test_coco_files_are_judged_by_cocos_rules_in_their_own_order(engine: None, t
     # The dog is a crowd: to miss it is no fault, nor is a second look.
     drawn(tmp_path / "val" / "a.png", (CAT, 0.9, 0))
     net = network(pixel_detector(), (3, ROWS, COLUMNS), RAW)
+    path = path.rename(path.with_suffix(".JSON"))
     evaluation = judge("detection", {"network": net}, str(path))
     assert [(score.name, score.value) for score in evaluation.scores["network"]] == [
         ("COCO AP", pytest.approx(1.0)), ("COCO AP50", pytest.approx(1.0)),
