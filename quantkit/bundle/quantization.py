@@ -28,7 +28,8 @@ from quantkit.formats.mxnet.params import read_params, write_params
 from quantkit.fusion.float_symbol import float_graph, fused_graph
 from quantkit.ir.fused_layer import fused_layer_of
 from quantkit.ir.graph import Graph, Tensor
-from quantkit.lowering.mxnet_int8 import StoredWeight, int8_graph, int8_symbol
+from quantkit.lowering.int8_draft import StoredWeight
+from quantkit.lowering.mxnet_int8 import int8_graph, int8_symbol
 from quantkit.quantization.arithmetic import DType
 from quantkit.quantization.plan import Decision, QuantizationPlan, TensorDtype, TensorQuantization
 from quantkit.quantization.quantized_graph import QuantizedGraph, check_quantized

@@ -16,9 +16,10 @@ from quantkit.calibration.table import CalibrationTable
 from quantkit.fusion.float_symbol import float_graph
 from quantkit.fusion.fuse import Fused, fuse
 from quantkit.ir.graph import Graph, Tensor
+from quantkit.lowering.int8_draft import calibrated_range, range_attributes
 from quantkit.lowering.mxnet_int8 import int8_graph
 from quantkit.quantization.arithmetic import activation_params, dequantize, quantize
-from quantkit.quantization.plan import QuantizationPlan
+from quantkit.quantization.plan import QuantizationPlan, TensorQuantization
 from quantkit.quantization.planning import calibration_targets, make_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from tests.networks import DATA, Builder, images, residual_v1, residual_v2
@@ -193,10 +194,7 @@ def test_several_outputs_keep_their_names() -> None:
 
 
 def test_range_attributes_keep_full_precision() -> None:
-    from quantkit.lowering.mxnet_int8 import _attributes, _calibrated_range
-    from quantkit.quantization.plan import TensorQuantization
-
-    attrs = _attributes(_calibrated_range(TensorQuantization(Range(-1e-9, 1.23456789e-9), "int8")))
+    attrs = range_attributes(calibrated_range(TensorQuantization(Range(-1e-9, 1.23456789e-9), "int8")))
     assert float(attrs["max_calib_range"]) == pytest.approx(1.23456789e-9, rel=1e-7)
     assert attrs["min_calib_range"] == "-" + attrs["max_calib_range"]
 
