@@ -38,7 +38,9 @@ def _published_speedups(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
             figure, other = published_figure(study.run, row, metric, "speedup"), row.published[metric]
             ours = row.speedups[metric]
             what = f"{metric}, times {study.run.baseline}"
-            yield _published(study, row, what, ratio_text(ours), factor(other), ours.value / other, figure)
+            printed = figure is not None and figure.metric == "speedup"
+            theirs = f"{other:g}" if printed else factor(other)
+            yield _published(study, row, what, ratio_text(ours), theirs, ours.value / other, figure)
 
 
 def _published_throughput(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
@@ -46,7 +48,7 @@ def _published_throughput(study: Study, row: Row) -> Iterator[tuple[str, ...]]:
     if other is not None:
         figure = published_figure(study.run, row, "throughput", "throughput")
         what = f"{items(study, [row.network])}/s"
-        yield _published(study, row, what, number(row.throughput), number(other), row.throughput / other, figure)
+        yield _published(study, row, what, number(row.throughput), f"{other:g}", row.throughput / other, figure)
 
 
 def _published(

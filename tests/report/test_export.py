@@ -61,7 +61,7 @@ def test_csv_has_every_cell_once() -> None:
         if row.speedups:
             assert float(line["speedup_latency_low"]) == row.speedups["latency"].low
     assert by_key["drawn", "8", "INT8"]["reason"] == "instance 1 was killed by signal 9"
-    assert by_key["good", "8", "INT8"]["speedup_throughput_published"] == "28.0"
+    assert by_key["good", "8", "INT8"]["speedup_throughput_published"] == "28.25"
     assert by_key["drawn", "1", "INT8"]["weights"] == "random"
 
 
