@@ -9,7 +9,7 @@ from typing import Optional
 
 from quantkit.report.page.document import Part, Section
 from quantkit.report.page.table import Table
-from quantkit.report.study.summary import Row, Study
+from quantkit.report.study.summary import Row, Study, key_of
 from quantkit.report.study.words import listed, marked, number
 
 _P99 = 2
@@ -22,19 +22,28 @@ _ADDITIONS = re.compile(r"\((?:R|TM)\)| CPU\b| Processor\b| @ [\d.]+ ?GHz", re.I
 class Offer:
     """One measured cell on one host.
 
-    ``host`` names the machine; ``doubtful`` is whether the cell has a warning, ``priced`` whether the machine has a
-    price.
+    Attributes:
+        host: names the machine.
+        network: the cell's network; ``contestant`` and ``batch`` are its other parts.
+        scenario: ``server`` if requests came at random, as many as the latency bound admits.
+        throughput: in items per second.
+        p99: the 99th percentile of latency, in ms.
+        cost: the price of a million items; None if it is unknown or the scenario has none.
+        doubtful: whether the cell has a warning.
+        priced: whether the machine has a price.
     """
 
     host: str
-    row: Row
+    network: str
+    contestant: str
+    batch: int
+    scenario: str
+    instances: int
+    throughput: float
+    p99: float
+    cost: Optional[float]
     doubtful: bool
     priced: bool
-
-    @property
-    def p99(self) -> float:
-        """The 99th percentile of latency, in ms."""
-        return self.row.percentiles[_P99]
 
 
 def host_names(studies: Sequence[Study]) -> dict[str, str]:
@@ -50,14 +59,45 @@ def _model(cpu: object) -> str:
     return _ADDITIONS.sub("", str(cpu))
 
 
-def offers(studies: Sequence[Study]) -> tuple[Offer, ...]:
-    """Every cell with timings, on every host."""
+def offers(studies: Sequence[Study], latency_bound: Optional[float] = None) -> tuple[Offer, ...]:
+    """Every cell with timings, and every served one at the highest rate within its bound, on every host.
+
+    Args:
+        studies: the runs.
+        latency_bound: a p99 in ms that served cells have to keep as well as their own bound.
+    """
     names = host_names(studies)
     return tuple(
-        Offer(names[str(study.run.host["id"])], row, study.doubtful(*row.key), study.price is not None)
+        offer
         for study in studies
-        for row in study.rows
+        for offer in (
+            *(_timed(row, study, names[str(study.run.host["id"])]) for row in study.rows),
+            *_served(study, names[str(study.run.host["id"])], latency_bound),
+        )
     )
+
+
+def _timed(row: Row, study: Study, host: str) -> Offer:
+    return Offer(
+        host, row.network, row.contestant, row.batch, row.scenario, row.instances, row.throughput,
+        row.percentiles[_P99], row.cost, study.doubtful(*row.key), study.price is not None,
+    )  # fmt: skip
+
+
+def _served(study: Study, host: str, latency_bound: Optional[float]) -> Iterator[Offer]:
+    for cell in study.served:
+        if cell.server is None:
+            continue
+        bound = cell.server.bound if latency_bound is None else min(cell.server.bound, latency_bound)
+        kept = [trial for trial in cell.server.trials if trial.p99 <= bound and 0 < trial.rate <= cell.server.rate]
+        if kept:
+            trial = max(kept, key=lambda each: each.rate)
+            speed = trial.rate * cell.batch
+            cost = None if study.price is None else study.price / (speed * 3600) * 1e6
+            yield Offer(
+                host, cell.network, cell.contestant.name, cell.batch, cell.scenario, len(cell.placements), speed,
+                trial.p99, cost, study.doubtful(*key_of(cell)), study.price is not None,
+            )  # fmt: skip
 
 
 def across_hosts(studies: Sequence[Study], latency_bound: Optional[float] = None) -> Part:
@@ -67,10 +107,10 @@ def across_hosts(studies: Sequence[Study], latency_bound: Optional[float] = None
         studies: the runs, each evaluated within its host.
         latency_bound: the p99 that a choice has to keep, in ms.
     """
-    all_offers = offers(studies)
+    all_offers = offers(studies, latency_bound)
     return Part(
         "Across hosts",
-        tuple(_verdicts(all_offers, latency_bound)),
+        tuple(_verdicts(_networks(studies), all_offers, latency_bound)),
         ("Hosts differ in more than their processors: these figures are absolute, and no ratio is formed of two.",),
         (Section("Hosts and costs", (_hosts(studies), _best(all_offers, latency_bound), _all(all_offers))),),
     )
@@ -88,11 +128,11 @@ _Rank = Callable[[Offer], float]
 
 
 def _most(offer: Offer) -> float:
-    return -offer.row.throughput
+    return -offer.throughput
 
 
 def _cheapest(offer: Offer) -> float:
-    return float("inf") if offer.row.cost is None else offer.row.cost
+    return float("inf") if offer.cost is None else offer.cost
 
 
 def _least_latency(offer: Offer) -> float:
@@ -101,7 +141,7 @@ def _least_latency(offer: Offer) -> float:
 
 def best(network: str, all_offers: Sequence[Offer], bound: Optional[float]) -> Iterator[tuple[str, Offer]]:
     """The best choices for a network among those within the bound, each with what it is best in."""
-    fitting = [each for each in all_offers if each.row.network == network and (bound is None or each.p99 <= bound)]
+    fitting = [each for each in all_offers if each.network == network and (bound is None or each.p99 <= bound)]
     ranks: tuple[tuple[str, _Rank], ...] = (
         ("throughput", _most), ("cost", _cheapest), ("p99", _least_latency),
     )  # fmt: skip
@@ -111,10 +151,10 @@ def best(network: str, all_offers: Sequence[Offer], bound: Optional[float]) -> I
             yield what, chosen
 
 
-def _verdicts(all_offers: Sequence[Offer], bound: Optional[float]) -> Iterator[str]:
+def _verdicts(networks: Sequence[str], all_offers: Sequence[Offer], bound: Optional[float]) -> Iterator[str]:
     within = "" if bound is None else f" with a p99 within {number(bound)} ms"
     none = []
-    for network in _networks(all_offers):
+    for network in networks:
         chosen = dict(best(network, all_offers, bound))
         if not chosen:
             none.append(network)
@@ -128,30 +168,33 @@ def _verdicts(all_offers: Sequence[Offer], bound: Optional[float]) -> Iterator[s
         else:
             yield f"{what}: {_speed(fast)}, {_choice(fast)}; least cost: {_cost(cheap)} a million, {_choice(cheap)}."
     if none:
-        yield f"Nothing measured keeps a p99 of {number(bound or 0)} ms for {listed(none)}."
+        kept = "its latency bound" if bound is None else f"a p99 of {number(bound)} ms"
+        yield f"Nothing measured keeps {kept} for {listed(none)}."
 
 
 def _choice(offer: Offer) -> str:
-    return f"{offer.row.contestant} at batch size {offer.row.batch} on {offer.host}"
+    requests = ", requests at random" if offer.scenario == "server" else ""
+    return f"{offer.contestant} at batch size {offer.batch} on {offer.host}{requests}"
 
 
 def _speed(offer: Offer) -> str:
-    return marked(f"{number(offer.row.throughput)}/s", offer.doubtful)
+    return marked(f"{number(offer.throughput)}/s", offer.doubtful)
 
 
 def _cost(offer: Offer) -> str:
-    return "" if offer.row.cost is None else marked(number(offer.row.cost), offer.doubtful)
+    return "" if offer.cost is None else marked(number(offer.cost), offer.doubtful)
 
 
 def _without_cost(shown: Iterable[Offer]) -> str:
     """Why costs are blank, where the machine has a price."""
-    if any(each.priced and each.row.cost is None for each in shown):
+    if any(each.priced and each.cost is None for each in shown):
         return "Latency cells have no cost: their requests come one at a time and leave the machine partly idle."
     return ""
 
 
-def _networks(all_offers: Sequence[Offer]) -> list[str]:
-    return list(dict.fromkeys(each.row.network for each in all_offers))
+def _networks(studies: Sequence[Study]) -> list[str]:
+    cells = [cell for study in studies for cell in (*study.cells.values(), *study.served)]
+    return list(dict.fromkeys(cell.network for cell in cells))
 
 
 def _hosts(studies: Sequence[Study]) -> Table:
@@ -164,21 +207,20 @@ def _hosts(studies: Sequence[Study]) -> Table:
     return Table("Hosts", ("host", "instruction sets", "price per hour"), tuple(lines.values()), frozenset({2}))
 
 
-_FIGURES = ("contestant", "batch size", "instances", "items/s", "p99, ms", "cost per million")
+_FIGURES = ("contestant", "scenario", "batch size", "instances", "items/s", "p99, ms", "cost per million")
 
 
 def _figures(offer: Offer) -> tuple[str, ...]:
-    row = offer.row
     return (
-        row.contestant, str(row.batch), str(row.instances), marked(number(row.throughput), offer.doubtful),
-        marked(number(offer.p99), offer.doubtful), _cost(offer),
+        offer.contestant, offer.scenario, str(offer.batch), str(offer.instances),
+        marked(number(offer.throughput), offer.doubtful), marked(number(offer.p99), offer.doubtful), _cost(offer),
     )  # fmt: skip
 
 
 def _best(all_offers: Sequence[Offer], bound: Optional[float]) -> Table:
     lines = []
     shown: list[Offer] = []
-    for network in _networks(all_offers):
+    for network in dict.fromkeys(each.network for each in all_offers):
         chosen = dict(best(network, all_offers, bound))
         shown += chosen.values()
         for offer in {id(each): each for each in chosen.values()}.values():
@@ -187,15 +229,15 @@ def _best(all_offers: Sequence[Offer], bound: Optional[float]) -> Table:
     within = "" if bound is None else f" within a p99 of {number(bound)} ms"
     columns = ("network", "best", "host", *_FIGURES)
     note = _without_cost(shown)
-    return Table(f"Best choices{within}", columns, tuple(lines), frozenset(range(4, 9)), note)
+    return Table(f"Best choices{within}", columns, tuple(lines), frozenset(range(5, 10)), note)
 
 
 def _all(all_offers: Sequence[Offer]) -> Table:
     lines = [
         (network, each.host, *_figures(each))
-        for network in _networks(all_offers)
-        for each in sorted(all_offers, key=lambda one: (one.row.batch, _most(one)))
-        if each.row.network == network
+        for network in dict.fromkeys(each.network for each in all_offers)
+        for each in sorted(all_offers, key=lambda one: (one.batch, _most(one)))
+        if each.network == network
     ]
     columns = ("network", "host", *_FIGURES)
-    return Table("Every choice", columns, tuple(lines), frozenset(range(3, 8)), _without_cost(all_offers))
+    return Table("Every choice", columns, tuple(lines), frozenset(range(4, 9)), _without_cost(all_offers))
