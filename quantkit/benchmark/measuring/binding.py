@@ -22,6 +22,7 @@ from quantkit.benchmark.variants import STOCK
 from quantkit.benchmark.workers.instance import WORKER
 from quantkit.errors import UserError
 from quantkit.host.cpu import read_cpu
+from quantkit.host.threads import default_threads
 
 # Prefixes of variables that OpenMP runtimes, math libraries, allocators and engines read; the user's settings for
 # other programs must not affect a measurement.
@@ -121,8 +122,9 @@ def environment(
 
 def _with_threads(placement: Placement, settings: Settings) -> Placement:
     """The placement with the number of OpenMP threads that the settings ask for."""
-    usable = len(read_cpu().usable)
-    counts = {"all": usable, "half": max(1, usable // 2), "one": 1}
+    cpu = read_cpu()
+    usable = len(cpu.usable)
+    counts = {"all": usable, "half": max(1, usable // 2), "one": 1, "unset": default_threads(cpu)}
     return replace(placement, threads=counts.get(settings.threads, placement.threads))
 
 
