@@ -116,6 +116,10 @@ def run_stages(
     speed = search_speed(source, decided, config.search_minutes, config.speed_batch, progress)
     network, search = ranged.quantized(speed.plan, evaluation_data, searching)
     proof = prove_speed(network, speed, config.speed_batch)
+    if proof.returned_in_vain:
+        speed = replace(speed, plan=decided, returned={})
+        network, search = ranged.quantized(decided, evaluation_data, searching)
+        proof = prove_speed(network, speed, config.speed_batch)
     if not proof.faster:
         network, search = ranged.in_fp32(all_in_fp32(network.network, proof), proof, network.mixed), None
     return Quantized(with_proof(network, proof, config.search_minutes), calibration, search)

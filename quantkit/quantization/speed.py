@@ -51,6 +51,8 @@ class SpeedProof:
         engine: the name of the engine that ran them; no other one was timed.
         version: the engine's.
         busy: how many cores other processes used meanwhile; None if the system does not tell.
+        bindings: how often all networks were bound anew, since where their memory lies affects their speed: the
+            intervals are over the medians of these. 1 in older bundles, whose intervals are over single runs.
     """
 
     faster: bool
@@ -69,6 +71,13 @@ class SpeedProof:
     engine: str
     version: str
     busy: Optional[FiniteFloat]
+    bindings: Annotated[int, Field(ge=1)] = 1
+
+    @property
+    def returned_in_vain(self) -> bool:
+        """Whether INT8 in every layer is proven to be faster, and the network with layers returned is not, or less."""
+        proven = self.all_int8.verdict == "faster" and (not self.faster or self.all_int8.low > self.ratio.high)
+        return bool(self.returned) and proven
 
     @property
     def latencies(self) -> dict[str, float]:

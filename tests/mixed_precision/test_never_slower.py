@@ -172,6 +172,56 @@ def test_what_is_not_proven_to_be_faster_ends_in_fp32(
     assert network.config.search_minutes == 3.0
 
 
+@pytest.mark.parametrize("slow", ["", "stage2"])
+def test_layers_return_to_int8_where_the_whole_is_faster_with_them(
+    machine: Callable[..., Machine],
+    quantized: Callable[..., Any],
+    digits_fused: FusedModel,
+    monkeypatch: pytest.MonkeyPatch,
+    slow: str,
+) -> None:
+    """The search finds INT8 slower, everywhere or in some layers, and the proof finds it faster there."""
+    timed = machine(0.25, slow=slow)
+
+    def at_last_fast(
+        networks: Mapping[str, Graph], image: np.ndarray, seconds: float, lead: int
+    ) -> dict[str, np.ndarray]:
+        if "fp32" in networks:
+            timed.slow = "nothing"
+        return timed.latencies_in_turns(networks, image, seconds, lead)
+
+    monkeypatch.setattr(never_slower, "latencies_in_turns", at_last_fast)
+    network = quantized().network
+    assert (network.speed.faster, network.speed.returned) == (True, ())
+    assert network.speed.ratio == network.speed.all_int8
+    assert int8_names(network.source.fused.graph, network.plan) == all_layers(digits_fused)
+
+
+@pytest.mark.parametrize("unlucky", [0, 1])
+def test_int8_has_to_be_faster_however_the_networks_are_bound(
+    machine: Callable[..., Machine], quantized: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, unlucky: int
+) -> None:
+    timed, bindings = machine(0.25), []
+
+    def bound(networks: Mapping[str, Graph], image: np.ndarray, seconds: float, lead: int) -> dict[str, np.ndarray]:
+        times = timed.latencies_in_turns(networks, image, seconds, lead)
+        if "fp32" in networks:
+            bindings.append(seconds)
+            # Every network is bound well and badly, INT8 in the last bindings so badly that it is slower.
+            badly = {"all_int8": 8.0} if len(bindings) > 6 - unlucky else dict.fromkeys(networks, float(len(bindings)))
+            times = {name: each * badly.get(name, 1.0) for name, each in times.items()}
+        return times
+
+    monkeypatch.setattr(never_slower, "latencies_in_turns", bound)
+    proof = quantized().network.speed
+    assert bindings == [2.0] * 6
+    assert (proof.bindings, proof.rounds) == (6, 6 * 15)
+    assert proof.faster == (not unlucky)
+    gain = 22 / (22 * 0.25 + 3 * 0.125)
+    assert proof.ratio.median == pytest.approx(gain)
+    assert (proof.ratio.low, proof.ratio.high) == (pytest.approx(gain / 8 if unlucky else gain), pytest.approx(gain))
+
+
 def test_int8_has_to_be_faster_than_the_network_as_it_was_given_too(
     machine: Callable[..., Machine], quantized: Callable[..., Any]
 ) -> None:
@@ -209,8 +259,8 @@ def test_the_budget_ends_the_search(machine: Callable[..., Machine], quantized: 
     timed = machine(0.25, slow="stage2")
     proof = quantized(search_minutes=0.0).network.speed
     assert (proof.complete, proof.returned) == (False, ())
-    # The proof is made all the same.
-    assert len(timed.asked) == 1
+    # The proof is made all the same, in six bindings.
+    assert len(timed.asked) == 6
 
 
 @pytest.mark.parametrize(("minutes", "seconds"), [(10.0, 1.0), (0.1, 0.4), (1.5, None)])
@@ -219,10 +269,10 @@ def test_a_timing_takes_as_long_as_the_budget_allows(
 ) -> None:
     timed = machine(0.25)
     quantized(search_minutes=minutes)
-    candidates = len(timed.asked) - 1
+    candidates = len(timed.asked) - 6
     expected = 60 * minutes / 2 / candidates if seconds is None else seconds
     assert 0.4 <= expected <= 1.0
-    assert [each for _, _, each in timed.asked[:-1]] == [pytest.approx(expected)] * candidates
+    assert [each for _, _, each in timed.asked[:-6]] == [pytest.approx(expected)] * candidates
 
 
 def test_what_a_timing_takes_besides_is_deducted(
@@ -239,7 +289,7 @@ def test_what_a_timing_takes_besides_is_deducted(
     monkeypatch.setattr(never_slower, "latencies_in_turns", slowly)
     monkeypatch.setattr(never_slower, "_LEAST_SECONDS", 0.0)
     quantized(search_minutes=1.5)
-    first, *others = [seconds for _, _, seconds in timed.asked[:-1]]
+    first, *others = [seconds for _, _, seconds in timed.asked[:-6]]
     assert first == pytest.approx(45 / len([first, *others]))
     assert others == [pytest.approx(first - 0.125)] * len(others)
 
