@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from quantkit.benchmark.results.result_files import read_results
     from quantkit.benchmark.results.results import Cell, Contestant, Results, Run
     from quantkit.benchmark.suites.suite import Subject, Suite
+    from quantkit.bundle.latency import Latency, measure_latency
     from quantkit.bundle.manifest import Settings
     from quantkit.bundle.quantized_model import QuantizedModel, lower, measure_agreement
     from quantkit.bundle.verify import Check, Verification
@@ -85,17 +86,17 @@ __all__ = [
     "Accuracy", "AdjustedNetwork", "Agreement", "Analysis", "Audit", "Batch", "CalibrationData", "CalibrationDataset",
     "CalibrationTable", "Cell", "Check", "ClassScores", "Comparison", "Conditions", "Contestant", "DataSource",
     "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel", "FusionCheck", "Goal",
-    "Graph", "HandedState", "Images", "JudgedNetwork", "Kept", "Keypoints", "LayerError", "LstmForm", "MedianInterval",
-    "MixedPrecision", "Model", "NetworkSpec", "Node", "OutputAgreement", "Overflow", "PTQConfig", "Paired",
-    "PairedMeans", "PerplexityAgreement", "PerplexityChange", "Predictor", "Preprocess", "PreprocessChange",
+    "Graph", "HandedState", "Images", "JudgedNetwork", "Kept", "Keypoints", "Latency", "LayerError", "LstmForm",
+    "MedianInterval", "MixedPrecision", "Model", "NetworkSpec", "Node", "OutputAgreement", "Overflow", "PTQConfig",
+    "Paired", "PairedMeans", "PerplexityAgreement", "PerplexityChange", "Predictor", "Preprocess", "PreprocessChange",
     "PresetName", "Profiling", "Progress", "QuantizationConfig", "QuantizationPlan", "QuantizedGraph", "QuantizedModel",
     "Range", "ReduceRange", "Report", "Results", "Role", "Run", "Sample", "Samples", "Score", "ScoreDrop",
     "SearchResult", "Section", "Settings", "Source", "SpeedProof", "States", "StatesKind", "StepAccuracy", "StepNoise",
     "Subject", "Suite", "TaskEvaluation", "TaskName", "Tell", "Tensor", "TensorDtype", "TensorQuantization",
     "TensorUse", "Verdict", "Verification", "Vocabulary", "__version__", "analyze", "apply_algorithms", "calibrate",
     "errors", "evaluate", "evaluate_task", "export_onnx", "fuse", "load", "load_data", "load_model", "lower",
-    "make_report", "measure_agreement", "plan", "profiled", "quantize", "read_results", "read_table", "run_benchmark",
-    "search_mixed_precision", "verify", "write_report", "write_table",
+    "make_report", "measure_agreement", "measure_latency", "plan", "profiled", "quantize", "read_results", "read_table",
+    "run_benchmark", "search_mixed_precision", "verify", "write_report", "write_table",
 ]  # fmt: skip
 
 # Which names each module defines; one of another name here is written as in an import.
@@ -105,6 +106,7 @@ _NAMES = {
     "quantkit.benchmark.results.result_files": ("read_results",),
     "quantkit.benchmark.results.results": ("Cell", "Contestant", "Results", "Run"),
     "quantkit.benchmark.suites.suite": ("Subject", "Suite"),
+    "quantkit.bundle.latency": ("Latency", "measure_latency"),
     "quantkit.bundle.manifest": ("Settings",),
     "quantkit.bundle.quantized_model": ("QuantizedModel", "lower", "measure_agreement"),
     "quantkit.bundle.verify": ("Check", "Verification", "verify_bundle as verify"),

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Optional
 
-import numpy as np
-
 from quantkit.backends.mxnet.kernels import Kernel, int8_isa, int8_share, kernels_of
 from quantkit.bundle.file_names import ONNX, PARAMS, SYMBOL
+from quantkit.bundle.latency import Latency
 from quantkit.bundle.quantized_model import QuantizedModel
-from quantkit.evaluation.latency import latencies_in_turns, median_latencies, speed_against_fp32
 from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.quantization.speed import FloatForm, MedianInterval
 from quantkit.tasks.choose import judged_task
 
 Summary = dict[str, Any]
@@ -27,33 +24,6 @@ _LAYERS = ("Convolution", "FullyConnected", "LSTM", "GRU", "RNN")
 
 TableOrigin = Literal["measured", "given", "shipped"]
 """The origin of a calibration table: this run, the user, or the tables that ship with quantkit."""
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Median latencies in ms by form of the network, and how fast INT8 is beside one form of FP32, from the same runs.
-
-    ``reference`` is that form: the one over which INT8 gains less.
-    """
-
-    milliseconds: Mapping[str, float]
-    reference: FloatForm
-    ratio: MedianInterval
-
-
-def latencies(source: FusedModel) -> dict[str, float]:
-    """The median latency in ms at batch size 1 of the network unfused and fused, run in turns."""
-    return median_latencies({"fp32": source.model.graph, "fp32_fused": source.graph}, source.sample)
-
-
-def latency_beside_fp32(quantized: QuantizedModel) -> Latency:
-    """The latency at batch size 1 of the network unfused, fused and in INT8, run in turns."""
-    source = quantized.source
-    networks = {"fp32": source.model.graph, "fp32_fused": source.graph, "int8": quantized.graph}
-    times = latencies_in_turns(networks, source.sample)
-    return Latency(
-        {name: float(np.median(each)) for name, each in times.items()}, *speed_against_fp32(times, times["int8"])
-    )
 
 
 def measured_kernels(bundle: Path, quantized: QuantizedModel) -> tuple[Kernel, ...]:

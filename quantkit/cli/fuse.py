@@ -60,7 +60,8 @@ def fuse(
 
     check_count(calib_data, None)
     from quantkit.bundle import write_float_bundle
-    from quantkit.bundle.summary import fuse_summary, latencies
+    from quantkit.bundle.latency import float_latencies
+    from quantkit.bundle.summary import fuse_summary
     from quantkit.fusion.fused_model import fuse_model
 
     loaded = load(terminal, model, loading, preprocessing, classes, task)
@@ -72,7 +73,7 @@ def fuse(
     milliseconds = None
     if not no_latency:
         terminal.stage("measuring latency (FP32 and FP32 fused in turns)")
-        milliseconds = latencies(source)
+        milliseconds = float_latencies(source)
     result = fuse_summary(source, out, milliseconds)
     terminal.show(result, *_tables(result))
 

@@ -26,8 +26,8 @@ from quantkit.cli.targets import check_bundle_target, check_not_bundle, default_
 from quantkit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from quantkit.bundle.latency import Latency
     from quantkit.bundle.quantized_model import QuantizedModel
-    from quantkit.bundle.summary import Latency
     from quantkit.mixed_precision.journal import Journal
     from quantkit.models.families import Task
     from quantkit.stages import Quantized
@@ -171,9 +171,9 @@ def _report(terminal: Terminal, model: str, loading: Loading, quantized: Quantiz
 
 def _latency(terminal: Terminal, network: QuantizedModel) -> Latency:
     """The latencies of a network, as they were proven or measured now."""
-    from quantkit.bundle.summary import Latency, latency_beside_fp32
+    from quantkit.bundle.latency import Latency, measure_latency
 
     if network.speed is not None:
         return Latency(network.speed.latencies, network.speed.reference, network.speed.ratio)
     terminal.stage("measuring latency (FP32, FP32 fused and INT8 in turns)")
-    return latency_beside_fp32(network)
+    return measure_latency(network)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quantkit.bundle import summary
+from quantkit.bundle import latency
 from quantkit.ir.graph import Graph
 from quantkit.mixed_precision import never_slower
 from tests.cli.conftest import SHAPE, Run
@@ -36,7 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
             return {name: np.full(9, int8 if quantized[name] else float_times[name]) for name in networks}
 
         monkeypatch.setattr(never_slower, "latencies_in_turns", times)
-        monkeypatch.setattr(summary, "latencies_in_turns", times)
+        monkeypatch.setattr(latency, "latencies_in_turns", times)
 
     return set_to
 
