@@ -105,7 +105,7 @@ class Circumstances:
         help="The memory allocator.",
     )
     data: str = option(
-        "--data", metavar="SPEC", default="builtin", show_default=True, help="Images to run the networks on."
+        "--data", metavar="SPEC", default="builtin", show_default=True, help="Samples to run the networks on."
     )
     reference: Optional[str] = option(
         "--reference", metavar="MODEL", help="The FP32 network that a BUNDLE was made from."

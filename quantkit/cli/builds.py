@@ -77,8 +77,8 @@ _LEGEND = "\nNext: quantkit builds add NAME, or quantkit builds add NAME=/path/t
 def add(terminal: Terminal, names: tuple[str, ...], python: Optional[str]) -> None:
     """Make builds, or register your own.
 
-    NAME is one that `quantkit builds list` shows: its wheel and NumPy are installed by pip, with pip's own
-    settings (PIP_INDEX_URL, PIP_FIND_LINKS and the like), and tried. NAME=PYTHON registers an interpreter that
+    NAME is one that `quantkit builds list` shows: its wheel and the packages that it needs are installed by
+    pip, with pip's own settings (PIP_INDEX_URL, PIP_FIND_LINKS and the like), and tried. NAME=PYTHON registers an interpreter that
     has MXNet or another engine of that list and NumPy already, Python 3.7 or later; a NAME from the list
     must be of its engine and version. What is made is kept; what is broken is made again.
     """
