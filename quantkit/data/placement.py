@@ -53,7 +53,8 @@ class Placement:
             boxes: of shape (boxes, 4): left, top, right, bottom.
         """
         height, width = map(abs, self.scale)
-        return np.asarray(boxes, np.float64) + np.array([0.0, 0.0, width, height])
+        edges: np.ndarray = np.asarray(boxes, np.float64) + np.array([0.0, 0.0, width, height])
+        return edges
 
     def map_in_image(self, values: np.ndarray, unseen: int) -> np.ndarray:
         """A map over the input as a map over the image: for each pixel's centre, the value at its place.

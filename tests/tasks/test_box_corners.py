@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
 from quantkit.data.boxes import BoxCorners
@@ -25,7 +26,7 @@ from quantkit.tasks.judge import judge
 from quantkit.tasks.voc_map import Seen
 from tests.data.annotations import coco_document, coco_file, voc_folder
 from tests.requirements import requires
-from tests.tasks.networks import COLUMNS, RAW, ROWS, network, pixel_detector
+from tests.tasks.networks import COLUMNS, RAW, ROWS, network, pixel_detector, pixels
 from tests.tasks.scenes import CLASSES, scenes
 
 # It fills the input of R-CNN.
@@ -232,10 +233,6 @@ def test_detections_end_at_the_images_border() -> None:
 
 
 def test_networks_are_judged_by_their_own_corners(engine: None, tmp_path: Path) -> None:
-    from PIL import Image
-
-    from tests.tasks.networks import pixels
-
     edges = (1.0, 1.0, 3.0, 4.0)
     root = voc_folder(tmp_path / "voc", {"a": ((ROWS, COLUMNS), [("cat", edges, 0)])})
     Image.fromarray(pixels(((1.0, 1.0, 2.0, 3.0), 0.9, 0))).save(root / "JPEGImages" / "a.png")
@@ -245,8 +242,7 @@ def test_networks_are_judged_by_their_own_corners(engine: None, tmp_path: Path) 
         assert judge("detection", {"network": each}, str(root)).scores["network"][0].value == value
 
 
-def test_only_the_input_of_an_image_counts(engine: None) -> None:
-    """Networks agree by what they put out."""
+def test_networks_agree_by_what_they_put_out() -> None:
     size: Size = (20, 20)
     boxes = np.array([[[0.0, 0, 9, 9]]])
     for corners in ("edges", "pixels"):
