@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from quantkit.calibration.ranges import Range
     from quantkit.calibration.table import CalibrationTable, read_table, write_table
     from quantkit.data.batches import Batch
+    from quantkit.data.boxes import BoxCorners
     from quantkit.data.dataset import CalibrationDataset
     from quantkit.data.preprocess import Preprocess
     from quantkit.data.samples import Sample, Samples
@@ -83,10 +84,10 @@ if TYPE_CHECKING:
     from quantkit.tasks.task import TaskName
 
 __all__ = [
-    "Accuracy", "AdjustedNetwork", "Agreement", "Analysis", "Audit", "Batch", "CalibrationData", "CalibrationDataset",
-    "CalibrationTable", "Cell", "Check", "ClassScores", "Comparison", "Conditions", "Contestant", "DataSource",
-    "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel", "FusionCheck", "Goal",
-    "Graph", "HandedState", "Images", "JudgedNetwork", "Kept", "Keypoints", "Latency", "LayerError", "LstmForm",
+    "Accuracy", "AdjustedNetwork", "Agreement", "Analysis", "Audit", "Batch", "BoxCorners", "CalibrationData",
+    "CalibrationDataset", "CalibrationTable", "Cell", "Check", "ClassScores", "Comparison", "Conditions", "Contestant",
+    "DataSource", "Decision", "Detections", "Deviation", "Drop", "Evaluated", "Evaluation", "FusedModel", "FusionCheck",
+    "Goal", "Graph", "HandedState", "Images", "JudgedNetwork", "Kept", "Keypoints", "Latency", "LayerError", "LstmForm",
     "MedianInterval", "MixedPrecision", "Model", "NetworkSpec", "Node", "OutputAgreement", "Overflow", "PTQConfig",
     "Paired", "PairedMeans", "PerplexityAgreement", "PerplexityChange", "Predictor", "Preprocess", "PreprocessChange",
     "PresetName", "Profiling", "Progress", "QuantizationConfig", "QuantizationPlan", "QuantizedGraph", "QuantizedModel",
@@ -113,6 +114,7 @@ _NAMES = {
     "quantkit.calibration.ranges": ("Range",),
     "quantkit.calibration.table": ("CalibrationTable", "read_table", "write_table"),
     "quantkit.data.batches": ("Batch",),
+    "quantkit.data.boxes": ("BoxCorners",),
     "quantkit.data.dataset": ("CalibrationDataset",),
     "quantkit.data.preprocess": ("Preprocess",),
     "quantkit.data.samples": ("Sample", "Samples"),

@@ -107,6 +107,8 @@ def with_a_bundle(bundle: Path) -> None:
     assert_type(quantkit.load_model("lm", layout="TNC").vocabulary, Optional[quantkit.Vocabulary])
     kind: quantkit.StatesKind = "inputs"
     assert_type(quantkit.load_model("lm", states=kind).states, tuple[quantkit.HandedState, ...])
+    corners: quantkit.BoxCorners = "pixels"
+    assert_type(quantkit.load_model("detector.onnx", box_corners=corners).box_corners, quantkit.BoxCorners)
     verdict: quantkit.Verdict = evaluation.comparisons[0].result.verdict
     print(verdict == "ahead")
     assert_type(evaluation.class_scores, quantkit.ClassScores)

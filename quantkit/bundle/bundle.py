@@ -31,6 +31,7 @@ from quantkit.bundle.manifest import Manifest
 from quantkit.bundle.manifest_file import read_manifest
 from quantkit.bundle.quantization import network_difference, read_quantized
 from quantkit.calibration.table import CalibrationTable, read_table
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import BundleError, DataError, ModelError, UserError
@@ -74,7 +75,8 @@ class Bundle:
 
     If another bundle has replaced it by then, reading raises a BundleError, so the files of two bundles never mix.
     ``labels`` is empty if the names of the classes are not known; ``preprocess`` is None if it is not known. ``states``
-    are those that the network hands on from one piece of a sequence to the next.
+    are those that the network hands on from one piece of a sequence to the next. ``box_corners`` is what the corners of
+    a detector's boxes are.
     """
 
     directory: Path
@@ -82,6 +84,7 @@ class Bundle:
     preprocess: Optional[Preprocess]
     labels: tuple[str, ...]
     states: tuple[HandedState, ...] = ()
+    box_corners: BoxCorners = "edges"
 
     @cached_property
     def graph(self) -> Graph:
@@ -143,6 +146,7 @@ class Bundle:
             notes=manifest.notes,
             states=self.states,
             task=manifest.task,
+            box_corners=self.box_corners,
         )
 
     @property

@@ -28,6 +28,8 @@ def card_text(model: Model, classes: int) -> str:
         entries["exclude"] = model.exclude
     if (task := judged_task(model.task)) is not None:
         entries["task"] = task
+    if model.box_corners != "edges":
+        entries["box_corners"] = model.box_corners
     steps: dict[str, Value] = {}
     preprocess = model.preprocess
     if preprocess is not None:

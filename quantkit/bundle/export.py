@@ -140,7 +140,7 @@ def _fused_onnx(
 
 
 def _metadata(model: Model) -> Mapping[str, str]:
-    """What is known of a network's origin, its preprocessing, its labels and what it is for."""
+    """What is known of a network's origin, its preprocessing, its labels, what it is for, and its boxes."""
     known = {
         "network": model.source.network,
         "weights": model.source.weights,
@@ -149,6 +149,7 @@ def _metadata(model: Model) -> Mapping[str, str]:
         "preprocess": json.dumps(asdict(model.preprocess)) if model.preprocess else "",
         "labels": json.dumps(model.labels) if model.labels else "",
         "task": model.task if model.task not in (None, "classification") else "",
+        "box_corners": model.box_corners if model.box_corners != "edges" else "",
     }
     return {name: value for name, value in known.items() if value}
 

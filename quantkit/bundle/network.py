@@ -24,6 +24,7 @@ def network_of(model: Model) -> Network:
         model.class_scores,
         model.vocabulary,
         model.task,
+        model.box_corners,
     )
 
 

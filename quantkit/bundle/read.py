@@ -60,7 +60,7 @@ def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
             f"{directory / CARD} describes {name!r} with input {shape}{_for(task)}, the manifest {its!r} with input "
             f"{own}{_for(said)}; write the bundle again"
         )
-    return Bundle(directory, manifest, card.preprocess, labels, _states(directory, manifest))
+    return Bundle(directory, manifest, card.preprocess, labels, _states(directory, manifest), card.box_corners)
 
 
 def _for(task: Optional[TaskName]) -> str:

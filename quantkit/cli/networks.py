@@ -53,6 +53,7 @@ def load(
         preprocess=PreprocessChange(**asdict(preprocessing)),
         class_scores=class_scores,
         task=task,
+        box_corners=loading.box_corners,
         quiet=terminal.quiet,
     )
     if preprocessing != NOTHING_SAID and model.preprocess is not None:

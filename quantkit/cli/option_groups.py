@@ -11,6 +11,7 @@ from quantkit.cli.option_types import SIDE, TASK, Channels, Number, Shape
 from quantkit.cli.options import option
 
 if TYPE_CHECKING:
+    from quantkit.data.boxes import BoxCorners
     from quantkit.models.states_as_inputs import StatesKind
     from quantkit.quantization.plan import TensorDtype
 
@@ -46,6 +47,12 @@ class Loading:
         show_default=True,
         help="The states of recurrent layers. zero: every sequence begins at zero. inputs: what is written reads "
         "initial states and returns final ones, so that a sequence can be run in pieces.",
+    )
+    box_corners: Optional[BoxCorners] = option(
+        "--box-corners",
+        type=click.Choice(["edges", "pixels"]),
+        help="Of detectors in ONNX files and checkpoints: pixels if right and bottom are the last pixel in a box, as "
+        "GluonCV trains SSD, YOLOv3, CenterNet and Faster R-CNN.  [default: edges, or the card's]",
     )
 
 

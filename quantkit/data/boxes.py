@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -15,6 +16,13 @@ from quantkit.errors import DataError
 _BEYOND = 1.0
 
 _SHOWN = 100
+
+BoxCorners = Literal["edges", "pixels"]
+"""What the corners of a network's boxes are.
+
+``edges``: an image of width w reaches from 0 to w. ``pixels``: the first and the last pixel of the image in the box,
+counted from 0, so that right and bottom lack a pixel to the edges.
+"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -94,7 +95,7 @@ Document = TypeVar("Document", CocoDocument, CocoPeople)
 
 
 def read_coco(path: Path) -> CocoDocument:
-    """Read a file of objects of at most 512 MiB.
+    """Read a file of objects of at most 512 MiB, with or without a byte order mark.
 
     Raises:
         DataError: it cannot be read, is larger, or does not have this form; or two images or classes have one number,
@@ -112,7 +113,7 @@ def _read(path: Path, schema: TypeAdapter[Document]) -> Document:
     from pydantic import ValidationError
 
     try:
-        document = schema.validate_json(read_bytes(path, _LARGEST), strict=True)
+        document = schema.validate_json(read_bytes(path, _LARGEST).removeprefix(BOM_UTF8), strict=True)
     except OSError as error:
         raise DataError(
             f"cannot read annotations {path}: {error.strerror or error}; give the file, or one of fewer images"

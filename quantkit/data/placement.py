@@ -46,6 +46,16 @@ class Placement:
         scale, offset = self._per_corner
         return _ordered((np.asarray(boxes, np.float64) - offset) / scale)
 
+    def edges_of_pixels(self, boxes: np.ndarray) -> np.ndarray:
+        """Boxes of the input that end with the image's last pixel in them, with its far edge as their end.
+
+        Args:
+            boxes: of shape (boxes, 4): left, top, right, bottom.
+        """
+        height, width = map(abs, self.scale)
+        edges: np.ndarray = np.asarray(boxes, np.float64) + np.array([0.0, 0.0, width, height])
+        return edges
+
     def map_in_image(self, values: np.ndarray, unseen: int) -> np.ndarray:
         """A map over the input as a map over the image: for each pixel's centre, the value at its place.
 

@@ -73,6 +73,7 @@ class Predictor:
         self.preprocess = bundle.preprocess
         self._inputs = InputReader(self.input_shape, bundle.preparation)
         self._states = bundle.states
+        self._box_corners = bundle.box_corners
         self._process = OwnProcess()
         self._lock = Lock()
         self._network = _loaded(bundle, engine)
@@ -178,7 +179,14 @@ class Predictor:
             BundleError: the outputs do not match the bundle's manifest.
             ForkError: this process is a fork of the one that loaded the network.
         """
-        task = make_task("detection", self._output_shapes, self.input_shape, self.name, self.labels)
+        task = make_task(
+            "detection",
+            self._output_shapes,
+            self.input_shape,
+            self.name,
+            self.labels,
+            box_corners=self._box_corners,
+        )
         return list(self._predictions(task, images))
 
     def segment(self, images: Images) -> list[np.ndarray]:

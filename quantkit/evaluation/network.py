@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal, Optional
 
 from quantkit.backends.mxnet.shapes import infer_shapes
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.vocabulary import Vocabulary
@@ -31,6 +32,7 @@ class Network:
         said: whether its outputs, or those of each step, are class scores; None if nobody has said so.
         vocabulary: of the token ids that it reads; None if it reads none.
         task: what it is for; None if nobody has said so.
+        box_corners: of a detector: what the corners of its boxes are.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Network:
     said: Optional[bool] = None
     vocabulary: Optional[Vocabulary] = None
     task: Optional[Task] = None
+    box_corners: BoxCorners = "edges"
 
     @property
     def preparation(self) -> Preparation:

@@ -58,7 +58,8 @@ class JudgedByTask:
     @property
     def facts(self) -> dict[str, Any]:
         """All that determines what is measured on them."""
-        return {"images": self.sha256, "task": self.reference.task.name, "measure": self.measure}
+        task = self.reference.task
+        return {"images": self.sha256, "task": task.name, "reading": repr(task), "measure": self.measure}
 
     @property
     def outcomes(self) -> np.ndarray:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Optional, Union
 
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError, UserError
 from quantkit.files.contained import file_in
@@ -62,6 +63,7 @@ class Card:
     """A network's description. ``input_shape`` is without the batch; ``layout`` is that of sequences in their files.
 
     ``task`` is what it is for, and ``family`` its architecture, as ``models.families`` names those of GluonCV.
+    ``box_corners`` is what the corners of a detector's boxes are.
 
     ``symbol`` and ``params`` are files in ``folder``. ``labels`` is ``imagenet1k``, ``cifar10``, a text file there with
     one name per line, or the names themselves. ``exclude`` lists node names or globs that should stay FP32.
@@ -73,6 +75,7 @@ class Card:
     classes: int
     network: Optional[str] = None
     task: Task = "classification"
+    box_corners: BoxCorners = "edges"
     family: Optional[str] = None
     layout: Optional[SequenceLayout] = None
     symbol: Optional[str] = None
@@ -155,11 +158,13 @@ def _validated(document: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _card(table: dict[str, Any], folder: Path) -> Card:
+    family = None if table["network"] is None else family_of(table["network"])
     return Card(
         **{
             **table,
             "folder": folder,
-            "family": table["family"] or _family_name(table["network"]),
+            "family": table["family"] or (family.name if family else None),
+            "box_corners": table["box_corners"] or (family.box_corners if family else "edges"),
             "input_shape": tuple(table["input_shape"]),
             "aliases": tuple(table["aliases"]),
             "exclude": tuple(table["exclude"]),
@@ -174,11 +179,6 @@ def _card(table: dict[str, Any], folder: Path) -> Card:
             ),
         }
     )
-
-
-def _family_name(network: Optional[str]) -> Optional[str]:
-    family = None if network is None else family_of(network)
-    return None if family is None else family.name
 
 
 def _preprocess(table: dict[str, Any]) -> Preprocess:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.preprocess import Fit
 from quantkit.models.families import Task
 from quantkit.models.layout import SequenceLayout
@@ -97,6 +98,7 @@ class CardTable(_Table):
     name: _Name
     network: Optional[_Name] = None
     task: Task = "classification"
+    box_corners: Optional[BoxCorners] = None
     family: Optional[_Name] = None
     symbol: Optional[_Name] = None
     params: Optional[_Name] = None

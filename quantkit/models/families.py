@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal, Optional
 
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.voc_classes import VOC_CLASSES
 
@@ -38,6 +39,7 @@ class Family:
         options: what GluonCV's functions for them take, so that they fetch nothing.
         sized: whether they are built for one height and width.
         obstacle: why they cannot be quantized and what to do instead; None if they can.
+        box_corners: of detectors: what the corners of their boxes are, as GluonCV trains and judges them.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Family:
     options: Options = ()
     sized: bool = False
     obstacle: Optional[str] = None
+    box_corners: BoxCorners = "edges"
 
     def options_at(self, name: str, shape: Shape, labels: Sequence[str] = ()) -> Options:
         """What GluonCV's function for the network ``name`` takes, for an input of ``shape``.
@@ -88,7 +91,11 @@ _NO_KINETICS: Options = (*_NO_BASE, ("use_kinetics_pretrain", False))
 
 
 def _detectors(name: str, pattern: str, side: int, preprocess: Preprocess = _STRETCHED) -> Family:
-    return Family(name, "detection", (pattern,), (3, side, side), preprocess, _NO_BASE)
+    return Family(name, "detection", (pattern,), (3, side, side), preprocess, _NO_BASE, box_corners="pixels")
+
+
+def _rcnn(pattern: str, options: Options, box_corners: BoxCorners) -> Family:
+    return Family("rcnn", "detection", (pattern,), (3, 600, 800), _BOXED, options, box_corners=box_corners)
 
 
 def _segmenters(name: str, pattern: str, side: int = 480) -> Family:
@@ -119,8 +126,11 @@ FAMILIES = (
     _detectors("ssd", "ssd_512_*", 512),
     _detectors("yolo3", "yolo3_*", 416),
     _detectors("center_net", "center_net_*", 512, _BOXED),
-    Family("rcnn", "detection", ("custom_*_rcnn_fpn",), (3, 600, 800), _BOXED, _PYRAMID),
-    Family("rcnn", "detection", ("*_rcnn_*",), (3, 600, 800), _BOXED, _NO_BASE),
+    # GluonCV's data for instance segmentation have edges, all others for detection have pixels.
+    _rcnn("custom_mask_rcnn_fpn", _PYRAMID, "edges"),
+    _rcnn("mask_rcnn_*", _NO_BASE, "edges"),
+    _rcnn("custom_faster_rcnn_fpn", _PYRAMID, "pixels"),
+    _rcnn("*_rcnn_*", _NO_BASE, "pixels"),
     _segmenters("fcn", "fcn_*"),
     _segmenters("psp", "psp_*"),
     _segmenters("deeplab", "deeplab_*"),

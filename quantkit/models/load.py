@@ -12,6 +12,7 @@ import numpy as np
 
 from quantkit.backends.mxnet.gluon import arrays, block_network
 from quantkit.backends.mxnet.zoo import ZooNetwork
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.sample_noun import sample_noun
 from quantkit.errors import ModelError
@@ -77,6 +78,7 @@ def load_model(
     preprocess: Union[Preprocess, PreprocessChange, None] = None,
     class_scores: Optional[bool] = None,
     task: Optional[Task] = None,
+    box_corners: Optional[BoxCorners] = None,
     quiet: bool = False,
 ) -> Model:
     """Load a network with its weights.
@@ -101,6 +103,8 @@ def load_model(
         class_scores: whether the outputs are class scores, if quantkit would decide wrongly; see ``Model``.
         task: what the network is for, such as ``detection``, if it has no card or to override the card; its outputs are
             judged accordingly.
+        box_corners: of a detector, instead of the card's: ``pixels`` if right and bottom are the last pixel in a box,
+            as GluonCV's own training has it, or ``edges``.
         quiet: without progress bars.
 
     Raises:
@@ -115,6 +119,8 @@ def load_model(
     if class_scores is not None and not isinstance(class_scores, bool):
         raise ModelError(f"class_scores is {class_scores!r}; give True or False, or None to have it told")
     _check_task(task, class_scores)
+    if box_corners is not None and box_corners not in get_args(BoxCorners):
+        raise ModelError(f"box_corners is {box_corners!r}; give {' or '.join(get_args(BoxCorners))}")
     if params is not None and not isinstance(params, Mapping):
         raise ModelError(f"params is of type {type(params).__name__}; give arrays by name")
     check_states_kind(states)
@@ -129,7 +135,13 @@ def load_model(
     task = "classification" if class_scores else task or model.task
     if class_scores is None and task in WITHOUT_CLASS_SCORES:
         class_scores = False
-    model = replace(model, class_scores=class_scores, task=task, vocabulary=vocabulary_of(model.graph))
+    model = replace(
+        model,
+        class_scores=class_scores,
+        task=task,
+        box_corners=box_corners or model.box_corners,
+        vocabulary=vocabulary_of(model.graph),
+    )
     if (model.preprocess is not None or change.given) and sample_noun(model.input_shape) != "image":
         raise ModelError(
             f"{model.name} reads inputs of shape {model.input_shape}, no images; leave out the preprocessing"
@@ -203,7 +215,7 @@ def _from_card(
         found = resolve(card, weights, skeleton.wanted, skeleton.random, quiet)
     preprocess = preprocess or preprocess_at(found.preprocess or card.preprocess, card.input_shape, shape)
     model = skeleton.model(card.name, found, preprocess)
-    return replace(model, labels=label_names(card), exclude=card.exclude, task=card.task)
+    return replace(model, labels=label_names(card), exclude=card.exclude, task=card.task, box_corners=card.box_corners)
 
 
 def _from_checkpoint(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Optional
 
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.preparation import Preparation
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.vocabulary import Vocabulary
@@ -45,7 +46,8 @@ class Model:
     ``exclude`` names the nodes that the model's card keeps in FP32. ``class_scores`` is whether the outputs are class
     scores according to the user; None if the user does not say: then the network's last operators, its labels and
     those of the images decide.
-    ``task`` is what the network is for, as its card or the user says; None if nobody does.
+    ``task`` is what the network is for, as its card or the user says; None if nobody does. ``box_corners`` is what the
+    corners of a detector's boxes are.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Model:
     notes: tuple[str, ...] = ()
     states: tuple[HandedState, ...] = ()
     task: Optional[Task] = None
+    box_corners: BoxCorners = "edges"
 
     @property
     def preparation(self) -> Preparation:

@@ -35,6 +35,7 @@ def zoo_card(name: str) -> Optional[Card]:
         network=name,
         task=family.task,
         family=family.name,
+        box_corners=family.box_corners,
         input_shape=family.input_shape,
         classes=network.classes,
         preprocess=family.preprocess,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Optional, get_args
+from typing import Any, Optional, TypeVar, get_args
 
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.files.files import as_text
@@ -21,6 +22,7 @@ from quantkit.models.preprocess_size import preprocess_at
 ONNX_SUFFIX = ".onnx"
 
 Shape = tuple[int, ...]
+Word = TypeVar("Word", bound=str)
 
 
 def from_onnx(
@@ -28,8 +30,8 @@ def from_onnx(
 ) -> Model:
     """Import an FP32 network from an ONNX file.
 
-    Its preprocessing, its labels, what it is for and the origin of its weights are those that
-    ``quantkit.bundle.export.export_onnx`` writes; files from elsewhere have none.
+    Its preprocessing, its labels, what it is for, the corners of its boxes and the origin of its weights are those that
+    ``quantkit.bundle.export.export_onnx`` writes; files from elsewhere have none, and boxes with edges.
 
     Args:
         path: the file.
@@ -52,8 +54,19 @@ def from_onnx(
     name = as_text(path.stem)
     source = Source(name, weights, as_text(path.name), network.sha256)
     labels, notes = _labels(network.metadata, path), notes_of(_time_major(network), network.zero_states)
-    task = _task(network.metadata, path)
-    return Model(name, network.graph, network.input_shape, preprocess, source, labels, notes=notes, task=task)
+    tasks: tuple[Task, ...] = get_args(Task)
+    known: tuple[BoxCorners, ...] = get_args(BoxCorners)
+    return Model(
+        name,
+        network.graph,
+        network.input_shape,
+        preprocess,
+        source,
+        labels,
+        notes=notes,
+        task=_one_of(tasks, network.metadata, "task", path),
+        box_corners=_one_of(known, network.metadata, "box_corners", path) or "edges",
+    )
 
 
 def _time_major(network: Imported) -> Optional[str]:
@@ -77,12 +90,12 @@ def _labels(metadata: Mapping[str, str], path: Path) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def _task(metadata: Mapping[str, str], path: Path) -> Optional[Task]:
-    names: tuple[Task, ...] = get_args(Task)
-    said = metadata.get("task") or None
-    if said is not None and said not in names:
-        raise _damaged(path, "task")
-    return next((name for name in names if name == said), None)
+def _one_of(words: Sequence[Word], metadata: Mapping[str, str], name: str, path: Path) -> Optional[Word]:
+    """The word that an entry holds; None where it is missing or empty."""
+    said = metadata.get(name) or None
+    if said is not None and said not in words:
+        raise _damaged(path, name)
+    return next((word for word in words if word == said), None)
 
 
 def _json(metadata: Mapping[str, str], name: str, path: Path) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Optional, Union, get_args
 
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.resizing import Size
 from quantkit.errors import UserError
 from quantkit.tasks.detection import Detection, Rules, classes_of, detection_form
@@ -71,6 +72,7 @@ def make_task(
     network: str,
     classes: tuple[str, ...] = (),
     rules: Rules = "voc",
+    box_corners: BoxCorners = "edges",
 ) -> AnyTask:
     """A task of a network.
 
@@ -81,6 +83,7 @@ def make_task(
         network: the network's name, for errors.
         classes: the names of its classes, or of those of the data if the network's have none.
         rules: whose rules detections are judged by.
+        box_corners: what the corners of the network's boxes are; only detections in images depend on it.
 
     Raises:
         UserError: the outputs do not fit the task.
@@ -101,7 +104,7 @@ def make_task(
     number = classes_of(form, shapes)
     if number is not None:
         _check_names(network, number, " besides the background", classes)
-    return Detection(form, size, classes, number or len(classes) or None, rules)
+    return Detection(form, size, classes, number or len(classes) or None, rules, box_corners)
 
 
 def _check_names(network: str, number: int, besides: str, classes: tuple[str, ...]) -> None:

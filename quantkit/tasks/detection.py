@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Optional
 
 import numpy as np
 
-from quantkit.data.boxes import Boxes
+from quantkit.data.boxes import BoxCorners, Boxes
 from quantkit.data.placement import Placement
 from quantkit.data.resizing import Size
 from quantkit.errors import UserError
@@ -57,6 +57,7 @@ class Detection:
         classes: the names of its classes; empty if they are unknown.
         number: of its classes; None if it is unknown.
         rules: whose rules it is judged by.
+        box_corners: what the corners of the boxes are that the network puts out.
     """
 
     name: ClassVar[Literal["detection"]] = "detection"
@@ -65,6 +66,7 @@ class Detection:
     classes: tuple[str, ...]
     number: Optional[int]
     rules: Rules = "voc"
+    box_corners: BoxCorners = "edges"
 
     def decode(self, outputs: Sequence[np.ndarray]) -> list[Detections]:
         """The detections of each image, without those that hold NaN or infinite values; see ``Task``."""
@@ -81,8 +83,8 @@ class Detection:
         ]
 
     def in_image(self, prediction: Detections, placed: Placement) -> Detections:
-        """Detections in the image; see ``Task``."""
-        return in_image(prediction, placed)
+        """Detections in the image, with edges; see ``Task``."""
+        return in_image(prediction, placed, self.box_corners)
 
     def as_truth(self, prediction: Detections, size: Size) -> Boxes:
         """Detections as objects, ``ignored`` where the score is below ``CONFIDENT``; see ``Task``."""

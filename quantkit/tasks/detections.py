@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quantkit.data.boxes import Boxes
+from quantkit.data.boxes import BoxCorners, Boxes
 from quantkit.data.placement import Placement
 from quantkit.data.resizing import Size
 
@@ -45,10 +45,17 @@ def above(detections: Detections, least: float) -> Detections:
     return Detections(detections.boxes[kept], detections.scores[kept], detections.labels[kept])
 
 
-def in_image(detections: Detections, placed: Placement) -> Detections:
-    """Detections in a network's input as those in the image, cut at its borders."""
+def in_image(detections: Detections, placed: Placement, corners: BoxCorners = "edges") -> Detections:
+    """Detections in a network's input as those in the image, with edges, cut at its borders.
+
+    Args:
+        detections: in the input.
+        placed: where the image is in the input.
+        corners: what the corners of the network's boxes are.
+    """
     height, width = placed.size
-    boxes = placed.boxes_in_image(detections.boxes)
+    edges = detections.boxes if corners == "edges" else placed.edges_of_pixels(detections.boxes)
+    boxes = placed.boxes_in_image(edges)
     return replace(detections, boxes=np.clip(boxes, 0, [width, height, width, height]))
 
 

@@ -62,5 +62,13 @@ def task_and_data(
         return made, load_people(spec, (network.input_shape[1], network.input_shape[2]), shapes[0][0])
     boxes = load_boxes(spec, network.labels)
     classes = boxes.classes if isinstance(boxes, AnnotatedImages) else network.labels
-    detector = make_task(task, shapes, network.input_shape, network.name, classes, "coco" if is_coco(spec) else "voc")
+    detector = make_task(
+        task,
+        shapes,
+        network.input_shape,
+        network.name,
+        classes,
+        "coco" if is_coco(spec) else "voc",
+        network.box_corners,
+    )
     return detector, boxes

@@ -15,6 +15,7 @@ import pytest
 from quantkit.backends.mxnet.execute import run
 from quantkit.bundle import read_bundle, write_float_bundle
 from quantkit.bundle.card import card_text, label_lines
+from quantkit.bundle.network import network_in
 from quantkit.data.preprocess import Preprocess
 from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel, fuse_model
@@ -158,6 +159,16 @@ def test_the_task_is_kept(engine: None, tmp_path: Path) -> None:
         bundle = read_bundle(written)
         assert (bundle.manifest.task, bundle.model.task, bundle.manifest.version) == (kept, kept, version)
         assert read_card(written / "card.toml").task == task
+
+
+def test_the_corners_of_boxes_are_kept(engine: None, tmp_path: Path) -> None:
+    b = Builder()
+    model = Model("map", b.graph(b.conv("conv", DATA, 3, 2)), (3, 16, 16), None, Source("map", "given"))
+    for corners in ("edges", "pixels"):
+        written = write_float_bundle(fuse_model(replace(model, box_corners=corners), images()), tmp_path / corners)  # type: ignore[arg-type]
+        bundle = read_bundle(written)
+        assert bundle.box_corners == bundle.model.box_corners == network_in(written).box_corners == corners
+        assert ("box_corners" in (written / "card.toml").read_text()) == (corners == "pixels")
 
 
 def test_labels_are_one_a_line() -> None:

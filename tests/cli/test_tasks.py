@@ -128,6 +128,15 @@ def test_goals_are_held_against_the_annotations_before_work(run: Run, int8_engin
     assert "an object of class 'cow'" in done.stderr.splitlines()[-1] and "calibrating" not in done.stderr
 
 
+def test_the_corners_of_boxes_are_said_and_kept(run: Run, engine: None, tmp_path: Path) -> None:
+    requires("onnx")
+    assert run("export", "digits_resnet20_v1", "--box-corners", "pixels", "--out", "net.onnx").exit_code == 0
+    for said, kept in (((), True), (("--box-corners", "edges"), False)):
+        done = run("fuse", "net.onnx", "--out", "net", "--no-latency", "--force", *said)
+        assert done.exit_code == 0, done.stderr
+        assert ('box_corners = "pixels"' in (tmp_path / "net" / "card.toml").read_text()) == kept
+
+
 def test_onnx_files_and_fused_bundles_keep_the_task(run: Run, engine: None, tmp_path: Path) -> None:
     requires("onnx")
     assert run("export", "digits_fcn", "--out", "fcn.onnx").exit_code == 0

@@ -52,6 +52,8 @@ def test_a_split_names_images_in_its_order(folder: Path) -> None:
         voc_boxes(folder, "test")
     with pytest.raises(DataError, match=r"no split '\.\./Main/val'"):
         voc_boxes(folder, "../Main/val")
+    (folder / "ImageSets" / "Main" / "marked.txt").write_text("b\n", encoding="utf-8-sig")
+    assert [sample.name for sample in voc_boxes(folder, "marked").samples] == ["b.png"]
     split(folder, "far", "../Annotations/b\n")
     with pytest.raises(DataError, match=r"image '\.\./Annotations/b' of .*far\.txt lies outside the folder"):
         voc_boxes(folder, "far")

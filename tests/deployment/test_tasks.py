@@ -16,6 +16,7 @@ from quantkit.deployment.predictions import image_files, kind_of, predictions
 from quantkit.deployment.predictor import Predictor
 from quantkit.errors import DataError, EngineError, UserError
 from quantkit.fusion.fused_model import FusedModel
+from quantkit.tasks.drawing import with_boxes
 from tests.tasks.networks import COLUMNS, RAW, ROWS, bundle, colour_segmenter, pixel_detector, pixels
 
 CAT, DOG = ((0.0, 0.0, 3.0, 6.0), 0.9, 0), ((2.0, 5.0, 6.0, 11.0), 0.25, 1)
@@ -58,6 +59,26 @@ def test_detections_of_several_images_are_each_their_own(detector: Predictor) ->
     np.testing.assert_allclose(both.boxes, [CAT[0], DOG[0]], atol=1e-5)
     np.testing.assert_allclose(detector.detect(pixels(CAT))[0].boxes, [CAT[0]], atol=1e-5)
     assert detector.detect([]) == []
+
+
+def test_detections_and_pictures_have_edges(detector: Predictor, tmp_path: Path) -> None:
+    """Whatever corners the network puts out."""
+    folder = tmp_path / "net"
+    graph, shape = pixel_detector(), (3, ROWS, COLUMNS)
+    other = load(bundle(graph, shape, RAW, ("cat", "dog"), folder, "detection", "pixels"))
+    ended = (0.0, 0.0, 2.0, 5.0), *CAT[1:]
+    np.testing.assert_allclose(other.detect(pixels(ended))[0].boxes, [CAT[0]], atol=1e-5)
+    np.testing.assert_allclose(
+        other.detect(pixels(ended).transpose(2, 0, 1).astype(np.float32))[0].boxes, [CAT[0]], atol=1e-5
+    )
+    files = image_files([saved(tmp_path / "images", it=pixels(ended))])
+    (drawn,) = predictions(other, files, "detection", 0.2, 5, True)
+    assert drawn.values[0]["box"] == pytest.approx(CAT[0], abs=1e-5) and drawn.picture is not None
+    blank = np.zeros_like(pixels(ended))
+    Image.fromarray(blank).save(files[0])
+    edges = detector.detect(pixels(CAT))[0]
+    frame = with_boxes(blank, edges, ("cat", "dog"))
+    assert (with_boxes(blank, other.detect(pixels(ended))[0], ("cat", "dog")) == frame).all()
 
 
 def test_what_is_preprocessed_has_its_own_pixels(detector: Predictor, segmenter: Predictor) -> None:

@@ -23,7 +23,7 @@ from quantkit.mixed_precision.task_images import judged_by_task
 from quantkit.models.model import Model, Source
 from quantkit.progress import silent
 from quantkit.tasks.confusion import confusion_matrix, mean_intersection_over_union
-from tests.data.annotations import coco_document, coco_file
+from tests.data.annotations import coco_document, coco_file, voc_folder
 from tests.networks import DATA, Builder
 from tests.requirements import requires
 from tests.tasks.networks import COLUMNS, RAW, ROWS, pixel_detector, pixels
@@ -130,6 +130,18 @@ def test_detections_are_held_against_fp32s(engine: None) -> None:
     # Boxes that overlap by half are the same objects, and yet farther from FP32's.
     assert near is not None and near.loss == 0.0
     assert 0.0 < judged.divergence(pixel_detector(0.5)) < judged.divergence(pixel_detector(2.5)) <= 1.0
+
+
+def test_the_corners_of_boxes_are_part_of_what_is_measured(engine: None, tmp_path: Path) -> None:
+    root = voc_folder(tmp_path / "voc", {"a": ((ROWS, COLUMNS), [("cat", (1.0, 1.0, 3.0, 4.0), 0)])})
+    Image.fromarray(pixels(((1.0, 1.0, 2.0, 3.0), 0.9, 0))).save(root / "JPEGImages" / "a.png")
+    edges, ended = (
+        judged_by_task(replace(DETECTOR, box_corners=corners), "detection", str(root), silent)  # type: ignore[arg-type]
+        for corners in ("edges", "pixels")
+    )
+    assert edges.drop_of_fp32 is not None and ended.drop_of_fp32 is not None
+    assert (edges.drop_of_fp32.other, ended.drop_of_fp32.other) == (0.0, 1.0)
+    assert edges.facts != ended.facts == {**ended.facts, "images": edges.sha256}
 
 
 def test_annotations_are_part_of_what_is_measured(engine: None, tmp_path: Path) -> None:

@@ -93,9 +93,22 @@ def test_own_card(tmp_path: Path) -> None:
     assert (card.labels, card.exclude, card.input_shape) == (("cat", "dog"), ("*_dense0",), (3, 8, 8))
 
 
+def test_boxes_have_the_corners_of_the_card_or_else_of_the_family(tmp_path: Path) -> None:
+    said = 'box_corners = "{}"\nclasses = 2'
+    assert read_card(written(tmp_path, OWN)).box_corners == "edges"
+    assert read_card(written(tmp_path, OWN.replace("classes = 2", said.format("pixels")))).box_corners == "pixels"
+    own = 'symbol = "mine-symbol.json"\nparams = "mine-0000.params"'
+    for network, corners in (("ssd_512_resnet50_v1_custom", "pixels"), ("mask_rcnn_resnet50_v1b_coco", "edges")):
+        text = OWN.replace(own, f'network = "{network}"')
+        assert read_card(written(tmp_path, text)).box_corners == corners
+        for other in ("edges", "pixels"):
+            assert read_card(written(tmp_path, text.replace("classes = 2", said.format(other)))).box_corners == other
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
+        ("classes = 2", 'box_corners = "inclusive"\nclasses = 2', r"box_corners: Input should be 'edges' or 'pixels'"),
         ("classes = 2", 'classes = "two"', "classes"),
         ("classes = 2", "classes = 3", "2 names for 3 classes"),
         ("input_shape = [3, 8, 8]", "input_shape = [3, 2147483648, 8]", r"input_shape\.1: .* less than 2147483648"),

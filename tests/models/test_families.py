@@ -103,6 +103,27 @@ def test_families(name: str, family: str, task: str, shape: tuple[int, ...]) -> 
     assert (found.name, found.task, found.input_shape) == (family, task, shape)
 
 
+@pytest.mark.parametrize(
+    ("name", "corners"),
+    [
+        ("ssd_300_vgg16_atrous_voc", "pixels"),
+        ("ssd_512_mobilenet1.0_coco", "pixels"),
+        ("yolo3_darknet53_custom", "pixels"),
+        ("center_net_dla34_coco", "pixels"),
+        ("faster_rcnn_fpn_syncbn_resnest50_coco", "pixels"),
+        ("doublehead_rcnn_resnet50_v1b_voc", "pixels"),
+        ("custom_faster_rcnn_fpn", "pixels"),
+        ("mask_rcnn_fpn_resnet50_v1b_coco", "edges"),
+        ("custom_mask_rcnn_fpn", "edges"),
+        ("fcn_resnet50_ade", "edges"),
+    ],
+)
+def test_the_corners_of_boxes(name: str, corners: str) -> None:
+    """``tests/tasks/test_box_corners.py`` holds them against GluonCV's data."""
+    found = family_of(name)
+    assert found is not None and found.box_corners == corners
+
+
 def test_what_gluoncv_would_fetch_is_switched_off(engine: None) -> None:
     fetching = []
     for name, function in functions():
@@ -152,6 +173,7 @@ def test_networks_are_built_without_downloads(no_downloads: None, name: str, cla
     card = zoo_card(name)
     assert card is not None
     assert card.classes == classes
+    assert card.box_corners == getattr(family_of(name), "box_corners", None)
     assert (card.labels == VOC_CLASSES) == (classes == 20)
 
 

@@ -352,3 +352,14 @@ def test_a_network_says_what_it_is_for(engine: None, checkpoint: str) -> None:
         load_model(checkpoint, input_shape=SHAPE, task="cooking")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="a network for detection are no class scores; leave out either the task"):
         load_model(checkpoint, input_shape=SHAPE, task="detection", class_scores=True)
+
+
+def test_boxes_have_the_corners_that_the_user_says(engine: None, checkpoint: str) -> None:
+    assert load_model(checkpoint, input_shape=SHAPE).box_corners == load_model("digits_ssd").box_corners == "edges"
+    assert load_model(checkpoint, input_shape=SHAPE, box_corners="pixels").box_corners == "pixels"
+    assert load_model("digits_ssd", box_corners="pixels").box_corners == "pixels"
+    ssd = "ssd_300_mobilenet0.25_custom"
+    assert load_model(ssd, weights="random", quiet=True).box_corners == "pixels"
+    assert load_model(ssd, weights="random", quiet=True, box_corners="edges").box_corners == "edges"
+    with pytest.raises(ModelError, match="box_corners is 'inclusive'; give edges or pixels"):
+        load_model(checkpoint, input_shape=SHAPE, box_corners="inclusive")  # type: ignore[arg-type]

@@ -77,6 +77,15 @@ def test_another_size_is_preprocessed_in_proportion(digits: Path) -> None:
     assert (usual.preprocess.crop, larger.preprocess.crop) == (32, 64)
 
 
+def test_the_corners_of_boxes_are_kept(tmp_path: Path) -> None:
+    for corners in ("edges", "pixels"):
+        export_onnx(load_model("digits_resnet20_v1", box_corners=corners), tmp_path / "net.onnx")  # type: ignore[arg-type]
+        assert load_model(tmp_path / "net.onnx").box_corners == corners
+        told = {entry.key: entry.value for entry in onnx.load(tmp_path / "net.onnx").metadata_props}
+        assert told.get("box_corners") == (None if corners == "edges" else corners)
+        assert load_model(tmp_path / "net.onnx", box_corners="edges").box_corners == "edges"
+
+
 def with_metadata(path: Path, **told: str) -> Path:
     model = onnx.load(path)
     kept = {entry.key: entry.value for entry in model.metadata_props}
@@ -104,6 +113,7 @@ def with_metadata(path: Path, **told: str) -> Path:
         {"labels": "[1, 2]"},
         {"labels": '["\\ud800"]'},
         {"task": "cooking"},
+        {"box_corners": "cooking"},
     ],
 )
 def test_damaged_metadata(told: dict[str, str], digits: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Optional
 
 import numpy as np
 
+from quantkit.data.boxes import BoxCorners
 from quantkit.data.preprocess import Preprocess
 from quantkit.evaluation.network import Network
 from quantkit.ir.graph import Graph
@@ -56,6 +57,7 @@ def bundle(
     labels: tuple[str, ...],
     path: Path,
     task: Optional[TaskName] = None,
+    box_corners: BoxCorners = "edges",
 ) -> Path:
     """The network as a bundle in FP32."""
     from quantkit.bundle import write_float_bundle
@@ -63,5 +65,6 @@ def bundle(
     from quantkit.models.model import Model, Source
 
     samples = np.random.default_rng(0).integers(0, 256, (2, *shape[1:], 3), np.uint8)
-    model = Model("net", graph, shape, preprocess, Source("net", "given", "made by hand", "5" * 64), labels, task=task)
+    source = Source("net", "given", "made by hand", "5" * 64)
+    model = Model("net", graph, shape, preprocess, source, labels, task=task, box_corners=box_corners)
     return write_float_bundle(fuse_model(model, samples), path)
