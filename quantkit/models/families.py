@@ -92,8 +92,8 @@ def _detectors(name: str, pattern: str, side: int, preprocess: Preprocess = _STR
 
 
 def _segmenters(name: str, pattern: str, side: int = 480) -> Family:
-    preprocess = _square(side, round(side * 520 / 480))
-    return Family(name, "segmentation", (pattern,), (3, side, side), preprocess, _NO_BASE, sized=True)
+    # The short side becomes that of the crop; GluonCV's ``base_size`` is the long side in its evaluator alone.
+    return Family(name, "segmentation", (pattern,), (3, side, side), _square(side, side), _NO_BASE, sized=True)
 
 
 def _frames(name: str, *patterns: str, side: int = 224, options: Options = _NO_BASE) -> Family:
@@ -127,7 +127,7 @@ FAMILIES = (
     _segmenters("danet", "danet_*"),
     _segmenters("icnet", "icnet_*"),
     _segmenters("fastscnn", "fastscnn_*", side=1024),
-    Family("hrnet", "segmentation", ("hrnet_*_s",), (3, 480, 480), _square(480, 520)),
+    replace(_segmenters("hrnet", "hrnet_*_s"), options=(), sized=False),
     Family("simple_pose", "pose", ("simple_pose_*",), (3, 256, 192), _STRETCHED),
     Family("mobile_pose", "pose", ("mobile_pose_*",), (3, 256, 192), _STRETCHED),
     Family("alpha_pose", "pose", ("alpha_pose_*",), (3, 256, 192), _ALPHA_POSE, _NO_BASE),

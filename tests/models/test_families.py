@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
 from quantkit.backends.mxnet.zoo import zoo_names
@@ -218,3 +220,22 @@ def test_detectors_see_images_as_gluoncv_shows_them(engine: None, name: str, mod
     assert deviation < 0.05 < 5 * 0.05 < of_other
     placed = placement(family.preprocess, size, (height, width))
     np.testing.assert_allclose(placed.boxes_in_input(boxes[:, :4]), mapped[:, :4], atol=1.0)
+
+
+@pytest.mark.parametrize("name", ["fcn_resnet50_ade", "icnet_resnet50_citys", "fastscnn_citys", "hrnet_w48_s"])
+@pytest.mark.parametrize("size", [(300, 200), (160, 240)])
+def test_segmentation_networks_see_images_as_gluoncv_shows_them(
+    engine: None, name: str, size: tuple[int, int], tmp_path: Path
+) -> None:
+    load_gluoncv()
+    from gluoncv.data.segbase import SegmentationDataset
+
+    family = family_of(name)
+    assert family is not None and family.preprocess is not None
+    _, side, _ = family.input_shape
+    photograph = np.ascontiguousarray(next(iter(photographs().read([3]))).image[: size[0], : size[1]])
+    validated = SegmentationDataset(str(tmp_path), "val", "val", None, crop_size=side)
+    image, _ = validated._val_sync_transform(Image.fromarray(photograph), Image.new("L", size[::-1]))
+    expected = (image.asnumpy() / 255 - family.preprocess.mean) / family.preprocess.std
+    shown = apply(family.preprocess, photograph, "it", family.input_shape)
+    np.testing.assert_allclose(shown, expected.transpose(2, 0, 1), atol=1e-5)
