@@ -21,8 +21,7 @@ WITHOUT_CLASS_SCORES: tuple[Task, ...] = ("detection", "segmentation", "pose", "
 Shape = tuple[int, ...]
 Options = tuple[tuple[str, object], ...]
 
-INT8_SUFFIX = "_int8"
-"""The end of the names of GluonCV's own INT8 networks, each of which belongs to an FP32 network."""
+_INT8_SUFFIX = "_int8"
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class Family:
         preprocess: of photographs; None where the input is no photograph.
         options: what GluonCV's functions for them take, so that they fetch nothing.
         sized: whether they are built for one height and width.
-        obstacle: why they cannot be quantized and what to do instead; None if they can.
     """
 
     name: str
@@ -47,7 +45,6 @@ class Family:
     preprocess: Optional[Preprocess] = None
     options: Options = ()
     sized: bool = False
-    obstacle: Optional[str] = None
 
     def options_at(self, name: str, shape: Shape, labels: Sequence[str] = ()) -> Options:
         """What GluonCV's function for the network ``name`` takes, for an input of ``shape``.
@@ -189,10 +186,10 @@ FAMILIES = (
 
 def family_of(name: str) -> Optional[Family]:
     """The family of a network by its name in GluonCV's zoo; None if it is of none."""
-    original = name.removesuffix(INT8_SUFFIX)
-    found = (each for each in FAMILIES if any(fnmatchcase(original, pattern) for pattern in each.patterns))
-    family = next(found, None)
-    if family is None or original == name:
-        return family
-    obstacle = f"it is INT8 already, GluonCV's own form of {original} for mxnet-mkl 1.5; give {original}"
-    return replace(family, obstacle=obstacle)
+    fp32 = fp32_name(name) or name
+    return next((each for each in FAMILIES if any(fnmatchcase(fp32, pattern) for pattern in each.patterns)), None)
+
+
+def fp32_name(name: str) -> Optional[str]:
+    """The name of the FP32 network that one of GluonCV's own INT8 networks has its weights from; None for others."""
+    return name.removesuffix(_INT8_SUFFIX) if name.endswith(_INT8_SUFFIX) else None

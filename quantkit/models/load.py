@@ -205,7 +205,8 @@ def _from_card(
         found = resolve(card, weights, skeleton.wanted, skeleton.random, quiet)
     preprocess = preprocess or preprocess_at(found.preprocess or card.preprocess, card.input_shape, shape, fit_given)
     model = skeleton.model(card.name, found, preprocess)
-    return replace(model, labels=label_names(card), exclude=card.exclude, task=card.task)
+    notes = (*card.notes, *model.notes)
+    return replace(model, labels=label_names(card), exclude=card.exclude, task=card.task, notes=notes)
 
 
 def _from_checkpoint(
