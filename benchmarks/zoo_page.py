@@ -43,9 +43,9 @@ def page(document: Document) -> str:
         *(f"- {each}: {counted(count, 'network')}" for each, count in Counter(map(origin, measured)).most_common()),
         "",
         f"{len(quantized)} of {len(rows)} names quantize, {covered} of them with at least {100 * _COVERED:g} % of "
-        f"the multiply-accumulates in INT8; {sum(row['reached'] == 'exported' for row in quantized)} are written as "
-        f"ONNX. {len(rows) - len(measured)} of the names are GluonCV's own INT8 networks, in whose place quantkit "
-        "quantizes FP32 networks; they count as these do.",
+        f"the multiply-accumulates in INT8. {sum(row['reached'] == 'exported' for row in quantized)} are written as "
+        f"ONNX; {' and '.join(_running(quantized))}. {len(rows) - len(measured)} of the names are GluonCV's own INT8 "
+        "networks, in whose place quantkit quantizes FP32 networks; they count as these do.",
         "",
         "Networks that stop early or have less in INT8, and why:",
         "",
@@ -87,6 +87,12 @@ def line(row: Cells) -> str:
         f"{row['seconds']:.0f}",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _running(rows: Sequence[Cells]) -> Iterator[str]:
+    for engine in DEPLOYED_ONNX:
+        ran = [row["engines"][engine] for row in rows if engine in row["engines"]]
+        yield f"{sum(not each['problem'] for each in ran)} run in {engine}"
 
 
 def _exception(row: Cells) -> str:

@@ -80,8 +80,8 @@ def test_networks_and_reasons_are_counted() -> None:
         refused(network="c"),
     )
     assert counts(*rows).startswith(
-        "2 of 3 names quantize, 1 of them with at least 97 % of the multiply-accumulates in INT8; 1 are written as "
-        "ONNX. 0 of the names are GluonCV's own INT8 networks"
+        "2 of 3 names quantize, 1 of them with at least 97 % of the multiply-accumulates in INT8. 1 are written as "
+        "ONNX; 1 run in onnxruntime and 0 run in openvino. 0 of the names are GluonCV's own INT8 networks"
     )
     assert lines(*rows)[-2:] == ["| no kernel | 2 | 4 |", "| too wide | 1 | 1 |"]
 
@@ -95,7 +95,8 @@ def test_a_network_that_dies_in_an_engine_quantizes_all_the_same() -> None:
 def test_int8_networks_of_gluoncv_count_as_those_that_stand_for_them_and_are_told_apart() -> None:
     rows = (quantized(network="a"), stands("a_int8", "a"), refused(network="b"), stands("b_int8", "b"))
     assert counts(*rows).startswith("2 of 4 names quantize, 2 of them with at least 97 %")
-    assert "; 2 are written as ONNX. 2 of the names are GluonCV's own INT8 networks, in whose place" in counts(*rows)
+    assert ". 2 are written as ONNX; 2 run in onnxruntime and" in counts(*rows)
+    assert "2 of the names are GluonCV's own INT8 networks, in whose place" in counts(*rows)
     assert "| a_int8 | pose | 3x8x8 | as a |  |  |  |  |  |  |  |  |" in lines(*rows)
     # Without the row of the other nothing is known.
     assert counts(stands("a_int8", "a")).startswith("0 of 1 names quantize")
