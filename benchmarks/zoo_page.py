@@ -21,8 +21,9 @@ _COLUMNS = (
 
 _SORTED = (
     "Detectors put out lists that are sorted by score. With random weights many scores are nearly alike, and the lists "
-    "of two forms of a network have another order. Their cosine with FP32 is that of the tensors before sorting, and "
-    "none is given with MXNet; R-CNN, whose heads read regions that are selected within, has neither."
+    "of two forms of a network have another order. Their cosine with FP32 is that of the tensors before sorting, such "
+    "as class probabilities, whose softmax amplifies deviations, and none is given with MXNet; R-CNN, whose heads read "
+    "regions that are selected within, has neither."
 )
 
 Cells = Mapping[str, Any]
