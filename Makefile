@@ -25,12 +25,12 @@ soak: $(VENV)/installed
 	mkdir -p $(OUT)
 	$(BIN)/python benchmarks/soak.py --out $(OUT)/soak
 
-# Every network of GluonCV's zoo, through all stages and engines; hours. What zoo.json has already is kept.
-# SHARE=2/4 takes every fourth network from the second on; `benchmarks/zoo.py --known` puts shares together.
+# Every network of GluonCV's zoo, through all stages and engines; hours, so that the data lie where `make clean` leaves
+# them. What zoo.json has already is kept. SHARE=2/4 takes every fourth network from the second on, into the same file;
+# of shares of other machines, `benchmarks/zoo.py --known` takes over the rows.
 SHARE ?= 1/1
 zoo: $(VENV)/installed
-	mkdir -p $(OUT)
-	$(BIN)/python benchmarks/zoo.py --share $(SHARE) --out $(OUT)/zoo
+	$(BIN)/python benchmarks/zoo.py --share $(SHARE) --out benchmarks/results/zoo
 
 test: lint test-onednn coverage test-mkl
 

@@ -54,6 +54,11 @@ def host_facts() -> dict[str, str]:
     }
 
 
+def revision_facts() -> dict[str, Any]:
+    """The quantkit that runs: its version and its commit."""
+    return {"version": __version__, **asdict(own_revision())}
+
+
 Document = Mapping[str, Any]
 """A suite's JSON: ``command``, ``host``, ``revision`` (quantkit's; absent in those of version 0.1) and the figures."""
 
@@ -62,8 +67,8 @@ def write_results(
     out: Path, command: str, host: Mapping[str, str], figures: Mapping[str, Any], render: Callable[[Document], str]
 ) -> None:
     """Write OUT.json, with placeholders in place of folders and names, and what ``render`` makes of it, OUT.md."""
-    revision = {"version": __version__, **asdict(own_revision())}
-    document = recorded({"command": command, "host": host, "revision": revision, **figures}, frozenset({"revision"}))
+    facts = {"command": command, "host": host, "revision": revision_facts()}
+    document = recorded({**facts, **figures}, frozenset({"revision"}))
     out.parent.mkdir(parents=True, exist_ok=True)
     with writing(out.with_name(f"{out.name}.json")) as file:
         file.write((json.dumps(document, indent=1) + "\n").encode())
@@ -84,12 +89,17 @@ def write_page(path: Path, text: str) -> None:
 
 def described(document: Document) -> str:
     """What was run, where, and by which quantkit, in a line."""
-    facts = [f"{key} {value}" for key, value in document["host"].items()]
-    revision = document.get("revision")
+    return f"`{document['command']}`, {origin(document)}"
+
+
+def origin(measured: Mapping[str, Any]) -> str:
+    """Where figures were measured, and by which quantkit: their ``host`` and ``revision`` in words."""
+    facts = [f"{key} {value}" for key, value in measured["host"].items()]
+    revision = measured.get("revision")
     if revision is None:
-        return f"`{document['command']}`, {', '.join(facts)}, commit not recorded"
+        return f"{', '.join(facts)}, commit not recorded"
     commit = Revision(revision["commit"], revision["dirty"])
-    return f"`{document['command']}`, {', '.join(facts)}, quantkit {revision['version']}, commit {commit}"
+    return f"{', '.join(facts)}, quantkit {revision['version']}, commit {commit}"
 
 
 def rows_page(document: Document, columns: Sequence[str], rows: Iterable[str], note: str = "") -> str:

@@ -31,6 +31,7 @@ import recurrent_accuracy
 import run_pages
 import soak
 import time_spent
+import zoo_page
 from command_line import run, write_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,12 +55,14 @@ PAGES = {
     "recurrent-accuracy": recurrent_accuracy.page,
     "soak": soak.page,
     "time-spent": time_spent.page,
+    "zoo": zoo_page.page,
 }
 
 
 def generated() -> dict[Path, str]:
-    """Every file with tables, as it should be."""
-    found = {RESULTS / f"{name}.md": render(data(name)) for name, render in PAGES.items()}
+    """Every file with tables, as it should be; no page of a suite that has not been run."""
+    measured = {name: render for name, render in PAGES.items() if (RESULTS / f"{name}.json").exists()}
+    found = {RESULTS / f"{name}.md": render(data(name)) for name, render in measured.items()}
     found |= {RESULTS / f"{folder.name}.md": run_pages.page(folder) for folder in run_pages.runs(RESULTS)}
     found |= {path: page_tables.filled(path.read_text(), RESULTS, data) for path in WRITTEN}
     return found

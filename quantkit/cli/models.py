@@ -82,8 +82,10 @@ def _describe(terminal: Terminal, name: str) -> None:
     terminal.stage(f"building {card.name}")
     computed = planned_coverage(load_model(name, weights="random", quiet=True))
     known = {card.name: _description(card)}
-    result = {"models": [{**known[card.name], "coverage": {**asdict(computed), "share": computed.share}}]}
-    terminal.show(result, *_long([card], known), _coverage(computed), _legend())
+    coverage = {**asdict(computed), "share": computed.share}
+    result = {"models": [{**known[card.name], "notes": list(card.notes), "coverage": coverage}]}
+    notes = (f"note: {note}" for note in card.notes)
+    terminal.show(result, *_long([card], known), _coverage(computed), *notes, _legend())
 
 
 def _legend() -> Text:
@@ -109,7 +111,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
         "input_shape": list(entry.input_shape),
         "accuracy": None,
         "sources": [],
-        "obstacle": entry.obstacle,
+        "quantized_as": entry.quantized_as,
     }
 
 
@@ -125,7 +127,7 @@ def _description(card: Card) -> dict[str, Any]:
         "preprocess": asdict(card.preprocess) if card.preprocess else None,
         "accuracy": asdict(card.accuracy) if card.accuracy else None,
         "sources": _sources(card),
-        "obstacle": None,
+        "quantized_as": None,
     }
 
 
@@ -169,8 +171,8 @@ def _size(known: dict[str, Any]) -> str:
 def _whereabouts(known: dict[str, Any]) -> Union[str, Text]:
     from rich.text import Text
 
-    if known["obstacle"]:
-        return Text("cannot be quantized", "yellow")
+    if known["quantized_as"]:
+        return f"those of {known['quantized_as']}"
     if any(source["cached"] for source in known["sources"]):
         return Text("here", "green")
     return ", ".join(dict.fromkeys(source["kind"] for source in known["sources"])) or "none"

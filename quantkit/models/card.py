@@ -66,7 +66,8 @@ class Card:
     ``box_corners`` is what the corners of a detector's boxes are.
 
     ``symbol`` and ``params`` are files in ``folder``. ``labels`` is ``imagenet1k``, ``cifar10``, a text file there with
-    one name per line, or the names themselves. ``exclude`` lists node names or globs that should stay FP32.
+    one name per line, or the names themselves. ``exclude`` lists node names or globs that should stay FP32. ``notes``
+    say how the network differs from the one that was asked for.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Card:
     sources: tuple[WeightSource, ...] = ()
     exclude: tuple[str, ...] = ()
     accuracy: Optional[Accuracy] = None
+    notes: tuple[str, ...] = ()
 
     def file(self, name: str) -> Path:
         """The path of the file that the card calls ``name``, whether it exists or not.

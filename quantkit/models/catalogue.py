@@ -11,7 +11,7 @@ from typing import Optional
 from quantkit.backends.mxnet.zoo import zoo_names
 from quantkit.errors import EngineMissing, UserError
 from quantkit.models.card import Card, cards
-from quantkit.models.families import Task, family_of
+from quantkit.models.families import Task, family_of, fp32_name
 
 _WILDCARDS = frozenset("*?[")
 
@@ -21,7 +21,8 @@ class Entry:
     """A network by name.
 
     ``input_shape`` is without the batch. ``card`` is the one that ships for it; without one it is built and fed as its
-    family is. ``obstacle`` says why it cannot be quantized, and what to do instead; None if it can.
+    family is. ``quantized_as`` is the FP32 network that is quantized in its place if it is one of GluonCV's own INT8
+    networks; None for others.
     """
 
     name: str
@@ -29,7 +30,7 @@ class Entry:
     family: Optional[str]
     input_shape: tuple[int, ...]
     card: Optional[Card] = None
-    obstacle: Optional[str] = None
+    quantized_as: Optional[str] = None
 
 
 def of_cards(shipped: Iterable[Card]) -> tuple[Entry, ...]:
@@ -48,7 +49,7 @@ def catalogue() -> tuple[Entry, ...]:
     return (
         *shipped,
         *(
-            Entry(name, family.task, family.name, family.input_shape, obstacle=family.obstacle)
+            Entry(name, family.task, family.name, family.input_shape, quantized_as=fp32_name(name))
             for name, family in families
             if family is not None
         ),

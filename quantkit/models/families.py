@@ -22,8 +22,7 @@ WITHOUT_CLASS_SCORES: tuple[Task, ...] = ("detection", "segmentation", "pose", "
 Shape = tuple[int, ...]
 Options = tuple[tuple[str, object], ...]
 
-INT8_SUFFIX = "_int8"
-"""The end of the names of GluonCV's own INT8 networks, each of which belongs to an FP32 network."""
+_INT8_SUFFIX = "_int8"
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,6 @@ class Family:
         preprocess: of photographs; None where the input is no photograph.
         options: what GluonCV's functions for them take, so that they fetch nothing.
         sized: whether they are built for one height and width.
-        obstacle: why they cannot be quantized and what to do instead; None if they can.
         box_corners: of detectors: what the corners of their boxes are, as GluonCV trains and judges them.
     """
 
@@ -49,7 +47,6 @@ class Family:
     preprocess: Optional[Preprocess] = None
     options: Options = ()
     sized: bool = False
-    obstacle: Optional[str] = None
     box_corners: BoxCorners = "edges"
 
     def options_at(self, name: str, shape: Shape, labels: Sequence[str] = ()) -> Options:
@@ -99,8 +96,8 @@ def _rcnn(pattern: str, options: Options, box_corners: BoxCorners) -> Family:
 
 
 def _segmenters(name: str, pattern: str, side: int = 480) -> Family:
-    preprocess = _square(side, round(side * 520 / 480))
-    return Family(name, "segmentation", (pattern,), (3, side, side), preprocess, _NO_BASE, sized=True)
+    # The short side becomes that of the crop; GluonCV's ``base_size`` is the long side in its evaluator alone.
+    return Family(name, "segmentation", (pattern,), (3, side, side), _square(side, side), _NO_BASE, sized=True)
 
 
 def _frames(name: str, *patterns: str, side: int = 224, options: Options = _NO_BASE) -> Family:
@@ -137,7 +134,7 @@ FAMILIES = (
     _segmenters("danet", "danet_*"),
     _segmenters("icnet", "icnet_*"),
     _segmenters("fastscnn", "fastscnn_*", side=1024),
-    Family("hrnet", "segmentation", ("hrnet_*_s",), (3, 480, 480), _square(480, 520)),
+    replace(_segmenters("hrnet", "hrnet_*_s"), options=(), sized=False),
     Family("simple_pose", "pose", ("simple_pose_*",), (3, 256, 192), _STRETCHED),
     Family("mobile_pose", "pose", ("mobile_pose_*",), (3, 256, 192), _STRETCHED),
     Family("alpha_pose", "pose", ("alpha_pose_*",), (3, 256, 192), _ALPHA_POSE, _NO_BASE),
@@ -199,10 +196,10 @@ FAMILIES = (
 
 def family_of(name: str) -> Optional[Family]:
     """The family of a network by its name in GluonCV's zoo; None if it is of none."""
-    original = name.removesuffix(INT8_SUFFIX)
-    found = (each for each in FAMILIES if any(fnmatchcase(original, pattern) for pattern in each.patterns))
-    family = next(found, None)
-    if family is None or original == name:
-        return family
-    obstacle = f"it is INT8 already, GluonCV's own form of {original} for mxnet-mkl 1.5; give {original}"
-    return replace(family, obstacle=obstacle)
+    fp32 = fp32_name(name) or name
+    return next((each for each in FAMILIES if any(fnmatchcase(fp32, pattern) for pattern in each.patterns)), None)
+
+
+def fp32_name(name: str) -> Optional[str]:
+    """The name of the FP32 network that one of GluonCV's own INT8 networks has its weights from; None for others."""
+    return name.removesuffix(_INT8_SUFFIX) if name.endswith(_INT8_SUFFIX) else None

@@ -13,7 +13,7 @@ import numpy as np
 from quantkit.backends.mxnet.gluon import arrays, block_network
 from quantkit.backends.mxnet.zoo import ZooNetwork
 from quantkit.data.boxes import BoxCorners
-from quantkit.data.preprocess import Preprocess
+from quantkit.data.preprocess import Fit, Preprocess
 from quantkit.data.sample_noun import sample_noun
 from quantkit.errors import ModelError
 from quantkit.files.files import as_text
@@ -129,7 +129,7 @@ def load_model(
     change = preprocess if isinstance(preprocess, PreprocessChange) else PreprocessChange()
     whole = preprocess if isinstance(preprocess, Preprocess) else None
     if isinstance(spec, (str, Path)):
-        model = _from_text(str(spec), str(weights), given, shape, layout, whole, quiet)
+        model = _from_text(str(spec), str(weights), given, shape, layout, whole, change.fit, quiet)
     else:
         model = _from_object(spec, str(weights), given, shape, layout, whole)
     task = "classification" if class_scores else task or model.task
@@ -156,15 +156,16 @@ def _from_text(
     shape: Optional[Shape],
     layout: Optional[str],
     preprocess: Optional[Preprocess],
+    fit_given: Optional[Fit],
     quiet: bool,
 ) -> Model:
     found = locate(spec)
     if isinstance(found, Card):
-        return _from_card(found, weights, given, shape, layout, preprocess, quiet)
+        return _from_card(found, weights, given, shape, layout, preprocess, fit_given, quiet)
     if found.suffix == ONNX_SUFFIX:
         if given is not None or weights not in ("auto", "pretrained"):
             raise ModelError(f"{found} holds its own weights; leave other weights out, or export it with them")
-        return from_onnx(found, shape, preprocess, layout)
+        return from_onnx(found, shape, preprocess, layout, fit_given)
     return _from_checkpoint(found, weights, given, shape, layout, preprocess)
 
 
@@ -197,6 +198,7 @@ def _from_card(
     shape: Optional[Shape],
     layout: Optional[str],
     preprocess: Optional[Preprocess],
+    fit_given: Optional[Fit],
     quiet: bool,
 ) -> Model:
     shape = shape or card.input_shape
@@ -213,9 +215,16 @@ def _from_card(
         found = _given(card.name, skeleton, given)
     else:
         found = resolve(card, weights, skeleton.wanted, skeleton.random, quiet)
-    preprocess = preprocess or preprocess_at(found.preprocess or card.preprocess, card.input_shape, shape)
+    preprocess = preprocess or preprocess_at(found.preprocess or card.preprocess, card.input_shape, shape, fit_given)
     model = skeleton.model(card.name, found, preprocess)
-    return replace(model, labels=label_names(card), exclude=card.exclude, task=card.task, box_corners=card.box_corners)
+    return replace(
+        model,
+        labels=label_names(card),
+        exclude=card.exclude,
+        task=card.task,
+        box_corners=card.box_corners,
+        notes=(*card.notes, *model.notes),
+    )
 
 
 def _from_checkpoint(

@@ -40,9 +40,10 @@ class Model:
     (channels, frames, height, width) of clips, NCDHW; (features,) of vectors; (steps, features) of sequences, or
     (steps,) where these are token ids.
     ``preprocess`` is None if it is unknown, or the inputs are not images: sample data must then be preprocessed arrays.
-    ``vocabulary`` is that of the token ids, None if the network reads none. ``notes`` say how the network
-    differs from the one that was given: batch first, zero states. ``states`` are those that it passes on from one
-    piece of a sequence to the next; operators of ``graph`` with the names of their inputs compute zeros.
+    ``vocabulary`` is that of the token ids, None if the network reads none. ``notes`` say how the network differs from
+    the one that was given: batch first, zero states, FP32 in place of GluonCV's own INT8. ``states`` are those that it
+    passes on from one piece of a sequence to the next; operators of ``graph`` with the names of their inputs compute
+    zeros.
     ``exclude`` names the nodes that the model's card keeps in FP32. ``class_scores`` is whether the outputs are class
     scores according to the user; None if the user does not say: then the network's last operators, its labels and
     those of the images decide.

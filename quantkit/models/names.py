@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Optional
 
 from quantkit.backends.mxnet.zoo import ZooNetwork, zoo_names, zoo_network, zoo_source
 from quantkit.errors import EngineMissing, ModelError
 from quantkit.files.files import shipped
-from quantkit.models.card import Card, WeightSource, cards
-from quantkit.models.families import Family, family_of
+from quantkit.models.card import Card, WeightSource, cards, find_card
+from quantkit.models.families import Family, family_of, fp32_name
 
 _LABELS = {1000: "imagenet1k", 10: "cifar10"}
 
@@ -19,12 +20,16 @@ _LABELS = {1000: "imagenet1k", 10: "cifar10"}
 def zoo_card(name: str) -> Optional[Card]:
     """A card for any network of GluonCV's zoo, as its family has it; None for other names.
 
+    One of GluonCV's own INT8 networks has the card of the FP32 network that it takes its weights from, with a note.
+
     Raises:
-        ModelError: networks of the family cannot be quantized; the message says why, and what to do instead.
+        ModelError: it is an INT8 network, and the zoo lacks the FP32 one.
     """
     name = name.lower()
     if name not in zoo_names():
         return None
+    if (fp32 := fp32_name(name)) is not None:
+        return _in_place_of(name, fp32)
     family = _family(name)
     network = built(name, family.input_shape)
     source = zoo_source(name)
@@ -54,7 +59,7 @@ def built(name: str, shape: tuple[int, ...], labels: Sequence[str] = ()) -> ZooN
 
     Raises:
         EngineMissing: the network is one of GluonCV's, and gluoncv is not installed.
-        ModelError: it cannot be quantized, or does not accept the shape.
+        ModelError: it is one of GluonCV's own INT8 networks, or does not accept the shape.
     """
     return zoo_network(name, shape, _family(name).options_at(name, shape, labels))
 
@@ -75,6 +80,16 @@ def _family(name: str) -> Family:
             f"{name} is of no family of GluonCV's networks that quantkit knows; load it as a block: "
             f"load_model(gluoncv.model_zoo.get_model({name!r}), input_shape=...)"
         )
-    if family.obstacle is not None:
-        raise ModelError(f"{name} cannot be quantized: {family.obstacle}")
+    if (fp32 := fp32_name(name)) is not None:
+        raise ModelError(f"{name} is GluonCV's own INT8 network; give {fp32}, which quantkit quantizes")
     return family
+
+
+def _in_place_of(name: str, fp32: str) -> Card:
+    card = find_card(fp32) or zoo_card(fp32)
+    if card is None:
+        raise ModelError(
+            f"{name} cannot be quantized: it is GluonCV's own INT8 network, and the zoo has no {fp32} to quantize in "
+            "its place"
+        )
+    return replace(card, notes=(f"{name} is GluonCV's own INT8 network; quantkit quantizes {card.name}",))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Optional, TypeVar, get_args
 
 from quantkit.data.boxes import BoxCorners
-from quantkit.data.preprocess import Preprocess
+from quantkit.data.preprocess import Fit, Preprocess
 from quantkit.errors import ModelError
 from quantkit.files.files import as_text
 from quantkit.files.text import parse_json
@@ -26,7 +26,11 @@ Word = TypeVar("Word", bound=str)
 
 
 def from_onnx(
-    path: Path, shape: Optional[Shape], preprocess: Optional[Preprocess], layout: Optional[str] = None
+    path: Path,
+    shape: Optional[Shape],
+    preprocess: Optional[Preprocess],
+    layout: Optional[str] = None,
+    fit_given: Optional[Fit] = None,
 ) -> Model:
     """Import an FP32 network from an ONNX file.
 
@@ -38,6 +42,7 @@ def from_onnx(
         shape: of one input without the batch, if the file leaves it open or another is wanted.
         preprocess: instead of the file's.
         layout: that of sequences in the file; None: told by its recurrent layers.
+        fit_given: the ``fit`` that takes the place of the file's crop.
 
     Raises:
         ModelError: the file cannot be imported (see ``import_network``), its metadata are damaged, or the layout is
@@ -49,7 +54,7 @@ def from_onnx(
     checked_layout(layout, network.input_shape)
     usual = _preprocess(network.metadata, path)
     if preprocess is None:
-        preprocess = preprocess_at(usual, network.usual_shape, network.input_shape)
+        preprocess = preprocess_at(usual, network.usual_shape, network.input_shape, fit_given)
     weights: WeightsKind = "random" if network.metadata.get("weights") == "random" else "file"
     name = as_text(path.stem)
     source = Source(name, weights, as_text(path.name), network.sha256)

@@ -86,7 +86,7 @@ def _check_size(preprocess: Preprocess, model: Model) -> None:
     crop, (height, width) = preprocess.crop, model.input_shape[1:]
     if crop is None or (crop, crop) == (height, width):
         return
-    remedy = f"crop to {height}" if height == width else "give images of that size without a crop, or arrays (.npz)"
+    remedy = f"crop to {height}" if height == width else "give --fit stretch or letterbox (fit=) instead"
     raise ModelError(
         f"the preprocessing of {model.name} crops to {crop}x{crop} pixels, but the network reads {height}x{width}; "
         f"{remedy}, or give --input-shape (input_shape=) if the network takes other sizes"

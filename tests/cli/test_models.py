@@ -26,8 +26,8 @@ def test_networks_for_a_task(run: Run, engine: None) -> None:
     known = listed(run, "--task", "detection")
     assert {each["task"] for each in known} == {"detection"}
     assert {"ssd", "yolo3", "center_net", "rcnn"} == {each["family"] for each in known}
-    refused = {each["name"] for each in known if each["obstacle"]}
-    assert refused and all(name.endswith("_int8") for name in refused)
+    others = {each["name"]: each["quantized_as"] for each in known if each["quantized_as"]}
+    assert others and all(name == f"{fp32}_int8" for name, fp32 in others.items())
 
 
 def test_networks_of_a_family_with_and_without_a_card(run: Run, engine: None) -> None:
@@ -46,7 +46,7 @@ def test_lists_in_words(run: Run, engine: None) -> None:
     shown = run("models", "*squeezenet*", "--long").stdout
     assert "squeezenet1.0  SqueezeNet 1.0" in shown and "short side to 256" in shown
     shown = run("models", "ssd_300_vgg16_atrous_voc*").stdout
-    assert "cannot be quantized" in shown and "3x300x300" in shown
+    assert "those of ssd_300_vgg16_atrous_voc" in shown and "3x300x300" in shown
 
 
 def test_nothing_matches(run: Run, engine: None) -> None:
@@ -68,11 +68,18 @@ def test_one_network(run: Run, engine: None) -> None:
     assert "classification, family resnet" in shown
 
 
+def test_an_int8_network_of_gluoncv_is_described_by_the_one_that_is_quantized(run: Run, engine: None) -> None:
+    (known,) = listed(run, "mobilenet1.0_int8")
+    note = "mobilenet1.0_int8 is GluonCV's own INT8 network; quantkit quantizes mobilenet1.0"
+    assert (known["name"], known["notes"]) == ("mobilenet1.0", [note])
+    assert known["coverage"] == listed(run, "mobilenet1.0")[0]["coverage"]
+    assert f"note: {note}" in run("models", "mobilenet1.0_int8").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("resnet51",), "did you mean"),
-        (("resnet50_v1_int8",), "give resnet50_v1"),
         (("resnet50", "--task", "detection"), "give --task and --family with a glob"),
         (("tiny-symbol.json",), "is a file and not a network by name"),
     ],

@@ -83,6 +83,16 @@ def test_what_a_card_says_otherwise_is_told(run: Run, engine: None) -> None:
     assert "Warning: the preprocessing of digits_resnet20_v1 uses mean 0.25,0.25,0.25 as given, where" in result.stderr
 
 
+def test_a_network_whose_card_crops_reads_what_is_no_square(run: Run, int8_engine: None, photographs: Path) -> None:
+    common = ["--input-shape", "3,32,64", "--calib-data", photographs, "--calib", 2]
+    common += ["--weights", "random", "--out", "b", "--no-latency", "--preset", "none"]
+    refused = run("quantize", "cifar_resnet20_v1", *common)
+    assert refused.exit_code == 2 and "32x64 is none; give --fit stretch or --fit letterbox" in refused.stderr
+    done = run("quantize", "cifar_resnet20_v1", *common, "--fit", "stretch")
+    assert done.exit_code == 0, done.stderr
+    assert "images: stretched to the input, / 255, mean 0.4914" in done.stderr
+
+
 @pytest.mark.parametrize("verb", ["export", "feed"])
 def test_a_bundle_has_its_own(run: Run, checkpoint: Path, samples: Path, verb: str) -> None:
     common = ["--input-shape", SHAPE, "--calib-data", samples, "--out", "b", "--no-latency"]

@@ -15,7 +15,7 @@ from quantkit.models.catalogue import Entry, catalogue, is_glob, of_cards, searc
 CARD = Card("ResNet50", Path(), (3, 8, 8), 2, aliases=("r50",))
 RESNET = Entry("ResNet50", "classification", "resnet", (3, 8, 8), CARD)
 SSD = Entry("ssd_512_resnet50", "detection", "ssd", (3, 512, 512))
-YOLO = Entry("yolo3", "detection", "yolo3", (3, 416, 416), obstacle="why")
+YOLO = Entry("yolo3", "detection", "yolo3", (3, 416, 416))
 KNOWN = (RESNET, SSD, YOLO)
 
 
@@ -52,6 +52,14 @@ def test_every_card_and_every_network_of_the_zoo_once(engine: None) -> None:
     names = [entry.name for entry in catalogue()]
     assert len(names) == len(set(names))
     assert set(names) == {card.name for card in cards()} | set(zoo_names())
+
+
+def test_int8_networks_of_gluoncv_name_the_network_that_is_quantized(engine: None) -> None:
+    named = {entry.name: entry.quantized_as for entry in catalogue()}
+    assert named["ssd_512_vgg16_atrous_voc_int8"] == "ssd_512_vgg16_atrous_voc"
+    assert {name for name, quantized_as in named.items() if quantized_as} == {
+        name for name in zoo_names() if name.endswith("_int8")
+    }
 
 
 def test_without_gluoncv_the_cards_remain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
 from quantkit.backends.mxnet.zoo import zoo_names
@@ -19,7 +21,9 @@ from quantkit.data.placement import placement
 from quantkit.data.preprocess import apply
 from quantkit.data.voc_classes import VOC_CLASSES
 from quantkit.errors import ModelError
-from quantkit.models.families import FAMILIES, INT8_SUFFIX, family_of
+from quantkit.models import names as module
+from quantkit.models.families import FAMILIES, family_of, fp32_name
+from quantkit.models.load import load_model
 from quantkit.models.names import built, zoo_card
 
 
@@ -128,21 +132,20 @@ def test_what_gluoncv_would_fetch_is_switched_off(engine: None) -> None:
     fetching = []
     for name, function in functions():
         family = family_of(name)
-        if family is None or name.endswith(INT8_SUFFIX):
+        if family is None or fp32_name(name):
             continue
         options = dict(family.options_at(name, family.input_shape))
         for parameter in inspect.signature(function).parameters.values():
             if "pretrain" in parameter.name and parameter.default is True and options.get(parameter.name) is not False:
                 fetching.append((name, parameter.name))
-    # Those that cannot be quantized are not built.
-    assert [(name, what) for name, what in fetching if not getattr(family_of(name), "obstacle", None)] == []
+    assert fetching == []
 
 
 def test_what_gluoncv_must_be_told_is_given(engine: None) -> None:
     lacking = []
     for name, function in functions():
         family = family_of(name)
-        if family is None or family.obstacle is not None:
+        if family is None or fp32_name(name):
             continue
         wanted = inspect.signature(function).parameters.values()
         required = {each.name for each in wanted if each.default is each.empty and each.kind is not each.VAR_KEYWORD}
@@ -193,23 +196,31 @@ def test_classes_of_a_detector_without_a_data_set(name: str) -> None:
     assert "classes" not in dict(family.options_at("yolo3_darknet53_voc", (3, 416, 416), ("a", "b")))
 
 
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("ssd_512_vgg16_atrous_voc_int8", "give ssd_512_vgg16_atrous_voc"),
-        ("mobilenet1.0_int8", "give mobilenet1.0"),
-    ],
-)
-def test_what_cannot_be_quantized_is_refused_with_the_remedy(engine: None, name: str, remedy: str) -> None:
-    with pytest.raises(ModelError, match=remedy) as caught:
-        zoo_card(name)
-    assert str(caught.value).startswith(f"{name} cannot be quantized: ")
+@pytest.mark.parametrize("name", ["mobilenet1.0", "simple_pose_resnet18_v1b"])
+def test_int8_networks_of_gluoncv_stand_for_those_that_quantkit_quantizes(no_downloads: None, name: str) -> None:
+    """One of them has a card that ships, the other has none."""
+    model, itself = (load_model(each, weights="random", quiet=True) for each in (f"{name}_int8", name))
+    assert (model.name, model.input_shape, model.task) == (name, itself.input_shape, itself.task)
+    assert model.graph.names == itself.graph.names
+    assert model.notes == (f"{name}_int8 is GluonCV's own INT8 network; quantkit quantizes {name}",)
+    assert itself.notes == ()
 
 
-def test_int8_names_lead_to_networks_of_the_zoo(engine: None) -> None:
-    names = [name for name in zoo_names() if name.endswith(INT8_SUFFIX)]
-    assert len(names) > 20
-    assert {name.removesuffix(INT8_SUFFIX) for name in names} <= set(zoo_names())
+def test_every_int8_network_of_gluoncv_has_one_that_is_quantized(engine: None) -> None:
+    originals = [fp32_name(name) for name in zoo_names() if fp32_name(name)]
+    assert len(originals) == 22
+    assert set(originals) <= set(zoo_names())
+
+
+def test_an_int8_network_without_an_fp32_one_is_refused(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "zoo_names", lambda: ("resnet7_int8",))
+    with pytest.raises(ModelError, match=r"^resnet7_int8 cannot be quantized: .* the zoo has no resnet7 to quantize"):
+        zoo_card("resnet7_int8")
+
+
+def test_a_card_cannot_be_of_an_int8_network(engine: None) -> None:
+    with pytest.raises(ModelError, match=r"^mobilenet1\.0_int8 is GluonCV's own INT8 network; give mobilenet1\.0,"):
+        built("mobilenet1.0_int8", (3, 224, 224))
 
 
 @pytest.mark.parametrize(
@@ -240,3 +251,22 @@ def test_detectors_see_images_as_gluoncv_shows_them(engine: None, name: str, mod
     assert deviation < 0.05 < 5 * 0.05 < of_other
     placed = placement(family.preprocess, size, (height, width))
     np.testing.assert_allclose(placed.boxes_in_input(boxes[:, :4]), mapped[:, :4], atol=1.0)
+
+
+@pytest.mark.parametrize("name", ["fcn_resnet50_ade", "icnet_resnet50_citys", "fastscnn_citys", "hrnet_w48_s"])
+@pytest.mark.parametrize("size", [(300, 200), (160, 240)])
+def test_segmentation_networks_see_images_as_gluoncv_shows_them(
+    engine: None, name: str, size: tuple[int, int], tmp_path: Path
+) -> None:
+    load_gluoncv()
+    from gluoncv.data.segbase import SegmentationDataset
+
+    family = family_of(name)
+    assert family is not None and family.preprocess is not None
+    _, side, _ = family.input_shape
+    photograph = np.ascontiguousarray(next(iter(photographs().read([3]))).image[: size[0], : size[1]])
+    validated = SegmentationDataset(str(tmp_path), "val", "val", None, crop_size=side)
+    image, _ = validated._val_sync_transform(Image.fromarray(photograph), Image.new("L", size[::-1]))
+    expected = (image.asnumpy() / 255 - family.preprocess.mean) / family.preprocess.std
+    shown = apply(family.preprocess, photograph, "it", family.input_shape)
+    np.testing.assert_allclose(shown, expected.transpose(2, 0, 1), atol=1e-5)

@@ -17,6 +17,8 @@ from quantkit.errors import ModelError, WeightsUnavailable
 from quantkit.ir.allowed_operators import FUSED, OPERATORS
 from quantkit.models.card import Card, find_card
 from quantkit.models.load import load_model, locate
+from quantkit.models.preprocess_change import PreprocessChange, PreprocessChangedWarning
+from quantkit.models.preprocess_size import preprocess_at
 
 SHAPE = (3, 8, 8)
 
@@ -201,10 +203,38 @@ def test_other_input_shape_takes_the_preprocessing_along(engine: None) -> None:
     model = load_model("resnet18", weights="random", input_shape=(3, 112, 112))
     assert model.preprocess is not None
     assert (model.preprocess.resize, model.preprocess.crop) == (128, 112)
-    with pytest.raises(ModelError, match="squares"):
+    with pytest.raises(ModelError, match="crops to squares, and 112x96 is none; give --fit stretch or"):
         load_model("resnet18", weights="random", input_shape=(3, 112, 96))
     with pytest.raises(ModelError, match="does not accept input"):
         load_model("alexnet", weights="random", input_shape=(3, 8, 8))
+
+
+@pytest.mark.parametrize("as_file", [False, pytest.param(True, marks=pytest.mark.requires("onnx"))])
+def test_a_fit_takes_the_place_of_a_crop_where_the_input_is_no_square(
+    engine: None, as_file: bool, tmp_path: Path
+) -> None:
+    spec: Path | str = "cifar_resnet20_v1"
+    if as_file:
+        from quantkit.bundle.export import export_onnx
+
+        spec = tmp_path / "net.onnx"
+        export_onnx(load_model("cifar_resnet20_v1", weights="random"), spec)
+    known = load_model(spec, weights="auto" if as_file else "random").preprocess
+    assert known is not None and known.crop == 32
+    with pytest.warns(PreprocessChangedWarning, match="uses fit stretch as given, where"):
+        model = load_model(
+            spec,
+            weights="auto" if as_file else "random",
+            input_shape=(3, 32, 64),
+            preprocess=PreprocessChange(fit="stretch"),
+        )
+    assert model.input_shape == (3, 32, 64)
+    assert model.preprocess == Preprocess(None, None, known.mean, known.std, fit="stretch")
+
+
+def test_what_crops_nothing_takes_any_input() -> None:
+    known = Preprocess(mean=(0.5, 0.5, 0.5))
+    assert preprocess_at(known, (3, 8, 8), (3, 8, 16)) == known
 
 
 def test_nearest_names_are_offered(engine: None) -> None:

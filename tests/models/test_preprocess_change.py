@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,9 @@ def test_a_step_can_be_taken_back() -> None:
 def test_a_crop_must_be_what_the_network_reads() -> None:
     with pytest.raises(ModelError, match=r"crops to 12x12 pixels, but the network reads 16x16; crop to 16"):
         with_preprocess(model(None), PreprocessChange(crop=12))
+    wide = replace(model(None), input_shape=(3, 16, 32))
+    with pytest.raises(ModelError, match=r"but the network reads 16x32; give --fit stretch or letterbox \(fit=\) inst"):
+        with_preprocess(wide, PreprocessChange(crop=16))
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,15 @@ def test_lstm_layers_have_a_row_for_each_shape_and_batch_size(network: str, batc
         assert [f"{row[place]} times" in sentence for place in (3, 6)] == [True, True]
 
 
+def test_a_suite_that_has_not_been_run_has_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tables
+
+    monkeypatch.setattr(tables, "PAGES", {"soak": lambda document: "soaked", "not-run": lambda document: "none"})
+    monkeypatch.setattr(tables, "WRITTEN", ())
+    monkeypatch.setattr(tables.run_pages, "runs", lambda results: [])
+    assert tables.generated() == {tables.RESULTS / "soak.md": "soaked"}
+
+
 def test_a_table_that_nobody_generates_is_an_error() -> None:
     from page_tables import filled
     from tables import data
