@@ -11,6 +11,7 @@ from typing import Any, Literal, Optional
 import numpy as np
 
 from quantkit.backends.mxnet.kernels import Kernel, int8_isa, int8_share, kernels_of
+from quantkit.bundle.card import told_task
 from quantkit.bundle.file_names import ONNX, PARAMS, SYMBOL
 from quantkit.bundle.quantized_model import QuantizedModel
 from quantkit.evaluation.latency import latencies_in_turns, median_latencies, speed_against_fp32
@@ -19,7 +20,6 @@ from quantkit.ir.graph import Graph
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
 from quantkit.quantization.speed import FloatForm, MedianInterval
-from quantkit.tasks.choose import judged_task
 
 Summary = dict[str, Any]
 
@@ -114,7 +114,7 @@ def quantize_summary(
         },
         "data": data,
         "algorithms": asdict(quantized.algorithms),
-        "task": judged_task(source.model.task),
+        "task": told_task(source.model.task),
         "class_scores": asdict(source.class_scores),
         **({"step_scores": asdict(source.step_scores)} if source.step_scores is not None else {}),
         "agreement": {"samples": agreement.images, **agreement.document} if agreement is not None else None,

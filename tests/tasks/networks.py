@@ -10,7 +10,7 @@ import numpy as np
 from quantkit.data.preprocess import Preprocess
 from quantkit.evaluation.network import Network
 from quantkit.ir.graph import Graph
-from quantkit.tasks.task import TaskName
+from quantkit.models.families import Task
 from tests.networks import DATA, Builder
 
 ROWS, COLUMNS = 12, 6
@@ -55,7 +55,7 @@ def bundle(
     preprocess: Preprocess,
     labels: tuple[str, ...],
     path: Path,
-    task: Optional[TaskName] = None,
+    task: Optional[Task] = None,
 ) -> Path:
     """The network as a bundle in FP32."""
     from quantkit.bundle import write_float_bundle
