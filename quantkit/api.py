@@ -143,6 +143,7 @@ def evaluate_task(
             compared.
         BundleError: a bundle is damaged.
         DataError: the data cannot be used, or there is nothing to judge by.
+        EngineError: a network computes maps with NaN or infinite values.
         ExtraMissing: the metric of COCO needs the extra ``tasks``.
     """
     networks = _networks(network, reference, against)

@@ -67,7 +67,7 @@ def test_perplexity_is_that_of_the_network_by_definition(model: quantkit.Model) 
     change = by_measure["perplexity"]
     assert isinstance(change, PerplexityChange)
     wanted = 100 * (np.exp(cross_entropy(changed()).mean() - cross_entropy(NETWORK).mean()) - 1)
-    assert change.change == pytest.approx(wanted, abs=0.01)
+    assert change.change == pytest.approx(wanted, abs=0.01) and evaluation.loss == change.change
     same = (expected_scores(changed(), IDS).argmax(-1) == expected_scores(NETWORK, IDS).argmax(-1)).mean()
     assert evaluation.agreement["network"].top1 == pytest.approx(same, abs=0.005)
     assert len(evaluation.agreement["network"].steps) == STEPS

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Optional
 
 from quantkit.bundle.file_names import LABELS, PARAMS, SYMBOL
 from quantkit.files.toml import Value, toml_text
+from quantkit.models.families import Task
 from quantkit.models.layout import SEQUENCE_LAYOUTS
 from quantkit.models.model import Model
-from quantkit.tasks.choose import judged_task
 
 
 def card_text(model: Model, classes: int) -> str:
@@ -26,7 +27,7 @@ def card_text(model: Model, classes: int) -> str:
         entries["labels"] = LABELS
     if model.exclude:
         entries["exclude"] = model.exclude
-    if (task := judged_task(model.task)) is not None:
+    if (task := told_task(model.task)) is not None:
         entries["task"] = task
     if model.box_corners != "edges":
         entries["box_corners"] = model.box_corners
@@ -38,6 +39,11 @@ def card_text(model: Model, classes: int) -> str:
         sizes = {"resize": preprocess.resize, "crop": preprocess.crop, "fit": preprocess.fit}
         steps.update({name: size for name, size in sizes.items() if size is not None})
     return toml_text(entries, {"preprocess": steps})
+
+
+def told_task(task: Optional[Task]) -> Optional[Task]:
+    """What a bundle tells of its network's task: nothing of classification, which is a card's default."""
+    return None if task == "classification" else task
 
 
 def label_lines(labels: Iterable[str]) -> str:

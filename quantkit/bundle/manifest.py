@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, FiniteFloat
 
 from quantkit.data.vocabulary import Vocabulary
 from quantkit.files.schema import FirstFaultOnly
+from quantkit.models.families import Task
 from quantkit.models.layout import InputLayout
 from quantkit.models.model import WeightsKind
 from quantkit.quantization.goal import MixedPrecision
@@ -18,11 +19,13 @@ from quantkit.quantization.speed import SpeedProof
 from quantkit.tasks.task import TaskName
 
 _FORMAT: Literal["quantkit-bundle"] = "quantkit-bundle"
-# Version 5 has neither notes nor scores of steps, version 6 no states, version 7 no task.
-_Version = Literal[5, 6, 7, 8]
+# Version 5 has neither notes nor scores of steps, version 6 no states, version 7 no task, version 8 only those of
+# ``TaskName``.
+_Version = Literal[5, 6, 7, 8, 9]
 _VERSION: _Version = 6
 _WITH_STATES: _Version = 7
 _WITH_TASK: _Version = 8
+_WITH_ANY_TASK: _Version = 9
 
 VERSIONS: tuple[int, ...] = get_args(_Version)
 """The versions of manifests that this quantkit reads."""
@@ -222,7 +225,8 @@ class Manifest:
 
     ``states`` are those that it hands on; left out of the file where there are none.
 
-    ``task`` is what its outputs are read and judged by, where that is not class scores; left out of the file otherwise.
+    ``task`` is what the network is for, by which its outputs are read and judged; left out of the file where that is
+    classification.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -245,11 +249,11 @@ class Manifest:
     notes: tuple[str, ...] = ()
     step_scores: bool = False
     states: Annotated[tuple[State, ...], FirstFaultOnly()] = ()
-    task: Optional[TaskName] = None
+    task: Optional[Task] = None
 
 
-def version_for(states: tuple[State, ...], task: Optional[TaskName] = None) -> _Version:
+def version_for(states: tuple[State, ...], task: Optional[Task] = None) -> _Version:
     """The oldest version that knows all that a manifest with such states and such a task says."""
     if task is not None:
-        return _WITH_TASK
+        return _WITH_TASK if task in get_args(TaskName) else _WITH_ANY_TASK
     return _WITH_STATES if states else _VERSION

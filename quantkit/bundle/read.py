@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Optional, Union
 
 from quantkit.bundle.bundle import Bundle, damaged
+from quantkit.bundle.card import told_task
 from quantkit.bundle.file_names import CARD
 from quantkit.bundle.manifest import FileEntry, Manifest
 from quantkit.bundle.manifest_file import read_manifest
@@ -16,9 +17,8 @@ from quantkit.files.contained import file_in
 from quantkit.files.files import sha256_of
 from quantkit.ir.handed_states import HandedState
 from quantkit.models.card import Card, read_card
+from quantkit.models.families import Task
 from quantkit.models.labels import NAMED, label_names
-from quantkit.tasks.choose import judged_task
-from quantkit.tasks.task import TaskName
 
 
 def read_bundle(directory: Union[str, Path]) -> Bundle:
@@ -52,7 +52,7 @@ def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
         labels = label_names(card)
     except ModelError as error:
         raise damaged(directory, CARD, error) from error
-    described = (card.name, card.input_shape, judged_task(card.task))
+    described = (card.name, card.input_shape, told_task(card.task))
     stated = (manifest.name, manifest.input.shape, manifest.task)
     if described != stated:
         (name, shape, task), (its, own, said) = described, stated
@@ -63,7 +63,7 @@ def open_bundle(directory: Path, manifest: Manifest) -> Bundle:
     return Bundle(directory, manifest, card.preprocess, labels, _states(directory, manifest), card.box_corners)
 
 
-def _for(task: Optional[TaskName]) -> str:
+def _for(task: Optional[Task]) -> str:
     return "" if task is None else f" for {task}"
 
 

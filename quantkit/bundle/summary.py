@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Optional
 
 from quantkit.backends.mxnet.kernels import Kernel, int8_isa, int8_share, kernels_of
+from quantkit.bundle.card import told_task
 from quantkit.bundle.file_names import ONNX, PARAMS, SYMBOL
 from quantkit.bundle.latency import Latency
 from quantkit.bundle.quantized_model import QuantizedModel
@@ -16,7 +17,6 @@ from quantkit.fusion.fused_model import FusedModel
 from quantkit.ir.graph import Graph
 from quantkit.quantization.plan import QuantizationPlan
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.tasks.choose import judged_task
 
 Summary = dict[str, Any]
 
@@ -84,7 +84,7 @@ def quantize_summary(
         },
         "data": data,
         "algorithms": asdict(quantized.algorithms),
-        "task": judged_task(source.model.task),
+        "task": told_task(source.model.task),
         "class_scores": asdict(source.class_scores),
         **({"step_scores": asdict(source.step_scores)} if source.step_scores is not None else {}),
         "agreement": {"samples": agreement.images, **agreement.document} if agreement is not None else None,

@@ -15,7 +15,7 @@ import numpy as np
 
 from quantkit.backends.mxnet.checkpoint import write_checkpoint
 from quantkit.backends.mxnet.execute import run
-from quantkit.bundle.card import card_text, label_lines
+from quantkit.bundle.card import card_text, label_lines, told_task
 from quantkit.bundle.engine import present_engine
 from quantkit.bundle.file_names import (
     BUNDLE,
@@ -65,7 +65,7 @@ from quantkit.quantization.config import QuantizationConfig
 from quantkit.quantization.explain import Explanation, explain
 from quantkit.quantization.plan import float_plan
 from quantkit.quantization.quantized_graph import QuantizedGraph
-from quantkit.tasks.choose import class_count, judged_task
+from quantkit.tasks.choose import class_count
 from quantkit.version import __version__
 
 
@@ -159,7 +159,7 @@ def _write(
             raise ModelError(f"{model.name!r} has {len(model.labels)} labels for {classes} outputs; correct the labels")
         _write_text(directory / LABELS, label_lines(model.labels))
     states = tuple(State(each.input, str(graph.outputs[each.output]), each.shape) for each in model.states)
-    task = judged_task(model.task)
+    task = told_task(model.task)
     rows = [asdict(row) for row in operators]
     _write_text(directory / OPERATORS, json.dumps(rows, indent=1) + "\n")
     manifest = Manifest(

@@ -37,7 +37,10 @@ _TOP = 12
 )
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
-    "--data", required=True, metavar="SPEC", help="Samples: a folder, FOLDER:SPLIT, .npz, .npy, .rec, digits:test."
+    "--data",
+    required=True,
+    metavar="SPEC",
+    help="Samples: a folder, FOLDER:SPLIT, COCO .json, .npz, .npy, .rec, digits:test.",
 )
 @click.option("--reference", metavar="MODEL", help="The FP32 network.  [default: the one that the bundle names]")
 @click.option("--weights", metavar="FILE", help="The FP32 network's weights, if its name alone does not find them.")

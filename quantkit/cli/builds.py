@@ -78,9 +78,9 @@ def add(terminal: Terminal, names: tuple[str, ...], python: Optional[str]) -> No
     """Make builds, or register your own.
 
     NAME is one that `quantkit builds list` shows: its wheel and the packages that it needs are installed by
-    pip, with pip's own settings (PIP_INDEX_URL, PIP_FIND_LINKS and the like), and tried. NAME=PYTHON registers an interpreter that
-    has MXNet or another engine of that list and NumPy already, Python 3.7 or later; a NAME from the list
-    must be of its engine and version. What is made is kept; what is broken is made again.
+    pip, with pip's own settings (PIP_INDEX_URL, PIP_FIND_LINKS and the like), and tried. NAME=PYTHON registers
+    an interpreter that has MXNet or another engine of that list and NumPy already, Python 3.7 or later; a NAME
+    from the list must be of its engine and version. What is made is kept; what is broken is made again.
     """
     from quantkit.benchmark.builds.build_folder import folder_of
     from quantkit.benchmark.builds.environments import add_build, state_of

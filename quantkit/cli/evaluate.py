@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from quantkit.cli.evaluate_task import show_task
+from quantkit.cli.evaluate_task import goal_text, show_task
 from quantkit.cli.option_groups import Loading, Preprocessing, class_scores_option
 from quantkit.cli.option_types import TASK
 from quantkit.cli.options import Verb, collected, output_options
@@ -38,7 +38,10 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
 @click.option(
-    "--data", required=True, metavar="SPEC", help="Samples: a folder, FOLDER:SPLIT, .npz, .npy, .rec, digits:test."
+    "--data",
+    required=True,
+    metavar="SPEC",
+    help="Samples: a folder, FOLDER:SPLIT, COCO .json, .npz, .npy, .rec, digits:test.",
 )
 @click.option("--reference", metavar="MODEL|BUNDLE", help="Compare with this network, sample by sample.")
 @click.option(
@@ -59,7 +62,8 @@ _LABELS: dict[Role, str] = {"network": "accuracy", "reference": "reference", "ag
     "--max-drop",
     type=click.FloatRange(min=0, max=100),
     metavar="POINTS",
-    help="For detection, segmentation and pose: end with exit code 4 if the network loses more against the reference.",
+    help="End with exit code 4 if the network loses more against the reference: points of its task's score, of top-1 "
+    "(of agreement where samples have no labels), or percent of perplexity.",
 )
 @class_scores_option
 @collected("loading", Loading)
@@ -102,8 +106,11 @@ def evaluate(
     from quantkit.cli.networks import open_network
     from quantkit.data.sources import load_data
     from quantkit.evaluation.evaluate import evaluate_networks
+    from quantkit.models.families import WITHOUT_CLASS_SCORES
     from quantkit.tasks.choose import judged_task
 
+    if max_drop is not None and reference is None:
+        raise click.UsageError("--max-drop is about what a network loses against its reference; give a --reference")
     named: dict[Role, Optional[str]] = {"network": network, "reference": reference, "against": against}
     networks = {
         role: open_network(terminal, spec, loading, preprocessing) for role, spec in named.items() if spec is not None
@@ -114,10 +121,16 @@ def evaluate(
         if not show_task(terminal, networks, named, judged, data, batch_size, num_samples, max_drop):
             click.get_current_context().exit(GOAL_MISSED)
         return
-    if max_drop is not None:
-        raise click.UsageError("--max-drop is about the metric of a task; give --task as well")
     samples = load_data(data)
-    evaluation = evaluate_networks(networks, samples, batch_size, num_samples, terminal.progress, classes)
+    scores = False if classes is None and task in WITHOUT_CLASS_SCORES else classes
+    evaluation = evaluate_networks(networks, samples, batch_size, num_samples, terminal.progress, scores)
+    loss = evaluation.loss
+    if max_drop is not None and loss is None:
+        raise click.UsageError(
+            f"--max-drop is about classes or the score of a task, and {network} puts out no class scores; give --task, "
+            "or leave --max-drop out"
+        )
+    met = None if max_drop is None or loss is None else loss <= max_drop
     result = {
         "network": network,
         "reference": reference,
@@ -126,8 +139,12 @@ def evaluate(
         "weights": first.weights,
         "data": samples.name,
         **evaluation.document,
+        "max_drop": max_drop,
+        "met": met,
     }
     terminal.show(result, *_tables(result, first, evaluation))
+    if met is False:
+        click.get_current_context().exit(GOAL_MISSED)
 
 
 def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation) -> list[RenderableType]:
@@ -151,6 +168,9 @@ def _tables(result: Mapping[str, Any], network: Network, evaluation: Evaluation)
     rows += [_comparison_row(each, noun) for each in evaluation.comparisons]
     if (steps := evaluation.step_accuracy.get("network")) is not None:
         rows.append(("scores", f"{steps.scale} at each of {steps.steps} steps"))
+    if result["max_drop"] is not None:
+        unit = "% of perplexity" if steps is not None else "points"
+        rows.append(("goal", goal_text(result, evaluation.loss, unit)))
     if not evaluation.class_scores.yes:
         rows.append(("outputs", f"no class scores: {evaluation.class_scores.why}"))
     if network.weights == "random":

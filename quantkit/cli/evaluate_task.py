@@ -31,13 +31,10 @@ def show_task(
 
     Raises:
         UserError: the networks do not fit the task.
-        DataError: the data cannot be used, or a goal is given and there is nothing to measure the loss against.
+        DataError: the data cannot be used.
     """
-    from quantkit.errors import DataError
     from quantkit.tasks.judge import judge
 
-    if max_drop is not None and "reference" not in networks:
-        raise DataError("--max-drop is about what a network loses against its reference; give a --reference")
     evaluation = judge(task, networks, data, batch_size, num_samples, terminal.progress)
     met = max_drop is None or (evaluation.loss is not None and evaluation.loss <= max_drop)
     first = networks["network"]
@@ -63,14 +60,20 @@ def _tables(result: Mapping[str, Any], evaluation: TaskEvaluation) -> list[Rende
 
     rows = [("images", f"{evaluation.images} of {result['data']}"), *_rows(evaluation)]
     if result["max_drop"] is not None:
-        loss = "unknown" if evaluation.loss is None else f"{evaluation.loss:.2f}"
-        rows.append(("goal", f"{'met' if result['met'] else 'MISSED'}: loss {loss} of {result['max_drop']:g} points"))
+        rows.append(("goal", goal_text(result, evaluation.loss, "points")))
     if result["weights"] == "random":
         rows.append(("weights", "RANDOM: scores mean nothing"))
+    rows += [("note", note) for note in evaluation.notes]
     others = [result[role] for role in ("reference", "against") if result[role]]
     against = f" against {' and '.join(others)}" if others else ""
     title = f"\n{result['network']} ({result['kind'].upper()}){against}: {evaluation.task}"
     return [Text(title, "bold"), grid_of(rows)]
+
+
+def goal_text(result: Mapping[str, Any], loss: Optional[float], unit: str) -> str:
+    """Whether the goal in a command's result was met, and by how much."""
+    lost = "unknown" if loss is None else f"{loss:.2f}"
+    return f"{'met' if result['met'] else 'MISSED'}: loss {lost} of {result['max_drop']:g} {unit}"
 
 
 def _rows(evaluation: TaskEvaluation) -> Iterator[tuple[str, str]]:

@@ -101,9 +101,9 @@ class Calibrating:
     calib_data: Optional[str] = option(
         "--calib-data",
         metavar="SPEC",
-        help="Samples: a folder of images (FOLDER:SPLIT for one split of its labels.csv), .npz, .npy, .rec, builtin "
-        "(photographs), digits:train, scenes:train.  [default: builtin; `quantize` uses a table that ships for the "
-        "weights, if there is one]",
+        help="Samples: a folder of images (FOLDER:SPLIT for one split of its labels.csv or of VOC), COCO .json, .npz, "
+        ".npy, .rec, builtin (photographs), digits:train, scenes:train.  [default: builtin; `quantize` uses a table "
+        "that ships for the weights, if there is one]",
     )
     method: Optional[str] = option(
         "--method",

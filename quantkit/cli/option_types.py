@@ -11,8 +11,13 @@ import click
 SIDE = click.IntRange(min=1, max=(1 << 31) - 1)
 """A number of pixels."""
 
-TASK = click.Choice(["classification", "detection", "segmentation", "pose"])
-"""What a network is for: one of ``TaskName``, or classification."""
+TASK = click.Choice(
+    ["classification", "detection", "segmentation", "pose", "action", "depth", "tracking", "embedding", "language"]
+)
+"""What a network is for: one of ``models.families.Task``."""
+
+PREDICTION = click.Choice(["classification", "detection", "segmentation", "pose"])
+"""What is predicted of an image: one of ``TaskName``, or classification."""
 
 
 def listed(text: Optional[str]) -> list[str]:

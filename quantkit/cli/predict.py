@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional
 import click
 
 from quantkit.backends.registry import DEPLOYED
-from quantkit.cli.option_types import TASK
+from quantkit.cli.option_types import PREDICTION
 from quantkit.cli.options import Verb, force_option, output_options
 from quantkit.cli.targets import check_file_target
 from quantkit.cli.terminal import Terminal
@@ -35,7 +35,7 @@ _SHOWN = 10
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--task",
-    type=TASK,
+    type=PREDICTION,
     help="What the outputs mean.  [default: what the bundle says, else what their shapes suggest]",
 )
 @click.option(

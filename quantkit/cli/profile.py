@@ -54,7 +54,9 @@ _SPENT = {
     ),
 )
 @click.argument("network", metavar="BUNDLE|MODEL")
-@click.option("--batch", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Samples in a run.")
+@click.option(
+    "--batch", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Samples in a run."
+)
 @click.option(
     "--runs",
     type=click.IntRange(min=1),

@@ -48,7 +48,12 @@ class Boxes:
 
 
 def boxes_of(
-    size: Size, corners: Sequence[Sequence[float]], labels: Sequence[int], ignored: Sequence[bool], where: str
+    size: Size,
+    corners: Sequence[Sequence[float]],
+    labels: Sequence[int],
+    ignored: Sequence[bool],
+    where: str,
+    may_be_empty: bool = False,
 ) -> Boxes:
     """Objects from lists, with boxes that lie in the image; what is up to a pixel outside is cut off.
 
@@ -58,6 +63,7 @@ def boxes_of(
         labels: the class index of each.
         ignored: whether detections of each count.
         where: names the image in errors.
+        may_be_empty: whether a box may have a width or a height of 0.
 
     Raises:
         DataError: a box is empty, or reaches out of the image.
@@ -67,7 +73,7 @@ def boxes_of(
     limits = np.array([width, height, width, height], np.float64)
     clipped = np.clip(array, 0, limits)
     outside = ((array < -_BEYOND) | (array > limits + _BEYOND)).any(axis=1)
-    empty = (clipped[:, 2] <= clipped[:, 0]) | (clipped[:, 3] <= clipped[:, 1])
+    empty = (array[:, 2:] < array[:, :2]).any(axis=1) if may_be_empty else is_empty(clipped)
     for bad, what, remedy in (
         (outside, f"reaches out of the image of {width}x{height} pixels", "correct it, or the size of the image"),
         (empty, "holds no pixel", "give left < right and top < bottom, or remove the object"),
@@ -77,6 +83,12 @@ def boxes_of(
             edges = ", ".join(f"{value:g}" for value in array[number])
             raise DataError(f"object {number + 1} of {where}, from left to bottom {edges}, {what}; {remedy}")
     return Boxes(size, clipped, np.array(labels, np.int64), np.array(ignored, bool))
+
+
+def is_empty(corners: np.ndarray) -> np.ndarray:
+    """Whether boxes hold no pixel: booleans of shape (boxes,), of corners of shape (boxes, 4)."""
+    empty: np.ndarray = (corners[:, 2:] <= corners[:, :2]).any(axis=1)
+    return empty
 
 
 def class_indices(used: Iterable[str], known: Sequence[str], where: str) -> dict[str, int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Optional
 
 from quantkit.data.annotated import AnnotatedImages
-from quantkit.data.boxes import Boxes, boxes_of, check_size, class_indices
+from quantkit.data.boxes import Boxes, boxes_of, check_size, class_indices, is_empty
 from quantkit.data.coco_json import CocoCategory, CocoDocument, CocoImage, CocoObject, read_coco
 from quantkit.data.decode import decode
 from quantkit.data.resizing import Size
@@ -21,6 +22,8 @@ _SHOWN = 100
 
 def coco_boxes(path: Path, classes: Sequence[str] = ()) -> AnnotatedImages[Boxes]:
     """The photographs of a COCO file with their objects; crowds are ``ignored``.
+
+    Boxes may have a width or a height of 0, as two of COCO's own; to pycocotools they are objects that nobody finds.
 
     The photographs lie beside the file, in ``images`` there, or, as COCO has them, in a folder beside the file's that
     has the end of its name: ``val2017`` for ``annotations/instances_val2017.json``. Images without objects count.
@@ -50,18 +53,39 @@ def coco_boxes(path: Path, classes: Sequence[str] = ()) -> AnnotatedImages[Boxes
         _boxes(image, objects[image.id], indices, f"image {image.file_name[:_SHOWN]} of {path}") for image in images
     ]
 
+    empty = sum(int(is_empty(each.corners).sum()) for each in truths)
+    notes = (f"objects that hold no pixel, and count as missed as in pycocotools: {empty}",) if empty else ()
+
     def size(position: int) -> Size:
         return truths[position].size
+
+    return AnnotatedImages(_photographs(path, files, size), known, size, truths.__getitem__, notes=notes)
+
+
+def coco_images(path: Path) -> Samples:
+    """The photographs of a COCO file alone, by their numbers.
+
+    Raises:
+        DataError: the file cannot be used, lists no image, or an image does not exist.
+    """
+    images = sorted(read_coco(path).images, key=_number)
+    if not images:
+        raise DataError(f"{path} lists no image; give one that does")
+    return _photographs(path, image_files(path, images), None)
+
+
+def _photographs(path: Path, files: Sequence[Path], size: Optional[Callable[[int], Size]]) -> Samples:
+    """The photographs in these files, each checked to have the size of its annotation, if that is given."""
 
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         for position in positions:
             file = files[position]
             pixels = decode(file, str(file))
-            check_size(size(position), pixels, str(file))
+            if size is not None:
+                check_size(size(position), pixels, str(file))
             yield Sample(pixels, None, file.name)
 
-    samples = Samples(as_text(path.name), read, len(files), independent=True)
-    return AnnotatedImages(samples, known, size, truths.__getitem__)
+    return Samples(as_text(path.name), read, len(files), independent=True)
 
 
 def _number(entry: CocoImage | CocoCategory) -> int:
@@ -82,6 +106,7 @@ def _boxes(image: CocoImage, objects: Sequence[CocoObject], indices: Mapping[int
         [indices[each.category_id] for each in objects],
         [each.iscrowd == 1 for each in objects],
         where,
+        may_be_empty=True,
     )
 
 

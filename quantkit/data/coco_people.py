@@ -12,6 +12,7 @@ from quantkit.data.boxes import boxes_of, check_size
 from quantkit.data.coco import image_files
 from quantkit.data.coco_json import CocoPerson, read_coco_people
 from quantkit.data.decode import PIXELS_VARIABLE, decode, most_pixels
+from quantkit.data.held import Held
 from quantkit.data.people import Person, Region, region_around
 from quantkit.data.resizing import Size
 from quantkit.data.samples import Sample, Samples
@@ -19,6 +20,7 @@ from quantkit.errors import DataError
 from quantkit.files.files import as_text
 
 _SHOWN = 100
+_PHOTOGRAPHS_HELD = 2
 
 
 def coco_people(path: Path, input_size: Size, joints: int) -> AnnotatedImages[Person]:
@@ -59,18 +61,26 @@ def coco_people(path: Path, input_size: Size, joints: int) -> AnnotatedImages[Pe
     used = [images[number] for number in sorted({marked.image_id for marked, _ in people})]
     files = dict(zip((image.id for image in used), image_files(path, used)))
 
+    def photograph(number: int) -> np.ndarray:
+        file = files[number]
+        pixels = decode(file, str(file))
+        check_size((images[number].height, images[number].width), pixels, str(file))
+        return pixels
+
+    # People are in the order of their photographs.
+    held = Held(photograph, _PHOTOGRAPHS_HELD)
+
     def read(positions: Iterable[int]) -> Iterator[Sample]:
         for position in positions:
             image = images[people[position][0].image_id]
-            pixels = decode(files[image.id], str(files[image.id]))
-            check_size((image.height, image.width), pixels, str(files[image.id]))
-            yield Sample(regions[position].cut(pixels), None, f"{image.file_name} (person {position})")
+            yield Sample(regions[position].cut(held(image.id)), None, f"{image.file_name} (person {position})")
 
     def truth(position: int) -> Person:
         return regions[position].person(people[position][1])
 
     samples = Samples(as_text(path.name), read, len(people), independent=True)
-    return AnnotatedImages(samples, (), lambda position: regions[position].size, truth)
+    photographs = [marked.image_id for marked, _ in people]
+    return AnnotatedImages(samples, (), lambda position: regions[position].size, truth, photographs)
 
 
 def _region(person: CocoPerson, input_size: Size, where: str) -> Region:

@@ -8,15 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from quantkit.data.resizing import Size
 from quantkit.errors import DataError, UserError
 from quantkit.files.text import open_ordinary
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+Result = TypeVar("Result")
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """The formats that quantkit decodes, by Pillow's names. Others start programs (EPS) or do not hold photographs."""
@@ -55,9 +58,17 @@ def decode_classes(file: Path | IO[bytes], name: str) -> np.ndarray[Any, Any]:
     return _decoded(file, name, _values)
 
 
-def _decoded(
-    file: Path | IO[bytes], name: str, convert: Callable[[Image, str], np.ndarray[Any, Any]]
-) -> np.ndarray[Any, Any]:
+def stored_size(file: Path | IO[bytes], name: str) -> Size:
+    """The height and the width of an image file's pixels as they are stored, from its header.
+
+    Raises:
+        DataError: as for ``decode``, as far as the header shows it.
+        UserError: ``QUANTKIT_MAX_IMAGE_PIXELS`` is not a number.
+    """
+    return _decoded(file, name, _size)
+
+
+def _decoded(file: Path | IO[bytes], name: str, convert: Callable[[Image, str], Result]) -> Result:
     """What ``convert`` makes of an opened image and its name; see ``decode`` for the errors."""
     from PIL import Image, UnidentifiedImageError
 
@@ -108,6 +119,10 @@ def _values(image: Image, name: str) -> np.ndarray[Any, Any]:
             "palette image (PNG)"
         )
     return np.array(image)
+
+
+def _size(image: Image, name: str) -> Size:
+    return image.height, image.width
 
 
 def _rgb(image: Image) -> np.ndarray[Any, Any]:

@@ -46,7 +46,8 @@ DataSource = Union[Samples, str, "os.PathLike[str]", Array, tuple[Array, Array],
 """What sample data can be given as; see ``load_data``."""
 
 _KINDS = (
-    "a folder of images (FOLDER:SPLIT for one split of its labels.csv), an .npz, .npy or .rec file, "
+    "a folder of images or of VOC's form (FOLDER:SPLIT for one split of its labels.csv, or of VOC), a COCO file "
+    "(.json), an .npz, .npy or .rec file, "
     "'builtin', 'digits:train', 'digits:test', 'scenes:train' or 'scenes:test'"
 )
 
@@ -56,9 +57,9 @@ def load_data(spec: DataSource) -> Samples:
 
     By name (``str`` or path): ``builtin`` (photographs), ``digits:train``, ``digits:test``, ``scenes:train``,
     ``scenes:test`` (digits over photographs), a folder of images or of VOC's form, such a folder and a split of its
-    ``labels.csv`` or of VOC, as in ``photos:test``, an ``.npz`` file, an ``.npy`` file, a ``.rec`` file. In Python also
-    an array, a pair of arrays (samples, labels), a Gluon ``DataLoader`` or another iterable of batches, an MXNet
-    ``DataIter``, or ``Samples``, which come back as they are.
+    ``labels.csv`` or of VOC, as in ``photos:test``, a COCO file (``.json``), an ``.npz`` file, an ``.npy`` file, a
+    ``.rec`` file. In Python also an array, a pair of arrays (samples, labels), a Gluon ``DataLoader`` or another
+    iterable of batches, an MXNet ``DataIter``, or ``Samples``, which come back as they are.
 
     Raises:
         DataError: it does not exist, is of no known kind, or cannot be read.
@@ -97,10 +98,17 @@ def _named(spec: str) -> Samples:
         return voc_images(folder, part) if is_voc(folder) else images_folder(folder, part)
     if not os.path.isfile(path):
         raise DataError(f"there is no sample data {spec!r}; give {_KINDS}")
-    kinds = {".npz": npz_file, ".npy": npy_file, ".rec": record_file}
+    kinds = {".npz": npz_file, ".npy": npy_file, ".rec": record_file, ".json": _coco_images}
     if path.suffix.lower() not in kinds:
         raise DataError(f"{spec!r} is no sample data of a known kind; give {_KINDS}")
     return kinds[path.suffix.lower()](path)
+
+
+def _coco_images(path: Path) -> Samples:
+    # Imported late: pydantic takes a tenth of a second to import.
+    from quantkit.data.coco import coco_images
+
+    return coco_images(path)
 
 
 def _is_array(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Optional
@@ -14,7 +14,7 @@ import numpy as np
 
 from quantkit.data.annotated import AnnotatedImages
 from quantkit.data.boxes import Boxes, boxes_of, check_size, class_indices
-from quantkit.data.decode import decode, decode_classes
+from quantkit.data.decode import decode, decode_classes, stored_size
 from quantkit.data.folder import SUFFIXES, images_folder
 from quantkit.data.resizing import Size
 from quantkit.data.samples import Sample, Samples
@@ -33,8 +33,8 @@ VOID = 255
 _LONGEST_SPLIT = 2**26
 _SHOWN = 100
 
-# Masks are as large as photographs; an evaluation asks for one after the other.
-_MASKS_HELD = 2
+# Masks are as large as photographs; an evaluation asks for one after the other, for each of its networks.
+_MASKS_HELD = 1
 
 
 def is_voc(path: Path) -> bool:
@@ -92,22 +92,29 @@ def voc_masks(path: Path, split: Optional[str] = None, classes: Sequence[str] = 
             )
         return values
 
+    # Reading is ahead of judging, and needs the size alone.
+    @cache
     def size(position: int) -> Size:
-        height, width = mask(position).shape
-        return height, width
+        file = path / MASKS / f"{names[position]}.png"
+        return stored_size(file, str(file))
 
     return AnnotatedImages(_images(path, split, names, size), known, size, mask)
 
 
 def voc_images(path: Path, split: Optional[str] = None) -> Samples:
-    """The photographs of a VOC folder alone: those that ``ImageSets/Main/SPLIT.txt`` names, or all.
+    """The photographs of a VOC folder alone: those that a split names, or all.
+
+    The split is ``ImageSets/Main/SPLIT.txt``, else ``ImageSets/Segmentation/SPLIT.txt``.
 
     Raises:
         DataError: a file is missing, or there is no such split.
     """
     if split is None:
         return replace(images_folder(path / IMAGES), name=_title(path, None))
-    return _images(path, split, _listed(path / SPLITS / "Main", split), None)
+    folders = [path / SPLITS / task for task in ("Main", "Segmentation")]
+    with_split = (each for each in folders if os.path.isfile(each / f"{split}.txt"))
+    folder = next(with_split, None) or next((each for each in folders if each.is_dir()), folders[0])
+    return _images(path, split, _listed(folder, split), None)
 
 
 def _names(path: Path, split: Optional[str], task: str, folder: str, suffix: str) -> list[str]:

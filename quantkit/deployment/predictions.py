@@ -15,7 +15,7 @@ from quantkit.data.folder import SUFFIXES, is_image
 from quantkit.data.sample_noun import sample_noun
 from quantkit.deployment.predictor import Predictor
 from quantkit.errors import DataError, UserError
-from quantkit.tasks.choose import make_task, task_of
+from quantkit.tasks.choose import judged_task, make_task, task_of
 from quantkit.tasks.detections import Detections, above
 from quantkit.tasks.keypoints import Keypoints
 from quantkit.tasks.task import Task, TaskName
@@ -75,16 +75,18 @@ def kind_of(predictor: Predictor, said: Optional[Kind] = None) -> Kind:
             f"{predictor.name} reads inputs of shape {predictor.input_shape}, not images; call Predictor.predict() in "
             "Python with arrays"
         )
-    if (stated := said or predictor.manifest.task) is not None:
+    task = predictor.manifest.task
+    if (stated := said or judged_task(task)) is not None:
         return stated
     if predictor.manifest.class_scores:
         return "classification"
-    name = task_of(_shapes(predictor))
+    name = task_of(_shapes(predictor)) if task is None else None
     if name is None:
+        use = "" if task is None else f" (it is for {task})"
         listed = ", ".join(map(str, _shapes(predictor)))
         raise UserError(
             f"{predictor.name} puts out {listed} for each image: neither classes, nor detections, nor a map of "
-            "classes; call Predictor.predict() in Python"
+            f"classes{use}; call Predictor.predict() in Python"
         )
     return name
 

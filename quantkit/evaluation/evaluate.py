@@ -80,6 +80,23 @@ class Evaluation:
     step_accuracy: Mapping[Role, StepAccuracy] = field(default_factory=dict)
 
     @property
+    def loss(self) -> Optional[float]:
+        """What the judged network loses against its reference, as ``quantize --max-drop`` bounds it.
+
+        Points of top-1, or without labels of agreement; where every step has a label, the rise of perplexity in
+        percent. None without a reference or class scores.
+        """
+        compared = {each.measure: each.result for each in self.comparisons if each.other == "reference"}
+        result = compared.get("perplexity") or compared.get("accuracy")
+        if isinstance(result, PerplexityChange):
+            return result.change
+        if result is not None:
+            # No loss is 0, not -0.
+            return 100 * (0.0 - result.difference)
+        agreed = self.agreement.get("network")
+        return None if agreed is None or agreed.top1 is None else 100 * (1 - agreed.top1)
+
+    @property
     def document(self) -> dict[str, Any]:
         """The results as JSON values: shares from 0 to 1, ratios in dB; null for what was not measured."""
         top = {role: {"top1": each.top1, "top5": each.top5} for role, each in self.accuracy.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Optional
@@ -68,6 +68,23 @@ class ScoreDrop:
         if self.low is None or self.high is None:
             return "not distinguishable"
         return interval_verdict(-self.high, -self.low)
+
+
+def over_groups(measures: Iterable[Measure], groups: Optional[Sequence[int]]) -> tuple[Measure, ...]:
+    """The same measures, whose intervals are over groups of images.
+
+    Args:
+        measures: of images.
+        groups: the number of each image's group, such as the photograph that it is a part of; None: each is one.
+    """
+    if groups is None:
+        return tuple(measures)
+    numbers, places = np.unique(groups, return_inverse=True)
+    return tuple(Measure(each.name, len(numbers), _spread(each, places)) for each in measures)
+
+
+def _spread(measure: Measure, places: np.ndarray) -> Callable[[np.ndarray], float]:
+    return lambda weights: measure.weighted(weights[places])
 
 
 def score(measure: Measure) -> Score:

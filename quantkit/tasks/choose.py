@@ -35,8 +35,11 @@ def task_named(said: Any, network: str = "") -> TaskName:
     """
     name = judged_task(said)
     if name is None:
+        others = " or ".join(get_args(TaskName))
+        if network and said is not None:
+            raise UserError(f"{network} is for {said}, which evaluate() judges; call that, or give {others}")
         which = f"{network} does not say which task it is for" if network else f"there is no task {said!r}"
-        raise UserError(f"{which}; give {' or '.join(get_args(TaskName))}")
+        raise UserError(f"{which}; give {others}")
     return name
 
 

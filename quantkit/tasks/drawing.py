@@ -8,6 +8,8 @@ from quantkit.tasks.detections import Detections
 
 _LINE_SHARE = 200
 _DOT_SHARE = 60
+_TEXT_SHARE = 30
+_SMALLEST_TEXT = 10
 _TINT = 0.55
 
 
@@ -29,11 +31,13 @@ def with_boxes(image: np.ndarray, detections: Detections, classes: tuple[str, ..
         detections: in the image's coordinates.
         classes: the names of the classes; empty to write their indices.
     """
-    from PIL import Image, ImageDraw
+    from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.fromarray(image)
     pen = ImageDraw.Draw(picture)
-    line = max(1, min(image.shape[:2]) // _LINE_SHARE)
+    short = min(image.shape[:2])
+    line = max(1, short // _LINE_SHARE)
+    font = ImageFont.load_default(max(_SMALLEST_TEXT, short // _TEXT_SHARE))
     # The best are drawn last, over the others.
     rows = [*zip(detections.boxes.tolist(), detections.scores.tolist(), detections.labels.tolist())]
     for (left, top, right, bottom), score, label in reversed(rows):
@@ -41,9 +45,9 @@ def with_boxes(image: np.ndarray, detections: Detections, classes: tuple[str, ..
         name = classes[label] if label < len(classes) else str(label)
         pen.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), outline=paint, width=line)
         text = f"{name} {score:.2f}"
-        place = pen.textbbox((left, top), text)
+        place = pen.textbbox((left, top), text, font)
         pen.rectangle(place, fill=paint)
-        pen.text((left, top), text, fill="white" if sum(paint) < 384 else "black")
+        pen.text((left, top), text, fill="white" if sum(paint) < 384 else "black", font=font)
     return np.array(picture)
 
 

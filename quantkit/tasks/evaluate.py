@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, tee
 from typing import Any, Optional
 
@@ -17,7 +17,7 @@ from quantkit.data.placement import placement
 from quantkit.data.samples import Samples
 from quantkit.errors import DataError
 from quantkit.evaluation.evaluate import BATCH_SIZE, Role, check_comparable
-from quantkit.evaluation.measure import Measure, Score, ScoreDrop, score, score_drop
+from quantkit.evaluation.measure import Measure, Score, ScoreDrop, over_groups, score, score_drop
 from quantkit.evaluation.network import Network
 from quantkit.kinds import whole_number
 from quantkit.progress import Progress, silent
@@ -34,6 +34,7 @@ class TaskEvaluation:
         scores: of each network against what is true, the one it is judged by first; empty without annotations.
         agreement: of each other network against the reference's predictions; empty without a reference.
         drops: what the judged network loses against each other in the first score.
+        notes: what the user should know of the data.
     """
 
     task: TaskName
@@ -41,6 +42,7 @@ class TaskEvaluation:
     scores: Mapping[Role, tuple[Score, ...]]
     agreement: Mapping[Role, tuple[Score, ...]]
     drops: Mapping[Role, ScoreDrop]
+    notes: tuple[str, ...] = ()
 
     @property
     def loss(self) -> Optional[float]:
@@ -64,6 +66,7 @@ class TaskEvaluation:
             "scores": {role: [asdict(each) for each in scores] for role, scores in self.scores.items()},
             "agreement": {role: [asdict(each) for each in scores] for role, scores in self.agreement.items()},
             "drops": {role: {**asdict(each), "verdict": each.verdict} for role, each in self.drops.items()},
+            "notes": list(self.notes),
         }
 
 
@@ -88,6 +91,7 @@ def evaluate_task(
     Raises:
         UserError: the networks cannot be compared, or a number is not a whole one from 1 up.
         DataError: the images cannot be used, or there is nothing to judge by.
+        EngineError: a network computes maps with NaN or infinite values.
         ExtraMissing: a score needs a package that is not installed.
     """
     batch_size = whole_number("batch_size", batch_size, 1, BATCH_SIZE)
@@ -108,7 +112,9 @@ def evaluate_task(
     total = -(-min(known, default=0) // batch_size)
     counted = progress(chain([begun], stream), total, f"{task.name} on {samples.name}")
     true, agreed, images = _compared(task, networks, annotated, iter(counted), batch_size)
-    return _judged(task, true, agreed, images)
+    parts = None if annotated is None or annotated.photographs is None else annotated.photographs[:images]
+    notes = () if annotated is None else annotated.notes
+    return replace(_judged(task, true, agreed, images, parts), notes=notes)
 
 
 def _compared(
@@ -149,14 +155,20 @@ def _predictions(
 
 
 def _judged(
-    task: Task[Any, Any, Any], true: Mapping[Role, list[Any]], agreed: Mapping[Role, list[Any]], images: int
+    task: Task[Any, Any, Any],
+    true: Mapping[Role, list[Any]],
+    agreed: Mapping[Role, list[Any]],
+    images: int,
+    photographs: Optional[Sequence[int]],
 ) -> TaskEvaluation:
-    measured: dict[Role, tuple[Measure, ...]] = {role: task.measures(each) for role, each in true.items()}
+    measured: dict[Role, tuple[Measure, ...]] = {
+        role: over_groups(task.measures(each), photographs) for role, each in true.items()
+    }
     return TaskEvaluation(
         task.name,
         images,
         {role: tuple(map(score, measures)) for role, measures in measured.items()},
-        {role: tuple(map(score, task.agreement(each))) for role, each in agreed.items()},
+        {role: tuple(map(score, over_groups(task.agreement(each), photographs))) for role, each in agreed.items()},
         {
             role: score_drop(measured["network"][0], measures[0])
             for role, measures in measured.items()

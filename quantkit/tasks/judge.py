@@ -40,6 +40,7 @@ def judge(
     Raises:
         UserError: the outputs do not fit the task, or the networks cannot be compared.
         DataError: the data cannot be used, or there is nothing to judge by.
+        EngineError: a network computes maps with NaN or infinite values.
         ExtraMissing: COCO's rules need a package that is not installed.
     """
     made, opened = task_and_data(task, networks["network"], data)

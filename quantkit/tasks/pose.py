@@ -21,6 +21,7 @@ from quantkit.tasks.average_precision import (
     mean_average_precision,
 )
 from quantkit.tasks.drawing import with_points
+from quantkit.tasks.finite import finite
 from quantkit.tasks.keypoints import Keypoints, peaks, similarity
 
 # The similarities at which COCO averages.
@@ -50,7 +51,7 @@ class Pose:
         """The joints of each person; see ``Task``."""
         height, width = self.input_size
         cells = [width / outputs[0].shape[3], height / outputs[0].shape[2]]
-        seen = [peaks(heatmaps) for heatmaps in outputs[0]]
+        seen = [peaks(heatmaps) for heatmaps in finite(outputs[0], "heatmaps")]
         return [Keypoints(each.points * cells, each.scores) for each in seen]
 
     def in_image(self, prediction: Keypoints, placed: Placement) -> Keypoints:

@@ -12,7 +12,7 @@ from quantkit.data.placement import placement
 from quantkit.data.preprocess import Preprocess
 from quantkit.data.resizing import Size
 from quantkit.evaluation.drop import Drop
-from quantkit.evaluation.measure import Measure, score, score_drop
+from quantkit.evaluation.measure import Measure, over_groups, score, score_drop
 from quantkit.tasks.task import Task
 
 
@@ -46,7 +46,7 @@ class TaskReference:
                 return None
             loss, low, high = (100 * (1 - share) for share in (agreed.value, agreed.high, agreed.low))
             return Drop(len(compared), agreed.name, 1.0, agreed.value, loss, low, high)
-        measure = self.task.measures(compared)[0]
+        measure = self._measure_of(compared)
         lost = score_drop(measure, self._measure)
         if lost.points is None or lost.low is None or lost.high is None:
             return None
@@ -55,7 +55,11 @@ class TaskReference:
     @cached_property
     def _measure(self) -> Measure:
         """The score of the network itself against what is true."""
-        return self.task.measures(self._compared(self.predictions))[0]
+        return self._measure_of(self._compared(self.predictions))
+
+    def _measure_of(self, compared: Sequence[Any]) -> Measure:
+        photographs = None if self.annotated is None else self.annotated.photographs
+        return over_groups(self.task.measures(compared), photographs)[0]
 
     def _compared(self, predictions: Iterable[Any]) -> list[Any]:
         return [self.task.compare(truth, seen) for truth, seen in self._pairs(predictions)]

@@ -13,6 +13,7 @@ from quantkit.data.resizing import Size
 from quantkit.evaluation.measure import Measure
 from quantkit.tasks.confusion import UNTOLD, confusion_matrix, mean_intersection_over_union
 from quantkit.tasks.drawing import with_classes
+from quantkit.tasks.finite import finite
 
 # Rows of the counts that are kept of each image.
 _RIGHT, _TRUE, _PREDICTED = range(3)
@@ -33,7 +34,7 @@ class Segmentation:
 
     def decode(self, outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The class with the highest score at every place; see ``Task``."""
-        return list(outputs[0].argmax(axis=1))
+        return list(finite(outputs[0], "a map of classes").argmax(axis=1))
 
     def in_image(self, prediction: np.ndarray, placed: Placement) -> np.ndarray:
         """The class of each of the image's pixels, -1 where the network does not see it; see ``Task``."""

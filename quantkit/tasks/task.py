@@ -30,7 +30,11 @@ class Task(Protocol[Prediction, Truth, Compared]):
         """What the task is called."""
 
     def decode(self, outputs: Sequence[np.ndarray]) -> list[Prediction]:
-        """The prediction for each image of a batch, in the coordinates of the network's input."""
+        """The prediction for each image of a batch, in the coordinates of the network's input.
+
+        Raises:
+            EngineError: maps hold NaN or infinite values.
+        """
 
     def in_image(self, prediction: Prediction, placed: Placement) -> Prediction:
         """A prediction in the coordinates of the image."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from quantkit.errors import ModelError
 from quantkit.fusion.fused_model import FusedModel, fuse_model
 from quantkit.ir.graph import Graph, Tensor
 from quantkit.models.card import read_card
+from quantkit.models.families import Task
 from quantkit.models.model import Model, Source
+from quantkit.tasks.task import TaskName
 from tests.networks import DATA, Builder, images
 from tests.processes import environment
 
@@ -154,8 +157,10 @@ def test_labels_of_a_map_name_what_is_found(engine: None, tmp_path: Path) -> Non
 def test_the_task_is_kept(engine: None, tmp_path: Path) -> None:
     b = Builder()
     model = Model("map", b.graph(b.conv("conv", DATA, 3, 2)), (3, 16, 16), None, Source("map", "given"))
-    for task, kept, version in (("segmentation", "segmentation", 8), ("classification", None, 6)):
-        written = write_float_bundle(fuse_model(replace(model, task=task), images()), tmp_path / task)  # type: ignore[arg-type]
+    for task in get_args(Task):
+        kept = None if task == "classification" else task
+        version = 6 if kept is None else 8 if kept in get_args(TaskName) else 9
+        written = write_float_bundle(fuse_model(replace(model, task=task), images()), tmp_path / task)
         bundle = read_bundle(written)
         assert (bundle.manifest.task, bundle.model.task, bundle.manifest.version) == (kept, kept, version)
         assert read_card(written / "card.toml").task == task

@@ -57,6 +57,38 @@ def test_evaluate_counts_as_numpy_does(
     assert comparison["other_only"] == (other & ~right).sum()
 
 
+def test_evaluate_holds_classes_to_a_goal(
+    run: Run, checkpoint: Path, changed: tuple[Path, Path], samples: Path, tmp_path: Path
+) -> None:
+    from quantkit.backends.mxnet.execute import run as run_graph
+    from quantkit.models.load import load_model
+
+    near, far = changed
+    with np.load(samples) as archive:
+        images = archive["x"]
+    scores = run_graph(load_model(checkpoint, input_shape=(3, 16, 16)).graph, {"data": images})[0]
+    np.savez(tmp_path / "unlabelled.npz", x=images)
+    # The reference is right but for two images.
+    np.savez(tmp_path / "labelled.npz", x=images, y=np.where(np.arange(23) < 2, scores.argmin(1), scores.argmax(1)))
+    common = ["--input-shape", SHAPE, "--reference", checkpoint]
+    for data, what in ((tmp_path / "labelled.npz", "accuracy"), (tmp_path / "unlabelled.npz", "agreement")):
+        done = run("evaluate", near, "--data", data, *common, "--max-drop", "0")
+        assert done.exit_code == 0 and "met: loss 0.00 of 0 points" in done.stdout, done.stderr
+        document = json.loads(run("evaluate", far, "--data", data, *common, "--max-drop", "100", "--json").stdout)
+        assert (document["max_drop"], document["met"]) == (100, True)
+        share = 1.0 if what == "agreement" else document["reference_accuracy"]["top1"]
+        lost = 100 * (share - document[what]["top1"])
+        for goal, code in ((lost + 0.1, 0), (lost - 0.1, 4)):
+            if 0 <= goal <= 100:
+                done = run("evaluate", far, "--data", data, *common, "--max-drop", goal, "--json")
+                assert (done.exit_code, json.loads(done.stdout)["met"]) == (code, code == 0)
+        assert lost > 20
+    assert "MISSED: loss" in run("evaluate", far, "--data", data, *common, "--max-drop", "0").stdout
+    alone = run("evaluate", near, "--data", samples, "--input-shape", SHAPE, "--max-drop", "1")
+    assert alone.exit_code == 2 and "loses against its reference; give a --reference" in alone.stderr
+    assert json.loads(run("evaluate", near, "--data", samples, *common, "--json").stdout)["met"] is None
+
+
 def test_evaluate_stops_at_the_limit(run: Run, checkpoint: Path, samples: Path) -> None:
     options = ["--num-samples", 9, "--batch-size", 4, "--input-shape", SHAPE]
     result = run("evaluate", checkpoint, "--data", samples, *options, "--json")

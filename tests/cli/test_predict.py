@@ -69,6 +69,22 @@ def test_predict_refuses_what_does_not_fit(run: Run, bundles: Path, voc: Path, t
     assert done.exit_code == 2 and "there is no image nowhere.png" in done.stderr
 
 
+def test_predict_names_the_use_of_a_network_without_predictions(run: Run, engine: None, tmp_path: Path) -> None:
+    from quantkit.data.preprocess import Preprocess
+
+    stretched = Preprocess(fit="stretch")
+    # As maps of three classes these outputs would do.
+    net = bundle(colour_segmenter(8), (3, 8, 8), stretched, (), tmp_path / "net", "depth")
+    image = tmp_path / "a.png"
+    Image.new("RGB", (8, 8)).save(image)
+    done = run("predict", net, image)
+    assert done.exit_code == 2 and "nor a map of classes (it is for depth); call Predictor.predict()" in done.stderr
+    b = Builder()
+    scores = b.dense("scores", b.op("mean", "pooled", DATA, axis=(2, 3)), 3, 6)
+    clips = bundle(b.graph(scores), (3, 8, 8), stretched, (), tmp_path / "clips", "action")
+    assert json.loads(run("predict", clips, image, "--json").stdout)["task"] == "classification"
+
+
 def test_evaluate_judges_by_the_task(run: Run, bundles: Path, voc: Path) -> None:
     common = ["evaluate", bundles / "net", "--task", "detection", "--data", voc]
     done = run(*common, "--json")
@@ -93,8 +109,8 @@ def test_evaluate_holds_a_network_to_its_goal(run: Run, bundles: Path, voc: Path
     for others in ([], ["--against", bundles / "net"]):
         alone = run("evaluate", bundles / "net", *others, *common)
         assert alone.exit_code == 2 and "loses against its reference; give a --reference" in alone.stderr
-    unnamed = run("evaluate", bundles / "net", "--data", voc, "--max-drop", "1")
-    assert unnamed.exit_code == 2 and "give --task as well" in unnamed.stderr
+    unnamed = run("evaluate", bundles / "net", "--reference", bundles / "net", "--data", voc, "--max-drop", "1")
+    assert unnamed.exit_code == 2 and "puts out no class scores; give --task, or leave" in unnamed.stderr
 
 
 def test_evaluate_takes_splits_and_cocos_files(run: Run, bundles: Path, voc: Path, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 import quantkit.cli
 from quantkit.cli.main import cli
-from quantkit.cli.option_types import TASK
+from quantkit.cli.option_types import PREDICTION, TASK
+from quantkit.models.families import Task
 from quantkit.tasks.task import TaskName
 
 MOST_PARAMETERS = 12
@@ -102,4 +103,5 @@ def test_the_check_of_arithmetic_notices() -> None:
 
 
 def test_every_task_can_be_asked_for() -> None:
-    assert [*TASK.choices] == ["classification", *get_args(TaskName)]
+    assert [*TASK.choices] == [*get_args(Task)]
+    assert [*PREDICTION.choices] == ["classification", *get_args(TaskName)]

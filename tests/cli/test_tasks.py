@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 from PIL import Image
@@ -118,6 +118,23 @@ def test_a_network_for_something_else_is_refused_before_work(
     assert "calibrating" not in done.stderr and not (tmp_path / "b").exists()
     done = run("quantize", "digits_ssd", "--task", "detection", "--classes", "--out", "b")
     assert done.exit_code == 2 and "a network for detection are no class scores" in done.stderr
+
+
+@pytest.mark.parametrize(("task", "judged"), [("embedding", False), ("action", True), (None, True)])
+def test_checkpoints_say_any_task_and_their_bundles_keep_it(
+    run: Run, engine: None, tmp_path: Path, task: Optional[str], judged: bool
+) -> None:
+    requires("onnx")
+    said = [] if task is None else ["--task", task]
+    assert run("export", "digits_resnet20_v1", "--out", "net.onnx").exit_code == 0
+    done = run("fuse", "net.onnx", *said, "--out", "net", "--no-latency")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads((tmp_path / "net" / "manifest.json").read_text()).get("task") == task
+    for network, options in (("net", []), ("net.onnx", said)):
+        common = ["evaluate", network, *options, "--data", "digits:test", "--num-samples", 20, "--json"]
+        done = run(*common, "--reference", "digits_resnet20_v1")
+        assert done.exit_code == 0, done.stderr
+        assert json.loads(done.stdout)["class_scores"]["yes"] == judged
 
 
 def test_goals_are_held_against_the_annotations_before_work(run: Run, int8_engine: None, tmp_path: Path) -> None:

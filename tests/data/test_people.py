@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,27 @@ def test_people_go_with_their_own_parts_and_joints(tmp_path: Path) -> None:
         column, row = (round(value) for value in truth.points[0])
         photograph = decode(tmp_path / "val" / name, name)
         np.testing.assert_array_equal(sample.image[row, column], photograph[y, x])
+
+
+def test_a_photograph_is_decoded_once_for_all_its_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = document()
+    (first,) = given["annotations"]
+    given["images"].append({"id": 3, "file_name": "b.png", "height": HEIGHT, "width": WIDTH})
+    given["annotations"] = [first | {"image_id": number} for number in (5, 3, 5, 3, 5, 3, 5)]
+    path = coco_file(tmp_path, given)
+    decoded: list[str] = []
+
+    def counted(file: Path, name: str) -> np.ndarray:
+        decoded.append(file.name)
+        return decode(file, name)
+
+    monkeypatch.setattr("quantkit.data.coco_people.decode", counted)
+    people = coco_people(path, INPUT, 3)
+    assert people.photographs == [3, 3, 3, 5, 5, 5, 5]
+    with ThreadPoolExecutor(8) as pool:
+        samples = list(pool.map(lambda read: read(), people.samples.deferred()))
+    assert len(samples) == 7 and sorted(decoded) == ["a.png", "b.png"]
+    np.testing.assert_array_equal(samples[6].image, next(iter(people.samples.read([6]))).image)
 
 
 def test_only_people_with_marked_joints_count(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from PIL import Image
 
 from quantkit.data.sources import load_data
 from quantkit.errors import DataError
+from tests.data.annotations import coco_document, coco_file
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), np.uint8)
 
@@ -66,6 +68,23 @@ def test_files(tmp_path: Path) -> None:
         load_data(tmp_path / "data.rec")
 
 
+def test_a_coco_file_gives_its_photographs(tmp_path: Path) -> None:
+    document = coco_document({"z.png": ((24, 30), []), "a.png": ((5, 6), [])}, {})
+    path = coco_file(tmp_path, document)
+    path = path.rename(path.with_suffix(".JSON"))
+    samples = load_data(path)
+    assert (samples.name, len(samples), samples.independent) == ("instances_val.JSON", 2, True)
+    assert [(each.name, each.image.shape, each.label) for each in samples] == [
+        ("a.png", (5, 6, 3), None), ("z.png", (24, 30, 3), None),
+    ]  # fmt: skip
+    path.write_text(json.dumps(document | {"images": []}))
+    with pytest.raises(DataError, match=r"instances_val\.JSON lists no image"):
+        load_data(path)
+    path.write_text('{"a": 1}')
+    with pytest.raises(DataError, match="is damaged at images"):
+        load_data(path)
+
+
 @pytest.mark.parametrize("spec", [PIXELS, (PIXELS, np.arange(3)), Engine(), [PIXELS[:2], PIXELS[2:]], iter([PIXELS])])
 def test_values(spec: Any) -> None:
     samples = load_data(spec)
@@ -77,7 +96,7 @@ def test_values(spec: Any) -> None:
 def test_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: Any) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "labels.txt").write_text("")
-    with pytest.raises(DataError, match=r"sample data|no split"):
+    with pytest.raises(DataError, match=r"sample data.* of VOC's form .*, a COCO file \(\.json\)|no split"):
         load_data(spec)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from quantkit.data.decode import decode_classes
 from quantkit.data.sources import load_data
 from quantkit.data.voc import is_voc, voc_boxes, voc_masks
 from quantkit.data.voc_classes import VOC_CLASSES
@@ -186,6 +187,31 @@ def test_masks_hold_the_class_of_every_pixel(masks: Path) -> None:
     assert voc_masks(masks, "val").truth(0).shape == (3, 4)
 
 
+def test_masks_are_decoded_once_however_far_reading_is_ahead(masks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("b", "c", "d"):
+        for folder in ("JPEGImages", "SegmentationClass"):
+            (masks / folder / f"{name}.png").write_bytes((masks / folder / "a.png").read_bytes())
+    decoded: list[str] = []
+
+    def counted(file: Path, name: str) -> np.ndarray:
+        decoded.append(file.name)
+        return decode_classes(file, name)
+
+    monkeypatch.setattr("quantkit.data.voc.decode_classes", counted)
+    data = voc_masks(masks)
+    assert len(list(data.samples)) == 4 and not decoded
+    for position in range(4):
+        for _ in ("network", "reference"):
+            assert data.truth(position).shape == data.size(position) == (3, 4)
+    assert decoded == ["a.png", "b.png", "c.png", "d.png"]
+
+
+def test_a_mask_that_is_damaged(masks: Path) -> None:
+    (masks / "SegmentationClass" / "a.png").write_bytes(b"\x89PNG")
+    with pytest.raises(DataError, match=r"cannot read image .*a\.png: it is none of BMP"):
+        list(voc_masks(masks).samples)
+
+
 def test_a_mask_of_unknown_classes(masks: Path) -> None:
     with pytest.raises(DataError, match=r"a\.png has the class 20, but there are 3 classes \(0 to 2, and 255 for"):
         voc_masks(masks, classes=("background", "a", "b")).truth(0)
@@ -208,5 +234,19 @@ def test_photographs_alone_calibrate(folder: Path) -> None:
     assert [sample.name for sample in load_data(folder)] == ["a.png", "b.png"]
     assert load_data(folder).name == "VOC2007"
     assert [sample.name for sample in load_data(f"{folder}:val")] == ["b.png"]
-    with pytest.raises(DataError, match="no split 'test'"):
+    split(folder, "val", "a\n", "Segmentation")
+    split(folder, "train", "a\n", "Segmentation")
+    # Splits of detection come first.
+    assert [sample.name for sample in load_data(f"{folder}:val")] == ["b.png"]
+    assert [sample.name for sample in load_data(f"{folder}:train")] == ["a.png"]
+    with pytest.raises(DataError, match=r"Main has no split 'test'; it has val"):
         load_data(f"{folder}:test")
+    with pytest.raises(DataError, match=r"no split '\.\./Segmentation/train'"):
+        load_data(f"{folder}:../Segmentation/train")
+
+
+def test_splits_of_masks_alone_calibrate(masks: Path) -> None:
+    split(masks, "train", "a\n", "Segmentation")
+    assert [sample.name for sample in load_data(f"{masks}:train")] == ["a.png"]
+    with pytest.raises(DataError, match=r"Segmentation has no split 'val'; it has train"):
+        load_data(f"{masks}:val")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from quantkit.evaluation.measure import Measure, Score, score, score_drop
+from quantkit.evaluation.measure import Measure, Score, over_groups, score, score_drop
 
 
 def mean_of(values: np.ndarray) -> Measure:
@@ -20,6 +20,18 @@ def test_the_interval_of_a_mean_is_that_of_statistics() -> None:
     half = 1.96 * values.std() / 20
     assert measured.low == pytest.approx(values.mean() - half, abs=half / 10)
     assert measured.high == pytest.approx(values.mean() + half, abs=half / 10)
+
+
+def test_groups_are_drawn_as_a_whole() -> None:
+    values = np.random.default_rng(3).normal(0.5, 0.1, 400)
+    twice = mean_of(np.repeat(values, 2))
+    (grouped,) = over_groups([twice], np.repeat(np.arange(400)[::-1] * 9, 2).tolist())
+    apart, together, single = (score(each) for each in (twice, grouped, mean_of(values)))
+    for one, other in ((together.value, single.value), (together.low, single.low), (together.high, single.high)):
+        assert one == pytest.approx(other, rel=0.01)
+    assert apart.low is not None and together.low is not None
+    assert (values.mean() - together.low) / (values.mean() - apart.low) == pytest.approx(2**0.5, rel=0.1)
+    assert over_groups([twice], None) == (twice,)
 
 
 def test_losses_are_paired() -> None:

@@ -11,7 +11,7 @@ from quantkit.data.boxes import BoxCorners
 from quantkit.data.preprocess import Preprocess
 from quantkit.evaluation.network import Network
 from quantkit.ir.graph import Graph
-from quantkit.tasks.task import TaskName
+from quantkit.models.families import Task
 from tests.networks import DATA, Builder
 
 ROWS, COLUMNS = 12, 6
@@ -56,7 +56,7 @@ def bundle(
     preprocess: Preprocess,
     labels: tuple[str, ...],
     path: Path,
-    task: Optional[TaskName] = None,
+    task: Optional[Task] = None,
     box_corners: BoxCorners = "edges",
 ) -> Path:
     """The network as a bundle in FP32."""

@@ -158,3 +158,7 @@ def test_outputs_that_do_not_fit_the_task_are_named() -> None:
         make_task("detection", SUPPRESSED, (8,), "net")
     with pytest.raises(UserError, match="there is no task 'cooking'; give detection or segmentation or pose"):
         task_named("cooking")
+    with pytest.raises(UserError, match=r"net is for depth, which evaluate\(\) judges; call that, or give detection"):
+        task_named("depth", "net")
+    with pytest.raises(UserError, match="net does not say which task it is for; give detection or"):
+        task_named(None, "net")

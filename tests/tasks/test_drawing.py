@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from quantkit.tasks.drawing import colour, with_boxes, with_classes
 from tests.tasks.scenes import detections
@@ -32,6 +33,16 @@ def test_detections_without_names_or_at_the_border_are_drawn() -> None:
     assert (drawn[19, 0] == colour(6)).all() and (drawn[19, 19] == colour(6)).all()
     unnamed = detections(((0, 0, 20, 20), 0.9, 1))
     assert (with_boxes(image, unnamed, ("cat",)) == with_boxes(image, unnamed, ("cat", "1"))).all()
+
+
+def test_labels_grow_with_the_image() -> None:
+    heights = {}
+    for side in (60, 300, 1200, 2400):
+        drawn = with_boxes(np.zeros((side, 2 * side, 3), np.uint8), detections(((0, 0, 0, 0), 0.9, 0)), ("cat",))
+        heights[side] = np.flatnonzero((drawn == colour(1)).all(axis=2).any(axis=1)).max()
+    # Letters of a share of the shorter side, but never too small to read.
+    assert heights[60] == heights[300] and 6 <= heights[300] <= 20
+    assert 25 <= heights[1200] <= 60 and heights[2400] / heights[1200] == pytest.approx(2, rel=0.1)
 
 
 def test_classes_tint_but_the_background_does_not() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from quantkit.evaluation.evaluate import Role
 from quantkit.evaluation.measure import Score, ScoreDrop
 from quantkit.evaluation.network import Network
 from quantkit.tasks.choose import make_task
+from quantkit.tasks.detections import Detections
 from quantkit.tasks.evaluate import TaskEvaluation, evaluate_task
+from quantkit.tasks.reference import TaskReference
 from tests.data.annotations import voc_folder
 from tests.tasks.networks import COLUMNS, RAW, ROWS, colour_segmenter, network, pixel_detector, pixels
 
@@ -75,6 +78,26 @@ def test_a_network_is_compared_with_its_reference_in_points(engine: None, folder
     assert same.drops["reference"].verdict == "not distinguishable"
 
 
+def test_parts_of_one_photograph_are_drawn_together(engine: None, folder: Path) -> None:
+    networks: dict[Role, Network] = {"network": detector(), "reference": detector()}
+    images = voc_boxes(folder, classes=CLASSES)
+    apart = judged(networks, images).scores["network"][0]
+    assert apart.low is not None and apart.high is not None and apart.low < 0.75 < apart.high
+    of_one = replace(images, photographs=(7, 7, 7))
+    evaluation = judged(networks, of_one)
+    for each in (evaluation.scores["network"][0], evaluation.scores["reference"][0]):
+        assert (each.value, each.low, each.high) == (pytest.approx(0.75),) * 3
+    first_two = judged(networks, replace(images, photographs=(7, 4, 4)), num_samples=2).scores["network"][0]
+    assert first_two.low is not None and first_two.high is not None and first_two.low < first_two.high
+    task = make_task("detection", detector().output_shapes, (3, ROWS, COLUMNS), "net", CLASSES)
+    nothing = Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, np.int64))
+    for photographs, alike in (((7, 7, 7), True), (None, False)):
+        annotated = replace(images, photographs=photographs)
+        cat = Detections(np.array([[0.0, 0, 3, 6]]), np.ones(1), np.zeros(1, np.int64))
+        lost = TaskReference(task, [cat, cat, nothing], annotated, RAW, (ROWS, COLUMNS)).drop([cat, nothing, nothing])
+        assert lost is not None and lost.loss == pytest.approx(25.0) and (lost.low == lost.high == lost.loss) == alike
+
+
 def test_without_annotations_agreement_remains(engine: None, folder: Path) -> None:
     images = voc_boxes(folder, classes=CLASSES).samples
     evaluation = judged({"network": detector(2.5), "reference": detector()}, images)
@@ -110,6 +133,7 @@ def test_the_document_is_json() -> None:
         "scores": {"network": [{"name": "mAP", "value": 0.5, "low": 0.25, "high": 0.75}]},
         "agreement": {"network": [{"name": "agreement", "value": None, "low": None, "high": None}]},
         "drops": {"reference": {"name": "mAP", "points": 1.5, "low": 0.5, "high": 2.5, "verdict": "behind"}},
+        "notes": [],
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,39 @@ def test_coco_files_are_judged_by_cocos_rules_in_their_own_order(engine: None, t
     assert [(score.name, score.value) for score in evaluation.scores["network"]] == [
         ("COCO AP", pytest.approx(1.0)), ("COCO AP50", pytest.approx(1.0)),
     ]  # fmt: skip
+
+
+def test_objects_of_no_pixel_count_as_in_pycocotools(engine: None, tmp_path: Path) -> None:
+    requires("pycocotools")
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    flat = (1.0, 4.0, 3.0, 4.0)
+    images = {"a.png": (SIZE, [("cat", CAT, 0), ("cat", flat, 0)]), "b.png": (SIZE, [("cat", DOG, 0)])}
+    document = coco_document(images, {"cat": 4})
+    for number, each in enumerate(document["annotations"], 1):
+        each.update(id=number, area=each["bbox"][2] * each["bbox"][3])
+    path = coco_file(tmp_path, document)
+    drawn(tmp_path / "val" / "a.png", (CAT, 0.9, 0), (flat, 0.8, 0))
+    drawn(tmp_path / "val" / "b.png", (DOG, 0.7, 0))
+    net = network(pixel_detector(), (3, ROWS, COLUMNS), RAW)
+    evaluation = judge("detection", {"network": net}, str(path))
+    with redirect_stdout(io.StringIO()):
+        truth = COCO(str(path))
+        numbers = {each["file_name"]: each["id"] for each in truth.dataset["images"]}
+        seen = [("a.png", CAT, 0.9), ("a.png", flat, 0.8), ("b.png", DOG, 0.7)]
+        found = truth.loadRes([
+            {"image_id": numbers[name], "category_id": 4, "score": score,
+             "bbox": [left, top, right - left, bottom - top]}
+            for name, (left, top, right, bottom), score in seen
+        ])  # fmt: skip
+        judged = COCOeval(truth, found, "bbox")
+        judged.evaluate()
+        judged.accumulate()
+        judged.summarize()
+    scores = [score.value for score in evaluation.scores["network"]]
+    assert scores == pytest.approx(judged.stats[:2].tolist(), abs=1e-9) and 0.5 < judged.stats[0] < 0.7
+    assert evaluation.document["notes"] == ["objects that hold no pixel, and count as missed as in pycocotools: 1"]
 
 
 def test_unnamed_classes_are_those_that_occur(engine: None, tmp_path: Path) -> None:

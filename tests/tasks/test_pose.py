@@ -13,7 +13,7 @@ from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
 from quantkit.data.people import Person
 from quantkit.data.placement import placement
 from quantkit.data.preprocess import Preprocess
-from quantkit.errors import UserError
+from quantkit.errors import EngineError, UserError
 from quantkit.tasks.choose import make_task
 from quantkit.tasks.keypoints import Keypoints, peaks, similarity
 from quantkit.tasks.pose import CONFIDENT, Pose
@@ -135,6 +135,14 @@ def test_only_what_the_reference_sees_should_be_seen() -> None:
     assert 0.0 < task.difference(reference, near) < task.difference(reference, far) < 1.0
     blind = Keypoints(reference.points, np.zeros(2))
     assert task.difference(blind, far) == 0.0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_heatmaps_without_numbers_are_refused(value: float) -> None:
+    maps = np.zeros((2, 2, 16, 12), np.float32)
+    maps[1, 1, 3, 4] = value
+    with pytest.raises(EngineError, match="a network computes heatmaps with NaN or infinite values; check the images"):
+        Pose(2, (64, 48)).decode([maps])
 
 
 def test_joints_are_drawn() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from quantkit.data.placement import placement
 from quantkit.data.preprocess import Preprocess
+from quantkit.errors import EngineError
 from quantkit.tasks.confusion import confusion_matrix, mean_intersection_over_union
 from quantkit.tasks.segmentation import Segmentation, is_segmentation
 
@@ -70,6 +71,14 @@ def test_the_highest_score_is_the_class_on_the_images_own_pixels() -> None:
     assert Segmentation(3).in_image(first, placed).tolist() == [[2, 2, 0], [0, 0, 0]]
     cropped = placement(Preprocess(crop=2), (2, 4), (2, 2))
     assert Segmentation(3).in_image(np.ones((2, 2), np.int64), cropped).tolist() == [[-1, 1, 1, -1]] * 2
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_maps_without_numbers_are_refused(value: float) -> None:
+    scores = np.zeros((2, 3, 4, 6), np.float32)
+    scores[1, 2, 3, 5] = value
+    with pytest.raises(EngineError, match="computes a map of classes with NaN or infinite values; check the images"):
+        Segmentation(3).decode([scores])
 
 
 def test_what_is_a_map_of_classes() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Optional
 import numpy as np
 
 from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
+from quantkit.backends.mxnet.data_sets import data_set_classes
 from quantkit.backends.mxnet.gluon import block_symbol, symbol_shapes
 from quantkit.backends.mxnet.inception_bn import inception_bn
 from quantkit.backends.mxnet.without_weights import without_weights
@@ -48,7 +49,8 @@ class ZooNetwork:
     name in files of ``save_parameters``; ``unused`` are the other names there: of parameters that the network does not
     read, or that have two places.
     ``constants`` are the values of parameters that no training changes, such as anchor boxes. ``classes`` is the number
-    of classes that the block names (``labels``), or of the channels of its first output.
+    of classes that the block names, or of the channels of its first output. ``labels`` are the names, the block's or
+    those of the data set that the network is named after.
     """
 
     symbol: str
@@ -95,13 +97,15 @@ def zoo_network(name: str, input_shape: Shape, options: Options = ()) -> ZooNetw
     shapes = {**arguments, **auxiliary}
     places = block._collect_params_with_prefix()
     structured = {each.name: place for place, each in places.items() if each.name in shapes}
-    labels = _labels(block)
+    held = _labels(block)
+    classes = len(held) or outputs[0][min(1, len(outputs[0]) - 1)]
+    labels = held or data_set_classes(name)
     return ZooNetwork(
         symbol.tojson(),
         MappingProxyType(shapes),
         MappingProxyType(structured),
-        len(labels) or outputs[0][min(1, len(outputs[0]) - 1)],
-        labels,
+        classes,
+        labels if len(labels) == classes else (),
         MappingProxyType(_constants(block, shapes)),
         frozenset(places) - frozenset(structured.values()),
     )

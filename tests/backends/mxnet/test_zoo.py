@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import numpy as np
 import pytest
 
 from quantkit.backends.mxnet.compat import load_gluoncv, load_mxnet
+from quantkit.backends.mxnet.data_sets import data_set_classes
 from quantkit.backends.mxnet.execute import run
 from quantkit.backends.mxnet.traceable import traceable_blocks
-from quantkit.backends.mxnet.zoo import ZooNetwork, zoo_network, zoo_source
+from quantkit.backends.mxnet.zoo import ZooNetwork, zoo_names, zoo_network, zoo_source
 from quantkit.errors import ModelError
+from quantkit.models.families import family_of
 from quantkit.models.load import load_model
+from quantkit.models.names import built
 
 OPTIONS = (("pretrained_base", False),)
 
@@ -51,6 +54,41 @@ def test_parameters_that_the_network_does_not_read_are_known(engine: None) -> No
     twice = {place for place in network.unused if not place.startswith("encoder.encoder.fc.")}
     assert len(twice) == sum(place.startswith("decoder.") for place in network.structured.values())
     assert set(network.structured) == set(network.shapes) and twice.isdisjoint(network.structured.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "number", "first"),
+    [
+        ("fcn_resnet50_voc", (3, 96, 96), 21, "background"),
+        ("psp_resnet50_ade", (3, 96, 96), 150, "wall"),
+        ("fastscnn_citys", (3, 96, 96), 19, "road"),
+        ("vgg16_hmdb51", (3, 224, 224), 51, "brush_hair"),
+        ("r2plus1d_resnet18_kinetics400", (3, 16, 112, 112), 400, "abseiling"),
+        ("resnet18_v1b_custom", (3, 224, 224), 400, None),
+    ],
+)
+def test_classes_are_named_after_the_data_set(
+    engine: None, name: str, shape: tuple[int, ...], number: int, first: Optional[str]
+) -> None:
+    network = built(name, shape)
+    assert network.classes == number
+    assert network.labels[:1] == (() if first is None else (first,)) and len(network.labels) == (number if first else 0)
+
+
+def test_every_segmentation_and_action_network_has_names(engine: None) -> None:
+    tasks = {name: family.task for name in zoo_names() if (family := family_of(name)) and not family.obstacle}
+    named = {name for name in tasks if data_set_classes(name)}
+    wanted = {name for name, task in tasks.items() if task in ("segmentation", "action")}
+    assert len(wanted) > 70 and {name for name in wanted - named if not name.endswith("_custom")} == set()
+    # Detectors hold their own, poses have joints.
+    assert {tasks[name] for name in named - wanted} <= {"detection", "pose"}
+
+
+def test_names_of_another_number_are_none(engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quantkit.backends.mxnet.zoo.data_set_classes", lambda name: ("one", "two"))
+    zoo_network.cache_clear()
+    assert built("fastscnn_citys", (3, 96, 96)).labels == ()
+    zoo_network.cache_clear()
 
 
 def test_building_prints_nothing(engine: None, capsys: pytest.CaptureFixture[str]) -> None:
