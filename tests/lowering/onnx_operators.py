@@ -142,20 +142,25 @@ def decoded(**attrs: Any) -> Build:
     return build
 
 
-def suppressed(**attrs: Any) -> Build:
-    """Of 126 boxes for each image, of three classes, with scores of both signs."""
+def suppressed(numbers: str = "whole", lists: int = 1, **attrs: Any) -> Build:
+    """Of 126 boxes for each image, of three classes, with scores of both signs.
+
+    The numbers of the classes are whole, fractions, or whole ones of both signs. Boxes are one list, or several.
+    """
 
     def build(b: Builder) -> Tensor:
-        rows = b.op("Reshape", "rows", DATA, shape=(0, -1, 6))
+        rows = b.op("Reshape", "rows", DATA, shape=(0, -1, 6) if lists == 1 else (0, lists, -1, 6))
 
         def columns(begin: int, end: int) -> Tensor:
-            return b.op("slice_axis", f"from{begin}", rows, axis=2, begin=begin, end=end)
+            return b.op("slice_axis", f"from{begin}", rows, axis=-1, begin=begin, end=end)
 
-        ids = b.op("floor", "ids", b.op("clip", "classes", b.op("abs", "positive", columns(0, 1)), a_min=0, a_max=2))
+        ids = columns(0, 1) if numbers == "signed" else b.op("abs", "positive", columns(0, 1))
+        ids = b.op("clip", "classes", ids, a_min=-2, a_max=2)
+        ids = ids if numbers == "fractions" else b.op("floor", "ids", ids)
         first = b.op("_mul_scalar", "first", columns(2, 4), scalar=3.0)
         size = b.op("_plus_scalar", "size", b.op("abs", "extent", columns(4, 6)), scalar=2.0)
         parts = (ids, columns(1, 2), first, b.op("broadcast_add", "last", first, size))
-        boxes = b.op("Concat", "boxes", *parts, num_args=4, dim=2)
+        boxes = b.op("Concat", "boxes", *parts, num_args=4, dim=-1)
         given = {"id_index": 0, "overlap_thresh": 0.2, "valid_thresh": 0.01, **attrs}
         return b.op("_contrib_box_nms", "one", boxes, **given)
 
@@ -270,6 +275,13 @@ CASES: dict[str, Build] = {
     "suppression across classes": suppressed(force_suppress=True),
     "suppression without classes": suppressed(id_index=-1),
     "suppression of the best": suppressed(topk=20),
+    "suppression with a background": suppressed("signed"),
+    "suppression with a background among the classes": suppressed(background_id=1),
+    "suppression across classes with a background": suppressed("signed", force_suppress=True, background_id=0),
+    "suppression by parts of numbers": suppressed("fractions"),
+    "suppression of none": suppressed(overlap_thresh=2.0),
+    "suppression in several lists": suppressed(lists=3),
+    "suppression of the best of each list": suppressed(lists=3, topk=15, id_index=-1),
     "flatten": one("Flatten"),
     **{
         f"reshape {codes}": one("Reshape", shape=codes)

@@ -88,9 +88,10 @@ REFUSED: dict[str, tuple[Build, str]] = {
     ),
     "repeated images": (one("repeat", repeats=2, axis=0), "it repeats the images of a batch, or names no axis"),
     "boxes by their centres": (
-        one("_contrib_box_nms", in_format="center"),
-        "other suppression than of corners in rows of images, with no class for the background",
+        one("_contrib_box_nms", in_format="center"), "other suppression than of corners in rows of images"
     ),
+    "boxes of any score": (one("_contrib_box_nms", valid_thresh=-1), "scores or overlaps below zero"),
+    "boxes without overlap": (one("_contrib_box_nms", overlap_thresh=-1), "scores or overlaps below zero"),
 }  # fmt: skip
 
 
