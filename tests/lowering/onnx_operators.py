@@ -181,9 +181,30 @@ def by_index(b: Builder) -> Tensor:
     return b.op("gather_nd", "one", flat, where)
 
 
-def by_size(b: Builder) -> Tensor:
-    sizes = b.op("Cast", "sizes", b.op("shape_array", "shape", DATA), dtype="float32")
-    return b.op("broadcast_mul", "one", DATA, b.op("slice_axis", "width", sizes, axis=0, begin=3, end=4))
+def by_order(b: Builder) -> Tensor:
+    """As in Mask R-CNN: of each image the largest values, by an order of all."""
+    flat = b.op("Reshape", "flat", DATA, shape=(0, -1))
+    best = b.op("slice_axis", "best", b.op("argsort", "order", flat, axis=1, is_ascend=False), axis=1, begin=0, end=5)
+    numbers = b.op("_contrib_arange_like", "numbers", best, axis=0)
+    images = b.op("tile", "images", b.op("expand_dims", "column", numbers, axis=1), reps=(1, 5))
+    return b.op("gather_nd", "one", flat, b.op("stack", "where", images, best, num_args=2, axis=0))
+
+
+def by_size(reshaped: bool) -> Build:
+    def build(b: Builder) -> Tensor:
+        sizes = b.op("Cast", "sizes", b.op("shape_array", "shape", DATA), dtype="float32")
+        width = b.op("slice_axis", "width", sizes, axis=0, begin=3, end=4)
+        width = b.op("Reshape", "turned", width, shape=(1, 1, 1)) if reshaped else width
+        return b.op("broadcast_mul", "one", DATA, width)
+
+    return build
+
+
+def in_one_row(b: Builder) -> Tensor:
+    """As in R-CNN: regions of all images, after each other and apart again."""
+    rows = b.op("Reshape", "rows", DATA, shape=(-3, 0, 0))
+    squares = b.op("square", "squares", b.op("Reshape", "flat", rows, shape=(0, -1)))
+    return b.op("Reshape", "one", squares, shape=(-4, -1, 6, 0))
 
 
 _RELATIONS = ("equal", "greater", "greater_equal", "lesser", "lesser_equal")
@@ -243,6 +264,7 @@ CASES: dict[str, Build] = {
     "_rdiv_scalar": one("_rdiv_scalar", "exp", scalar=1.5),
     "_power_scalar": one("_power_scalar", "exp", scalar=1.5),
     **{op: one(op) for op in ("relu", "sigmoid", "tanh", "softsign", "abs", "negative", "erf", "square", "_copy")},
+    "binary logarithm": one("log2", "exp"),
     "log and sqrt": lambda b: b.op("log", "one", b.op("sqrt", "root", b.op("exp", "exp", DATA))),
     **{f"_{kind}": one(f"_{kind}", "data", "exp") for kind in _RELATIONS},
     **{f"_{kind}_scalar": one(f"_{kind}_scalar", scalar=0.25) for kind in _RELATIONS},
@@ -251,11 +273,19 @@ CASES: dict[str, Build] = {
         "where", "one", b.op("_greater_scalar", "truth", DATA, scalar=0.5), DATA, b.op("exp", "exp", DATA)
     ),
     "largest values": one("topk", k=3, ret_typ="value"),
+    "order": one("argsort"),
+    "order along an axis, the largest first": one("argsort", axis=1, is_ascend=False),
+    "numbers along an axis": lambda b: b.op(
+        "broadcast_mul", "one", DATA, b.op("_contrib_arange_like", "numbers", DATA, axis=3)
+    ),
     "places of the largest": one("topk", k=3, axis=1),
     "largest and their places": largest_of_both,
     "values by index": by_index,
+    "values by order": by_order,
     "stack": one("stack", "data", "exp", num_args=2, axis=2),
-    "numbers of a size": by_size,
+    "numbers of a size": by_size(reshaped=False),
+    "numbers of a size in another shape": by_size(reshaped=True),
+    "images in one row": in_one_row,
     "numbers": rows_of_numbers,
     "constants cut to size": cut_like,
     **{

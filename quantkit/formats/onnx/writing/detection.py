@@ -1,4 +1,4 @@
-"""Boxes in ONNX: decoded from offsets to anchors, and suppressed where they overlap."""
+"""Boxes in ONNX: decoded from offsets to anchors, suppressed where they overlap, and maps sampled in them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from quantkit.formats.onnx.writing.conversion import Conversion, Converter
+from quantkit.formats.onnx.writing.conversion import Conversion, Converter, OpsetTooOld
 from quantkit.formats.onnx.writing.suppression import box_nms, columns_of
 from quantkit.ir.graph import Node
 from quantkit.ir.operators import number
+
+# The opset of the operator that samples, and that from which on its mode has another name.
+_SAMPLED_FROM, _SAMPLED_LINEARLY_FROM = 16, 20
 
 
 def _box_decode(conversion: Conversion, node: Node) -> None:
@@ -45,7 +48,18 @@ def _box_decode(conversion: Conversion, node: Node) -> None:
     conversion.finish(node, "Concat", *corners, axis=-1)
 
 
+def _bilinear_sampler(conversion: Conversion, node: Node) -> None:
+    """In MXNet the first axis after the images holds x and y, in ONNX the last one; what lies outside is 0 in both."""
+    if conversion.opset < _SAMPLED_FROM:
+        raise OpsetTooOld(node, "maps are sampled at given places", _SAMPLED_FROM)
+    data, places = map(conversion.read, node.inputs)
+    turned = conversion.step(node, "places", "Transpose", places, perm=(0, 2, 3, 1))
+    mode = "linear" if conversion.opset >= _SAMPLED_LINEARLY_FROM else "bilinear"
+    conversion.finish(node, "GridSample", data, turned, mode=mode, padding_mode="zeros", align_corners=1)
+
+
 DETECTION: Mapping[str, Converter] = {
     "_contrib_box_decode": _box_decode,
     "_contrib_box_nms": box_nms,
+    "BilinearSampler": _bilinear_sampler,
 }
